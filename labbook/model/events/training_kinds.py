@@ -110,6 +110,7 @@ class Step(Event, total=False):
     samples: Finite
     mem: Count
     ph: PhaseSeconds
+    collective: float
 
 
 class Scalars(Event, total=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from labbook.frozen import dataclass
 from labbook.model.events.process_kinds import Bye, StackFrame, Stacks, UncaughtException
-from labbook.model.events.training_kinds import Step
+from labbook.model.events.training_kinds import State, Step
 from labbook.probe.events import protocol
 from labbook.record.run_from_journal.blocked_on import classify_wait
 from labbook.record.run_from_journal.ending_events import find_user_line, parse_thread_stacks, read_stacks_text
@@ -26,6 +27,9 @@ _ABORTED = 134
 
 _SLOW = 1.5
 """A rank is slow whose own work in a step takes this many times the median of the ranks. Source: chosen by us."""
+
+_SHARE = 0.1
+"""Its excess is at least this part of a whole step. Source: chosen by us."""
 
 _FEWEST_STEPS = 5
 _MOMENTS_S = 5.0
@@ -123,7 +127,10 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str,
     ended = bool(process.of_kind(Bye))
     row: dict[str, Any] = {"rank": rank, "host": task.host if task else hello.get("host", ""), "pid": hello.get("pid")}
     row["steps"] = max((event.get("step", 0) for event in process.of_kind(Step)), default=0)
-    row["step_s"] = own_step_s(process)
+    row["step_s"], row["whole_step_s"] = own_step_s(process), _step_s(process)
+    bad = first_bad_loss(process)
+    if bad is not None:
+        row["bad_step"], row["bad_loss"] = bad
     row["failed_at"] = raised.get("t") if raised is not None else task.failed_at if task is not None else None
     if raised is not None:
         message = next(iter(raised.get("message", "").splitlines()), "")
@@ -208,16 +215,52 @@ def collective_name(frames: Sequence[StackFrame]) -> str:
 
 
 def own_step_s(process: ProcessEvents) -> float | None:
-    """Returns the median seconds of a rank's own work in a step: data, forward and the rest without the backward.
+    """Returns the median seconds of a rank's own work in a step; `None` if it is not known.
 
-    Ranks wait for each other in the backward and in the optimizer step, where gradients are averaged.
+    That is data, forward and the rest, without the collective calls of the program. Ranks wait for each other in the
+    backward and in the optimizer step, too, where gradients are averaged. PaddlePaddle's calls are not timed, so that
+    the rest is not known there. On an accelerator the host waits wherever it reads a value: only the time for data is
+    known to be its own.
     """
-    own = []
+    on_cpu, own = _is_on_cpu(process), []
     for event in process.of_kind(Step):
-        phases = event.get("ph")
-        if phases:
-            own.append(sum(s for name in ("data", "forward", "other") if isinstance(s := phases.get(name), float)))
+        phases, waited = event.get("ph"), event.get("collective", 0.0)
+        if not phases:
+            continue
+        names = ("data", "forward", "other") if event.get("framework") == "torch" else ("data", "forward")
+        if not on_cpu:
+            own.append(phases.get("data", 0.0))
+        elif math.isfinite(waited):
+            spent = sum(seconds for name, seconds in phases.items() if name in names and isinstance(seconds, float))
+            own.append(max(0.0, spent - waited))
     return round(median(own), 6) if len(own) >= _FEWEST_STEPS else None
+
+
+def _is_on_cpu(process: ProcessEvents) -> bool:
+    devices = [name for e in process.of_kind(State) if (found := e.get("device")) for name in _texts(found)]
+    return bool(devices) and all("cpu" in name.lower() for name in devices)
+
+
+def _texts(one: str | Sequence[str]) -> Sequence[str]:
+    return [one] if isinstance(one, str) else one
+
+
+def _step_s(process: ProcessEvents) -> float | None:
+    times = [event["dt"] for event in process.of_kind(Step) if math.isfinite(event.get("dt", math.nan))]
+    return round(median(times), 6) if len(times) >= _FEWEST_STEPS else None
+
+
+def first_bad_loss(process: ProcessEvents) -> tuple[int, str] | None:
+    """Returns the first step with a loss that is not finite, and that loss: "nan", "inf" or "-inf"; else `None`.
+
+    The probe ends a window of steps at the first such loss.
+    """
+    for event in process.of_kind(Step):
+        loss = event.get("loss")
+        for value in loss if isinstance(loss, tuple) else (loss,):
+            if isinstance(value, float) and not math.isfinite(value):
+                return event.get("step", 0), str(value)
+    return None
 
 
 def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> dict[str, Any]:
@@ -233,7 +276,8 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
         "ended" (finished while others wait in a collective), "elsewhere" (not in the collective in which the others
         wait), "apart" (all broke, these at another place than most), "broke" (all broke within `seconds` and none is
         unlike the others: `ranks` is empty, `all` are those), "differs" (in another call than the others), "behind" (at
-        an earlier step), "slow" (`ratio` to the median); `where`, `call`, `waiting` of the first of them; `others`:
+        an earlier step), "bad_loss" (the loss became `loss` first, those of others in step `later`), "slow" (`ratio`
+        to the median); `where`, `call`, `waiting` of the first of them; `others`:
         `call`, `where` and `ranks` of those that wait.
     """
     waiting = [row for row in rows if row.get("waiting") == "collective"]
@@ -265,7 +309,7 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
                 return _odd("behind", behind, others)
             rest = [row for row in waiting if _place(row) != commonest]
             return _odd("differs", rest, [row for row in waiting if row not in rest])
-    return _slowest(rows)
+    return _first_bad(rows) or _slowest(rows)
 
 
 def _place(row: Mapping[str, Any]) -> tuple[object, ...]:
@@ -337,13 +381,27 @@ def _others(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"others": {"call": one.get("call", ""), "where": one.get("where", {}), "ranks": [r["rank"] for r in same]}}
 
 
+def _first_bad(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the ranks whose loss became NaN or infinite in an earlier step than that of all others."""
+    first = min((int(row["bad_step"]) for row in rows if "bad_step" in row), default=None)
+    odd = [row for row in rows if row.get("bad_step") == first]
+    # A rank that did not get as far may have had one, too.
+    if first is None or len(odd) == len(rows) or any(int(row.get("steps", 0)) < first for row in rows):
+        return {}
+    later = [int(row["bad_step"]) for row in rows if "bad_step" in row and row not in odd]
+    return {"kind": "bad_loss", "ranks": [row["rank"] for row in odd], "steps": first, "loss": odd[0]["bad_loss"],
+            **({"later": min(later)} if later else {})}  # fmt: skip
+
+
 def _slowest(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     times = {row["rank"]: float(row["step_s"]) for row in rows if row.get("step_s")}
     if len(times) < 2 or len(times) < len(rows):
         return {}
     slowest = max(times, key=lambda rank: times[rank])
     usual = median(seconds for rank, seconds in times.items() if rank != slowest)
-    if not usual or times[slowest] < _SLOW * usual or times[slowest] - usual < 1e-3:
+    excess = times[slowest] - usual
+    whole = max((float(row.get("whole_step_s") or 0.0) for row in rows), default=0.0)
+    if not usual or excess < (_SLOW - 1.0) * usual or excess < max(1e-3, _SHARE * whole):
         return {}
     return {"kind": "slow", "ranks": [slowest], "ratio": round(times[slowest] / usual, 2),
             "step_s": times[slowest], "usual_s": usual}  # fmt: skip

@@ -81,6 +81,8 @@ def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None)
         "own_call": str(odd.get("call") or "?"),
         "error": str(odd.get("error") or odd.get("signal") or (f"exit {odd['code']}" if odd.get("code") else "?")),
         "all": _numbers(odd.get("all") or ()),
+        "loss": {"nan": "NaN"}.get(str(odd.get("loss")), str(odd.get("loss"))),
+        "later": odd.get("later", 0),
         "seconds": odd.get("seconds", 0.0),
         "others": _numbers(others.get("ranks") or ()),
         "call": str(others.get("call") or "?"),
@@ -92,6 +94,8 @@ def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None)
     sentence = say.line(f"record.ranks.{kind}", **values)
     if kind == "broke" and others.get("call"):
         sentence = say.line("record.ranks.broke_where", sentence=sentence, **values)
+    if odd.get("later"):
+        sentence = say.line("record.ranks.bad_loss_later", sentence=sentence, **values)
     if others and kind in ("failed", "alike", "killed", "lost", "missing"):
         sentence = say.line("record.ranks.with_others", sentence=sentence, **values)
     return sentence

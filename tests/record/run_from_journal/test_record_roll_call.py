@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from labbook.record.run_from_journal.roll_call import name_odd
+from labbook.probe.training.step_phases import StepPhases
+from labbook.record.run_from_journal.roll_call import name_odd, own_step_s
 from labbook.report.entry.ranks_section import odd_sentence
+from labbook.store.journal import ProcessEvents
 from labbook.store.sentences import Sentences
 
 RESET = "RuntimeError: pair.cc:537 Read error: Connection reset by peer"
@@ -69,3 +71,60 @@ def test_the_odd_rank_is_named_only_with_evidence(name):
         sentence = odd_sentence(odd, Sentences(language))
         assert bool(sentence) == bool(kind) and "{" not in sentence
         assert ranks or "first," not in sentence
+
+
+def finished(rank, **more):
+    return {"rank": rank, "status": "finished", "steps": 40, "whole_step_s": 0.08, **more}
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "ranks"),
+    [
+        ([finished(0, bad_step=9, bad_loss="nan"), finished(1, bad_step=8, bad_loss="nan"), finished(2)],
+         "bad_loss", [1]),
+        ([finished(rank, bad_step=8, bad_loss="inf") for rank in range(3)], None, None),
+        ([finished(0, steps=7), finished(1, bad_step=8, bad_loss="nan")], None, None),
+        ([finished(0, step_s=0.003), finished(1, step_s=0.064), finished(2, step_s=0.006)], "slow", [1]),
+        ([finished(0, step_s=0.001), finished(1, step_s=0.0025), finished(2, step_s=0.001)], None, None),
+        ([finished(0, step_s=0.003), finished(1, step_s=0.064), finished(2)], None, None),
+    ],
+    ids=["NaN first", "NaN in one step", "not as far", "straggler", "no part of the step", "unknown"],
+)  # fmt: skip
+def test_a_rank_that_finished_is_odd_by_its_loss_or_its_own_time(rows, kind, ranks):
+    odd = name_odd(rows)
+
+    assert (odd.get("kind"), odd.get("ranks")) == (kind, ranks)
+    assert bool(odd_sentence(odd, Sentences("en"))) == bool(kind)
+
+
+def process(framework="torch", device="cpu", **more):
+    phases = {"data": 0.01, "forward": 0.02, "backward": 0.5, "optimizer": 0.1, "other": 0.3}
+    events = [{"k": "state", "device": [device]}]
+    events += [{"k": "step", "framework": framework, "step": n, "n": 1, "ph": phases, **more} for n in range(1, 9)]
+    return ProcessEvents("host-1-1.jsonl", tuple(events))
+
+
+@pytest.mark.parametrize(
+    ("facts", "seconds"),
+    [
+        ({}, 0.33),
+        ({"collective": 0.25}, 0.08),
+        ({"collective": float("nan")}, None),
+        ({"framework": "paddle"}, 0.03),
+        ({"device": "cuda:0", "collective": 0.25}, 0.01),
+    ],
+)
+def test_own_time_of_a_step_is_without_waiting_for_other_ranks(facts, seconds):
+    assert own_step_s(process(**facts)) == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_collective_calls_are_timed_for_each_step_and_a_handle_makes_it_unknown():
+    now = iter(range(100))
+    phases = StepPhases(lambda: next(now))
+    phases.rest(0.0)
+    assert "collective" not in phases.step(1.0)
+    phases.waited(0.25, is_known=True)
+    phases.waited(0.25, is_known=True)
+    assert phases.step(2.0)["collective"] == 0.5 and phases.step(3.0)["collective"] == 0.0
+    phases.waited(0.0, is_known=False)
+    assert phases.step(4.0)["collective"] != 0.0
