@@ -111,6 +111,7 @@ class Step(Event, total=False):
     mem: Count
     ph: PhaseSeconds
     collective: float
+    calls: Count
 
 
 class Scalars(Event, total=False):

@@ -15,9 +15,21 @@ class StepPhases:
 
     `collective` are the seconds in collective calls of the program outside of the backward and the optimizer, which the
     times of other phases contain; it is `None` until the first call, and NaN once a call did not wait for its end.
+    `calls` is their number in this step; it is known in dense steps, too.
     """
 
-    __slots__ = ("_begun", "_clock", "_skip", "backward", "collective", "data", "forward", "optimizer", "samples")
+    __slots__ = (
+        "_begun",
+        "_clock",
+        "_skip",
+        "backward",
+        "calls",
+        "collective",
+        "data",
+        "forward",
+        "optimizer",
+        "samples",
+    )
 
     def __init__(self, clock):
         self._clock = clock
@@ -25,13 +37,16 @@ class StepPhases:
         self._skip = False
         self.data = self.forward = self.backward = self.optimizer = 0.0
         self.collective = None
+        self.calls = 0
         self.samples = 0
 
     def waited(self, seconds, is_known):
         """Add the time of a collective call."""
+        self.calls += 1
         self.collective = (self.collective or 0.0) + seconds if is_known else float("nan")
 
     def _forget_collective(self):
+        self.calls = 0
         if self.collective == self.collective and self.collective is not None:
             self.collective = 0.0
 
@@ -47,8 +62,8 @@ class StepPhases:
     def step(self, now):
         """Return fields of the `step` record of the step that ends at `now`.
 
-        They are `ph`, seconds by `NAMES`, `collective` and `samples`. The first step and dense steps have no times;
-        `None` without any fields.
+        They are `ph`, seconds by `NAMES`, `collective`, `calls` and `samples`. The first step and dense steps have
+        no times; `None` without any fields.
         """
         begun, self._begun = self._begun, now
         fields = None
@@ -58,6 +73,9 @@ class StepPhases:
             fields = {"ph": (self.data, self.forward, self.backward, self.optimizer, other if other > 0.0 else 0.0)}
             if self.collective is not None:
                 fields["collective"] = round(self.collective, 7)
+        if self.collective is not None:
+            fields = fields or {}
+            fields["calls"] = self.calls
         self._forget_collective()
         if self.samples:
             if fields is None:

@@ -32,6 +32,9 @@ _SHARE = 0.1
 """Its excess is at least this part of a whole step. Source: chosen by us."""
 
 _FEWEST_STEPS = 5
+_FEWEST_ALIKE = 2
+"""Steps in which all ranks made as many calls before one with another number counts. Source: chosen by us."""
+
 _MOMENTS_S = 5.0
 """Failures within this time may have any order: clocks of nodes differ, and a signal travels. Source: chosen by us."""
 
@@ -89,7 +92,8 @@ def roll_call(
     Returns:
         `job`; `world`; `rows`, by rank: `rank`, `host`, `pid`, `status`, `steps`, `step_s`, `waiting` (see
         `classify_wait`), `call` (name of the collective), `where` (`file`, `line`, `function`, `source`), `stack`,
-        `error`; `missing` (ranks that never reported); `odd`: `kind`, `ranks` and what `name_odd` adds.
+        `error`; `missing` (ranks that never reported); `odd`: `kind`, `ranks` and what `name_odd` adds, and `calls`
+        (`step`, `own`, `usual`: the first step with another number of collective calls).
     """
     by_rank: dict[int, ProcessEvents] = {}
     for process in processes:
@@ -108,6 +112,7 @@ def roll_call(
     rows.sort(key=lambda row: int(row["rank"]))
     missing = sorted(set(range(world)) - {task.rank for task in tasks}) if tasks else []
     odd = name_odd(rows, missing)
+    note_other_calls(odd, {rank: collective_calls(process) for rank, process in by_rank.items()})
     shown = sorted(rows, key=lambda row: (row["rank"] not in odd.get("ranks", ()), row["rank"]))[:_MOST_RANKS]
     facts = {
         "job": key, "world": max(world, len(rows)), "rows": sorted(shown, key=lambda row: int(row["rank"])),
@@ -248,6 +253,32 @@ def _texts(one: str | Sequence[str]) -> Sequence[str]:
 def _step_s(process: ProcessEvents) -> float | None:
     times = [event["dt"] for event in process.of_kind(Step) if math.isfinite(event.get("dt", math.nan))]
     return round(median(times), 6) if len(times) >= _FEWEST_STEPS else None
+
+
+def collective_calls(process: ProcessEvents) -> dict[int, int]:
+    """Returns how many collective calls the program made in each step of which it is known: step -> calls."""
+    return {
+        event["step"]: event["calls"] for event in process.of_kind(Step) if "calls" in event and event.get("n") == 1
+    }
+
+
+def note_other_calls(odd: dict[str, Any], calls: Mapping[int, Mapping[int, int]]) -> None:
+    """Adds to a hang the first step in which the odd ranks made another number of collective calls than all others.
+
+    Args:
+        odd: Of `name_odd`; gets `calls`: `step`, `own` and `usual`.
+        calls: Rank -> step -> calls.
+    """
+    if odd.get("kind") not in ("differs", "behind", "ended", "elsewhere") or not set(odd["ranks"]) < set(calls):
+        return
+    known = sorted(set.intersection(*(set(one) for one in calls.values())))
+    differing = [step for step in known if len({one[step] for one in calls.values()}) > 1]
+    if not differing or known.index(differing[0]) < _FEWEST_ALIKE:
+        return
+    own, usual = ({one[differing[0]] for rank, one in calls.items() if (rank in odd["ranks"]) == is_odd}
+                  for is_odd in (True, False))  # fmt: skip
+    if len(own) == len(usual) == 1:
+        odd["calls"] = {"step": differing[0], "own": own.pop(), "usual": usual.pop()}
 
 
 def first_bad_loss(process: ProcessEvents) -> tuple[int, str] | None:

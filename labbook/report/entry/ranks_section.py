@@ -94,6 +94,9 @@ def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None)
     sentence = say.line(f"record.ranks.{kind}", **values)
     if kind == "broke" and others.get("call"):
         sentence = say.line("record.ranks.broke_where", sentence=sentence, **values)
+    if odd.get("calls"):
+        values.update(step=odd["calls"]["step"], own_calls=odd["calls"]["own"], usual_calls=odd["calls"]["usual"])
+        sentence = say.line("record.ranks.calls", sentence=sentence, **values)
     if odd.get("later"):
         sentence = say.line("record.ranks.bad_loss_later", sentence=sentence, **values)
     if others and kind in ("failed", "alike", "killed", "lost", "missing"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labbook.probe.training.step_phases import StepPhases
-from labbook.record.run_from_journal.roll_call import name_odd, own_step_s
+from labbook.record.run_from_journal.roll_call import collective_calls, name_odd, note_other_calls, own_step_s
 from labbook.report.entry.ranks_section import odd_sentence
 from labbook.store.journal import ProcessEvents
 from labbook.store.sentences import Sentences
@@ -128,3 +128,24 @@ def test_collective_calls_are_timed_for_each_step_and_a_handle_makes_it_unknown(
     assert phases.step(2.0)["collective"] == 0.5 and phases.step(3.0)["collective"] == 0.0
     phases.waited(0.0, is_known=False)
     assert phases.step(4.0)["collective"] != 0.0
+
+
+@pytest.mark.parametrize(
+    ("own", "calls"),
+    [
+        ({6: 4, 7: 4, 8: 0, 9: 4}, {"step": 8, "own": 0, "usual": 4}),
+        ({6: 4, 7: 4, 8: 4}, None),
+        ({6: 0, 7: 4, 8: 4}, None),
+        ({}, None),
+    ],
+    ids=["skipped", "alike", "never alike", "unknown"],
+)
+def test_a_hang_tells_the_step_in_which_the_odd_rank_made_fewer_calls(own, calls):
+    odd = name_odd([interrupted(0, 64), {**interrupted(1, 92), "call": "barrier"}, interrupted(2, 64)])
+    usual = dict.fromkeys((6, 7, 8), 4)
+
+    note_other_calls(odd, {0: usual, 1: own, 2: usual})
+
+    assert odd["ranks"] == [1] and odd.get("calls") == calls
+    assert ("made 0 collective calls" in odd_sentence(odd, Sentences("en"))) == bool(calls)
+    assert collective_calls(process(calls=4)) == dict.fromkeys(range(1, 9), 4)
