@@ -62,7 +62,7 @@ def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None)
     """Returns the sentence on the odd rank: "rank 3 has not entered all_reduce at train.py:41: it is at data.py:7".
 
     Args:
-        odd: Of `roll_call.name_odd`.
+        odd: Of `odd_rank.name_odd`.
         say: Sentences of the language.
         run: The run, whose folders paths are shown relative to.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from labbook.probe.training.step_phases import StepPhases
-from labbook.record.run_from_journal.roll_call import collective_calls, name_odd, note_other_calls, own_step_s
+from labbook.record.run_from_journal.odd_rank import name_odd, note_other_calls
+from labbook.record.run_from_journal.roll_call import collective_calls, own_step_s
 from labbook.report.entry.ranks_section import odd_sentence
 from labbook.store.journal import ProcessEvents
 from labbook.store.sentences import Sentences
