@@ -84,6 +84,11 @@ def _place(row: Mapping[str, Any]) -> tuple[object, ...]:
     return row.get("call"), where.get("file"), where.get("line")
 
 
+def _line(row: Mapping[str, Any]) -> tuple[object, ...]:
+    """The place without the call: an error may be raised outside of it."""
+    return _place(row)[1:]
+
+
 def _first_failed(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """Returns the row of the rank that failed first; what may have followed from another rank's end comes last."""
     failed = [row for row in rows if row["status"] in ("failed", "killed", "lost")]
@@ -123,9 +128,9 @@ def _alike(first: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[
 def _apart(broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns who was where when all ranks broke; those are odd that were at another place than most."""
     placed = [row for row in broken if row.get("where")]
-    places = Counter(map(_place, placed)).most_common(2)
+    places = Counter(_line(row) for row in placed).most_common(2)
     if len(places) > 1 and places[0][1] > places[1][1]:
-        rest = [row for row in placed if _place(row) != places[0][0]]
+        rest = [row for row in placed if _line(row) != places[0][0]]
         return _odd("apart", rest, placed)
     times = [float(row["failed_at"]) for row in broken if row.get("failed_at")]
     facts = {"kind": "broke", "ranks": [], "all": [row["rank"] for row in broken], **_others(placed)}

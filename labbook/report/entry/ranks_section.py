@@ -92,7 +92,7 @@ def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None)
         "usual_s": odd.get("usual_s", 0.0),
     }
     sentence = say.line(f"record.ranks.{kind}", **values)
-    if kind == "broke" and others.get("call"):
+    if kind == "broke" and others.get("call") and len(others["ranks"]) > 1:
         sentence = say.line("record.ranks.broke_where", sentence=sentence, **values)
     if odd.get("calls"):
         values.update(step=odd["calls"]["step"], own_calls=odd["calls"]["own"], usual_calls=odd["calls"]["usual"])
