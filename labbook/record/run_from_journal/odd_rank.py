@@ -102,10 +102,12 @@ def _may_follow(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bo
 
     gloo aborts a rank whose message does not fit, which need not be its fault; the watchdog of NCCL aborts all ranks.
     """
-    if row["status"] != "failed":
+    if row["status"] not in ("failed", "interrupted"):
         return False
     if row.get("error"):
         return any(part in str(row["error"]) for part in _BROKEN_BY_PEER)
+    if row["status"] == "interrupted":
+        return False
     if row.get("signal") != "SIGABRT" and row.get("code") != _ABORTED:
         return False
     failed = [other for other in rows if other is not row and other["status"] == "failed"]

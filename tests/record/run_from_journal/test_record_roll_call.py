@@ -40,6 +40,10 @@ ROWS = {
     "the same place, raised outside of the call": (
         [aborted(0, 100.0), row(1, line=62, error=RESET), row(2, call="", error=RESET)], "apart", [1],
     ),
+    "broken, and stopped by the launcher": (
+        [aborted(0, 100.0), row(1, "interrupted", line=62, signal="SIGTERM", error=RESET), row(2, error=RESET)],
+        "apart", [1],
+    ),
     "two ranks, two places": ([aborted(0, 100.0), row(1, at=100.02, line=62, error=RESET)], "broke", []),
     "aborted without a place": ([aborted(0, 100.0, line=0), row(1, error=RESET), row(2, error=RESET)], "broke", []),
     "aborted in its own code": (
