@@ -96,6 +96,10 @@ class TrainingMonitor:
             self.probe.unobserved("health of training in further threads", "one thread is followed")
         return False
 
+    def is_in_own_work(self):
+        """Whether neither a backward nor an optimizer step is under way."""
+        return self._backward_began is None and self._step_began is None
+
     # Events of data loaders and models.
 
     def batch(self, batch, waited):
