@@ -9,9 +9,10 @@ WATCHED = ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "bro
 TIMED = (
     *WATCHED, "barrier", "monitored_barrier", "all_gather", "all_gather_object", "all_to_all", "all_to_all_single",
     "broadcast_object_list", "gather", "gather_object", "reduce", "reduce_scatter", "scatter", "scatter_object_list",
-    "send", "recv", "isend", "irecv", "batch_isend_irecv",
+    "send", "recv", "batch_isend_irecv",
 )  # fmt: skip
-"""In these a rank waits for others."""
+"""In these a rank waits for others. Not `isend` and `irecv`: `P2POp` compares them by identity with what a program may
+have imported before."""
 
 MOST = 400
 """Calls of a step that are noted."""
@@ -66,26 +67,33 @@ class Collectives:
                 result = original(*args, **kwargs)
                 return result
             finally:
-                if began is not None:
-                    ended(began, result)
+                ended(began, result)
 
         return transparent_wrapper(as_import_machinery(collective), original)
 
     def _begins(self):
         """Returns the time at which a call begins; `None` for one inside another, and where nothing is measured."""
-        monitor = self.inspector.monitor
-        if self._inside or monitor.skipping or monitor.thread != get_ident():
+        try:
+            monitor = self.inspector.monitor
+            if self._inside or monitor.skipping or monitor.thread != get_ident():
+                return None
+            self._inside = True
+            return monitor.clock()
+        except Exception:  # the call of the program goes on whatever happens here
             return None
-        self._inside = True
-        return monitor.clock()
 
     def _ended(self, began, result):
         """Takes the end of a call; one that returns a handle has not waited."""
+        if began is None:
+            return
         self._inside, monitor = False, self.inspector.monitor
         # Ranks wait in the backward and the optimizer anyway, so that these phases do not count as their own work.
-        if monitor.is_in_own_work():
-            is_handle = result is not MISSING and (type(result) is list or hasattr(type(result), "wait"))
-            monitor.phases.waited(monitor.clock() - began, not is_handle)
+        try:
+            if monitor.is_in_own_work():
+                is_handle = result is not MISSING and (type(result) is list or hasattr(type(result), "wait"))
+                monitor.phases.waited(monitor.clock() - began, not is_handle)
+        except Exception:  # the result is the program's
+            pass
 
     def _called(self, name, args, kwargs):
         monitor = self.inspector.monitor
