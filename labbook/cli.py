@@ -26,6 +26,7 @@ COMMANDS = {
     "compare": ("labbook.commands.compare", "Show the differences between runs."),
     "rerun": ("labbook.commands.rerun", "Run a recorded run again."),
     "reproduce": ("labbook.commands.reproduce", "Run again and compare the results."),
+    "bisect": ("labbook.commands.bisect", "Find the difference that changed a result."),
     "fix": ("labbook.commands.fix", "Record what fixed a failed run."),
     "search": ("labbook.commands.search", "Search entries, notes and known symptoms."),
     "diagnose": ("labbook.commands.diagnose", "Diagnose a failed run, a log or an error message."),

@@ -61,6 +61,7 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
     same script.
     """
     from labbook.compare.comparison import comparison_data
+    from labbook.compare.model_facts import compare_models
     from labbook.compare.run_changes import compare_runs
     from labbook.model.run_json import run_to_json
 
@@ -73,7 +74,8 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
         _compare_many(book, runs, say, markdown=markdown, as_json=as_json)
         return
     before, now = runs
-    changes = [c for c in compare_runs(run_to_json(before), run_to_json(now)) if c.kind != "metric"]
+    sides = run_to_json(before), run_to_json(now)
+    changes = [c for c in compare_runs(*sides) if c.kind != "metric"] + compare_models(*sides)
     repository = _repository(now) if code or as_json else None
     commits = _commits(repository, before, now) if repository is not None else []
     if as_json:

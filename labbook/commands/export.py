@@ -1,33 +1,53 @@
-"""`labbook export`: the notebook as a Parquet data set in a folder or an object store."""
+"""`labbook export`: the notebook as a Parquet data set, or one run, report or experiment as a document."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
 from labbook.commands.options import executor_option, json_option, notebook_option, open_notebook, print_json
 from labbook.help_text import HelpCommand
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from labbook.store.notebook import Notebook
+    from labbook.store.sentences import Sentences
+
 _EPILOG = """\b
 Examples:
   labbook export ./dataset                             # runs, params, metrics, series, checks, ...
   labbook export s3://team-bucket/runs                 # any address of fsspec
   labbook export ./dataset --executor dask://10.0.0.5:8786
+  labbook export last --to pdf                         # the entry of a run as one file
+  labbook export 2026-W48 --to html                    # a report
+  labbook export exp003 -o study.docx                  # an experiment
 """
 
 
 @click.command(cls=HelpCommand, epilog=_EPILOG)
 @click.option(
-    "--to", "form", type=click.Choice(["parquet"]), default="parquet", help="Format of the export. Default: parquet."
+    "--to",
+    "form",
+    type=click.Choice(["parquet", "html", "pdf", "md", "ipynb", "docx"]),
+    help="Format: parquet for the data set, else a document. Default: the ending of FILE, or parquet.",
 )
+@click.option("--output", "-o", metavar="FILE", help="The document. Default: the name of the note, here.")
 @executor_option
 @json_option
 @notebook_option
 @click.argument("target")
-def command(form: str, executor: str, as_json: bool, notebook: str | None, target: str) -> None:
-    """Write the notebook as a Parquet data set.
+def command(
+    form: str | None, output: str | None, executor: str, as_json: bool, notebook: str | None, target: str
+) -> None:
+    """Write the notebook as a Parquet data set, or one note as a document.
 
-    TARGET is a folder or an address such as s3://bucket/runs. The tables are partitioned by month. Runs that have not
-    changed since the last export are not read again; edited ones are replaced, deleted ones removed.
+    For a data set, TARGET is a folder or an address such as s3://bucket/runs. The tables are partitioned by month. Runs
+    that have not changed since the last export are not read again; edited ones are replaced, deleted ones removed.
+
+    For a document, TARGET is a run ("last", an id or a part of one), a report (2026-W48) or an experiment (exp003). The
+    file has its figures inside.
     """
     from pathlib import Path
 
@@ -39,8 +59,13 @@ def command(form: str, executor: str, as_json: bool, notebook: str | None, targe
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
+    if form == "parquet" and output is not None:
+        raise UsageError(say.line("dataset.output_of_document"), hint="labbook export ./dataset")
+    if form not in (None, "parquet") or output is not None:
+        _write_document(book, say, target, form, output, as_json)
+        return
     if (target == "last" or is_run_id(target)) and not Path(target).exists():
-        raise UsageError(say.line("dataset.one_run", name=target), hint=say.line("dataset.one_run_advice"))
+        raise UsageError(say.line("dataset.one_run", name=target), hint=say.line("dataset.one_run_advice", name=target))
     with screen.progress(say.line("dataset.reading")) as tell:
         try:
             done = export(book, target, executor=executor, tell=tell)
@@ -53,3 +78,40 @@ def command(form: str, executor: str, as_json: bool, notebook: str | None, targe
         return
     key = "dataset.exported" if done.months else "dataset.unchanged"
     click.echo(say.line(key, address=target, **{**facts, "months": len(done.months)}))
+
+
+def _write_document(
+    book: Notebook, say: Sentences, target: str, form: str | None, output: str | None, as_json: bool
+) -> None:
+    from labbook import screen
+    from labbook.publish.document import write_copy
+
+    document = write_copy(_find_note(book, say, target), book.paths.root, form, output)
+    if as_json:
+        print_json({"target": target, "document": document})
+    else:
+        screen.print_line(screen.Cell(document, "cyan"))
+
+
+def _find_note(book: Notebook, say: Sentences, target: str) -> Path:
+    """Returns the note of a report, a run or an experiment.
+
+    Raises:
+        NothingFoundError: There is none of that name.
+        UsageError: Several runs match.
+    """
+    from labbook.errors import NothingFoundError, UsageError
+    from labbook.index.query import find_run
+    from labbook.store.experiments import find_experiment
+    from labbook.store.paths import stays_inside
+
+    report = book.paths.reports / f"{target.removesuffix('.md').rsplit('/', 1)[-1]}.md"
+    if report.is_file() and stays_inside(report, book.paths.root):
+        return report
+    try:
+        return book.paths.root / find_run(book, target).path
+    except NothingFoundError as no_run:
+        try:
+            return find_experiment(book, target.removesuffix(".md").rsplit("/", 1)[-1]).path
+        except UsageError:
+            raise NothingFoundError(say.line("dataset.no_note", name=target), hint=no_run.hint) from no_run

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterator
 
 import click
 
@@ -49,7 +47,7 @@ def command(
     from labbook.rerun.repeats import repeated_runs
     from labbook.rerun.reproduction import compare_results
     from labbook.rerun.reproduction_report import reproduction_lines, verdict_data, write_verdict
-    from labbook.rerun.rerun_run import read_run, rerun
+    from labbook.rerun.rerun_run import program_on_stderr, read_run, rerun
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
@@ -64,7 +62,7 @@ def command(
     if other:
         made = [read_run(book, other)]
     else:
-        with _program_on_stderr(as_json):
+        with program_on_stderr() if as_json else contextlib.nullcontext():
             ids = [
                 rerun(book, original, print_line=print_line, tell=tell, incomplete=incomplete, rebuild=rebuild).run
                 for _ in range(runs)
@@ -79,18 +77,3 @@ def command(
         for line in reproduction_lines(found):
             click.echo(say(line))
     sys.exit({"identical": 0, "within_noise": 0, "different": 1}.get(found.verdict, 3))
-
-
-@contextlib.contextmanager
-def _program_on_stderr(wanted: bool) -> Iterator[None]:
-    """Sends the output of the program to standard error, so that standard output has the JSON data alone."""
-    if not wanted:
-        yield
-        return
-    kept = os.dup(1)
-    try:
-        os.dup2(2, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)

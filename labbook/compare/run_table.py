@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from labbook.compare.model_facts import common_modules, deepest_module, model_facts
 from labbook.compare.run_settings import (
     STATES,
     captured_facts,
@@ -26,7 +27,7 @@ from labbook.compare.run_settings import (
 from labbook.frozen import dataclass
 from labbook.model.run_fields import parse_command
 
-KINDS = ("argument", "config", "code", "input", "environment", "package", "hardware")
+KINDS = ("argument", "config", "code", "model", "input", "environment", "package", "hardware")
 """Kinds of facts in the order of the table: the likeliest causes of another result first."""
 
 MAX_ROWS = 60
@@ -60,8 +61,8 @@ def collect_facts(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Returns the facts of one run that are compared, as kind -> name -> value.
 
     A kind that was not observed is missing. Besides `KINDS` there are "words", the words of the command line, for runs
-    without a parser; "state", the state of the frameworks, which is compared as environment; and "written", the files
-    that the run wrote.
+    without a parser; "state", the state of the frameworks, which is compared as environment; "model_depth", the depth
+    below which modules of the model have no row; and "written", the files that the run wrote.
     """
     argv = run.get("argv")
     words = parse_command(argv if isinstance(argv, (list, tuple)) else ())
@@ -71,11 +72,13 @@ def collect_facts(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         "words": words,
         "config": {str(row.get("path")): _config(row) for row in list_rows(run, "configs")},
         "code": _code(captured_facts(run, "code")),
+        "model": model_facts(run),
         "input": _inputs(run),
         "state": _states(run),
         "environment": environment_variables(run),
         "package": _packages(captured_facts(run, "python")),
         "hardware": machine_facts(run) or None,
+        "model_depth": {"deepest": depth} if (depth := deepest_module(run)) is not None else None,
         "written": dict.fromkeys(sorted(written_files(run)), "") or None,
     }
     return {
@@ -179,6 +182,10 @@ def _table(kind: str, runs: Sequence[Facts]) -> list[Difference]:
         return _code_rows(runs, sides)
     if kind == "config":
         return [row for path in _names(sides) if (row := _config_row(path, sides))]
+    if kind == "model":
+        depths = [int(side["model_depth"]["deepest"]) if "model_depth" in side else None for side in runs]
+        shown = set(common_modules([side or {} for side in sides], depths))
+        return [row for row in _rows(kind, kind, sides) if row.what in shown]
     found = _rows(kind, kind, sides)
     return [*_rows(kind, "state", [side.get("state") for side in runs]), *found] if kind == "environment" else found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from labbook.health.layer_history import Module, functions_of, modules_of, roots_of
@@ -10,7 +11,7 @@ from labbook.health.regression_outputs import single_outputs
 from labbook.health.training_kind import acts, bootstraps, opposed_optimizers
 from labbook.health.trend_tests import median
 from labbook.model.check import Outcome, check
-from labbook.model.events.inspection_kinds import FunctionLook
+from labbook.model.events.inspection_kinds import FunctionLook, ModuleLook
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -36,14 +37,10 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
     judged = 0
     dead: list[tuple[float, Message | str, str]] = []
     for layer, name, history in layers:
-        shares = [row.get("dead") for row in history if row.get("dead_n", 0) >= _SAMPLES]
-        known = [share for share in shares if share is not None][-2:]
-        # A layer that died while samples were collected: nothing but zeros, three looks in a row.
-        zeros = [row.get("zero") or 0.0 for row in history if row.get("dead") is not None][-_CONFIRMED:]
-        silent = len(zeros) == _CONFIRMED and min(zeros) > 0.99
-        judged += len(known) == 2 or silent
-        if silent or (len(known) == 2 and min(known) > 0.5):
-            dead.append((1.0 if silent else known[-1], layer, name))
+        share = dead_share(history)
+        judged += share is not None
+        if share is not None and share > 0.5:
+            dead.append((share, layer, name))
     if dead:
         dead.sort(key=lambda one: (one[0], str(one[1])), reverse=True)
         share, layer, name = dead[0]
@@ -56,6 +53,22 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("ok", message("health.layers_inspected", layers=judged))
 
 
+def dead_share(history: Sequence[ModuleLook | FunctionLook]) -> float | None:
+    """The share of a layer's units that are dead, `None` while too few samples were looked at.
+
+    Above a half only where two looks in a row say so, or where the layer died while samples were collected: nothing
+    but zeros, three looks in a row.
+    """
+    zeros = [row.get("zero") or 0.0 for row in history if row.get("dead") is not None][-_CONFIRMED:]
+    if len(zeros) == _CONFIRMED and min(zeros) > 0.99:
+        return 1.0
+    shares = [row.get("dead") for row in history if row.get("dead_n", 0) >= _SAMPLES]
+    known = [share for share in shares if share is not None][-2:]
+    if len(known) < 2:
+        return None
+    return known[-1] if min(known) > 0.5 else min(known)
+
+
 @check("saturated_activation", family="activation", tier=2, needs=("modules",))
 def not_saturated(run: Run, signals: Signals) -> Outcome | None:
     """Whether most inputs of a hidden tanh or sigmoid lie where it is flat. The output activation may saturate.
@@ -65,10 +78,9 @@ def not_saturated(run: Run, signals: Signals) -> Outcome | None:
     every = modules_of(signals)
     worst: tuple[float, Module] | None = None
     for module in every:
-        shares = module.last("sat", 9)
-        later = any(m.model == module.model and m.order > module.order and m.parameters for m in every if m.history)
-        if len(shares) >= _CONFIRMED and later and (worst is None or median(shares) > worst[0]):
-            worst = (median(shares), module)
+        saturated = saturated_share(module, every)
+        if saturated is not None and (worst is None or saturated > worst[0]):
+            worst = (saturated, module)
     if worst is None:
         return None
     share, module = worst
@@ -76,6 +88,20 @@ def not_saturated(run: Run, signals: Signals) -> Outcome | None:
         observed = message("health.saturated_activation.saturated", share=share, layer=module.label)
         return Outcome("fail", observed, where={"module": module.name})
     return Outcome("ok", message("health.saturated_activation.ok", share=share))
+
+
+def saturated_share(module: Module, every: Sequence[Module]) -> float | None:
+    """The share of the inputs of a hidden tanh or sigmoid where it is flat, `None` where that was not measured.
+
+    Args:
+        module: The activation.
+        every: All modules; only an activation with parameters behind it is hidden.
+    """
+    shares = module.last("sat", 9)
+    if len(shares) < _CONFIRMED:
+        return None
+    later = any(m.model == module.model and m.order > module.order and m.parameters for m in every if m.history)
+    return median(shares) if later else None
 
 
 @check("activation_collapse", family="activation", tier=2, needs=("modules",))

@@ -118,10 +118,21 @@ def gradients_reach_the_front(run: Run, signals: Signals) -> Outcome | None:
     if len(profile) < 4:
         return unobserved(message("health.not_observed.few_layers"))
     norms = [norm for _, norm in profile]
-    ratio = norms[0] / norms[-1]
-    if ratio < 1e-3 and norms[0] < 1e-4 and max(_tau(profile), _tau(_profile(signals, biases=True))) > 0.6:
+    if vanishing_layers(signals):
         return Outcome("fail", _ends(profile), (_by_depth(profile),), {"parameter": profile[0][0].name})
     return Outcome("ok", message("health.vanishing_gradient.ok", first=norms[0], last=norms[-1]))
+
+
+def vanishing_layers(signals: Signals) -> list[tuple[Parameter, float]]:
+    """The weights whose gradient vanishes, with its norm; empty where `vanishing_gradient` does not fire."""
+    profile = _profile(signals)
+    if len(profile) < 4:
+        return []
+    last = profile[-1][1]
+    found = [(parameter, norm) for parameter, norm in profile if norm / last < 1e-3 and norm < 1e-4]
+    if not found or found[0][0] is not profile[0][0]:
+        return []
+    return found if max(_tau(profile), _tau(_profile(signals, biases=True))) > 0.6 else []
 
 
 _EARLY = 6
@@ -242,10 +253,18 @@ def _falls_across(loss: Series, step: int) -> bool:
 def _grows_by_layer(signals: Signals) -> Outcome:
     """AUTOTRAINER's 70 times from last to first layer, where the profile is monotonous and the first one is large."""
     profile = _profile(signals)
-    norms = [norm for _, norm in profile]
-    if len(profile) >= 5 and norms[0] / norms[-1] > 70 and norms[0] > 10 and _tau(profile) < -0.8:
+    if exploding_layers(signals):
         return Outcome("warn", _ends(profile), (_by_depth(profile),), {"parameter": profile[0][0].name})
     return Outcome("ok", message("health.exploding_gradient.ok"))
+
+
+def exploding_layers(signals: Signals) -> list[tuple[Parameter, float]]:
+    """The weights whose gradient is 70 times that of the last layer, where it grows from layer to layer, else none."""
+    profile = _profile(signals)
+    norms = [norm for _, norm in profile]
+    if len(profile) < 5 or norms[0] / norms[-1] <= 70 or norms[0] <= 10 or _tau(profile) >= -0.8:
+        return []
+    return [(parameter, norm) for parameter, norm in profile if norm / norms[-1] > 70]
 
 
 CHECKS = (

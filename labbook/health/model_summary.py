@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from labbook.health import debug_output
 from labbook.health.layer_history import parameters_of
+from labbook.health.model_tree import model_tree
 from labbook.health.performance import phase_times
 from labbook.health.trend_tests import median
 from labbook.model.events.data_kinds import Loader
@@ -30,18 +31,18 @@ def summary(run: Run) -> dict[str, Any]:
 
     Returns:
         Each only where it was observed. `models`: list of {`root`, `parameters`, `trainable`, `left_out` (rows),
-        `rows`: list of {`name`, `type`, `depth`, `input`, `output` (shapes as "32x10"), `parameters`, `trainable`}}.
-        `flow`: list of {`name`, `gradient`, `weight`, `update` (medians over the dense steps, `None` when not
-        measured)}, matrices in the order in which they run. `phases`: phase -> seconds a step. `losses`: list of
-        {`function`, `line`, `calls`, `classes`}. `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`,
-        `shuffle`}. `flight`: what the flight recorder found, without tensors. `batches`, `layers`, `weights`: see
-        `debug_output`.
+        `unobserved` (modules that the probe left out), `rows`: list of {`name`, `type`, `depth`, `input`, `output`
+        (shapes as "32x10"), `parameters`, `trainable`}, `tree`: see `model_tree`}. `flow`: list of {`name`, `gradient`,
+        `weight`, `update` (medians over the dense steps, `None` when not measured)}, matrices in the order in which
+        they run. `phases`: phase -> seconds a step. `losses`: list of {`function`, `line`, `calls`, `classes`}.
+        `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`, `shuffle`}. `flight`: what the flight recorder
+        found, without tensors. `batches`, `layers`, `weights`: see `debug_output`.
     """
     if not run.signals:
         return {}
     signals = run.signals[0]
     facts = {
-        "models": [_model(model) for model in _latest(signals)[:_MODELS]],
+        "models": [_model(model, signals) for model in _latest(signals)[:_MODELS]],
         "flow": _flow(signals),
         "phases": {name: float(f"{seconds:.4g}") for name, seconds in phase_times(signals).items()},
         "losses": [_loss(loss) for loss in signals.losses if loss.get("training") is not False][:8],
@@ -59,7 +60,7 @@ def _latest(signals: Signals) -> list[Model]:
     return list({model.get("model", 0): model for model in signals.models}.values())
 
 
-def _model(model: Model) -> dict[str, Any]:
+def _model(model: Model, signals: Signals) -> dict[str, Any]:
     modules = model.get("modules", [])
     shown = [row for row in modules if row.get("depth", 0) <= _deepest(modules)][:_ROWS]
     return {
@@ -79,6 +80,8 @@ def _model(model: Model) -> dict[str, Any]:
             }
             for row in shown
         ],
+        "tree": model_tree(model, signals),
+        "unobserved": model.get("left_out", {}).get("modules", 0),
     }
 
 

@@ -25,12 +25,10 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1) after 20 calls of backward. Modules that run without one are cut off; modules
     that never run may be spare ones, as the pooler of a fine-tuned encoder, and are no failure.
     """
-    never = signals.loop.get("never_grad", [])
+    never = never_reached(signals)
     total = signals.loop.get("trainable_n", 0)
-    reached = bool(signals.graphs) and signals.graphs[-1].get("unreachable_n") == 0
-    judged = signals.loop.get("judged", 0) or signals.loop.get("backwards", 0)
-    if not never or reached or judged < _AFTER_BACKWARDS:
-        if judged < _AFTER_BACKWARDS:
+    if not never:
+        if _judged(signals) < _AFTER_BACKWARDS:
             return _first_graph(signals, total)
         return Outcome("ok", _all_parameters(total))
     idle = set(signals.loop.get("never_called", []))
@@ -48,6 +46,17 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     verdict = "warn" if share > 0.1 else "note"
     evidence = message("health.param_never_gets_grad.never_ran", names=join_names(never))
     return Outcome(verdict, observed, (evidence,), where)
+
+
+def never_reached(signals: Signals) -> Sequence[str]:
+    """Names of parameters of an optimizer that never received a gradient, once that is certain."""
+    reached = bool(signals.graphs) and signals.graphs[-1].get("unreachable_n") == 0
+    never = signals.loop.get("never_grad", [])
+    return () if reached or _judged(signals) < _AFTER_BACKWARDS else never
+
+
+def _judged(signals: Signals) -> int:
+    return signals.loop.get("judged", 0) or signals.loop.get("backwards", 0)
 
 
 def _all_parameters(total: int) -> Message:

@@ -202,7 +202,8 @@ class Change:
     """One difference from the previous run.
 
     Args:
-        kind: "argument", "config", "code", "package", "hardware", "input", "metric", "environment" or "command".
+        kind: "argument", "config", "code", "package", "hardware", "input", "metric", "environment" or "command";
+            "model" in comparisons of runs.
         what: Name ("--lr", "model.py", "numpy").
         before: Value in the previous run, "" if absent.
         now: Value in this run, "" if absent.

@@ -42,6 +42,8 @@ class Probe:
         totals: Fields for the last event, such as `steps` and `backwards`; set by the framework adapters.
         step: Number of the last optimizer step, or `None`; set by the framework adapters.
         requests: What the user asked for besides looking (`--watch` and its kin), or `None`.
+        late: Whether the process ran before the probe was started.
+        exceptions: The `ExceptionRecorder` of this process.
         suspended: Above 0 while `labbook.checks` runs the model for its own ends: adapters look away.
     """
 
@@ -58,6 +60,9 @@ class Probe:
         self.requests = None
         self.watchdog = None
         self.suspended = 0
+        self.is_profiling = False
+        self.late = False
+        self.exceptions = None
         self._step = None
         self._next_look = 1
         self._at_exit = []
@@ -162,8 +167,10 @@ class Probe:
         self.writer.open(process_info.file_name(self.pid, ticks))
         self.event(protocol.HELLO, **process_info.hello(role, ticks))
 
-    def forked(self):
-        """Begins anew in a forked child: own file, own counts; the parent's file is left alone."""
+    def forked(self, role="fork"):
+        """Begins anew in a forked child: own file, own counts; the parent's file is left alone. Never raises."""
+        if self._ended and role == "fork":
+            return  # forked between two recordings
         begun, began = time.monotonic(), time.perf_counter()
         with self.guard("fork"):
             self.writer.forget()
@@ -173,11 +180,24 @@ class Probe:
             self._errors.clear()
             self._unobserved.clear()
             self.totals.clear()
-            self.begin("fork")
+            self.begin(role)
             for call in self._after_fork:
                 with self.guard("after fork"):
                     call()
             self.add_overhead(time.perf_counter() - began)
+
+    def attach(self, settings):
+        """Begins a further recording of this process, in another journal."""
+        self.settings = settings
+        self.journal = str(settings["dir"])
+        self.writer.folder = os.path.join(self.journal, protocol.EVENTS_FOLDER)
+        self.suspended = 0
+        self.forked("python")
+
+    def detach(self):
+        """Ends a recording while the process goes on. Never raises."""
+        self.finish()
+        self.suspended = 1
 
     def flush(self):
         """Writes what only memory holds, because the process may end without a word. Never raises."""
@@ -225,11 +245,24 @@ def boot():
 
     Cost: about 3 ms.
     """
+    _start(jsonl.parse(os.environ[protocol.ENV_PROBE]), late=False)
+
+
+def attach(settings):
+    """Starts the probe in a process that already runs, or again after `detach`; `sys._labbook_probe` is the probe."""
+    probe = getattr(sys, "_labbook_probe", None)
+    if probe is None:
+        _start(settings, late=True)
+    else:
+        probe.attach(settings)
+
+
+def _start(settings, late):
     since, began = time.monotonic(), time.perf_counter()
-    settings = jsonl.parse(os.environ[protocol.ENV_PROBE])
     if not os.path.isdir(os.path.join(str(settings["dir"]), protocol.EVENTS_FOLDER)):
         return
     probe = Probe(settings, since)
+    probe.late = late
     probe.begin()
     sys._labbook_probe = probe
     with probe.guard("fork hook"):

@@ -1,7 +1,7 @@
 """Data of the comparison of runs: a small file for each run, made from its committed `run.json`.
 
-It has the facts of the entry (options, configuration, code, inputs, environment, packages, hardware), metrics, and
-curves with few points. Raw journals are never read.
+It has the facts of the entry (options, configuration, code, model, inputs, environment, packages, hardware), metrics,
+and curves with few points. Raw journals are never read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from labbook.model.run import Run
     from labbook.model.series import Series
 
-FORM = 2
+FORM = 3
 """Version of the format, read by `assets/compare.js`; increased when a `run.json` gives other data."""
 
 MAX_POINTS = 200

@@ -31,6 +31,9 @@ _PICTURES = {".svg": "svg+xml", ".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", 
 _IMAGE = re.compile(r"(<img\b[^>]*?\bsrc=\")([^\"]+)(\")", re.IGNORECASE)
 _RELATIVE_LINK = re.compile(r"<a\b[^>]*?\bhref=\"(?![a-z]+:|#|//)[^\"]*\"[^>]*>(.*?)</a>", re.IGNORECASE | re.DOTALL)
 _MARKDOWN_IMAGE = re.compile(r"(!\[[^\]\n]*\]\()([^)\s]+)(\))")
+_UNWRITTEN = re.compile(r"^## [^\n]+\n\s*<!--[^>]*-->\s*(?=^## |\Z)", re.MULTILINE)
+"""A section for people that still has only its hint."""
+
 _MARKER = re.compile(r"^<!-- labbook:(?:begin|end) [^>]*-->\n?", re.MULTILINE)
 _MAX_PICTURE = 20 * 2**20
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
@@ -41,7 +44,8 @@ body{font:15px/1.55 system-ui,"Segoe UI",Roboto,"Helvetica Neue","Noto Sans CJK 
 "Microsoft YaHei",sans-serif;color:#1f2328;max-width:52rem;margin:2rem auto;padding:0 1rem}
 h1,h2,h3{line-height:1.25;break-after:avoid}h2{border-bottom:1px solid #d8dee4;padding-bottom:.2em;margin-top:1.6em}
 table{border-collapse:collapse;margin:1em 0;max-width:100%;font-size:.92em}tr{break-inside:avoid}
-td,th{border:1px solid #d8dee4;padding:.3em .6em;text-align:left;overflow-wrap:anywhere}th{background:#f6f8fa}
+td,th{border:1px solid #d8dee4;padding:.3em .6em;text-align:left;overflow-wrap:break-word}
+td code{overflow-wrap:anywhere}th{background:#f6f8fa}
 pre{background:#f6f8fa;padding:.8em;white-space:pre-wrap;overflow-wrap:anywhere;font-size:.85em}
 code{font-family:ui-monospace,Menlo,Consolas,"Noto Sans Mono CJK SC",monospace}
 img{max-width:100%}a{color:#0969da}figure,img{break-inside:avoid}
@@ -100,7 +104,7 @@ def html_document(note: Path, root: Path) -> str:
         NotebookError: The note cannot be read, or Python-Markdown is missing.
     """
     meta, body = _read(note)
-    text = _MARKER.sub("", body)
+    text = _without_markers(body)
     page = _with_pictures(_rendered(text, raw=True), note, root)
     if page_problems(page):
         page = _with_pictures(_rendered(text, raw=False), note, root)
@@ -129,7 +133,12 @@ def markdown_document(note: Path, root: Path) -> str:
     def inside(found: re.Match[str]) -> str:
         return f"{found[1]}{_data_address(found[2], note, root) or found[2]}{found[3]}"
 
-    return _MARKDOWN_IMAGE.sub(inside, _MARKER.sub("", body)).strip() + "\n"
+    return _MARKDOWN_IMAGE.sub(inside, _without_markers(body)).strip() + "\n"
+
+
+def _without_markers(body: str) -> str:
+    """Returns the text of a note without markers and without sections that nobody has written."""
+    return _UNWRITTEN.sub("", _MARKER.sub("", body))
 
 
 def _read(note: Path) -> tuple[dict[str, object], str]:

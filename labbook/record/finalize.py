@@ -228,6 +228,7 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if run.parents:
         draw_lineage(run, folder)
+    _draw_model(notebook, run, folder)
     if run.series:
         from labbook.report.curves import curves_svg, drawable, metrics_csv
         from labbook.report.gradient_flow_svg import flow_svg, worth_drawing
@@ -241,6 +242,15 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
     points = max(20, min(_SERIES_POINTS, _ALL_POINTS // max(1, len(run.series))))
     facts = line_by_line(run_to_json(run, max_points=points))
     write_atomically(folder / "run.json", facts.encode("utf-8"), durable=False)
+
+
+def _draw_model(notebook: Notebook, run: Run, folder: Path) -> None:
+    from labbook.report.model_svg import has_diagram, model_svg
+    from labbook.store.templates import words
+
+    if has_diagram(run):
+        labels = words(notebook.config.language_in_use(), notebook.paths.templates)["diagram"]
+        write_atomically(folder / "model.svg", model_svg(run, labels).encode("utf-8"), durable=False)
 
 
 def _commit(notebook: Notebook, run: Run, entry: Path, redactor: Redactor) -> CommitOutcome:

@@ -80,20 +80,20 @@ def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
     from labbook.record.child.supervisor import find_program
 
     find_program(request.argv[0], os.environ, Path.cwd())
-    session = _open_session(request, print_line)
+    session = open_session(request, print_line)
     try:
         end = session.run(request)
     except BaseException:
         session.discard()
         raise
     try:  # noqa: SIM105 - a call of `suppress` could fail as well, and the command would start a second time
-        _write_entry(session, request, end, print_line)
+        write_entry(session, request, end, print_line)
     except BaseException:
         pass  # not even Ctrl-C may change the status of a command that has ended
     return end
 
 
-def _write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print_line: PrintLine) -> None:
+def write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print_line: PrintLine) -> None:
     """Writes the entry and shows how the run ended; if that fails, `labbook recover` can repeat it."""
     from labbook.record.ci_report import report_to_ci
     from labbook.record.recovery import recover_pending
@@ -164,7 +164,7 @@ class _Session:
         config = self.notebook.config
         environ, argv = dict(os.environ), list(request.argv)
         if config.probe:
-            environ = inject_environment(environ, self._probe_settings(request))
+            environ = inject_environment(environ, self.probe_settings(request))
             argv = keep_probe(argv, environ)
         if is_notebook_run(argv):
             environ[ENV_FOLDER] = str(self.journal.paths.root / FOLDER)
@@ -179,7 +179,7 @@ class _Session:
             cwd=Path.cwd(),
             sink=sink,
             full_pty=request.full_pty,
-            on_start=self._on_start,
+            on_start=self.on_start,
             lock_descriptors=self.journal.lock_descriptors(),
         )
         self.ended = True
@@ -198,7 +198,7 @@ class _Session:
                 facts["counters"] = {"before": self.counters, "after": read_oom_counters()}
         self.journal.write_end(facts)
 
-    def _probe_settings(self, request: RecordRequest) -> dict[str, object]:
+    def probe_settings(self, request: RecordRequest) -> dict[str, object]:
         config = self.notebook.config
         return {
             "dir": str(self.journal.paths.root),
@@ -209,7 +209,7 @@ class _Session:
             **({"asked": dict(request.requests)} if request.requests else {}),
         }
 
-    def _on_start(self, pid: int) -> None:
+    def on_start(self, pid: int) -> None:
         """Writes the command's process id; starts the resource sampler and the background threads."""
         from labbook.capture.resources import ResourceSampler
 
@@ -297,7 +297,7 @@ class _Session:
             self.journal.release()
 
 
-def _open_session(request: RecordRequest, print_line: PrintLine) -> _Session:
+def open_session(request: RecordRequest, print_line: PrintLine) -> _Session:
     """Opens a session in the requested notebook, or in the personal one if that fails.
 
     Raises:

@@ -14,6 +14,7 @@ _STYLE = """
 --c0:#58a6ff;--c1:#f0883e;--c2:#3fb950;--c3:#bc8cff;--c4:#f778ba;--c5:#39c5cf;--c6:#d29922;--c7:#9ea7b3}}
 text{font:11px system-ui,"Segoe UI",Roboto,"Noto Sans CJK SC","Microsoft YaHei",sans-serif;fill:var(--soft)}
 .t{font-size:12.5px;font-weight:600;fill:var(--ink)}.v{fill:var(--ink);text-anchor:end}.y{text-anchor:end}.x{text-anchor:middle}
+.i{fill:var(--ink)}.p{font-size:11px;font-weight:400;fill:var(--soft)}
 .g{stroke:var(--grid);fill:none}.a{stroke:var(--edge);fill:none}
 .bad{fill:var(--bad);paint-order:stroke;stroke:var(--bg);stroke-width:3px}
 .bl{stroke:var(--bad);stroke-dasharray:3 3;fill:none}

@@ -168,3 +168,15 @@ def write_facts(notebook: Notebook, run_id: str, facts: Mapping[str, Any], subje
     except OSError as error:
         raise NotebookError(f"cannot write {path}: {error.strerror or error}", hint="free space there") from error
     commit_files(notebook, [path], f"{subject}\n\nRun: {run_id}\n")
+
+
+@contextlib.contextmanager
+def program_on_stderr() -> Iterator[None]:
+    """Sends the output of programs to standard error, so that standard output has the result alone."""
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from labbook.compare.model_facts import compare_models
 from labbook.compare.run_changes import compare_runs
 from labbook.compare.run_table import MAX_ROWS, collect_facts, compare_facts
 
@@ -132,3 +133,34 @@ def test_two_runs_differ_in_what_changed_between_them():
     between = {(c.kind, c.what) for c in compare_runs(first, other) if c.kind != "metric"}
 
     assert {(kind, what) for kind, what, _ in rows(first, other)} == between
+
+
+def model(*rows, left_out=0, **more):
+    modules = [
+        {"name": n, "type": t, "output": o, "parameters": p, "depth": n.count(".") + bool(n)} for n, t, o, p in rows
+    ]
+    return run(health={"models": [{"root": "Net", "parameters": 10, "left_out": left_out, "rows": modules}], **more})
+
+
+def test_modules_added_removed_and_changed():
+    before = model(("", "Net", "32x10", 0), ("fc", "Linear", "32x64", 640), ("drop", "Dropout", "32x64", 0))
+    other_batch = model(("", "Net", "8x10", 0), ("fc", "Linear", "8x64", 640), ("drop", "Dropout", "8x64", 0))
+    now = model(("", "Net", "32x10", 0), ("fc", "Linear", "32x128", 1280), ("norm", "LayerNorm", "32x128", 256))
+    expected = [
+        ("fc", "Linear, Nx64, 640 parameters", "Linear, Nx128, 1,280 parameters"),
+        ("norm", "", "LayerNorm, Nx128, 256 parameters"),
+        ("drop", "Dropout, Nx64", ""),
+    ]
+
+    assert sorted((c.what, c.before, c.now) for c in compare_models(before, now)) == sorted(expected)
+    assert sorted((what, *values) for kind, what, values in rows(before, now) if kind == "model") == sorted(expected)
+    for other in (other_batch, run(), run(health=3), run(health={"models": "x"})):
+        assert compare_models(before, other) == [] and rows(before, other) == []
+
+
+def test_modules_that_one_entry_does_not_list_are_no_difference():
+    whole = model(("", "Net", "8x1", 0), ("a", "Block", "8x1", 0), ("a.fc", "Linear", "8x1", 5))
+    cut = model(("", "Net", "8x1", 0), ("a", "Block", "8x2", 0), left_out=300)
+
+    assert [(c.what, c.before, c.now) for c in compare_models(whole, cut)] == [("a", "Block, Nx1", "Block, Nx2")]
+    assert [what for _, what, _ in rows(whole, cut, whole)] == ["a"]

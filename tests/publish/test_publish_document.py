@@ -79,3 +79,34 @@ def test_what_cannot_be_written_is_told(note, tmp_path, monkeypatch):
     for kind in ("pdf", "docx"):
         with pytest.raises(NotebookError, match="install"):
             write_document(note, note.parents[1], kind, tmp_path / f"a.{kind}")
+
+
+def test_a_section_that_nobody_has_written_is_left_out(note):
+    note.write_text(
+        NOTE
+        + "\n## Goal\n\n<!-- Your text. -->\n\n## Notes\n\n```python\n## a\n## b\n```\n\n## Then\n\n<!-- Text -->\n"
+    )
+    page = html_document(note, note.parents[1])
+    assert "Goal" not in page and "Then" not in page and "## a\n## b" in page
+
+
+def test_export_finds_a_run_a_report_and_an_experiment(book, tmp_path):
+    book("record", "--", "true")
+    book("report", "--week", "this")
+    run, here = book.run()["id"], book.folder
+    report = next((here / "notes" / "reports").glob("*.md")).stem
+    experiment = next((here / "notes" / "experiments").glob("*.md")).stem
+    names = {"last": run, run[-4:]: run, report: report, experiment: experiment, "1": experiment}
+    for name, stem in names.items():
+        assert book("export", name, "--to", "md").stdout.strip() == f"{stem}.md"
+        (here / f"{stem}.md").unlink()
+    book("export", "last", "-o", str(tmp_path / "run.html"))
+    assert "<h2" in (tmp_path / "run.html").read_text()
+    for words in (
+        ("last",),
+        ("nothing-such", "--to", "md"),
+        ("last", "-o", "x.odt"),
+        ("d", "--to", "parquet", "-o", "x"),
+    ):
+        done = book("export", *words, check=False)
+        assert done.returncode in (1, 2) and "Traceback" not in done.stderr and "labbook: " in done.stderr

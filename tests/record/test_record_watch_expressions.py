@@ -167,6 +167,25 @@ def test_a_dry_run_ends_after_its_steps(book, framework):
 
 
 @pytest.mark.torch
+def test_a_profile_holds_the_work_of_the_program_alone(book):
+    program = [sys.executable, str(PROGRAMS / "profiled_torch.py")]
+    done = book("record", "--profile", "4", "--", *program)
+    plain = subprocess.run([*program, "--profile"], capture_output=True, text=True, check=True, timeout=120)
+
+    expected = json.loads(plain.stdout.splitlines()[-1])
+    (profile,) = facts(book)["asked"]["profiles"]
+    assert (profile["begin_step"], profile["end_step"]) == (10, 13) and len(profile["rows"]) == 20
+    assert {row["name"]: row["calls"] for row in profile["rows"]}.items() <= expected["operators"].items()
+    assert profile["operators"] == len(expected["operators"])
+    # What is due in the profiled steps is looked at after them, and results are the same bit by bit.
+    lines = [line for path in book.folder.rglob("events/*.jsonl") for line in path.read_text().splitlines()]
+    steps = [event["step"] for event in map(json.loads, lines) if event["k"] == "tensors"]
+    assert steps[:5] == [1, 2, 3, 4, 5] and not {10, 11, 12, 13} & set(steps) and {14, 15} & set(steps)
+    recorded = next(line for line in done.stdout.splitlines() if line.startswith("{"))
+    assert json.loads(recorded)["digest"] == expected["digest"]
+
+
+@pytest.mark.torch
 @pytest.mark.long
 def test_a_program_that_catches_everything_is_terminated(book):
     write_loop(book, LOOPS["torch"].replace("# SWALLOW", "except BaseException: continue"))

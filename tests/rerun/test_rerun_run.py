@@ -94,3 +94,40 @@ def test_what_cannot_be_run_again_is_told(project, code, harm):
         "data": "cannot be read",
     }
     assert done.returncode != 0 and told[harm] in done.stderr and "Traceback" not in done.stderr
+
+
+BISECTED = """
+import argparse, model, settings
+parser = argparse.ArgumentParser()
+for name in ("lr", "width", "depth", "seed", "drop"):
+    parser.add_argument("--" + name, type=float, default=1.0)
+args = parser.parse_args()
+{comment}
+value = settings.BASE * model.factor(args.width) + 0.001 * (args.width + args.depth + args.seed + args.drop)
+print(f"epoch 1 val_loss: {{value:.17g}}")
+"""
+
+
+def test_the_guilty_line_is_found_among_innocent_differences(project, git):
+    folder = project.folder
+    for name in ("good", "bad"):
+        bad = name == "bad"
+        (folder / "train.py").write_text(BISECTED.format(comment="# tidied" if bad else "# as it was"))
+        (folder / "settings.py").write_text("# the base\n" * 3 * bad + "BASE = 1.0\n" + "EXTRA = 2\n" * bad)
+        lines = ["def factor(width):", f"    scale = {5.0 if bad else 1.0}", "    # a", "    # b", "    return scale"]
+        (folder / "model.py").write_text("\n".join([*lines, "", *(["NAME = 'b'"] if bad else ["NAME = 'a'"]), ""]))
+        git(folder, "add", "train.py", "settings.py", "model.py")
+        git(folder, "commit", "-qm", name)
+        options = ("--width", "2", "--depth", "3", "--seed", "4") if bad else ("--drop", "2")
+        project("record", "--", "python", "train.py", *options)
+    ids = sorted(path.stem for path in folder.glob("notes/runs/*/*/*/*.md"))
+
+    done = project("bisect", ids[0], ids[1])
+
+    assert "model.py:2: scale = 1.0 → scale = 5.0" in done.stdout
+    assert "9 differences to search" in done.stderr and "with 4 runs" in done.stdout
+    assert (
+        "## Bisection"
+        in (folder / "notes" / "runs" / f"{ids[1][:4]}").joinpath(ids[1][4:6], ids[1][6:8], f"{ids[1]}.md").read_text()
+    )
+    assert git(folder, "status", "--porcelain") == ""

@@ -110,6 +110,8 @@ class Step(Event, total=False):
     samples: Finite
     mem: Count
     ph: PhaseSeconds
+    collective: float
+    calls: Count
 
 
 class Scalars(Event, total=False):

@@ -35,6 +35,7 @@ class FrameworkAdapter:
         self.fast_path = FastPath(self)
         self.models = TrainedModels()
         self.written_state = {}
+        self.attached = None
         self.casts = {}
         self.seed_at_import = self.facts.initial_seed(module)
         probe.at_exit(self.write_state)
@@ -61,11 +62,14 @@ class FrameworkAdapter:
         with self.probe.guard(self.name + ".facts"):
             facts = self.facts.framework_facts(self.module)
             self.probe.event(FRAMEWORK, name=self.name, attached=attached, declined=declined, **facts)
+        self.attached = (attached, declined)
 
     def forget(self):
-        """Begins anew, in a forked child."""
+        """Begins anew, in a forked child or a further recording."""
         self.models.forget()
         self.written_state.clear()
+        if self.probe.role != "fork" and self.attached:
+            self.write_facts(*self.attached)
 
     def describe(self, optimizer, closure):
         """Fields of the `optimizer` event; what is known of the model and the process is written beside it."""
@@ -117,7 +121,7 @@ class FrameworkAdapter:
                 local.clipped = True
                 scratch["local"] = clip.local
                 return clip.norm
-        if not recorder.budget.due(recorder.step + 1) or self.capturing():
+        if not recorder.budget.due(recorder.step + 1) or self.probe.is_profiling or self.capturing():
             return None
         began = training.clock()
         value = self.gradient_norm(optimizer, scratch, pairs)

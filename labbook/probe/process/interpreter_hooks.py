@@ -17,7 +17,7 @@ _MAX_SPAWNED = 200
 
 def install(probe):
     """Install all observers of this process, each with its own guard. Never raises."""
-    exceptions = ExceptionRecorder(probe)
+    exceptions = probe.exceptions = ExceptionRecorder(probe)
     handlers = {
         "sys.excepthook": _main_exceptions(probe, exceptions),
         "sys.unraisablehook": _exit_exceptions(probe, exceptions),

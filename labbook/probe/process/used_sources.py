@@ -22,7 +22,7 @@ _OF_THE_MACHINE = frozenset(_MACHINE_WORDS.split())
 def install(probe):
     """Has the files and variables written when the process ends."""
     known = set()
-    probe.after_fork(lambda: known.add("fork"))
+    probe.after_fork(lambda: known.add("fork") if probe.role == "fork" else known.clear())
     guard = probe.guard("sources")
 
     def leave():

@@ -52,7 +52,7 @@ class Adapter(FrameworkAdapter):
             tracing() or flags._is_compiling_flag or probe.suspended > 0 or recording() is not None
         )
         self.capturing = capturing_of(module)
-        self.registry = ModuleRegistry(self.is_compiling, probe.failed)
+        self.registry = ModuleRegistry(self.is_compiling, probe.failed, whole=not probe.late)
 
     def describe(self, optimizer, closure):
         """Fields of the `optimizer` event; no mode of the program sees how they are read."""

@@ -1,12 +1,23 @@
-"""Notes which collective calls a PyTorch program makes itself in a step that is looked at, and on which gradients."""
+"""Notes which collective calls a PyTorch program makes itself, on which gradients, and how long they take."""
 
 import sys
+from threading import get_ident
 
 from ..wrapping import as_import_machinery, transparent_wrapper
 
 WATCHED = ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast")
+TIMED = (
+    *WATCHED, "barrier", "monitored_barrier", "all_gather", "all_gather_object", "all_to_all", "all_to_all_single",
+    "broadcast_object_list", "gather", "gather_object", "reduce", "reduce_scatter", "scatter", "scatter_object_list",
+    "send", "recv", "batch_isend_irecv",
+)  # fmt: skip
+"""In these a rank waits for others. Not `isend` and `irecv`: `P2POp` compares them by identity with what a program may
+have imported before."""
+
 MOST = 400
 """Calls of a step that are noted."""
+
+MISSING = object()
 
 
 class Collectives:
@@ -28,11 +39,12 @@ class Collectives:
         self._names = {}
         self._first = None
         self._of_gradients = 0
+        self._inside = False
 
     def install(self, is_compiling):
         """Puts the wrappers in place; nothing where PyTorch was built without distributed training."""
         home = sys.modules.get("torch.distributed.distributed_c10d")
-        for name in WATCHED if home is not None else ():
+        for name in TIMED if home is not None else ():
             original = getattr(home, name, None)
             if original is None:
                 continue
@@ -42,14 +54,46 @@ class Collectives:
                 setattr(self.torch.distributed, name, wrapper)
 
     def _watched(self, name, original, is_compiling):
-        called = self._called
+        called = self._called if name in WATCHED else None
+        begins, ended = self._begins, self._ended
 
         def collective(*args, **kwargs):
-            if not is_compiling():
+            if is_compiling():
+                return original(*args, **kwargs)
+            if called is not None:
                 called(name, args, kwargs)
-            return original(*args, **kwargs)
+            began, result = begins(), MISSING
+            try:
+                result = original(*args, **kwargs)
+                return result
+            finally:
+                ended(began, result)
 
         return transparent_wrapper(as_import_machinery(collective), original)
+
+    def _begins(self):
+        """Returns the time at which a call begins; `None` for one inside another, and where nothing is measured."""
+        try:
+            monitor = self.inspector.monitor
+            if self._inside or monitor.skipping or monitor.thread != get_ident():
+                return None
+            self._inside = True
+            return monitor.clock()
+        except Exception:  # the call of the program goes on whatever happens here
+            return None
+
+    def _ended(self, began, result):
+        """Takes the end of a call; one that returns a handle has not waited."""
+        if began is None:
+            return
+        self._inside, monitor = False, self.inspector.monitor
+        # Ranks wait in the backward and the optimizer anyway, so that these phases do not count as their own work.
+        try:
+            if monitor.is_in_own_work():
+                is_handle = result is not MISSING and (type(result) is list or hasattr(type(result), "wait"))
+                monitor.phases.waited(monitor.clock() - began, not is_handle)
+        except Exception:  # the result is the program's
+            pass
 
     def _called(self, name, args, kwargs):
         monitor = self.inspector.monitor

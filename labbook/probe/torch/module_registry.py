@@ -14,13 +14,14 @@ class ModuleRegistry:
     Args:
         is_compiling: Whether the compiler is at work.
         failed: `failed(where, error)` takes failures of ours.
+        whole: Whether no module can have been made before.
     """
 
-    def __init__(self, is_compiling, failed):
+    def __init__(self, is_compiling, failed, whole=True):
         self._is_compiling = is_compiling
         self._failed = failed
         self._known = {}
-        self._whole = True
+        self._whole = whole
 
     def install(self):
         """Has PyTorch tell of each registration; nothing where it cannot (before 2.0).

@@ -96,6 +96,10 @@ class TrainingMonitor:
             self.probe.unobserved("health of training in further threads", "one thread is followed")
         return False
 
+    def is_in_own_work(self):
+        """Whether neither a backward nor an optimizer step is under way."""
+        return self._backward_began is None and self._step_began is None
+
     # Events of data loaders and models.
 
     def batch(self, batch, waited):
@@ -328,10 +332,12 @@ class TrainingMonitor:
             self.overhead.ordinary(steps, usual)
             if self.memory.due(now, steps):
                 self.memory.tell(now, steps, self.inspector.device_memory())
-        self.dense = self.schedule.due(steps + 1, now)
+        # Profiled steps are those of the program: what is due in them is looked at after them.
+        profiled = self.probe.is_profiling
+        self.dense = not profiled and self.schedule.due(steps + 1, now)
         if self.dense:
             self.phases.spoiled()
-        self.skipping = step_sampler.fast and not self.dense and step_sampler.is_skipped()
+        self.skipping = profiled or (step_sampler.fast and not self.dense and step_sampler.is_skipped())
         if self.skipping:
             self.windows.cut()
 
@@ -357,7 +363,7 @@ class TrainingMonitor:
         normal = loss is None or self.normal_loss.takes(loss)
         if norm is not None:
             normal = self._normal_norm.takes(norm) and normal
-        if not normal and self.schedule.alarm(self.step_sampler.steps):
+        if not normal and self.schedule.alarm(self.step_sampler.steps) and not self.probe.is_profiling:
             self.dense = True
             self.skipping = False
             self.phases.spoiled()

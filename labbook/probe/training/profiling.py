@@ -5,6 +5,9 @@ import time
 
 from ..events.protocol import PROFILE
 
+FIRST = 3
+"""Earliest profiled step: what happens in a step is decided at the end of the one before."""
+
 BEGIN = 10
 """First profiled step. Source: chosen by us; caches, allocators and autotuning are warm by then."""
 
@@ -14,6 +17,9 @@ FOLDER = "profile"
 
 class Profiling:
     """One profile of this process.
+
+    From the step before the first profiled one on, the probe inspects no tensor and measures no gradient norm
+    (`probe.is_profiling`), so that the profile shows the program's own work.
 
     Args:
         module: `torch` or `paddle`.
@@ -26,7 +32,7 @@ class Profiling:
         self._name = module.__name__
         self._probe = probe
         self._steps = steps
-        self._begin = BEGIN if limit is None else max(2, min(BEGIN, limit - steps + 1))
+        self._begin = BEGIN if limit is None else max(FIRST, min(BEGIN, limit - steps + 1))
         self._session = _TorchSession(module) if self._name == "torch" else _PaddleSession(module)
         self._state = "waiting" if _is_first_rank() else "off"
         self._began = 0.0
@@ -36,19 +42,28 @@ class Profiling:
 
     def forget(self):
         """Disable profiling in a forked child: the profile belongs to the parent."""
-        self._state = "off"
+        self._state, self._probe.is_profiling = "off", False
 
     def stepped(self, step):
         """Process the end of a step: start, continue or stop the profiler. Never raises."""
         with self._probe.guard("profile"):
+            if self._state == "waiting" and step >= self._begin - 2:
+                self._probe.is_profiling = True
             if self._state == "waiting" and step >= self._begin - 1:
                 self._state = "failed"
-                self._session.start()
+                self._start()
                 self._state, self._began, self._begin = "running", time.perf_counter(), step + 1
             elif self._state == "running":
                 self._last = step
                 if step >= self._begin + self._steps - 1:
                     self._write_event()
+
+    def _start(self):
+        try:
+            self._session.start()
+        except BaseException:
+            self._probe.is_profiling = False
+            raise
 
     def finish(self):
         """Write an incomplete profile at the end of the program, or the reason why there is none."""
@@ -61,7 +76,7 @@ class Profiling:
         self._state = "off"
 
     def _write_event(self):
-        self._state = "off"
+        self._state, self._probe.is_profiling = "off", False
         seconds = time.perf_counter() - self._began
         self._session.stop()
         rows = sorted(self._session.rows(), key=_weight, reverse=True)

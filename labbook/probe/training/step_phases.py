@@ -12,16 +12,43 @@ class StepPhases:
 
     Args:
         clock: Monotonic time.
+
+    `collective` are the seconds in collective calls of the program outside of the backward and the optimizer, which the
+    times of other phases contain; it is `None` until the first call, and NaN once a call did not wait for its end.
+    `calls` is their number in this step; it is known in dense steps, too.
     """
 
-    __slots__ = ("_begun", "_clock", "_skip", "backward", "data", "forward", "optimizer", "samples")
+    __slots__ = (
+        "_begun",
+        "_clock",
+        "_skip",
+        "backward",
+        "calls",
+        "collective",
+        "data",
+        "forward",
+        "optimizer",
+        "samples",
+    )
 
     def __init__(self, clock):
         self._clock = clock
         self._begun = None
         self._skip = False
         self.data = self.forward = self.backward = self.optimizer = 0.0
+        self.collective = None
+        self.calls = 0
         self.samples = 0
+
+    def waited(self, seconds, is_known):
+        """Add the time of a collective call."""
+        self.calls += 1
+        self.collective = (self.collective or 0.0) + seconds if is_known else float("nan")
+
+    def _forget_collective(self):
+        self.calls = 0
+        if self.collective == self.collective and self.collective is not None:
+            self.collective = 0.0
 
     def spoiled(self):
         """Discard the times of the current step: it is dense, so that they include the probe."""
@@ -30,11 +57,13 @@ class StepPhases:
     def rest(self, now):
         """Process the end of a step without times."""
         self._begun = now
+        self._forget_collective()
 
     def step(self, now):
-        """Return fields of the `step` record of the step that ends at `now`: `ph`, seconds by `NAMES`, and `samples`.
+        """Return fields of the `step` record of the step that ends at `now`.
 
-        The first step and dense steps have no times; `None` without any fields.
+        They are `ph`, seconds by `NAMES`, `collective`, `calls` and `samples`. The first step and dense steps have
+        no times; `None` without any fields.
         """
         begun, self._begun = self._begun, now
         fields = None
@@ -42,6 +71,12 @@ class StepPhases:
             known = self.data + self.forward + self.backward + self.optimizer
             other = now - begun - known
             fields = {"ph": (self.data, self.forward, self.backward, self.optimizer, other if other > 0.0 else 0.0)}
+            if self.collective is not None:
+                fields["collective"] = round(self.collective, 7)
+        if self.collective is not None:
+            fields = fields or {}
+            fields["calls"] = self.calls
+        self._forget_collective()
         if self.samples:
             if fields is None:
                 fields = {}

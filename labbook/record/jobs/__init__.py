@@ -10,5 +10,5 @@ No task waits for another one. The only waits are bounded: the last task waits a
 started yet. `part_entries.join_parts` joins the entries of nodes without a shared file system.
 
 If anything here fails, the task becomes a run of its own: the command runs in any case. How a job is recognised is in
-`capture/job_identity.py`; what the ranks did is in `run_from_journal/roll_call.py`.
+`capture/job_identity.py`; what the ranks did is in `run_from_journal/roll_call.py`, which is odd in `odd_rank.py`.
 """

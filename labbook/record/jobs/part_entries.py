@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.model.run import Console, Run
 from labbook.model.run_json import line_by_line, run_from_json, run_to_json
-from labbook.record.run_from_journal.roll_call import name_odd
+from labbook.record.run_from_journal.odd_rank import name_odd
 from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.title import run_title
 from labbook.store.entry_text import read_text, split_parts, to_bytes
@@ -27,7 +27,7 @@ _MISSING = re.compile(r"^ranks_missing:", re.MULTILINE)
 _WORDS = re.compile(r"<!--.*?-->|^#.*$", re.DOTALL | re.MULTILINE)
 _FRONT_MATTER_BYTES = 8192
 _LINES_OF_OTHERS = 40
-_DECIDES = ("failed", "killed", "lost")
+_DECIDES = ("failed", "alike", "killed", "lost")
 
 
 def find_parts(notebook: Notebook, among: Sequence[str] = ()) -> dict[str, list[str]]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from labbook.frozen import dataclass
 from labbook.model.events.process_kinds import Bye, StackFrame, Stacks, UncaughtException
-from labbook.model.events.training_kinds import Step
+from labbook.model.events.training_kinds import State, Step
 from labbook.probe.events import protocol
 from labbook.record.run_from_journal.blocked_on import classify_wait
 from labbook.record.run_from_journal.ending_events import find_user_line, parse_thread_stacks, read_stacks_text
+from labbook.record.run_from_journal.odd_rank import name_odd, note_other_calls
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
 
@@ -20,16 +22,10 @@ _MOST_RANKS = 64
 """Rows that are stored: all that are unlike the others, and the first of the rest."""
 
 _MOST_FRAMES = 12
-_SLOW = 1.5
-"""A rank is slow whose own work in a step takes this many times the median of the ranks. Source: chosen by us."""
-
 _FEWEST_STEPS = 5
-_BROKEN_BY_PEER = (
-    "Connection closed by peer", "Connection reset by peer", "Connection refused", "Broken pipe", "Socket closed",
-    "remote process exited", "NCCL communicator was aborted", "Timed out waiting", "timed out", "Timeout",
-    "Gloo connectFullMesh failed", "unhandled system error", "connection was closed",
-)  # fmt: skip
-"""Parts of messages that say another rank has gone. Source: gloo/transport/tcp/pair.cc, ProcessGroupNCCL.cpp."""
+_FATAL = {"Aborted": "SIGABRT", "Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS",
+          "Floating-point exception": "SIGFPE", "Illegal instruction": "SIGILL"}  # fmt: skip
+"""How `faulthandler` calls the signals. Source: Modules/faulthandler.c."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,8 @@ def roll_call(
     Returns:
         `job`; `world`; `rows`, by rank: `rank`, `host`, `pid`, `status`, `steps`, `step_s`, `waiting` (see
         `classify_wait`), `call` (name of the collective), `where` (`file`, `line`, `function`, `source`), `stack`,
-        `error`; `missing` (ranks that never reported); `odd`: `kind`, `ranks` and what `name_odd` adds.
+        `error`; `missing` (ranks that never reported); `odd`: `kind`, `ranks` and what `name_odd` adds, and `calls`
+        (`step`, `own`, `usual`: the first step with another number of collective calls).
     """
     by_rank: dict[int, ProcessEvents] = {}
     for process in processes:
@@ -93,6 +90,7 @@ def roll_call(
     rows.sort(key=lambda row: int(row["rank"]))
     missing = sorted(set(range(world)) - {task.rank for task in tasks}) if tasks else []
     odd = name_odd(rows, missing)
+    note_other_calls(odd, {rank: collective_calls(process) for rank, process in by_rank.items()})
     shown = sorted(rows, key=lambda row: (row["rank"] not in odd.get("ranks", ()), row["rank"]))[:_MOST_RANKS]
     facts = {
         "job": key, "world": max(world, len(rows)), "rows": sorted(shown, key=lambda row: int(row["rank"])),
@@ -112,7 +110,10 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str,
     ended = bool(process.of_kind(Bye))
     row: dict[str, Any] = {"rank": rank, "host": task.host if task else hello.get("host", ""), "pid": hello.get("pid")}
     row["steps"] = max((event.get("step", 0) for event in process.of_kind(Step)), default=0)
-    row["step_s"] = own_step_s(process)
+    row["step_s"], row["whole_step_s"] = own_step_s(process), _step_s(process)
+    bad = first_bad_loss(process)
+    if bad is not None:
+        row["bad_step"], row["bad_loss"] = bad
     row["failed_at"] = raised.get("t") if raised is not None else task.failed_at if task is not None else None
     if raised is not None:
         message = next(iter(raised.get("message", "").splitlines()), "")
@@ -122,6 +123,10 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str,
     row["status"] = _status(task, raised is not None, ended)
     if task is not None:
         row["signal"], row["code"] = task.signal, task.code
+    if not row.get("signal") and raised is None and not ended and (signal := _written_signal(process)):
+        row["signal"] = signal
+        if task is None:
+            row["status"] = "interrupted" if signal == "SIGTERM" else "failed"
     frames, silent = last_stack(process)
     if frames and raised is None and row["status"] != "finished":
         row["waiting"], row["call"] = classify_wait(frames), collective_name(frames)
@@ -153,11 +158,24 @@ def _status(task: TaskFacts | None, raised: bool, ended: bool) -> str:
     return "finished" if task.code == 0 and not task.signal else "failed"
 
 
+def _written_signal(process: ProcessEvents) -> str:
+    """Returns the signal at which the interpreter wrote the stacks of a process; "" without any."""
+    text = read_stacks_text(_stacks_path(process))
+    if not text.strip():
+        return ""
+    title = next(iter(text.splitlines()), "").partition("Fatal Python error: ")[2]
+    return _FATAL.get(title.strip(), "" if title else "SIGTERM")
+
+
+def _stacks_path(process: ProcessEvents) -> Path:
+    return process.folder / process.name.replace(".jsonl", protocol.STACKS_ENDING)
+
+
 def last_stack(process: ProcessEvents) -> tuple[list[StackFrame], float | None]:
     """Returns the last known frames of the main thread of a process, innermost last, and its silence in seconds."""
     stacks = process.of_kind(Stacks)
     last = stacks[-1] if stacks else Stacks()
-    text = read_stacks_text(process.folder / process.name.replace(".jsonl", protocol.STACKS_ENDING))
+    text = read_stacks_text(_stacks_path(process))
     threads = parse_thread_stacks(text) if text else []
     if not threads and last.get("reason") != "moved":
         threads = last.get("threads", [])
@@ -180,103 +198,56 @@ def collective_name(frames: Sequence[StackFrame]) -> str:
 
 
 def own_step_s(process: ProcessEvents) -> float | None:
-    """Returns the median seconds of a rank's own work in a step: data, forward and the rest without the backward.
+    """Returns the median seconds of a rank's own work in a step; `None` if it is not known.
 
-    Ranks wait for each other in the backward and in the optimizer step, where gradients are averaged.
+    That is data, forward and the rest, without the collective calls of the program. Ranks wait for each other in the
+    backward and in the optimizer step, too, where gradients are averaged. PaddlePaddle's calls are not timed, so that
+    the rest is not known there. On an accelerator the host waits wherever it reads a value: only the time for data is
+    known to be its own.
     """
-    own = []
+    on_cpu, own = _is_on_cpu(process), []
     for event in process.of_kind(Step):
-        phases = event.get("ph")
-        if phases:
-            own.append(sum(s for name in ("data", "forward", "other") if isinstance(s := phases.get(name), float)))
+        phases, waited = event.get("ph"), event.get("collective", 0.0)
+        if not phases:
+            continue
+        names = ("data", "forward", "other") if event.get("framework") == "torch" else ("data", "forward")
+        if not on_cpu:
+            own.append(phases.get("data", 0.0))
+        elif math.isfinite(waited):
+            spent = sum(seconds for name, seconds in phases.items() if name in names and isinstance(seconds, float))
+            own.append(max(0.0, spent - waited))
     return round(median(own), 6) if len(own) >= _FEWEST_STEPS else None
 
 
-def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> dict[str, Any]:
-    """Returns which ranks are unlike the others, in the order of what explains most.
+def _is_on_cpu(process: ProcessEvents) -> bool:
+    devices = [name for e in process.of_kind(State) if (found := e.get("device")) for name in _texts(found)]
+    return bool(devices) and all("cpu" in name.lower() for name in devices)
 
-    Args:
-        rows: The rows of a roll-call; of a run that still goes on, `status` is "running".
-        missing: Ranks that never reported.
 
-    Returns:
-        Empty, or `kind` and `ranks`: "failed" (raised first), "killed" (ended by a signal first), "lost" (its recorder
-        died), "missing" (never reported), "ended" (finished while others wait in a collective), "elsewhere" (not in the
-        collective in which the others wait), "differs" (in another call than the others), "behind" (at an earlier
-        step), "slow" (`ratio` to the median); `where`, `call`, `waiting` of the first of them; `others`: `call`,
-        `where` and `ranks` of those that wait.
+def _texts(one: str | Sequence[str]) -> Sequence[str]:
+    return [one] if isinstance(one, str) else one
+
+
+def _step_s(process: ProcessEvents) -> float | None:
+    times = [event["dt"] for event in process.of_kind(Step) if math.isfinite(event.get("dt", math.nan))]
+    return round(median(times), 6) if len(times) >= _FEWEST_STEPS else None
+
+
+def collective_calls(process: ProcessEvents) -> dict[int, int]:
+    """Returns how many collective calls the program made in each step of which it is known: step -> calls."""
+    return {
+        event["step"]: event["calls"] for event in process.of_kind(Step) if "calls" in event and event.get("n") == 1
+    }
+
+
+def first_bad_loss(process: ProcessEvents) -> tuple[int, str] | None:
+    """Returns the first step with a loss that is not finite, and that loss: "nan", "inf" or "-inf"; else `None`.
+
+    The probe ends a window of steps at the first such loss.
     """
-    waiting = [row for row in rows if row.get("waiting") == "collective"]
-    first = _first_failed(rows)
-    ended = [row for row in rows if row["status"] == "finished"]
-    # Where ranks fail only because a peer has gone, one that has ended or never came is the reason.
-    broken = [row for row in rows if _is_consequence(row)] if first is not None and _is_consequence(first) else []
-    if first is not None and first["status"] != "interrupted" and not (broken and (ended or missing)):
-        kind = {"killed": "killed", "lost": "lost"}.get(str(first["status"]), "failed")
-        return _odd(kind, [first], waiting)
-    if missing:
-        return {"kind": "missing", "ranks": list(missing), **_others(waiting)}
-    if ended and (waiting or broken):
-        return _odd("ended", ended, waiting or broken)
-    apart = [row for row in rows if row.get("where") and row.get("waiting") != "collective"]
-    if apart and waiting:
-        return _odd("elsewhere", apart, waiting)
-    if len(waiting) > 1:
-        places = Counter(_place(row) for row in waiting)
-        if len(places) > 1:
-            commonest = places.most_common(1)[0][0]
-            low = min(int(row.get("steps", 0)) for row in waiting)
-            behind = [row for row in waiting if row.get("steps", 0) == low]
-            others = [row for row in waiting if row not in behind]
-            if others and places.most_common(1)[0][1] == 1:
-                return _odd("behind", behind, others)
-            rest = [row for row in waiting if _place(row) != commonest]
-            return _odd("differs", rest, [row for row in waiting if row not in rest])
-    return _slowest(rows)
-
-
-def _place(row: Mapping[str, Any]) -> tuple[object, ...]:
-    where = row.get("where") or {}
-    return row.get("call"), where.get("file"), where.get("line")
-
-
-def _first_failed(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Returns the row of the rank that failed first; errors about a peer that has gone are consequences."""
-    failed = [row for row in rows if row["status"] in ("failed", "killed", "lost")]
-
-    return min(
-        failed, key=lambda row: (_is_consequence(row), float(row.get("failed_at") or float("inf"))), default=None
-    )
-
-
-def _is_consequence(row: Mapping[str, Any]) -> bool:
-    """Whether the error of a rank says that another one has gone."""
-    return any(part in str(row.get("error", "")) for part in _BROKEN_BY_PEER)
-
-
-def _odd(kind: str, odd: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    one = odd[0]
-    facts = {name: one[name] for name in ("where", "call", "waiting", "error", "signal", "code") if name in one}
-    rest = [row for row in others if row not in odd]
-    return {"kind": kind, "ranks": [row["rank"] for row in odd], "steps": one.get("steps", 0), **facts, **_others(rest)}
-
-
-def _others(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    if not rows:
-        return {}
-    commonest = Counter(_place(row) for row in rows).most_common(1)[0][0]
-    same = [row for row in rows if _place(row) == commonest]
-    one = same[0]
-    return {"others": {"call": one.get("call", ""), "where": one.get("where", {}), "ranks": [r["rank"] for r in same]}}
-
-
-def _slowest(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    times = {row["rank"]: float(row["step_s"]) for row in rows if row.get("step_s")}
-    if len(times) < 2 or len(times) < len(rows):
-        return {}
-    slowest = max(times, key=lambda rank: times[rank])
-    usual = median(seconds for rank, seconds in times.items() if rank != slowest)
-    if not usual or times[slowest] < _SLOW * usual or times[slowest] - usual < 1e-3:
-        return {}
-    return {"kind": "slow", "ranks": [slowest], "ratio": round(times[slowest] / usual, 2),
-            "step_s": times[slowest], "usual_s": usual}  # fmt: skip
+    for event in process.of_kind(Step):
+        loss = event.get("loss")
+        for value in loss if isinstance(loss, tuple) else (loss,):
+            if isinstance(value, float) and not math.isfinite(value):
+                return event.get("step", 0), str(value)
+    return None

@@ -62,7 +62,7 @@ def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None)
     """Returns the sentence on the odd rank: "rank 3 has not entered all_reduce at train.py:41: it is at data.py:7".
 
     Args:
-        odd: Of `roll_call.name_odd`.
+        odd: Of `odd_rank.name_odd`.
         say: Sentences of the language.
         run: The run, whose folders paths are shown relative to.
 
@@ -80,6 +80,10 @@ def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None)
         "own": _place(odd.get("where"), run) or "?",
         "own_call": str(odd.get("call") or "?"),
         "error": str(odd.get("error") or odd.get("signal") or (f"exit {odd['code']}" if odd.get("code") else "?")),
+        "all": _numbers(odd.get("all") or ()),
+        "loss": {"nan": "NaN"}.get(str(odd.get("loss")), str(odd.get("loss"))),
+        "later": odd.get("later", 0),
+        "seconds": odd.get("seconds", 0.0),
         "others": _numbers(others.get("ranks") or ()),
         "call": str(others.get("call") or "?"),
         "place": _place(others.get("where"), run) or "?",
@@ -88,7 +92,14 @@ def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None)
         "usual_s": odd.get("usual_s", 0.0),
     }
     sentence = say.line(f"record.ranks.{kind}", **values)
-    if others and kind in ("failed", "killed", "lost", "missing"):
+    if kind == "broke" and others.get("call") and len(others["ranks"]) > 1:
+        sentence = say.line("record.ranks.broke_where", sentence=sentence, **values)
+    if odd.get("calls"):
+        values.update(step=odd["calls"]["step"], own_calls=odd["calls"]["own"], usual_calls=odd["calls"]["usual"])
+        sentence = say.line("record.ranks.calls", sentence=sentence, **values)
+    if odd.get("later"):
+        sentence = say.line("record.ranks.bad_loss_later", sentence=sentence, **values)
+    if others and kind in ("failed", "alike", "killed", "lost", "missing"):
         sentence = say.line("record.ranks.with_others", sentence=sentence, **values)
     return sentence
 

@@ -7,7 +7,7 @@
   const { element, number, duration, moment } = window.labbook;
   const say = window.labbook.words(mount);
   const site = window.labbook.site(mount);
-  const KINDS = ["argument", "config", "code", "input", "environment", "package", "hardware"];
+  const KINDS = ["argument", "config", "code", "model", "input", "environment", "package", "hardware"];
   const MOST = 20, MAX_ROWS = 60, MAX_LINES = 6;
 
   /* Differences: the rules of labbook/compare/run_table.py; a test holds the two together. */
@@ -71,6 +71,11 @@
     if (kind === "argument") return argumentRows(runs);
     if (kind === "code") return codeRows(runs);
     const sides = runs.map((side) => side[kind]);
+    if (kind === "model") {
+      // Modules deeper than all runs show are no difference.
+      const least = Math.min(...runs.map((side) => Number(side.model_depth?.deepest ?? Infinity)));
+      return plainRows(kind, sides).filter((row) => row.what.split(".").length <= least);
+    }
     if (kind === "config") return configRows(sides);
     if (kind === "environment") return [...plainRows(kind, runs.map((side) => side.state), true), ...plainRows(kind, sides)];
     return plainRows(kind, sides, kind === "hardware");

@@ -22,6 +22,9 @@ if "wait" in sys.argv:
     open(f"ready{rank}", "w").close()
     while not os.path.exists(f"go{rank}"):
         time.sleep(0.02)
+if "vanish" in sys.argv:
+    os.rename(".labbook", "elsewhere")
+    open(".labbook", "w").close()
 sys.exit(3 if "status" in sys.argv and rank == 1 else 0)
 """
 
@@ -83,6 +86,7 @@ def test_tasks_that_end_at_once_make_one_entry_headed_by_the_first_failure(job):
     assert job("recover").stdout.startswith("nothing") or len(entries(job)) == 1
 
 
+@pytest.mark.long
 def test_a_killed_recorder_is_folded_in_by_recover(job):
     tasks = [start(job, rank, 3, "wait") for rank in range(3)]
     wait_for(*(job.folder / f"ready{rank}" for rank in range(3)))
@@ -115,6 +119,7 @@ def test_a_task_that_never_reports_is_named_and_folded_in_when_it_comes_late(job
     assert "missing" not in run["captured"]["ranks"] and run["status"] == "failed" and run["exit_code"] == 3
 
 
+@pytest.mark.long
 def test_a_single_task_an_array_and_a_requeue_are_runs_of_their_own(job):
     for more in ({}, {"job": "78"}, {"SLURM_RESTART_COUNT": "1"}):
         assert end(start(job, 0, 1, **more)) == 0
@@ -125,6 +130,7 @@ def test_a_single_task_an_array_and_a_requeue_are_runs_of_their_own(job):
     assert [f"attempt_before: {first}" in text for text in texts] == [False, False, True]
 
 
+@pytest.mark.long
 def test_a_job_folder_that_cannot_be_written_leaves_plain_runs(job):
     (job.folder / ".labbook" / "jobs").mkdir(parents=True)
     (job.folder / ".labbook" / "jobs" / "slurm_77_0").write_text("in the way")
@@ -132,3 +138,11 @@ def test_a_job_folder_that_cannot_be_written_leaves_plain_runs(job):
 
     assert [end(task) for task in tasks] == [0, 3]
     assert len(entries(job)) == 2
+
+
+def test_a_shared_folder_that_vanishes_during_the_run_leaves_the_status_of_the_command(job):
+    task = start(job, 1, 2, "vanish", "status")
+    printed, error = task.communicate(timeout=100)
+
+    assert (task.returncode, printed) == (3, "hello from 1\n")
+    assert "Traceback" not in error and (job.folder / "elsewhere").is_dir()

@@ -135,7 +135,7 @@ def test_a_silence_lasts_until_the_process_is_ended(tmp_path):
 
 def test_stacks_written_at_sigterm_are_taken(tmp_path):
     (tmp_path / "h-1-2.stacks").write_text(DUMP)
-    facts = standstill_facts(run_with(signal="SIGTERM"), [ProcessEvents("h-1-2.jsonl", ())])
+    facts = standstill_facts(run_with(signal="SIGTERM"), [ProcessEvents("h-1-2.jsonl", (), folder=tmp_path)])
     assert facts["where"]["line"] == 40 and "silent_s" not in facts
 
 

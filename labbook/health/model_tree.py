@@ -1,0 +1,306 @@
+"""The modules of a model as a tree with folded repetitions and the health of each part, for the diagram of an entry."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from labbook.frozen import dataclass
+from labbook.health.activation import dead_share, saturated_share
+from labbook.health.gradient import exploding_layers, vanishing_layers
+from labbook.health.layer_history import Module, modules_of, parameters_of
+from labbook.health.trend_tests import median
+from labbook.health.wiring import never_reached
+from labbook.model.events.inspection_kinds import Model, ModuleRow
+from labbook.model.signals import Signals
+
+STATES = ("nonfinite", "exploding", "vanishing", "no_gradient", "dead", "saturated", "frozen", "not_called")
+"""States of a part, the worst first."""
+
+MOST_ROWS = 36
+"""Most parts in one tree. Source: chosen by us; about 1000 pixels of height."""
+
+_LISTS = ("ModuleList", "LayerList")
+_SMALLEST = 2
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A module, or `count` equal ones in a row, with what is below it.
+
+    `modules` are those in one of them, `total` those in all, `gradients` the least and the largest norm, and `states`
+    the values of a state (a share, a norm, or 1.0) in the modules at and below it, by the name of the module.
+    """
+
+    names: tuple[str, ...]
+    type: str
+    shape: str
+    order: float
+    parameters: int
+    trainable: int
+    modules: int
+    total: int
+    gradients: tuple[float, ...]
+    states: dict[str, dict[str, float]]
+    own: tuple[str, ...] = ()
+    children: tuple[_Part, ...] = ()
+
+    @property
+    def pattern(self) -> str:
+        """The name without its numbers: `layer#` of `layer1` and `layer2`; a head and a decoder do not repeat."""
+        return re.sub(r"\d+", "#", self.names[0])
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What is equal in parts that are drawn as one."""
+        below = tuple((child.names[0].rpartition(".")[2], len(child.names), child.form) for child in self.children)
+        return self.type, self.shape, self.parameters, self.trainable, below
+
+
+def model_tree(model: Model, signals: Signals) -> list[dict[str, Any]]:
+    """Returns the parts of a model in the order in which they run, at most `MOST_ROWS` of them; empty if not observed.
+
+    Returns:
+        Rows in the order of drawing: `depth`, `name` (from the parent on), `last` (name of the last of equal ones, ""
+        for one), `count`, `type` ("" for parts without room of their own), `output` (shape), `parameters` and
+        `trainable` (of one of them, with all modules in it), `inside` (modules in it that have no row), `total` (all
+        modules of the row), `gradient` ([smallest, largest] norm of the gradients, or nothing), `states`: list of
+        {`state`, `value`, `modules` (how many have it), `name` (the worst of them)}, the worst state first.
+    """
+    rows = model.get("modules", [])
+    if len(rows) < _SMALLEST or not any(row.get("output") for row in rows):
+        return []
+    root = _build(rows, _states(model.get("model", 0), rows, signals), _gradients(model.get("model", 0), signals))
+    if root is None or not root.children:
+        return []
+    return [_row(part, depth, parent, open_) for part, depth, parent, open_ in _choose(root)]
+
+
+def _states(key: int, rows: Sequence[ModuleRow], signals: Signals) -> dict[str, dict[str, float]]:
+    """Name of a module -> its states with their values."""
+    found: dict[str, dict[str, float]] = {}
+
+    def add(name: str, state: str, value: float) -> None:
+        found.setdefault(name, {}).setdefault(state, value)
+
+    every = [m for m in modules_of(signals) if m.model == key]
+    for module in every:
+        for state, value in _of_activations(module, every):
+            add(module.name, state, value)
+    for state, layers in (("vanishing", vanishing_layers(signals)), ("exploding", exploding_layers(signals))):
+        for parameter, norm in layers:
+            if parameter.model == key:
+                add(_owner(parameter.name), state, norm)
+    names = {p.name for p in parameters_of(signals) if p.model == key}
+    for name in never_reached(signals):
+        if name in names:
+            add(_owner(name), "no_gradient", 1.0)
+    used = _gradients(key, signals)
+    ran = {row.get("name", "") for row in rows if row.get("order") is not None}
+    for row in rows:
+        name = row.get("name", "")
+        if row.get("parameters") and not row.get("trainable"):
+            add(name, "frozen", 1.0)
+        # The weights of a module may be used without calling it, as attention does.
+        if ran and row.get("parameters") and name not in ran and name and not used.get(name):
+            add(name, "not_called", 1.0)
+    return found
+
+
+def _of_activations(module: Module, every: Sequence[Module]) -> Iterable[tuple[str, float]]:
+    history = [row for _, row in module.history]
+    if history and history[-1].get("bad") and module.name:
+        yield "nonfinite", float(history[-1]["bad"])
+    dead = dead_share(history)
+    if dead is not None and dead > 0.5:
+        yield "dead", dead
+    saturated = saturated_share(module, every)
+    if saturated is not None and saturated > 0.5:
+        yield "saturated", saturated
+
+
+def _gradients(key: int, signals: Signals) -> dict[str, float]:
+    """Name of a module -> the median norm of the gradients of its own parameters."""
+    squares: dict[str, float] = {}
+    for parameter in parameters_of(signals):
+        norms = parameter.values("g") if parameter.model == key else []
+        if norms:
+            owner = _owner(parameter.name)
+            squares[owner] = squares.get(owner, 0.0) + median(norms) ** 2
+    return {name: math.sqrt(value) for name, value in squares.items()}
+
+
+def _owner(parameter: str) -> str:
+    return parameter.rpartition(".")[0]
+
+
+def _build(rows: Sequence[ModuleRow], states: dict[str, dict[str, float]], gradients: dict[str, float]) -> _Part | None:
+    """Returns the tree of all modules, repetitions folded."""
+    known = {row.get("name", ""): row for row in rows}
+    below: dict[str, list[str]] = {}
+    for name in known:
+        if name:
+            parent = name.rpartition(".")[0]
+            while parent and parent not in known:
+                parent = parent.rpartition(".")[0]
+            below.setdefault(parent, []).append(name)
+    made: dict[str, _Part] = {}
+    # A child has a longer path than its parent.
+    for name in sorted(known, key=lambda name: name.count(".") + bool(name), reverse=True):
+        children = [made[child] for child in below.get(name, [])]
+        made[name] = _module(known[name], children, states.get(name, {}), gradients.get(name))
+    return made.get("")
+
+
+def _module(row: ModuleRow, children: Sequence[_Part], states: dict[str, float], gradient: float | None) -> _Part:
+    name, order = row.get("name", ""), row.get("order")
+    orders = [child.order for child in children] + ([float(order)] if order is not None else [])
+    norms, collected = _merged(children)
+    for state, value in states.items():
+        collected.setdefault(state, {})[name] = value
+    if gradient is not None:
+        norms = (min(*norms, gradient), max(*norms, gradient)) if norms else (gradient, gradient)
+    shapes = ["x".join(str(n) for n in each.get("shape", ())) or "scalar" for each in row.get("output", [])[:2]]
+    return _Part(
+        names=(name,),
+        type=row.get("type", ""),
+        shape=", ".join(shapes),
+        order=min(orders, default=math.inf),
+        parameters=row.get("parameters", 0) + sum(child.parameters for child in children),
+        trainable=row.get("trainable", 0) + sum(child.trainable for child in children),
+        modules=1 + sum(child.modules for child in children),
+        total=1 + sum(child.modules for child in children),
+        gradients=norms,
+        states=collected,
+        own=tuple(states),
+        children=_fold(sorted(children, key=lambda child: child.order)),
+    )
+
+
+def _fold(children: Sequence[_Part]) -> tuple[_Part, ...]:
+    """Joins neighbours of equal form, from blocks on; the parts of a list that are all equal replace the list."""
+    found: list[_Part] = []
+    for child in children:
+        is_list = child.type in _LISTS and not child.own and len(child.children) == 1
+        found.append(child.children[0] if is_list else child)
+    if len(found) == 1:
+        return tuple(found)
+    return tuple(_join(list(group)) for _, group in groupby(found, key=lambda part: (part.pattern, part.form)))
+
+
+def _join(parts: list[_Part], names: tuple[str, ...] = ()) -> _Part:
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    norms, states = _merged(parts)
+    columns = zip(*(part.children for part in parts), strict=True)
+    return _Part(
+        names=names or tuple(name for part in parts for name in part.names),
+        type=first.type,
+        shape=first.shape,
+        order=first.order,
+        parameters=first.parameters,
+        trainable=first.trainable,
+        modules=first.modules,
+        total=sum(part.total for part in parts),
+        gradients=norms,
+        states=states,
+        own=tuple(dict.fromkeys(state for part in parts for state in part.own)),
+        # A part of equal blocks is drawn once, inside the block, with the name that it has in the first of them.
+        children=tuple(_join(list(column), column[0].names) for column in columns),
+    )
+
+
+def _merged(parts: Sequence[_Part]) -> tuple[tuple[float, ...], dict[str, dict[str, float]]]:
+    norms = [norm for part in parts for norm in part.gradients]
+    states: dict[str, dict[str, float]] = {}
+    for part in parts:
+        for state, places in part.states.items():
+            states.setdefault(state, {}).update(places)
+    return (min(norms), max(norms)) if norms else (), states
+
+
+def _middle(parts: Sequence[_Part]) -> _Part:
+    """Returns one part without a type for neighbours for which there is no room."""
+    norms, states = _merged(parts)
+    return _Part(
+        names=tuple(name for part in parts for name in part.names),
+        type="",
+        shape="",
+        order=parts[0].order,
+        parameters=sum(part.parameters * len(part.names) for part in parts),
+        trainable=sum(part.trainable * len(part.names) for part in parts),
+        modules=1,
+        total=sum(part.total for part in parts),
+        gradients=norms,
+        states=states,
+    )
+
+
+def _choose(root: _Part) -> list[tuple[_Part, int, str, bool]]:
+    """Returns the parts to draw, their depth, the name of the parent, and whether the parts inside are drawn, too.
+
+    Parts are opened level by level, those with a state first, while there is room.
+    """
+    drawn: dict[int, list[_Part]] = {id(root): _fitting(root.children)}
+    level = drawn[id(root)]
+    shown = len(level)
+    while level and shown < MOST_ROWS:
+        deeper: list[_Part] = []
+        for part in sorted(level, key=lambda part: not part.states):
+            if part.children and shown + len(part.children) <= MOST_ROWS:
+                drawn[id(part)] = list(part.children)
+                shown += len(part.children)
+                deeper += part.children
+        level = deeper
+    found: list[tuple[_Part, int, str, bool]] = []
+
+    def walk(part: _Part, depth: int, parent: str) -> None:
+        found.append((part, depth, parent, id(part) in drawn))
+        for child in drawn.get(id(part), ()):
+            walk(child, depth + 1, part.names[0])
+
+    walk(root, 0, "")
+    return found
+
+
+def _fitting(parts: Sequence[_Part]) -> list[_Part]:
+    if len(parts) <= MOST_ROWS:
+        return list(parts)
+    half = MOST_ROWS // 2
+    return [*parts[:half], _middle(parts[half : len(parts) + 1 - half]), *parts[len(parts) + 1 - half :]]
+
+
+def _row(part: _Part, depth: int, parent: str, is_open: bool) -> dict[str, Any]:
+    # What the parts inside show is not repeated at the part around them.
+    states = [state for state in STATES if (state in part.own if is_open else state in part.states)]
+    worst = [(state, _worst(state, part.states[state])) for state in states if part.states.get(state)]
+    return {
+        "depth": depth,
+        "name": _relative(part.names[0], parent),
+        "last": _relative(part.names[-1], parent) if len(part.names) > 1 else "",
+        "count": len(part.names),
+        "type": part.type,
+        "output": part.shape,
+        "parameters": part.parameters,
+        "trainable": part.trainable,
+        "inside": 0 if is_open else part.modules - 1,
+        "total": 1 if is_open else part.total,
+        "gradient": [] if is_open else [float(f"{norm:.3g}") for norm in part.gradients],
+        "states": [
+            {"state": state, "value": float(f"{value:.3g}"), "modules": len(part.states[state]), "name": name}
+            for state, (name, value) in worst
+        ],
+    }
+
+
+def _worst(state: str, places: dict[str, float]) -> tuple[str, float]:
+    least = state == "vanishing"
+    return min(places.items(), key=lambda pair: pair[1] if least else -pair[1])
+
+
+def _relative(name: str, parent: str) -> str:
+    return name[len(parent) + 1 :] if parent and name.startswith(parent + ".") else name

@@ -1,0 +1,100 @@
+"""`labbook.last()`: the newest run of the notebook, as text and in a Jupyter notebook as HTML."""
+
+from __future__ import annotations
+
+import html
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from labbook.errors import NothingFoundError
+from labbook.model.run import Run
+
+
+@dataclass(frozen=True)
+class LastRun:
+    """A recorded run that shows itself.
+
+    Args:
+        run: The run.
+        entry: Its entry.
+        text: Its summary, as `labbook record` prints it.
+        labels: Status and verdict in the language of the notebook.
+    """
+
+    run: Run
+    entry: Path
+    text: str
+    labels: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Returns the summary as `labbook record` prints it."""
+        return self.text
+
+    def __repr__(self) -> str:
+        """Returns the summary, because consoles show an object so."""
+        return self.text
+
+    def _repr_html_(self) -> str:
+        """Returns title, verdict, metrics and curves as HTML without scripts and outside files."""
+        from labbook.report.curves import curves_svg, drawable
+        from labbook.report.numbers import number
+
+        run = self.run
+        rows = [
+            f"<tr><td>{html.escape(series.name)}</td><td>{html.escape(number(series.values[0]))}</td>"
+            f"<td>{html.escape(number(series.values[-1]))}</td><td>{series.steps[-1]}</td></tr>"
+            for series in run.series
+            if series.values
+        ]
+        table = f"<table>{''.join(rows)}</table>" if rows else ""
+        picture = ""
+        if drawable(run.series):
+            import base64
+
+            data = base64.b64encode(curves_svg(run.series, run.title).encode("utf-8", "replace")).decode()
+            picture = f'<p><img alt="" style="max-width:100%" src="data:image/svg+xml;base64,{data}"></p>'
+        labels = " · ".join(html.escape(label) for label in self.labels)
+        return (
+            f"<div><p><b>{html.escape(run.title or run.id)}</b><br>{labels}</p>{table}{picture}"
+            f"<pre>{html.escape(self.text)}</pre></div>"
+        )
+
+
+def last(notebook: str | os.PathLike[str] | None = None) -> LastRun:
+    """Returns the newest run of the notebook.
+
+    Args:
+        notebook: The notebook; by default the one above the working folder.
+
+    Raises:
+        NothingFoundError: There is no run, or the newest one has not ended.
+        NotebookError: There is no notebook.
+    """
+    from labbook.index.query import find_run
+    from labbook.record.end_summary import FinishedRun
+    from labbook.report.run_data import load_run
+    from labbook.store.entry_commit import CommitOutcome
+    from labbook.store.journal import Journal
+    from labbook.store.notebook_finder import find_notebook
+    from labbook.store.templates import words
+
+    book = find_notebook(Path.cwd(), chosen=Path(notebook) if notebook else None, environ=os.environ)
+    found = find_run(book, "last")
+    run = load_run(book.paths, found.id)
+    if run is None:
+        raise NothingFoundError(f"the run {found.id} has not ended", hint="ask again when it has")
+    journal = Journal(book.paths.journal(run.id))
+    done = journal.read(journal.paths.done)
+    commit = CommitOutcome(
+        str(done.get("status") or "off"), str(done.get("commit") or ""), str(done.get("ref") or ""),
+        str(done.get("reason") or ""),
+    )  # fmt: skip
+    entry, language = book.paths.root / found.path, book.config.language_in_use()
+    shown = os.path.relpath(entry)
+    labels = words(language)
+    told = (
+        labels["status"].get(run.status, run.status),
+        labels["run_verdict"].get(run.verdict, run.verdict),
+    )
+    return LastRun(run, entry, "\n".join(FinishedRun(run, entry, commit, shown, language).summary()), told)

@@ -1,0 +1,318 @@
+"""`with labbook.recording():` records a part of a process that already runs, as `labbook record` records a command.
+
+A child process writes the journal and the entry, so that this process imports and keeps nothing of labbook but the
+probe. `labbook.notebook_magics` has the same for cells of a notebook.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from labbook.errors import UsageError
+
+_START_S = 60.0
+_FINISH_S = 300.0
+_SEND_S = 10.0
+"""How long this process waits for the recorder before it goes on without it. Source: chosen by us."""
+_PIECE = 60_000
+_MAIN = (
+    "import sys; sys.path.extend(sys.argv[2:]); from labbook.record.live_recorder import main; main(int(sys.argv[1]))"
+)
+
+_current: Recording | None = None
+
+
+class Recording:
+    """A recording of this process, as a context manager; made by `labbook.recording`.
+
+    Attributes:
+        run: Id of the run, "" before the start and if nothing is recorded.
+        entry: Path of the entry, "" before the end.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = dict(options)
+        self.run = ""
+        self.entry = ""
+        self._pid = 0
+        self._channel: socket.socket | None = None
+        self._recorder: subprocess.Popen[bytes] | None = None
+        self._answers: Any = None
+        self._probe: Any = None
+        self._done = False
+        self._tees: list[tuple[Any, Any]] = []
+        self.first_cell = 0
+        self.failed_cells: set[int] = set()
+
+    def __enter__(self) -> Recording:
+        """Starts the recording.
+
+        Raises:
+            UsageError: Another recording of this kind is in progress, or an option is wrong.
+        """
+        global _current
+        probe = getattr(sys, "_labbook_probe", None)
+        if _current is None and probe is not None and not probe._ended:
+            # The same program runs with and without `labbook record`.
+            _say("this process is recorded as a whole by `labbook record`: no entry of its own for this part")
+            self._done = True
+            return self
+        if _current is not None:
+            raise UsageError(
+                "this process is being recorded: recordings cannot be nested",
+                hint="end the other one first: leave its `with` block, or run `%labbook stop`",
+            )
+        _current = self
+        self._pid = os.getpid()
+        try:
+            self._start()
+        except BaseException as error:
+            _current = None
+            self._abandon()
+            if isinstance(error, (OSError, ValueError, subprocess.SubprocessError)):
+                _say(f"not recorded: {type(error).__name__}: {error}")
+                return self
+            raise
+        return self
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(_START_S)
+        self._channel = ours
+        root = str(Path(__file__).resolve().parents[1])
+        # Neither the working folder nor that of the script: a file `json.py` there is not for the recorder.
+        paths = [path for path in sys.path[1:] if os.path.isabs(path) and path != os.getcwd()]  # noqa: PTH109, PTH117
+        with theirs:
+            self._recorder = subprocess.Popen(
+                [sys.executable, "-I", "-c", _MAIN, str(theirs.fileno()), root, *paths],
+                pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        self._answers = ours.makefile("rb")
+        shell = _shell()
+        if shell is not None:
+            self.first_cell = max(1, len(shell.history_manager.input_hist_raw) - 1)
+        self._send(argv=_command(shell), pid=self._pid, **self._options)
+        while True:
+            answer = self._answer()
+            if "line" in answer:
+                _say(answer["line"])
+            elif "error" in answer:
+                raise UsageError(answer["error"], hint=answer["hint"])
+            elif "run" in answer:
+                break
+        self.run = answer["run"]
+        ours.settimeout(_SEND_S)
+        if answer["probe"] is not None:
+            self._attach(answer["probe"])
+        self.watch_output()
+        atexit.register(self._at_exit)
+
+    def _attach(self, settings: Mapping[str, Any]) -> None:
+        with suppress(Exception):
+            if "_labbook_probe" not in sys.modules:
+                package = ModuleType("_labbook_probe")
+                package.__path__ = [str(Path(__file__).resolve().parent / "probe")]
+                sys.modules["_labbook_probe"] = package
+            import_module("_labbook_probe.start").attach(settings)
+            self._probe = getattr(sys, "_labbook_probe", None)
+            reason = "the recording began in a running process"
+            self._probe.unobserved("random seeds and options set before the recording", reason)
+            self._probe.unobserved("output of native code and of child processes", reason)
+
+    def watch_output(self) -> None:
+        """Has what Python writes to its output sent to the recorder as well; does nothing the second time."""
+        for name in ("stdout", "stderr") if not self._tees else ():
+            with suppress(AttributeError, TypeError):
+                self._tee(name, getattr(sys, name))
+
+    def leave_output(self) -> None:
+        """Leaves the output as it was, until `watch_output`."""
+        for stream, before in reversed(self._tees):
+            with suppress(Exception):
+                if before is None:
+                    del stream.write
+                else:
+                    stream.write = before
+        self._tees = []
+
+    def _tee(self, name: str, stream: Any) -> None:  # noqa: ANN401 - any stream
+        """Has what is written to a stream sent to the recorder as well; the stream stays the same object."""
+        write, before = stream.write, vars(stream).get("write")
+
+        def write_and_send(text: str) -> Any:  # noqa: ANN401
+            result = write(text)
+            if self._channel is not None:
+                try:
+                    for place in range(0, len(text), _PIECE):
+                        self._send(stream=name, text=text[place : place + _PIECE])
+                except Exception:
+                    self._channel = None  # the recorder has died, and the program goes on
+            return result
+
+        stream.write = write_and_send
+        self._tees.append((stream, before))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Ends the recording and writes the entry; an exception passes unchanged."""
+        if self._pid != os.getpid():
+            return  # a fork that left the block
+        with suppress(Exception):
+            if error is not None and self._probe is not None and not isinstance(error, SystemExit):
+                self._probe.exceptions.record("main", error)
+        self.finish(_exit_code(error))
+
+    def finish(self, code: int) -> None:
+        """Ends the recording and writes the entry; does nothing the second time.
+
+        Args:
+            code: 0, or an exit status that tells how the recorded part failed.
+        """
+        global _current
+        if _current is self:
+            _current = None
+        if not self.run or self._done:
+            return
+        self._done = True
+        self._detach()
+        try:
+            if self._channel is None:
+                raise OSError("the recorder has ended")
+            self._channel.settimeout(_FINISH_S)
+            cells = self._cells(code)
+            if cells:
+                self._send(cells=cells)
+            self._send(end={"code": code})
+            while True:
+                answer = self._answer()
+                if "line" in answer:
+                    _say(answer["line"])
+                if "entry" in answer:
+                    self.entry = answer["entry"]
+                    break
+        except (OSError, ValueError) as error:
+            _say(f"the entry is not written: {error}; `labbook recover` repeats it")
+        self._abandon()
+
+    def _detach(self) -> None:
+        self.leave_output()
+        atexit.unregister(self._at_exit)
+        if self._probe is not None:
+            self._probe.detach()
+
+    def _abandon(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        if self._answers is not None:
+            self._answers.close()
+        if self._recorder is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._recorder.wait(_SEND_S)
+
+    def _at_exit(self) -> None:
+        if self._pid == os.getpid():
+            self.finish(0)
+
+    def _send(self, **message: object) -> None:
+        if self._channel is None:
+            raise OSError("the recorder has ended")
+        self._channel.sendall(json.dumps(message).encode() + b"\n", getattr(socket, "MSG_NOSIGNAL", 0))
+
+    def _answer(self) -> dict[str, Any]:
+        line = self._answers.readline()
+        if not line:
+            raise OSError("the recorder has ended")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _cells(self, code: int) -> list[dict[str, Any]]:
+        """Returns the cells of a notebook that have run, as rows of `notebook_command`."""
+        shell = _shell()
+        if shell is None or not self.first_cell:
+            return []
+        sources = shell.history_manager.input_hist_raw
+        last = len(sources) - 1
+        failed = self.failed_cells | ({last} if code else set())
+        return [
+            {"cell": number, "state": "failed" if number in failed else "done", "source": sources[number]}
+            for number in range(self.first_cell, last + 1)
+        ]
+
+
+def recording(
+    *,
+    experiment: str = "",
+    notes: tuple[str, ...] | list[str] = (),
+    tags: tuple[str, ...] | list[str] = (),
+    level: str | None = None,
+    commit: bool = True,
+    probe: bool = True,
+    quiet: bool = False,
+    notebook: str | os.PathLike[str] | None = None,
+) -> Recording:
+    """Records what runs in a `with` block as `labbook record` records a command.
+
+    An exception inside the block passes unchanged and is in the entry. If the recorder cannot be started, the block
+    runs unrecorded.
+
+    Args:
+        experiment: Experiment of the run: its name, number or a part of its name.
+        notes: Notes for the entry.
+        tags: Tags for the entry.
+        level: How much to measure: "off", "light", "normal" or "deep"; by default the setting `level`.
+        commit: Whether the entry is committed.
+        probe: Whether the program is observed.
+        quiet: Whether labbook prints nothing.
+        notebook: The notebook; by default the one above the working folder.
+    """
+    flags = {"level": level, "commit": None if commit else "off", "probe": None if probe else False}
+    chosen = os.fspath(notebook) if notebook else ""
+    given = {"experiment": experiment, "notes": list(notes), "tags": list(tags), "flags": flags, "quiet": quiet}
+    return Recording({**given, "notebook": chosen})
+
+
+def current() -> Recording | None:
+    """Returns the recording in progress, or `None`."""
+    return _current
+
+
+def _exit_code(error: BaseException | None) -> int:
+    if error is None:
+        return 0
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _shell() -> Any:  # noqa: ANN401 - of IPython
+    get: Callable[[], Any] | None = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return get() if get is not None else None
+
+
+def _command(shell: Any) -> list[str]:  # noqa: ANN401 - of IPython
+    """Returns the command of this process; of a kernel, with its notebook if the front end names it."""
+    if shell is not None and hasattr(shell, "kernel"):
+        named = shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME", "")
+        path = str(named) if str(named).endswith(".ipynb") else ""
+        return ["jupyter", "notebook", *([os.path.relpath(path)] if path and Path(path).is_file() else [])]
+    words = getattr(sys, "orig_argv", None) or [sys.executable, *sys.argv]
+    return [str(word) for word in words]
+
+
+def _say(line: str) -> None:
+    """Prints a line: in a notebook among its outputs, else on standard error; ignores write errors."""
+    with suppress(Exception):
+        stream = sys.stdout if hasattr(_shell(), "kernel") else sys.stderr
+        print(("" if line.startswith(" ") else "labbook  ") + line, file=stream, flush=True)

@@ -1,0 +1,94 @@
+"""`%load_ext labbook`: the magics `%%labbook`, `%labbook start` and `%labbook stop` of IPython and Jupyter."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import Any
+
+from labbook.errors import UsageError
+from labbook.live_recording import current, recording
+
+_BEGIN_CELL = "cell"
+_USAGE = "%%labbook [options], %labbook start [options] or %labbook stop"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:  # noqa: ANN401 - never returns
+        raise UsageError(message, hint=_USAGE)
+
+
+def load(shell: Any) -> None:  # noqa: ANN401 - of IPython
+    """Registers the magics; a second time does nothing."""
+    if "labbook" in shell.magics_manager.magics["line"]:
+        return
+    magics = _Magics(shell)
+    shell.register_magic_function(magics.labbook, "line", "labbook")
+    # `%%labbook` becomes a line of its cell, which then runs as any other: with its outputs, `await` and errors.
+    shell.input_transformers_cleanup.append(_as_line)
+    shell.events.register("pre_run_cell", magics.cell_begins)
+    shell.events.register("post_run_cell", magics.cell_ended)
+
+
+def _as_line(lines: list[str]) -> list[str]:
+    words = lines[0].split(None, 1) if lines else []
+    if not words or words[0] != "%%labbook":
+        return lines
+    rest = words[1] if len(words) > 1 else "\n"
+    return [f"%labbook {_BEGIN_CELL} {rest}", *lines[1:]]
+
+
+class _Magics:
+    def __init__(self, shell: Any) -> None:  # noqa: ANN401 - of IPython
+        self._shell = shell
+        self._one_cell = False
+        self._failed = False
+
+    def labbook(self, line: str) -> None:
+        """Records a cell or the cells between `%labbook start` and `%labbook stop`."""
+        words = shlex.split(line)
+        action = words.pop(0) if words else ""
+        if action in ("start", _BEGIN_CELL):
+            recording(**_options(words)).__enter__()
+            self._one_cell, self._failed = action == _BEGIN_CELL, False
+        elif action == "stop" and not words:
+            going = current()
+            if going is None:
+                raise UsageError("nothing is being recorded", hint="begin with `%labbook start`")
+            going.finish(int(self._failed))
+        else:
+            raise UsageError(f"%labbook {line.strip()} is not a command", hint=_USAGE)
+
+    def cell_begins(self, _: object) -> None:
+        """Watches the output of one more cell: IPython replaces the `write` of the streams for each cell."""
+        going = current()
+        if going is not None:
+            going.watch_output()
+
+    def cell_ended(self, result: Any) -> None:  # noqa: ANN401 - of IPython
+        """Ends the recording of `%%labbook`, and remembers how each cell ended."""
+        going = current()
+        if going is None:
+            return
+        going.leave_output()
+        self._failed = result is None or not result.success
+        number = getattr(result, "execution_count", None) or len(self._shell.history_manager.input_hist_raw) - 1
+        if self._failed:
+            going.failed_cells.add(number)
+        if self._one_cell:
+            self._one_cell = False
+            interrupted = isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt)
+            going.finish(130 if interrupted else int(self._failed))
+
+
+def _options(words: list[str]) -> dict[str, Any]:
+    parser = _Parser(prog="labbook", add_help=False)
+    parser.add_argument("-e", "--experiment", default="")
+    parser.add_argument("-m", "--note", dest="notes", action="append", default=[])
+    parser.add_argument("-t", "--tag", dest="tags", action="append", default=[])
+    parser.add_argument("--debug", "--level", dest="level", choices=["off", "light", "normal", "deep"])
+    parser.add_argument("--no-probe", dest="probe", action="store_false")
+    parser.add_argument("--no-commit", dest="commit", action="store_false")
+    parser.add_argument("-q", "--quiet", action="store_true")
+    parser.add_argument("--notebook")
+    return vars(parser.parse_args(words))

@@ -1,0 +1,108 @@
+"""Records a process that already runs: the recorder behind `labbook.recording()`, a child of that process.
+
+It gets one JSON object a line on a socket: the request, then output, cells, and the end. It answers with the settings
+of the probe, then with lines for the user. If the socket closes before the end is told, the process has died.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from contextlib import suppress
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+from labbook.errors import LabbookError
+from labbook.record import notebook_command as cells
+from labbook.record.child.supervisor import ChildEnd
+from labbook.record.session import RecordRequest, open_session, write_entry
+from labbook.store.journal import write_atomically
+from labbook.store.process_identity import start_ticks
+
+_DEATH_S = 10.0
+"""How long a process may take to end after its socket has closed. Source: chosen by us."""
+
+
+def main(descriptor: int) -> None:
+    """Records the process at the other end of a socket."""
+    channel = socket.socket(fileno=descriptor)
+    stream = channel.makefile("rb")
+    asked = json.loads(stream.readline())
+
+    def tell(**message: object) -> None:
+        with suppress(OSError):  # the process has died
+            channel.sendall(json.dumps(message).encode() + b"\n")
+
+    request = RecordRequest(
+        tuple(asked["argv"]),
+        Path(asked["notebook"]) if asked["notebook"] else None,
+        asked["experiment"],
+        {name: value for name, value in asked["flags"].items() if value is not None},
+        tuple(asked["notes"]),
+        tuple(asked["tags"]),
+        quiet=bool(asked["quiet"]),
+    )
+    try:
+        session = open_session(request, lambda line: tell(line=line))
+    except LabbookError as error:
+        tell(error=error.message, hint=error.hint)
+        return
+    pid, began = int(asked["pid"]), time.time()
+    settings = {"root": str(Path(__file__).parents[1]), **session.probe_settings(request)}
+    tell(run=session.journal.run_id, probe=settings if session.notebook.config.probe else None)
+    session.on_start(pid)
+    end = _store(session, stream)
+    if end is None:
+        _recover(session, pid)
+        return
+    done = ChildEnd(end["code"], "", began, time.time(), output_open=False)
+    write_entry(session, request, done, lambda line: tell(line=line))
+    entry = str(session.journal.read(session.journal.paths.done).get("entry") or "")
+    tell(entry=str(session.notebook.paths.root / entry) if entry else "")
+
+
+def _store(session: Any, stream: Any) -> dict[str, Any] | None:  # noqa: ANN401
+    """Stores what the process tells, until it tells how the recording ended; `None` if it dies before."""
+    from labbook.capture.console.console_sink import ConsoleSink
+
+    config = session.notebook.config
+    redactor = copy(session.redactor)
+    redactor.counts = {}
+    sink = ConsoleSink(session.journal.paths.console, redactor, config.console_head_bytes, config.console_tail_bytes)
+    end = None
+    with suppress(OSError):
+        for line in stream:
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue  # torn by a process that died
+            if "text" in message:
+                sink.feed(message["stream"], message["text"].encode("utf-8", "replace"))
+            if "cells" in message:
+                folder = session.journal.paths.root / cells.FOLDER
+                folder.mkdir(mode=0o700, exist_ok=True)
+                rows = [{**row, "source": session.redactor.text(row["source"])} for row in message["cells"]]
+                write_atomically(folder / cells.CELLS_FILE, json.dumps(rows).encode(), durable=False)
+            if "end" in message:
+                end = message["end"]
+                break
+    sink.close()
+    session.ended = True
+    return end
+
+
+def _recover(session: Any, pid: int) -> None:  # noqa: ANN401 - a session
+    """Writes the entry of a process that died, as `labbook recover` does."""
+    from labbook.record.recovery import recover
+
+    limit = time.monotonic() + _DEATH_S
+    while start_ticks(pid) == session.start.get("child_ticks") and time.monotonic() < limit:
+        time.sleep(0.1)
+    if session.sampler is not None:
+        session.sampler.stop()
+    for thread in session.threads:
+        thread.join()
+    session.journal.release()
+    recover(session.notebook)

@@ -1,0 +1,200 @@
+"""Names the rank that is unlike the others, from the rows of a roll-call; none without evidence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+_SLOW = 1.5
+"""A rank is slow whose own work in a step takes this many times the median of the ranks. Source: chosen by us."""
+
+_SHARE = 0.1
+"""Its excess is at least this part of a whole step. Source: chosen by us."""
+
+_FEWEST_ALIKE = 2
+"""Steps in which all ranks made as many calls before one with another number counts. Source: chosen by us."""
+
+_MOMENTS_S = 5.0
+"""Failures within this time may have any order: clocks of nodes differ, and a signal travels. Source: chosen by us."""
+
+_ABORTED = 134
+"""Exit status of a shell for SIGABRT."""
+
+_BROKEN_BY_PEER = (
+    "Connection closed by peer", "Connection reset by peer", "Connection refused", "Broken pipe", "Socket closed",
+    "remote process exited", "NCCL communicator was aborted", "Timed out waiting", "timed out", "Timeout",
+    "Gloo connectFullMesh failed", "unhandled system error", "connection was closed",
+)  # fmt: skip
+"""Parts of messages that say another rank has gone. Source: gloo/transport/tcp/pair.cc, ProcessGroupNCCL.cpp."""
+
+
+def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> dict[str, Any]:
+    """Returns which ranks are unlike the others, in the order of what explains most.
+
+    Args:
+        rows: The rows of a roll-call; of a run that still goes on, `status` is "running".
+        missing: Ranks that never reported.
+
+    Returns:
+        Empty, or `kind` and `ranks`: "failed" (raised first), "killed" (ended by a signal first), "lost" (its recorder
+        died), "alike" (several failed with one error at one place, none of them first), "missing" (never reported),
+        "ended" (finished while others wait in a collective), "elsewhere" (not in the collective in which the others
+        wait), "apart" (all broke, these at another place than most), "broke" (all broke within `seconds` and none is
+        unlike the others: `ranks` is empty, `all` are those), "differs" (in another call than the others), "behind" (at
+        an earlier step), "bad_loss" (the loss became `loss` first, those of others in step `later`), "slow" (`ratio`
+        to the median); `where`, `call`, `waiting` of the first of them; `others`:
+        `call`, `where` and `ranks` of those that wait.
+    """
+    waiting = [row for row in rows if row.get("waiting") == "collective"]
+    first = _first_failed(rows)
+    ended = [row for row in rows if row["status"] == "finished"]
+    # Where ranks fail only because a peer has gone, one that has ended or never came is the reason.
+    broken = [row for row in rows if _may_follow(row, rows)] if first is not None and _may_follow(first, rows) else []
+    if first is not None and not broken:
+        alike = _alike(first, rows)
+        kind = {"killed": "killed", "lost": "lost"}.get(str(first["status"]), "failed")
+        return _odd("alike" if kind == "failed" and len(alike) > 1 else kind, alike, waiting)
+    if missing:
+        return {"kind": "missing", "ranks": list(missing), **_others(waiting)}
+    if ended and (waiting or broken):
+        return _odd("ended", ended, waiting or broken)
+    apart = [row for row in rows if row.get("where") and row.get("waiting") != "collective" and row not in broken]
+    if apart and (waiting or broken):
+        return _odd("elsewhere", apart, waiting or broken)
+    if broken:
+        return _apart([*broken, *(row for row in waiting if row not in broken)])
+    if len(waiting) > 1:
+        places = Counter(_place(row) for row in waiting)
+        if len(places) > 1:
+            commonest = places.most_common(1)[0][0]
+            low = min(int(row.get("steps", 0)) for row in waiting)
+            behind = [row for row in waiting if row.get("steps", 0) == low]
+            others = [row for row in waiting if row not in behind]
+            if others and places.most_common(1)[0][1] == 1:
+                return _odd("behind", behind, others)
+            rest = [row for row in waiting if _place(row) != commonest]
+            return _odd("differs", rest, [row for row in waiting if row not in rest])
+    return _first_bad(rows) or _slowest(rows)
+
+
+def _place(row: Mapping[str, Any]) -> tuple[object, ...]:
+    where = row.get("where") or {}
+    return row.get("call"), where.get("file"), where.get("line")
+
+
+def _line(row: Mapping[str, Any]) -> tuple[object, ...]:
+    """The place without the call: an error may be raised outside of it."""
+    return _place(row)[1:]
+
+
+def _first_failed(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Returns the row of the rank that failed first; what may have followed from another rank's end comes last."""
+    failed = [row for row in rows if row["status"] in ("failed", "killed", "lost")]
+    return min(
+        failed, key=lambda row: (_may_follow(row, rows), float(row.get("failed_at") or float("inf"))), default=None
+    )
+
+
+def _may_follow(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the end of a rank may be the consequence of another one's: it says so, or a library aborted it.
+
+    gloo aborts a rank whose message does not fit, which need not be its fault; the watchdog of NCCL aborts all ranks.
+    """
+    if row["status"] not in ("failed", "interrupted"):
+        return False
+    if row.get("error"):
+        return any(part in str(row["error"]) for part in _BROKEN_BY_PEER)
+    if row["status"] == "interrupted":
+        return False
+    if row.get("signal") != "SIGABRT" and row.get("code") != _ABORTED:
+        return False
+    failed = [other for other in rows if other is not row and other["status"] == "failed"]
+    aborted = any(other.get("signal") == "SIGABRT" or other.get("code") == _ABORTED for other in failed)
+    return bool(failed) and (aborted or not row.get("where") or row.get("waiting") == "collective")
+
+
+def _alike(first: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Returns the ranks that ended in the same way as the first one, so soon after it that the order says nothing."""
+    names = ("status", "error", "signal", "code", "where") if first.get("failed_at") else ("status", "failed_at")
+    began = float(first.get("failed_at") or 0.0)
+    return [
+        row
+        for row in rows
+        if all(row.get(name) == first.get(name) for name in names)
+        and float(row.get("failed_at") or 0.0) - began <= _MOMENTS_S
+    ]
+
+
+def _apart(broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns who was where when all ranks broke; those are odd that were at another place than most."""
+    placed = [row for row in broken if row.get("where")]
+    places = Counter(_line(row) for row in placed).most_common(2)
+    if len(places) > 1 and places[0][1] > places[1][1]:
+        rest = [row for row in placed if _line(row) != places[0][0]]
+        return _odd("apart", rest, placed)
+    times = [float(row["failed_at"]) for row in broken if row.get("failed_at")]
+    facts = {"kind": "broke", "ranks": [], "all": [row["rank"] for row in broken], **_others(placed)}
+    return {**facts, "seconds": round(max(times) - min(times), 3) if times else 0.0}
+
+
+def _odd(kind: str, odd: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    one = odd[0]
+    facts = {name: one[name] for name in ("where", "call", "waiting", "error", "signal", "code") if name in one}
+    rest = [row for row in others if row not in odd]
+    return {"kind": kind, "ranks": [row["rank"] for row in odd], "steps": one.get("steps", 0), **facts, **_others(rest)}
+
+
+def _others(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    if not rows:
+        return {}
+    commonest = Counter(_place(row) for row in rows).most_common(1)[0][0]
+    same = [row for row in rows if _place(row) == commonest]
+    one = same[0]
+    return {"others": {"call": one.get("call", ""), "where": one.get("where", {}), "ranks": [r["rank"] for r in same]}}
+
+
+def _first_bad(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the ranks whose loss became NaN or infinite in an earlier step than that of all others."""
+    first = min((int(row["bad_step"]) for row in rows if "bad_step" in row), default=None)
+    odd = [row for row in rows if row.get("bad_step") == first]
+    # A rank that did not get as far may have had one, too.
+    if first is None or len(odd) == len(rows) or any(int(row.get("steps", 0)) < first for row in rows):
+        return {}
+    later = [int(row["bad_step"]) for row in rows if "bad_step" in row and row not in odd]
+    return {"kind": "bad_loss", "ranks": [row["rank"] for row in odd], "steps": first, "loss": odd[0]["bad_loss"],
+            **({"later": min(later)} if later else {})}  # fmt: skip
+
+
+def _slowest(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    times = {row["rank"]: float(row["step_s"]) for row in rows if row.get("step_s")}
+    if len(times) < 2 or len(times) < len(rows):
+        return {}
+    slowest = max(times, key=lambda rank: times[rank])
+    usual = median(seconds for rank, seconds in times.items() if rank != slowest)
+    excess = times[slowest] - usual
+    whole = max((float(row.get("whole_step_s") or 0.0) for row in rows), default=0.0)
+    if not usual or excess < (_SLOW - 1.0) * usual or excess < max(1e-3, _SHARE * whole):
+        return {}
+    return {"kind": "slow", "ranks": [slowest], "ratio": round(times[slowest] / usual, 2),
+            "step_s": times[slowest], "usual_s": usual}  # fmt: skip
+
+
+def note_other_calls(odd: dict[str, Any], calls: Mapping[int, Mapping[int, int]]) -> None:
+    """Adds to a hang the first step in which the odd ranks made another number of collective calls than all others.
+
+    Args:
+        odd: Of `name_odd`; gets `calls`: `step`, `own` and `usual`.
+        calls: Rank -> step -> calls.
+    """
+    if odd.get("kind") not in ("differs", "behind", "ended", "elsewhere") or not set(odd["ranks"]) < set(calls):
+        return
+    known = sorted(set.intersection(*(set(one) for one in calls.values())))
+    differing = [step for step in known if len({one[step] for one in calls.values()}) > 1]
+    if not differing or known.index(differing[0]) < _FEWEST_ALIKE:
+        return
+    own, usual = ({one[differing[0]] for rank, one in calls.items() if (rank in odd["ranks"]) == is_odd}
+                  for is_odd in (True, False))  # fmt: skip
+    if len(own) == len(usual) == 1:
+        odd["calls"] = {"step": differing[0], "own": own.pop(), "usual": usual.pop()}

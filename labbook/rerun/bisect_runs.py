@@ -1,0 +1,135 @@
+"""Bisects two recorded runs: tries their differences by reruns, and writes the result into the entry of the bad one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from labbook.errors import NotebookError, UsageError
+from labbook.model.message import Message, message
+from labbook.rerun.bisection import Bisection, Judge, bisect, make_judge
+from labbook.rerun.recorded_code import recorded_code
+from labbook.rerun.rerun_run import read_run, rerun
+from labbook.rerun.run_differences import (
+    Difference,
+    apply_code,
+    code_differences,
+    command_with,
+    setting_differences,
+)
+from labbook.store.entry_commit import commit_files
+from labbook.store.entry_text import read_text, to_bytes, with_block
+from labbook.store.escape import code_span
+from labbook.store.journal import write_atomically
+from labbook.store.notebook import Notebook
+from labbook.store.sentences import Sentences
+
+BLOCK = "bisection"
+_TAG = "bisect"
+
+
+def bisect_runs(
+    notebook: Notebook,
+    good: Mapping[str, Any],
+    bad: Mapping[str, Any],
+    *,
+    most: int,
+    max_steps: int | None,
+    print_line: Callable[[str], None],
+    tell: Callable[[Message], None],
+) -> Bisection:
+    """Searches the differences of two runs for what changed the result.
+
+    Args:
+        notebook: The notebook of both.
+        good: The `run.json` of a run with the wanted result.
+        bad: That of a run without.
+        most: Most runs.
+        max_steps: Stop each run after this many optimizer steps; the two runs are then repeated as short ones first.
+        print_line: Prints the lines of the recorder.
+        tell: Told what is tried and found.
+
+    Raises:
+        UsageError: The runs have the same result, or no difference that can be made alone.
+    """
+    requests: dict[str, object] = {"max_steps": max_steps} if max_steps else {}
+
+    def run_with(base: Mapping[str, Any], chosen: Sequence[Difference]) -> dict[str, Any]:
+        words = command_with(good.get("argv") or (), bad.get("argv") or (), chosen) if base is good else base["argv"]
+        variables = {one.name: one.now for one in chosen if one.kind == "environment" and one.now}
+        done = rerun(
+            notebook,
+            {**base, "argv": words, "tags": ()},
+            print_line=print_line,
+            tell=lambda note: None,
+            requests=requests,
+            change=lambda code: apply_code(code.top, chosen),
+            variables=variables,
+            tag=_TAG,
+            quiet=True,
+        )
+        return read_run(notebook, done.run)
+
+    candidates = [*setting_differences(good, bad), *_code(notebook, good, bad)]
+    if not candidates:
+        raise UsageError(
+            "the runs do not differ in options, environment variables or code",
+            hint=f"`labbook compare {good.get('id')} {bad.get('id')}` shows packages, data and hardware",
+        )
+    judge: Judge = make_judge(good, bad)
+    spent = 0
+    if requests:
+        judge, spent = make_judge(run_with(good, ()), run_with(bad, ())), 2
+    tell(message("rerun.bisecting", count=len(candidates)))
+
+    def attempt(chosen: Sequence[Difference]) -> bool | None:
+        result = judge(run_with(good, chosen))
+        names = [one.name for one in chosen]
+        if result is None:
+            tell(message("rerun.tried_neither", names=names))
+        elif result:
+            tell(message("rerun.tried_bad", names=names))
+        else:
+            tell(message("rerun.tried_good", names=names))
+        return result
+
+    found = bisect(candidates, attempt, most - spent)
+    return Bisection(found.guilty, found.proven, found.runs + spent, found.candidates)
+
+
+def _code(notebook: Notebook, good: Mapping[str, Any], bad: Mapping[str, Any]) -> list[Difference]:
+    with recorded_code(notebook, good) as one, recorded_code(notebook, bad) as other:
+        return code_differences(one.top, other.top)
+
+
+def bisection_lines(found: Bisection) -> list[Message]:
+    """Returns the result in sentences, the guilty differences first."""
+    values = {"count": len(found.guilty), "runs": found.runs, "candidates": found.candidates}
+    head = message("rerun.guilty", **values) if found.proven else message("rerun.suspected", **values)
+    rows = [
+        message("rerun.guilty_one", name=one.name, before=one.before or "-", now=one.now or "-") for one in found.guilty
+    ]
+    return [head, *rows]
+
+
+def write_bisection(notebook: Notebook, good: str, bad: str, found: Bisection, language: str) -> None:
+    """Writes the result into the entry of the bad run and commits it.
+
+    Raises:
+        NotebookError: The entry cannot be written.
+    """
+    say = Sentences(language, notebook.paths.templates)
+    rows = [
+        f"- {code_span(one.name)}: {code_span(one.before or '-')} → {code_span(one.now or '-')}" for one in found.guilty
+    ]
+    head = say(bisection_lines(found)[0])
+    text = "\n".join(
+        [f"## {say.line('rerun.bisection')}", "", say.line("rerun.compared_with", run=good), "", head, "", *rows]
+    )
+    path = notebook.paths.entry(bad)
+    try:
+        page = with_block(read_text(path), BLOCK, f"\n{text}\n", ("reproduction", "summary", "title"))
+        write_atomically(path, to_bytes(page))
+    except OSError as error:
+        raise NotebookError(f"cannot write {path}: {error.strerror or error}", hint="free space there") from error
+    commit_files(notebook, [path], f"Bisect {bad}: {', '.join(one.name for one in found.guilty)[:100]}\n\nRun: {bad}\n")

@@ -1,0 +1,168 @@
+"""The differences of two runs that can be made one by one: options, environment variables, and hunks of code."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from labbook.compare.run_settings import environment_variables
+from labbook.errors import GitError, UsageError
+from labbook.frozen import dataclass
+from labbook.model.run_fields import field_key
+from labbook.store.git_process import GitFolders, discover, run_git
+
+_GIT_S = 300.0
+_NUMBER = re.compile(r"-?(\d|\.\d)")
+_KEY_VALUE = re.compile(r"\+{0,2}([A-Za-z_][\w./-]*)=")
+_HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One difference that can be made alone.
+
+    Args:
+        kind: "argument", "environment" or "code".
+        name: "--lr", "OMP_NUM_THREADS" or "model.py:12".
+        before: In the good run, "" if absent.
+        now: In the bad run, "" if absent.
+        patch: Of code: head of the file and the hunk.
+    """
+
+    kind: str
+    name: str
+    before: str = ""
+    now: str = ""
+    patch: tuple[str, str] = ("", "")
+
+
+def setting_differences(good: Mapping[str, Any], bad: Mapping[str, Any]) -> list[Difference]:
+    """Returns the differences of two runs in options and environment variables.
+
+    Args:
+        good: The `run.json` of a run with the wanted result.
+        bad: That of a run without.
+    """
+    one, other = (dict(_options(run.get("argv") or ())) for run in (good, bad))
+    found = [
+        Difference("argument", name, " ".join(one.get(name, ())), " ".join(other.get(name, ())))
+        for name in dict.fromkeys((*one, *other))
+        if name and one.get(name) != other.get(name)
+    ]
+    mine, theirs = (environment_variables(run) or {} for run in (good, bad))
+    variables = [
+        Difference("environment", name, str(mine.get(name, "")), str(theirs.get(name, "")))
+        for name in dict.fromkeys((*mine, *theirs))
+        if mine.get(name) != theirs.get(name) and isinstance(theirs.get(name, ""), str)
+    ]
+    return [*found, *variables]
+
+
+def command_with(good: Sequence[str], bad: Sequence[str], chosen: Sequence[Difference]) -> list[str]:
+    """Returns the command of the good run with some options of the bad one."""
+    one, other = dict(_options(good)), dict(_options(bad))
+    names = {difference.name for difference in chosen if difference.kind == "argument"}
+    words: list[str] = []
+    for name in dict.fromkeys((*one, *other)):
+        words += (other if name in names else one).get(name, ())
+    return words
+
+
+def _options(argv: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yields name of an option -> its words; "" for the words before the first one."""
+    groups: list[tuple[str, list[str]]] = [("", [])]
+    for word in map(str, argv):
+        pair = _KEY_VALUE.match(word)
+        if word.startswith("-") and len(word) > 1 and not _NUMBER.match(word):
+            groups.append((field_key(word.partition("=")[0]), [word]))
+        elif pair and "/" not in word.partition("=")[0]:
+            groups.append((pair[1], [word]))
+        else:
+            groups[-1][1].append(word)
+    joined: dict[str, tuple[str, ...]] = {}
+    for name, words in groups:
+        joined[name] = joined.get(name, ()) + tuple(words)
+    yield from joined.items()
+
+
+def code_differences(good: Path, bad: Path) -> list[Difference]:
+    """Returns the hunks that make the code of one folder that of another one.
+
+    Args:
+        good: Worktree with the code of the good run.
+        bad: Worktree of the same repository with the code of the bad run.
+
+    Raises:
+        UsageError: The folders cannot be compared.
+    """
+    trees = [_tree(folder) for folder in (good, bad)]
+    folders = _repository(good)
+    options = ("--unified=0", "--no-color", "--no-ext-diff", "--no-renames", "--full-index", "--binary")
+    done = run_git(folders, "diff", *options, *trees, timeout_s=_GIT_S)
+    if done.code:
+        raise UsageError("the code of the two runs is in two repositories", hint="compare runs of one project")
+    found = []
+    for section in re.split(r"(?m)^(?=diff --git )", done.out.decode("utf-8", "surrogateescape")):
+        if not section.strip():
+            continue
+        path = re.search(r"(?m)^\+\+\+ b/(.*)$|^--- a/(.*)$|^diff --git a/\S+ b/(\S+)$", section)
+        name = next((part for part in path.groups() if part), "?") if path else "?"
+        starts = [match.start() for match in _HUNK.finditer(section)]
+        if not starts or re.search(r"(?m)^(new|deleted) file mode|^GIT binary patch", section):
+            found.append(Difference("code", name, patch=(section, "")))
+            continue
+        head = section[: starts[0]]
+        for begin, end in zip(starts, [*starts[1:], len(section)], strict=True):
+            hunk = section[begin:end]
+            line = _HUNK.match(hunk)
+            removed, added = _lines(hunk, "-"), _lines(hunk, "+")
+            found.append(Difference("code", f"{name}:{line[1] if line else '?'}", removed, added, (head, hunk)))
+    return found
+
+
+def apply_code(folder: Path, chosen: Sequence[Difference]) -> None:
+    """Applies hunks to the worktree with the code of the good run.
+
+    Raises:
+        UsageError: They do not apply.
+    """
+    heads: dict[str, list[str]] = {}
+    for difference in chosen:
+        if difference.kind == "code":
+            heads.setdefault(difference.patch[0], []).append(difference.patch[1])
+    if not heads:
+        return
+    patch = "".join(head + "".join(hunks) for head, hunks in heads.items())
+    options = ("--unidiff-zero", "--recount", "--whitespace=nowarn", "-")
+    done = run_git(
+        _repository(folder), "apply", *options, stdin=patch.encode("utf-8", "surrogateescape"), timeout_s=_GIT_S
+    )
+    if done.code:
+        raise UsageError(f"a change of code does not apply: {done.error[:200]}", hint="compare runs that are closer")
+
+
+def _lines(hunk: str, sign: str) -> str:
+    return "; ".join(line[1:].strip() for line in hunk.splitlines()[1:] if line.startswith(sign))[:120]
+
+
+def _repository(folder: Path) -> GitFolders:
+    folders = discover(folder)
+    if folders is None:
+        raise UsageError(f"{folder} is no repository", hint="try again")
+    return folders
+
+
+def _tree(folder: Path) -> str:
+    """Returns git's tree of all files of a worktree that are not ignored, without touching its index."""
+    folders = _repository(folder)
+    with tempfile.TemporaryDirectory(prefix="labbook-index-") as place:
+        index = {"GIT_INDEX_FILE": os.path.join(place, "index")}  # noqa: PTH118 - a string for git
+        for arguments in (("read-tree", "HEAD"), ("add", "--all", ".")):
+            done = run_git(folders, *arguments, environment=index, timeout_s=_GIT_S)
+            if done.code and arguments[0] == "add":
+                raise GitError(f"git cannot read {folder}: {done.error[:200]}")
+        return run_git(folders, "write-tree", environment=index, timeout_s=_GIT_S).out.decode().strip()

@@ -1,0 +1,47 @@
+"""The line on the terminal while a job hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from labbook.record.jobs.hang_watch import HangWatch, starts_ranks
+from labbook.store.journal import Journal
+from labbook.store.paths import JournalPaths
+from labbook.store.sentences import Sentences
+
+REDUCE = "/env/site-packages/torch/distributed/distributed_c10d.py"
+
+
+def write_rank(folder, rank, frames):
+    stacks = {"k": "stacks", "reason": "silence", "silent_s": 12.0, "threads": [{"main": True, "frames": frames}]}
+    events = [{"k": "hello", "env": {"RANK": str(rank), "WORLD_SIZE": "3"}}, {"k": "step", "step": 7, "n": 1}, stacks]
+    lines = [json.dumps({"v": 1, "n": n, "t": 100.0 + n, **event}) for n, event in enumerate(events)]
+    path = folder / f"host-{rank}-1.jsonl"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_a_hang_is_printed_once_and_nothing_while_a_rank_makes_progress(tmp_path):
+    journal = Journal(JournalPaths(tmp_path))
+    journal.paths.events.mkdir()
+    own = {"file": "/job/train.py", "line": 64, "function": "average", "user": True}
+    inside = {"file": REDUCE, "line": 9, "function": "all_reduce", "user": False}
+    loop = {"file": "/job/train.py", "line": 70, "function": "wait_for_flag", "user": True}
+    stacks = ([own, inside], [loop], [own, inside])
+    files = [write_rank(journal.paths.events, rank, frames) for rank, frames in enumerate(stacks)]
+    printed: list[str] = []
+    watch = HangWatch(journal, None, 0, Sentences("en"), printed.append)
+
+    assert watch.look() == "" and not printed
+    for path in files:
+        os.utime(path, (time.time() - 60, time.time() - 60))
+    sentence = watch.look()
+    watch.look()
+
+    assert sentence == (
+        "rank 1 has not entered all_reduce at train.py:64, where ranks 0, 2 wait; rank 1 is at train.py:70"
+    )
+    assert printed == [f"no progress for 12 s: {sentence}"]
+    assert starts_ranks(["torchrun", "train.py"]) and not starts_ranks(["python", "train.py"])

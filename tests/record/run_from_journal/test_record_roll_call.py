@@ -1,0 +1,159 @@
+"""The odd rank of a roll-call: named only where something tells it from the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from labbook.probe.training.step_phases import StepPhases
+from labbook.record.run_from_journal.odd_rank import name_odd, note_other_calls
+from labbook.record.run_from_journal.roll_call import collective_calls, own_step_s
+from labbook.report.entry.ranks_section import odd_sentence
+from labbook.store.journal import ProcessEvents
+from labbook.store.sentences import Sentences
+
+RESET = "RuntimeError: pair.cc:537 Read error: Connection reset by peer"
+
+
+def row(rank, status="failed", at=100.0, line=64, waiting="", call="all_reduce", **more):
+    facts = {"rank": rank, "status": status, "failed_at": at, "steps": 7, "call": call, "waiting": waiting, **more}
+    facts["where"] = {"file": "train.py", "line": line, "function": "average"} if line else {}
+    return {name: value for name, value in facts.items() if value not in ("", None, {})}
+
+
+def aborted(rank, at, line=64):
+    return row(rank, at=at, line=line, waiting="collective" if line else "", signal="SIGABRT")
+
+
+def interrupted(rank, line, waiting="collective"):
+    return row(rank, "interrupted", at=130.0, line=line, waiting=waiting, signal="SIGTERM")
+
+
+LABEL = "ValueError: label 7 is out of range"
+ROWS = {
+    "all aborted at one place": ([aborted(rank, 100.0 + rank / 100) for rank in range(3)], "broke", []),
+    "one aborted, the others lost it": (
+        [aborted(0, 100.0), row(1, at=100.02, error=RESET), row(2, at=100.03, error=RESET)], "broke", [],
+    ),
+    "one aborted, another was elsewhere": (
+        [aborted(0, 100.0), row(1, at=100.02, line=62, error=RESET), row(2, at=100.03, error=RESET)], "apart", [1],
+    ),
+    "the same place, raised outside of the call": (
+        [aborted(0, 100.0), row(1, line=62, error=RESET), row(2, call="", error=RESET)], "apart", [1],
+    ),
+    "broken, and stopped by the launcher": (
+        [aborted(0, 100.0), row(1, "interrupted", line=62, signal="SIGTERM", error=RESET), row(2, error=RESET)],
+        "apart", [1],
+    ),
+    "two ranks, two places": ([aborted(0, 100.0), row(1, at=100.02, line=62, error=RESET)], "broke", []),
+    "aborted without a place": ([aborted(0, 100.0, line=0), row(1, error=RESET), row(2, error=RESET)], "broke", []),
+    "aborted in its own code": (
+        [row(0, error=RESET), row(1, at=101.0, line=20, call="", signal="SIGABRT"), row(2, error=RESET)], "failed", [1],
+    ),
+    "an exception of its own, though later": (
+        [aborted(0, 100.0), row(1, at=100.5, line=9, error=LABEL), row(2, error=RESET)], "failed", [1],
+    ),
+    "a crash": ([row(0, error=RESET), row(1, error=RESET), row(2, at=101.0, signal="SIGSEGV")], "failed", [2]),
+    "all with one error": ([row(rank, at=100.0 + rank, error=LABEL) for rank in range(3)], "alike", [0, 1, 2]),
+    "one error, one far ahead": (
+        [row(rank, at=100.0 - 60 * (rank == 1), error=LABEL) for rank in range(3)], "failed", [1],
+    ),
+    "killed, times unknown": (
+        [row(0, "killed", at=None), row(1, "killed", at=None), interrupted(2, 64)], "killed", [0, 1],
+    ),
+    "timed out waiting for a loop": (
+        [row(0, error="RuntimeError: Timed out waiting 30000ms"), interrupted(1, 70, ""),
+         row(2, error="RuntimeError: Timed out waiting 30000ms")], "elsewhere", [1],
+    ),
+    "interrupted in one collective": ([interrupted(rank, 64) for rank in range(3)], None, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_odd_rank_is_named_only_with_evidence(name):
+    rows, kind, ranks = ROWS[name]
+
+    odd = name_odd(rows)
+
+    assert (odd.get("kind"), odd.get("ranks")) == (kind, ranks)
+    for language in ("en", "zh"):
+        sentence = odd_sentence(odd, Sentences(language))
+        assert bool(sentence) == bool(kind) and "{" not in sentence
+        assert ranks or "first," not in sentence
+
+
+def finished(rank, **more):
+    return {"rank": rank, "status": "finished", "steps": 40, "whole_step_s": 0.08, **more}
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "ranks"),
+    [
+        ([finished(0, bad_step=9, bad_loss="nan"), finished(1, bad_step=8, bad_loss="nan"), finished(2)],
+         "bad_loss", [1]),
+        ([finished(rank, bad_step=8, bad_loss="inf") for rank in range(3)], None, None),
+        ([finished(0, steps=7), finished(1, bad_step=8, bad_loss="nan")], None, None),
+        ([finished(0, step_s=0.003), finished(1, step_s=0.064), finished(2, step_s=0.006)], "slow", [1]),
+        ([finished(0, step_s=0.001), finished(1, step_s=0.0025), finished(2, step_s=0.001)], None, None),
+        ([finished(0, step_s=0.003), finished(1, step_s=0.064), finished(2)], None, None),
+    ],
+    ids=["NaN first", "NaN in one step", "not as far", "straggler", "no part of the step", "unknown"],
+)  # fmt: skip
+def test_a_rank_that_finished_is_odd_by_its_loss_or_its_own_time(rows, kind, ranks):
+    odd = name_odd(rows)
+
+    assert (odd.get("kind"), odd.get("ranks")) == (kind, ranks)
+    assert bool(odd_sentence(odd, Sentences("en"))) == bool(kind)
+
+
+def process(framework="torch", device="cpu", **more):
+    phases = {"data": 0.01, "forward": 0.02, "backward": 0.5, "optimizer": 0.1, "other": 0.3}
+    events = [{"k": "state", "device": [device]}]
+    events += [{"k": "step", "framework": framework, "step": n, "n": 1, "ph": phases, **more} for n in range(1, 9)]
+    return ProcessEvents("host-1-1.jsonl", tuple(events))
+
+
+@pytest.mark.parametrize(
+    ("facts", "seconds"),
+    [
+        ({}, 0.33),
+        ({"collective": 0.25}, 0.08),
+        ({"collective": float("nan")}, None),
+        ({"framework": "paddle"}, 0.03),
+        ({"device": "cuda:0", "collective": 0.25}, 0.01),
+    ],
+)
+def test_own_time_of_a_step_is_without_waiting_for_other_ranks(facts, seconds):
+    assert own_step_s(process(**facts)) == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_collective_calls_are_timed_for_each_step_and_a_handle_makes_it_unknown():
+    now = iter(range(100))
+    phases = StepPhases(lambda: next(now))
+    phases.rest(0.0)
+    assert "collective" not in phases.step(1.0)
+    phases.waited(0.25, is_known=True)
+    phases.waited(0.25, is_known=True)
+    assert phases.step(2.0)["collective"] == 0.5 and phases.step(3.0)["collective"] == 0.0
+    phases.waited(0.0, is_known=False)
+    assert phases.step(4.0)["collective"] != 0.0
+
+
+@pytest.mark.parametrize(
+    ("own", "calls"),
+    [
+        ({6: 4, 7: 4, 8: 0, 9: 4}, {"step": 8, "own": 0, "usual": 4}),
+        ({6: 4, 7: 4, 8: 4}, None),
+        ({6: 0, 7: 4, 8: 4}, None),
+        ({}, None),
+    ],
+    ids=["skipped", "alike", "never alike", "unknown"],
+)
+def test_a_hang_tells_the_step_in_which_the_odd_rank_made_fewer_calls(own, calls):
+    odd = name_odd([interrupted(0, 64), {**interrupted(1, 92), "call": "barrier"}, interrupted(2, 64)])
+    usual = dict.fromkeys((6, 7, 8), 4)
+
+    note_other_calls(odd, {0: usual, 1: own, 2: usual})
+
+    assert odd["ranks"] == [1] and odd.get("calls") == calls
+    assert ("made 0 collective calls" in odd_sentence(odd, Sentences("en"))) == bool(calls)
+    assert collective_calls(process(calls=4)) == dict.fromkeys(range(1, 9), 4)

@@ -1,0 +1,131 @@
+"""`with labbook.recording()` in plain processes, and the magics in a real kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import PROGRAMS
+
+
+def run_program(book, *words):
+    shutil.copy(PROGRAMS / "live_recording.py", book.folder)
+    return subprocess.run(
+        [sys.executable, "live_recording.py", *words], cwd=book.folder, capture_output=True, text=True, timeout=200
+    )
+
+
+def runs(book):
+    """The facts of all runs, oldest first."""
+    found = [json.loads(path.read_text()) for path in (book.folder / "notes" / "runs").rglob("run.json")]
+    return sorted(found, key=lambda run: run["started"])
+
+
+def test_an_exception_passes_and_nested_recordings_are_refused(book):
+    done = run_program(book, "raising")
+    assert done.returncode == 0, done.stderr
+    assert "recordings cannot be nested" in done.stdout and done.stdout.startswith("inside the block\n")
+    first, second = runs(book)
+    assert (first["status"], second["status"]) == ("failed", "finished")
+    assert first["tags"] == ["first"] and first["script"] == "live_recording.py"
+    [error] = first["exceptions"]
+    assert (error["type"], error["message"]) == ("ValueError", "too wide")
+    assert [series["name"] for series in first["series"]] == ["loss"] and not second["series"]
+    assert [w for w, _ in first["probe"]["unobserved"] if "output" in w] == [
+        "output of native code and of child processes"
+    ]
+    entries = [path.read_text() for path in sorted((book.folder / "notes" / "runs").rglob("*.md"))]
+    assert "inside the block" in entries[0] and not any("between the blocks" in entry for entry in entries)
+    assert "inside another block" in entries[1]
+    last = [line for line in done.stderr.splitlines() if line][-1]
+    assert last.strip().startswith("notes/runs/") and second["id"] in last
+
+
+def test_a_killed_process_has_an_entry(book):
+    assert run_program(book, "killed").returncode == -signal.SIGKILL
+    limit = time.monotonic() + 60
+    entries = []
+    while not any("status: killed" in entry for entry in entries) and time.monotonic() < limit:
+        time.sleep(0.2)
+        entries = [path.read_text() for path in (book.folder / "notes" / "runs").rglob("*.md")]
+    [entry] = entries
+    assert "status: killed" in entry and "last words" in entry
+
+
+def test_a_recorder_that_dies_changes_nothing_and_its_run_is_recovered(book):
+    done = run_program(book, "orphaned")
+    assert done.returncode == 0 and done.stdout == "to the recorder\nto nobody\n", done.stderr
+    assert "labbook recover" in done.stderr
+    book("recover")
+    [run] = runs(book)
+    assert run["status"] in ("lost", "finished", "killed")
+
+
+def test_the_end_of_the_interpreter_ends_a_recording(book):
+    done = run_program(book, "leaving")
+    [run] = runs(book)
+    assert done.returncode == 0 and done.stdout == "inside\n" and run["status"] == "finished"
+
+
+def test_a_recorded_command_records_no_parts_of_itself(book):
+    (book.folder / "inside.py").write_text("import labbook\nwith labbook.recording():\n    pass\n")
+    done = book("record", "--", sys.executable, "inside.py")
+    assert "recorded as a whole" in done.stderr and len(runs(book)) == 1
+
+
+@pytest.mark.torch
+def test_torch_that_is_imported_already_is_followed_and_unchanged(book):
+    plain, recorded = (run_program(book, "late", how) for how in ("plain", "recorded"))
+    assert recorded.returncode == 0, recorded.stderr
+    assert plain.stdout == recorded.stdout
+    first, second = runs(book)
+    for run, steps in ((first, 12), (second, 7)):
+        loss = next(series for series in run["series"] if series["name"] == "loss")
+        assert loss["count"] == steps and run["frameworks"][0]["optimizers"] and not run["probe"]["errors"]
+
+
+def test_the_magics_in_a_kernel(book):
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    cells = [
+        "%load_ext labbook",
+        "%%labbook -t one\nLR = 0.5\nprint('in a cell')\nLR",
+        "%%labbook\n1 / 0",
+        "%labbook start",
+        "import labbook\nprint('in between')\nlabbook.log(step=1, loss=2.0)\nlabbook.log(step=2, loss=1.0)",
+        "%labbook stop",
+        "import sys\nassert 'labbook' not in sys.stdout.write.__module__\nlabbook.last()",
+        "%labbook nonsense",
+    ]
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [nbformat.v4.new_code_cell(source) for source in cells]
+    client = nbclient.NotebookClient(
+        notebook, timeout=200, allow_errors=True, resources={"metadata": {"path": str(book.folder)}}
+    )
+    client.execute(env={**os.environ})
+    shown = [
+        "".join(
+            out.get("text") or (out.get("data") or {}).get("text/plain") or out.get("evalue") for out in cell.outputs
+        )
+        for cell in notebook.cells
+    ]
+    one, failed, several = runs(book)
+    assert "in a cell\n" in shown[1] and one["id"] in shown[1].splitlines()[-1] and "0.5" in shown[1]
+    assert one["status"] == "finished" and one["tags"] == ["one"]
+    assert [row["source"] for row in one["captured"]["notebook"]["cells"]] == [cells[1]]
+    assert failed["status"] == "failed" and failed["exceptions"][0]["type"] == "ZeroDivisionError"
+    assert "division by zero" in shown[2]
+    assert [row["source"] for row in several["captured"]["notebook"]["cells"]][:2] == cells[3:5]
+    assert several["series"][0]["name"] == "loss" and several["status"] == "finished"
+    assert "in between" in next((book.folder / "notes").rglob(f"{several['id']}.md")).read_text()
+    page = notebook.cells[6].outputs[0].data["text/html"]
+    assert "data:image/svg+xml;base64," in page and "<td>loss</td>" in page and "<script" not in page
+    assert several["id"] in shown[6] and "is not a command" in shown[7]
