@@ -39,6 +39,7 @@ COMMANDS = {
     "new": ("labbook.commands.new", "Create and start an experiment."),
     "commit": ("labbook.commands.commit", "Commit edited notes."),
     "sync": ("labbook.commands.sync", "Share the notebook with others through a git remote."),
+    "move": ("labbook.commands.move", "Move a run to another notebook."),
     "init": ("labbook.commands.init", "Create a notebook in PATH."),
     "site": ("labbook.commands.site", "Build or serve the site of the notebook."),
     "serve": ("labbook.commands.serve", "Serve the site on this machine."),

@@ -14,13 +14,16 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
+from typing import TypeVar
 
-from labbook.errors import GitError
+from labbook.errors import GitError, LabbookError
 from labbook.frozen import dataclass
 from labbook.store.git_process import GitFolders, git_program, run_git
 from labbook.store.notebook import Notebook
 from labbook.store.remotes import credential_free
 from labbook.store.sentences import Sentences
+
+_Error = TypeVar("_Error", bound=LabbookError)
 
 DEFAULT_TIMEOUT_S = 60.0
 """Longest silence of a remote. Source: chosen by us; a slow server says something every few seconds (`--progress`)."""
@@ -252,8 +255,13 @@ def network_environment(environ: Mapping[str, str], *, quiet: bool) -> dict[str,
 
 def sync_error(notebook: Notebook, key: str, **values: object) -> GitError:
     """Return an error of sharing in the language of the notebook."""
+    return translated(GitError, notebook, key, **values)
+
+
+def translated(kind: type[_Error], notebook: Notebook, key: str, **values: object) -> _Error:
+    """Return an error of the given kind in the language of the notebook, with its advice."""
     say = Sentences(notebook.config.language_in_use())
-    return GitError(say.line(f"sync.error.{key}", **values), hint=say.line(f"sync.advice.{key}", **values))
+    return kind(say.line(f"sync.error.{key}", **values), hint=say.line(f"sync.advice.{key}", **values))
 
 
 def _read_all(process: subprocess.Popen[bytes], chunks: list[bytes], last: list[float]) -> None:
