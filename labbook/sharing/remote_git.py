@@ -244,6 +244,13 @@ def read_commit(folders: GitFolders, ref: str) -> str:
     return answer.out.decode("ascii", "replace").strip() if answer.code == 0 else ""
 
 
+def count_apart(folders: GitFolders, ref: str, other: str) -> tuple[int, int] | None:
+    """Return how many commits only `ref` has and how many only `other` has, or `None` if one does not exist."""
+    answer = run_git(folders, "rev-list", "--left-right", "--count", f"{ref}...{other}", "--")
+    counts = answer.out.split()
+    return (int(counts[0]), int(counts[1])) if answer.code == 0 and len(counts) == 2 else None
+
+
 def network_environment(environ: Mapping[str, str], *, quiet: bool) -> dict[str, str]:
     """Return the user's environment for git, without variables that point it to another repository."""
     cleaned = {name: value for name, value in environ.items() if name not in _REDIRECTING}
