@@ -41,6 +41,7 @@ COMMANDS = {
     "import": ("labbook.commands.import_runs", "Import runs of TensorBoard, MLflow, W&B and others."),
     "commit": ("labbook.commands.commit", "Commit edited notes."),
     "sync": ("labbook.commands.sync", "Share the notebook with others through a git remote."),
+    "move": ("labbook.commands.move", "Move a run to another notebook."),
     "init": ("labbook.commands.init", "Create a notebook in PATH."),
     "site": ("labbook.commands.site", "Build or serve the site of the notebook."),
     "serve": ("labbook.commands.serve", "Serve the site on this machine."),

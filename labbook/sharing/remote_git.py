@@ -14,13 +14,16 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
+from typing import TypeVar
 
-from labbook.errors import GitError
+from labbook.errors import GitError, LabbookError
 from labbook.frozen import dataclass
 from labbook.store.git_process import GitFolders, git_program, run_git
 from labbook.store.notebook import Notebook
 from labbook.store.remotes import credential_free
 from labbook.store.sentences import Sentences
+
+_Error = TypeVar("_Error", bound=LabbookError)
 
 DEFAULT_TIMEOUT_S = 60.0
 """Longest silence of a remote. Source: chosen by us; a slow server says something every few seconds (`--progress`)."""
@@ -241,6 +244,13 @@ def read_commit(folders: GitFolders, ref: str) -> str:
     return answer.out.decode("ascii", "replace").strip() if answer.code == 0 else ""
 
 
+def count_apart(folders: GitFolders, ref: str, other: str) -> tuple[int, int] | None:
+    """Return how many commits only `ref` has and how many only `other` has, or `None` if one does not exist."""
+    answer = run_git(folders, "rev-list", "--left-right", "--count", f"{ref}...{other}", "--")
+    counts = answer.out.split()
+    return (int(counts[0]), int(counts[1])) if answer.code == 0 and len(counts) == 2 else None
+
+
 def network_environment(environ: Mapping[str, str], *, quiet: bool) -> dict[str, str]:
     """Return the user's environment for git, without variables that point it to another repository."""
     cleaned = {name: value for name, value in environ.items() if name not in _REDIRECTING}
@@ -252,8 +262,13 @@ def network_environment(environ: Mapping[str, str], *, quiet: bool) -> dict[str,
 
 def sync_error(notebook: Notebook, key: str, **values: object) -> GitError:
     """Return an error of sharing in the language of the notebook."""
+    return translated(GitError, notebook, key, **values)
+
+
+def translated(kind: type[_Error], notebook: Notebook, key: str, **values: object) -> _Error:
+    """Return an error of the given kind in the language of the notebook, with its advice."""
     say = Sentences(notebook.config.language_in_use())
-    return GitError(say.line(f"sync.error.{key}", **values), hint=say.line(f"sync.advice.{key}", **values))
+    return kind(say.line(f"sync.error.{key}", **values), hint=say.line(f"sync.advice.{key}", **values))
 
 
 def _read_all(process: subprocess.Popen[bytes], chunks: list[bytes], last: list[float]) -> None:

@@ -24,7 +24,8 @@ from labbook.sharing.tree_merge import CodeConflictError, commit_merge
 from labbook.store.branch_checkout import adopt_remote_branch, notebook_prefix, restore_missing
 from labbook.store.changed_notes import edited_notes, has_conflict
 from labbook.store.entry_commit import commit_files, commit_queued
-from labbook.store.git_process import GitFolders, run_git, user_name
+from labbook.store.git_identity import read_signers
+from labbook.store.git_process import GitFolders, run_git
 from labbook.store.locks import hold_lock
 from labbook.store.notebook import Notebook
 from labbook.store.sync_state import file_system_time, read_state, update_state
@@ -326,7 +327,7 @@ def _merge_two(
             base,
             one,
             other,
-            author=notebook.config.author or user_name(folders.top),
+            signers=read_signers(folders, notebook.config.author),
             when=time.time(),
             message="Merge the notebook\n",
             is_ours_to_merge=is_ours,
