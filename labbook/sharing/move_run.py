@@ -69,7 +69,7 @@ def move_run(source: Notebook, word: str, target: Notebook) -> MovedRun:
     entry = _find(source, word, target)
     run = checked_run_id(entry.id)
     if source.paths.root.resolve() == target.paths.root.resolve():
-        raise translated(UsageError, source, "same_notebook", run=run)
+        raise translated(UsageError, source, "sync.error.same_notebook", run=run)
     _check_movable(source, entry, run)
     for below in (source.paths.entry(run), source.paths.attachments(run)):
         restore_before_writing(source, below)
@@ -97,21 +97,21 @@ def _find(source: Notebook, word: str, target: Notebook) -> Entry:
             with contextlib.suppress(GitError):
                 if restore_missing(source, source.paths.entry(word.strip())):
                     return find_run(source, word)
-            raise translated(UsageError, source, "same_notebook", run=word.strip()) from None
+            raise translated(UsageError, source, "sync.error.same_notebook", run=word.strip()) from None
         raise
 
 
 def _check_movable(source: Notebook, entry: Entry, run: str) -> None:
     running = entry.meta.get("status") == "running"
     if running or any(journal.paths.root.name == run for journal in open_journals(source.paths)):
-        raise translated(EntryError, source, "not_a_run", run=run)
+        raise translated(EntryError, source, "sync.error.not_a_run", run=run)
     folder = source.paths.attachments(run).relative_to(source.paths.root).as_posix()
     withheld = withheld_files(source.paths)
     if any(file in (folder, f"{folder}.md") or file.startswith(f"{folder}/") for file in withheld):
-        raise translated(EntryError, source, "withheld_run", run=run)
+        raise translated(EntryError, source, "sync.error.withheld_run", run=run)
     kept = [file.artifact.name for file in list_kept(source, run) if file.artifact.digest]
     if kept:
-        raise translated(EntryError, source, "kept_files", run=run, count=len(kept), first=kept[0])
+        raise translated(EntryError, source, "sync.error.kept_files", run=run, count=len(kept), first=kept[0])
 
 
 def _read(source: Notebook, run: str) -> dict[str, bytes]:
@@ -128,7 +128,7 @@ def _commit_edits(source: Notebook, run: str, contents: Mapping[str, bytes]) -> 
     """Commit what was edited since: a removal that is killed before its commit is undone from the branch."""
     outcome = commit_files(source, [source.paths.root / name for name in contents], f"{run}: edited before it moves\n")
     if outcome.status not in ("committed", "unchanged", "off"):
-        raise translated(EntryError, source, "not_committed", run=run, reason=outcome.reason)
+        raise translated(EntryError, source, "sync.error.not_committed", run=run, reason=outcome.reason)
 
 
 def _experiment_page(source: Notebook, target: Notebook, slug: str) -> dict[str, bytes]:
@@ -155,7 +155,7 @@ def _add(
     for name in new:
         check_stays_inside(root / name, root)
         if os.path.lexists(root / name) and _content(root / name) != new[name]:
-            raise translated(EntryError, source, "exists", run=run)
+            raise translated(EntryError, source, "sync.error.exists", run=run)
     # Before a byte of it lies in the other notebook, whose site may be published.
     judge = make_redactor(os.environ, (), target.redaction_rules())
     found = secrets_in([FileChange(os.fsencode(name), data) for name, data in new.items()], message, judge)
@@ -178,7 +178,7 @@ def _remove(source: Notebook, run: str, contents: Mapping[str, bytes]) -> Commit
     """Remove the files that the target has, unless one was edited since, and commit that."""
     root = source.paths.root
     if any(_content(root / name) != data for name, data in contents.items()):
-        raise translated(EntryError, source, "edited", run=run)
+        raise translated(EntryError, source, "sync.error.edited", run=run)
     try:
         for name in contents:
             (root / name).unlink(missing_ok=True)
@@ -190,7 +190,7 @@ def _remove(source: Notebook, run: str, contents: Mapping[str, bytes]) -> Commit
             folder.rmdir()
     outcome = commit_files(source, [root / name for name in contents], f"{run}: moved to another notebook\n")
     if outcome.status in ("failed", "withheld"):
-        raise translated(GitError, source, "not_removed", run=run, reason=outcome.reason)
+        raise translated(GitError, source, "sync.error.not_removed", run=run, reason=outcome.reason)
     return outcome
 
 
@@ -208,4 +208,4 @@ def _other_run(source: Notebook, entry: Entry) -> str:
 
 
 def _failure(source: Notebook, run: str, target: Notebook, reason: str, kind: type[LabbookError]) -> LabbookError:
-    return translated(kind, source, "move_failed", run=run, target=str(target.paths.root), reason=reason)
+    return translated(kind, source, "sync.error.move_failed", run=run, target=str(target.paths.root), reason=reason)

@@ -180,7 +180,7 @@ class _Sync:
         start = read_commit(self.folders, self.ref)
         theirs = self.remote.fetch(self.ref)
         if not theirs and not start:
-            raise sync_error(self.notebook, "empty", remote=self.remote.name)
+            raise sync_error(self.notebook, "sync.error.empty", remote=self.remote.name)
         seen, first = known, theirs
         while True:
             local = read_commit(self.folders, self.ref)
@@ -232,7 +232,7 @@ class _Sync:
         run_git(self.folders, "update-ref", self.tracking, seen)
         raise sync_error(
             self.notebook,
-            "rewritten",
+            "sync.error.rewritten",
             remote=self.remote.name,
             address=self.remote.address,
             count=len(lost),
@@ -256,7 +256,7 @@ class _Sync:
             # What the others wrote is readable here, also for those who may not write there.
             _land(self.notebook, self.folders, self.ref, merged, local)
         if answer.status == "retry":
-            raise sync_error(self.notebook, "too_busy", remote=self.remote.name, count=self.attempts)
+            raise sync_error(self.notebook, "sync.error.too_busy", remote=self.remote.name, count=self.attempts)
         raise self.remote.refusal(answer.text)
 
     def _result(self, start: str, first: str, tip: str, unsent: tuple[tuple[str, str], ...]) -> SyncResult:
@@ -335,7 +335,7 @@ def _merge_two(
         )
     except CodeConflictError as error:
         names = ", ".join(text_path(path) for path in error.paths[:5])
-        raise sync_error(notebook, "code_conflict", files=names) from error
+        raise sync_error(notebook, "sync.error.code_conflict", files=names) from error
 
 
 def _now() -> str:
