@@ -9,7 +9,7 @@
 # make bench  the figures of docs and README, measured here
 # make bench-health  how well the health checklist finds planted faults (about half an hour)
 # make bench-site  how fast the site is built, against the stock, and one entry more (about half an hour)
-# make bench-team  how fast large notebooks are listed, searched, exported and queried
+# make bench-team  how fast large notebooks are listed, searched, exported, queried and synced
 # make bench-diagnosis  how often the diagnosis of a failure is right, and how fast a log is read
 PYTHON ?= python3
 FRAMEWORK ?= torch
@@ -91,6 +91,7 @@ bench-site: $(VENV)/.dev
 
 bench-team: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.many_runs
+	$(BIN)/python -m benchmarks.sync
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache site/*

@@ -111,7 +111,14 @@ def _notebook_rows(start: Path, chosen: Path | None, environ: Mapping[str, str])
     locked = why_not_writable(notebook)
     if locked:
         return [*rows, Readiness("writing", "fail", locked, message("doctor.notebook.not_writable"))]
-    return [*rows, _commits(notebook), *_waiting(notebook), *_open_runs(notebook), *_uploads(notebook)]
+    return [
+        *rows,
+        _commits(notebook),
+        *_waiting(notebook),
+        *_remote(notebook),
+        *_open_runs(notebook),
+        *_uploads(notebook),
+    ]
 
 
 def _commits(notebook: Notebook) -> Readiness:
@@ -164,6 +171,44 @@ def _waiting(notebook: Notebook) -> list[Readiness]:
     if withheld:
         state = message("doctor.commits.withheld", count=len(withheld), reason=withheld[0].reason)
         rows.append(Readiness(WITHHELD, "warn", state, message("doctor.commits.release")))
+    return rows
+
+
+def _remote(notebook: Notebook) -> list[Readiness]:
+    """Returns the remote of the notebook, what is not shared yet as far as known here, and the last sync; no network.
+
+    The remote-tracking branch is compared: what others have sent since the last fetch is unknown.
+    """
+    from labbook.sharing.disk_update import notebook_ref
+    from labbook.sharing.remote_git import choose_remote, count_apart, list_remotes, tracking_ref
+    from labbook.store.sync_state import read_state
+
+    try:
+        folders = notebook.git_folders()
+        if folders is None or notebook.config.commit == "off":
+            return []
+        if not list_remotes(folders) and not notebook.config.remote:
+            return [Readiness("remote", "ok", message("doctor.remote.none"), message("doctor.remote.add"))]
+        remote = choose_remote(notebook)
+        ref = notebook_ref(notebook, folders)
+        apart = count_apart(folders, ref, tracking_ref(remote.name, ref))
+    except LabbookError as error:
+        return [Readiness("remote", "warn", error.message, error.hint)]
+    names = {"remote": remote.name, "address": remote.address}
+    if apart is None:
+        state = message("doctor.remote.never", **names)
+    elif any(apart):
+        state = message("doctor.remote.apart", **names, ahead=apart[0], behind=apart[1])
+    else:
+        state = message("doctor.remote.equal", **names)
+    rows = [Readiness("remote", "ok", state, None if apart == (0, 0) else message("doctor.remote.sync"))]
+    last = read_state(notebook)
+    if last.get("error"):
+        failed = message("doctor.remote.failed", time=str(last.get("time") or "?"), error=str(last["error"]))
+        rows.append(Readiness("sync", "warn", failed, str(last.get("advice") or "") or message("doctor.remote.sync")))
+    elif last.get("time"):
+        done = message("doctor.remote.synced", time=str(last["time"]), remote=str(last.get("remote") or "?"))
+        rows.append(Readiness("sync", "ok", done))
     return rows
 
 

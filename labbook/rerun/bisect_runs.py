@@ -124,7 +124,15 @@ def write_bisection(notebook: Notebook, good: str, bad: str, found: Bisection, l
     ]
     head = say(bisection_lines(found)[0])
     text = "\n".join(
-        [f"## {say.line('rerun.bisection')}", "", say.line("rerun.compared_with", run=good), "", head, "", *rows]
+        [
+            f"## {say.line('rerun.bisection_heading')}",
+            "",
+            say.line("rerun.compared_with", run=good),
+            "",
+            head,
+            "",
+            *rows,
+        ]
     )
     path = notebook.paths.entry(bad)
     try:

@@ -37,7 +37,7 @@ def notebook_ref(notebook: Notebook, folders: GitFolders) -> str:
         return f"refs/heads/{notebook.config.branch}"
     ref = head_ref(folders)
     if not ref:
-        raise sync_error(notebook, "detached", top=str(folders.top))
+        raise sync_error(notebook, "sync.error.detached", top=str(folders.top))
     return ref
 
 
@@ -110,7 +110,7 @@ def _places(notebook: Notebook, folders: GitFolders, ref: str) -> list[_Place]:
     for tree in trees:
         doing = operation(tree.folders.git_dir)
         if doing:
-            raise sync_error(notebook, "busy", operation=doing, top=str(tree.folders.top))
+            raise sync_error(notebook, "sync.error.busy", operation=doing, top=str(tree.folders.top))
     places = [_Place(tree.folders.top, tree) for tree in trees]
     if folders.top not in {place.top for place in places} and not folders.bare:
         places.append(_Place(folders.top, None))
@@ -137,7 +137,7 @@ def _check_clean(notebook: Notebook, place: _Place, changes: Mapping[bytes, Path
             edited.append(path)
     if edited:
         names = ", ".join(text_path(path) for path in sorted(edited)[:5])
-        raise sync_error(notebook, "edited_files", files=names, top=str(place.top))
+        raise sync_error(notebook, "sync.error.edited_files", files=names, top=str(place.top))
 
 
 def _write_all(folders: GitFolders, place: _Place, changes: Mapping[bytes, PathChange]) -> list[Path]:

@@ -40,8 +40,8 @@ class _Note:
 def conflict_marks() -> ConflictMarks:
     """Return the heading above two versions; in both languages, so that every clone writes the same bytes."""
     heading, second, end = (
-        " / ".join(Sentences(language).line(f"sync.note.{key}") for language in ("en", "zh"))
-        for key in ("heading", "second", "end")
+        " / ".join(Sentences(language).line(key) for language in ("en", "zh"))
+        for key in ("sync.note.heading", "sync.note.second", "sync.note.end")
     )
     return ConflictMarks(("", f"### {heading}", ""), ("", f"**{second}**", ""), ("", f"*{end}*", ""))
 

@@ -14,13 +14,16 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
+from typing import TypeVar
 
-from labbook.errors import GitError
+from labbook.errors import GitError, LabbookError
 from labbook.frozen import dataclass
 from labbook.store.git_process import GitFolders, git_program, run_git
 from labbook.store.notebook import Notebook
 from labbook.store.remotes import credential_free
 from labbook.store.sentences import Sentences
+
+_Error = TypeVar("_Error", bound=LabbookError)
 
 DEFAULT_TIMEOUT_S = 60.0
 """Longest silence of a remote. Source: chosen by us; a slow server says something every few seconds (`--progress`)."""
@@ -34,23 +37,23 @@ _UNTELLING = r"\d+% \(|^(To|Done|Everything) ?|^(hint|=|Total|Delta)"
 
 _CAUSES = (
     (
-        "denied",
+        "sync.error.denied",
         r"permission denied|authentication failed|could not read (username|password)|403|401|access denied"
         r"|not authorized|terminal prompts disabled|permission to .* denied|invalid credentials"
         r"|insufficient permission|unable to create temporary object|read-?only",
     ),
-    ("host_key", r"host key verification failed"),
+    ("sync.error.host_key", r"host key verification failed"),
     (
-        "not_found",
+        "sync.error.not_found",
         r"repository .*not found|does not appear to be a git repository|no such (file|repository)|404"
         r"|repository not exported|access denied or repository",
     ),
     (
-        "unreachable",
+        "sync.error.unreachable",
         r"could not resolve|connection (refused|timed out|reset|closed)|network is unreachable|no route"
         r"|unable to connect|failed to connect|couldn't connect|operation timed out|hung up|early eof",
     ),
-    ("rejected", r"remote rejected|hook declined|protected branch"),
+    ("sync.error.rejected", r"remote rejected|hook declined|protected branch"),
 )
 """Cause of a failure, by what git or a server prints; the first that fits."""
 
@@ -142,12 +145,12 @@ class Remote:
 
     def refusal(self, text: str) -> GitError:
         """Return the error for a push that the remote refused, with what it said."""
-        return self._failure(text, "rejected")
+        return self._failure(text, "sync.error.rejected")
 
-    def _failure(self, text: str, default: str = "other") -> GitError:
+    def _failure(self, text: str, default: str = "sync.error.other") -> GitError:
         cause = next((name for name, pattern in _CAUSES if re.search(pattern, text, re.IGNORECASE)), default)
-        if default == "rejected" and cause not in ("denied",):
-            cause = "rejected"
+        if default == "sync.error.rejected" and cause != "sync.error.denied":
+            cause = default
         return sync_error(self.notebook, cause, remote=self.name, address=self.address, reason=self._quoted(text))
 
     def _quoted(self, text: str) -> str:
@@ -191,7 +194,11 @@ class Remote:
             if reader.is_alive() and time.monotonic() - last[0] > self.timeout_s:
                 _stop(process, self.quiet)
                 raise sync_error(
-                    self.notebook, "hangs", remote=self.name, address=self.address, seconds=f"{self.timeout_s:g}"
+                    self.notebook,
+                    "sync.error.hangs",
+                    remote=self.name,
+                    address=self.address,
+                    seconds=f"{self.timeout_s:g}",
                 )
         process.wait()
         return process.returncode, b"".join(chunks).decode("utf-8", "replace")
@@ -207,15 +214,15 @@ def choose_remote(
     """
     folders = notebook.git_folders()
     if folders is None or notebook.config.commit == "off":
-        raise sync_error(notebook, "no_repository", root=str(notebook.paths.root))
+        raise sync_error(notebook, "sync.error.no_repository", root=str(notebook.paths.root))
     known = list_remotes(folders)
     wanted = name or notebook.config.remote
     if wanted and wanted not in known:
-        raise sync_error(notebook, "unknown_remote", remote=wanted, known=", ".join(known) or "-")
+        raise sync_error(notebook, "sync.error.unknown_remote", remote=wanted, known=", ".join(known) or "-")
     if not known:
-        raise sync_error(notebook, "no_remote", top=str(folders.top))
+        raise sync_error(notebook, "sync.error.no_remote", top=str(folders.top))
     if not wanted and "origin" not in known and len(known) > 1:
-        raise sync_error(notebook, "many_remotes", known=", ".join(known), first=next(iter(known)))
+        raise sync_error(notebook, "sync.error.many_remotes", known=", ".join(known), first=next(iter(known)))
     chosen = wanted or ("origin" if "origin" in known else next(iter(known)))
     return Remote(notebook, folders, chosen, known[chosen], timeout_s, quiet)
 
@@ -241,6 +248,13 @@ def read_commit(folders: GitFolders, ref: str) -> str:
     return answer.out.decode("ascii", "replace").strip() if answer.code == 0 else ""
 
 
+def count_apart(folders: GitFolders, ref: str, other: str) -> tuple[int, int] | None:
+    """Return how many commits only `ref` has and how many only `other` has, or `None` if one does not exist."""
+    answer = run_git(folders, "rev-list", "--left-right", "--count", f"{ref}...{other}", "--")
+    counts = answer.out.split()
+    return (int(counts[0]), int(counts[1])) if answer.code == 0 and len(counts) == 2 else None
+
+
 def network_environment(environ: Mapping[str, str], *, quiet: bool) -> dict[str, str]:
     """Return the user's environment for git, without variables that point it to another repository."""
     cleaned = {name: value for name, value in environ.items() if name not in _REDIRECTING}
@@ -252,8 +266,13 @@ def network_environment(environ: Mapping[str, str], *, quiet: bool) -> dict[str,
 
 def sync_error(notebook: Notebook, key: str, **values: object) -> GitError:
     """Return an error of sharing in the language of the notebook."""
+    return translated(GitError, notebook, key, **values)
+
+
+def translated(kind: type[_Error], notebook: Notebook, key: str, **values: object) -> _Error:
+    """Return an error in the language of the notebook; the advice of `sync.error.x` is `sync.advice.x`."""
     say = Sentences(notebook.config.language_in_use())
-    return GitError(say.line(f"sync.error.{key}", **values), hint=say.line(f"sync.advice.{key}", **values))
+    return kind(say.line(key, **values), hint=say.line(key.replace(".error.", ".advice."), **values))
 
 
 def _read_all(process: subprocess.Popen[bytes], chunks: list[bytes], last: list[float]) -> None:

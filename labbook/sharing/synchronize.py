@@ -24,7 +24,8 @@ from labbook.sharing.tree_merge import CodeConflictError, commit_merge
 from labbook.store.branch_checkout import adopt_remote_branch, notebook_prefix, restore_missing
 from labbook.store.changed_notes import edited_notes, has_conflict
 from labbook.store.entry_commit import commit_files, commit_queued
-from labbook.store.git_process import GitFolders, run_git, user_name
+from labbook.store.git_identity import read_signers
+from labbook.store.git_process import GitFolders, run_git
 from labbook.store.locks import hold_lock
 from labbook.store.notebook import Notebook
 from labbook.store.sync_state import file_system_time, read_state, update_state
@@ -179,7 +180,7 @@ class _Sync:
         start = read_commit(self.folders, self.ref)
         theirs = self.remote.fetch(self.ref)
         if not theirs and not start:
-            raise sync_error(self.notebook, "empty", remote=self.remote.name)
+            raise sync_error(self.notebook, "sync.error.empty", remote=self.remote.name)
         seen, first = known, theirs
         while True:
             local = read_commit(self.folders, self.ref)
@@ -231,7 +232,7 @@ class _Sync:
         run_git(self.folders, "update-ref", self.tracking, seen)
         raise sync_error(
             self.notebook,
-            "rewritten",
+            "sync.error.rewritten",
             remote=self.remote.name,
             address=self.remote.address,
             count=len(lost),
@@ -255,7 +256,7 @@ class _Sync:
             # What the others wrote is readable here, also for those who may not write there.
             _land(self.notebook, self.folders, self.ref, merged, local)
         if answer.status == "retry":
-            raise sync_error(self.notebook, "too_busy", remote=self.remote.name, count=self.attempts)
+            raise sync_error(self.notebook, "sync.error.too_busy", remote=self.remote.name, count=self.attempts)
         raise self.remote.refusal(answer.text)
 
     def _result(self, start: str, first: str, tip: str, unsent: tuple[tuple[str, str], ...]) -> SyncResult:
@@ -326,7 +327,7 @@ def _merge_two(
             base,
             one,
             other,
-            author=notebook.config.author or user_name(folders.top),
+            signers=read_signers(folders, notebook.config.author),
             when=time.time(),
             message="Merge the notebook\n",
             is_ours_to_merge=is_ours,
@@ -334,7 +335,7 @@ def _merge_two(
         )
     except CodeConflictError as error:
         names = ", ".join(text_path(path) for path in error.paths[:5])
-        raise sync_error(notebook, "code_conflict", files=names) from error
+        raise sync_error(notebook, "sync.error.code_conflict", files=names) from error
 
 
 def _now() -> str:

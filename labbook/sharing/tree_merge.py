@@ -10,7 +10,8 @@ from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.sharing.file_merge import are_different_runs, merge_file, name_beside, other_run_id, run_of
 from labbook.sharing.tree_diff import PathChange, TreeEntry, diff_trees, merge_bases, read_blobs
-from labbook.store.fast_import import commit_author, quoted
+from labbook.store.fast_import import commit_signatures, quoted
+from labbook.store.git_identity import Signers
 from labbook.store.git_process import GitFolders, run_git
 
 _DEEPEST = 8
@@ -110,7 +111,7 @@ def commit_merge(
     ours: str,
     theirs: str,
     *,
-    author: str,
+    signers: Signers,
     when: float,
     message: str,
     is_ours_to_merge: Callable[[bytes], bool] | None = None,
@@ -125,7 +126,7 @@ def commit_merge(
         base_of: The common ancestor, `None` to look for it.
         ours: First parent.
         theirs: Second parent.
-        author: Name of the author.
+        signers: Author and committer.
         when: Unix time (s).
         message: Commit message.
         is_ours_to_merge: See `merge_trees`.
@@ -144,7 +145,7 @@ def commit_merge(
     if one_parent and not merged.changes:
         return ours, ()
     parents = (ours,) if one_parent else (ours, theirs)
-    return write_commit(folders, parents, merged.changes, author=author, when=when, message=message), merged.conflicts
+    return write_commit(folders, parents, merged.changes, signers=signers, when=when, message=message), merged.conflicts
 
 
 def write_commit(
@@ -152,7 +153,7 @@ def write_commit(
     parents: tuple[str, ...],
     changes: Mapping[bytes, NewFile | None],
     *,
-    author: str,
+    signers: Signers,
     when: float,
     message: str,
 ) -> str:
@@ -164,7 +165,7 @@ def write_commit(
     scratch = f"refs/labbook/merge-{os.getpid()}"
     text = message.encode("utf-8", "replace")
     stream = [b"feature done\nfeature get-mark\n", b"commit %s\nmark :1\n" % scratch.encode()]
-    stream += [commit_author(author, when), b"data %d\n%s\n" % (len(text), text)]
+    stream += [commit_signatures(signers, when), b"data %d\n%s\n" % (len(text), text)]
     stream += [b"%s %s\n" % (word, parent.encode()) for word, parent in zip((b"from", b"merge"), parents, strict=False)]
     stream += [b"D %s\n" % quoted(path) for path, file in changes.items() if file is None]
     for path, file in changes.items():
@@ -191,7 +192,7 @@ def _common_ancestor(folders: GitFolders, one: str, other: str, depth: int) -> s
     for base in bases[1:] if depth < _DEEPEST else ():
         before = _common_ancestor(folders, merged, base, depth + 1)
         changes = merge_trees(folders, before, merged, base).changes
-        merged = write_commit(folders, (merged, base), changes, author="", when=0, message="Common ancestor\n")
+        merged = write_commit(folders, (merged, base), changes, signers=Signers(), when=0, message="Common ancestor\n")
     return merged
 
 

@@ -6,8 +6,8 @@ types. `entry_commit.commit_files` commits entries with one `git fast-import`, w
 tree.
 
 - Text: `frontmatter`, `entry_text` (generated blocks and hand-written text), `escape`, `templates`.
-- Git: `git_process` runs git, `repository` and `git_state` read, `fast_import`, `git_index_sync`, `commit_queue`,
-  `branch_checkout`, `changed_notes`, `git_history` serve commits.
+- Git: `git_process` runs git, `git_identity` says who signs, `repository` and `git_state` read, `fast_import`,
+  `git_index_sync`, `commit_queue`, `branch_checkout`, `changed_notes`, `git_history` serve commits.
 - Notebook: `config` (one field per setting), `experiments`, `scaffold`, `private_folder`, `locks`, `process_identity`,
   `remotes`.
 

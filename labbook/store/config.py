@@ -65,7 +65,7 @@ class Config:
         _one_of("branch", "checkout", "off"),
     )
     branch: str = _setting("labbook", 'Name of that branch when commit = "branch".', _branch_name)
-    author: str = _setting("", "Your name in entries and their commits; empty takes it from git, for entries only.")
+    author: str = _setting("", "Your name in entries and their commits; empty takes it from git.")
     sync: str = _setting(
         "off",
         'Whether to share entries by themselves: "off", or "after-run" (in the background, after each run).',

@@ -21,6 +21,7 @@ from labbook.frozen import dataclass
 from labbook.store import commit_queue
 from labbook.store.branch_checkout import adopt_remote_branch, hide_entries, notebook_prefix
 from labbook.store.fast_import import FileChange, blob_hash, blob_stream, commit_stream, read_changes
+from labbook.store.git_identity import Signers, read_signers
 from labbook.store.git_index_sync import IndexLockedError, clear_leftovers, stage, update_files
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
@@ -183,14 +184,14 @@ def _attempt(
         if notebook.config.commit == "branch" and not folders.bare:
             pages = [os.fsdecode(change.path) for change in changes if b"notes/symptoms/" in change.path]
             hide_entries(folders, prefix, pages)
-        author = notebook.config.author
+        signers = read_signers(folders, notebook.config.author)
         with (
             hold_lock(folders.common_dir / "labbook-commits", patience_s) as lock,
             _marked(target, lock) as previous_died,
         ):
             if only_new:
                 changes = _leave_existing(target, changes, when)
-            return _land(target, changes, message, author, when, patience_s, lock, previous_died)
+            return _land(target, changes, message, signers, when, patience_s, lock, previous_died)
     except (GitError, _MustWaitError) as error:
         return CommitOutcome("queued", "", ref, str(error))
     except ValueError as error:
@@ -249,7 +250,7 @@ def _land(
     target: _Target,
     changes: Sequence[FileChange],
     message: str,
-    author: str,
+    signers: Signers,
     when: float,
     patience_s: float,
     lock: int | None,
@@ -267,7 +268,7 @@ def _land(
         trouble = _stage_everywhere(target, tip, changes, keep_open)
         if not trouble:
             before = {tree.folders.top: _as_before(tree, changes, stored) for tree in _other_trees(target)}
-            stream = commit_stream(target.ref, tip, changes, message, author=author, when=when)
+            stream = commit_stream(target.ref, tip, changes, message, signers=signers, when=when)
             answer = run_git(target.folders, "fast-import", "--quiet", stdin=stream, timeout_s=60, keep_open=keep_open)
             if answer.code == 0:
                 for top, unchanged in before.items():

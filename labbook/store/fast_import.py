@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from labbook.frozen import dataclass
+from labbook.store.git_identity import Signers
 from labbook.store.paths import NotebookPaths
 
 _IDENTITY_BAD = re.compile(r"[<>\x00-\x1f\x7f]+")
@@ -79,7 +80,7 @@ def _content(file: Path) -> bytes | None:
 
 
 def commit_stream(
-    ref: str, tip: str, changes: Sequence[FileChange], message: str, *, author: str, when: float
+    ref: str, tip: str, changes: Sequence[FileChange], message: str, *, signers: Signers, when: float
 ) -> bytes:
     """Return the stream for one commit on `ref`, whose tip is the commit `tip` (or ""); git prints its hash.
 
@@ -88,14 +89,14 @@ def commit_stream(
         tip: Parent; git refuses to move the branch if it is no longer the tip.
         changes: Changed files.
         message: Commit message.
-        author: Name of the author, or "".
+        signers: Author and committer.
         when: Unix time (s) of the commit.
     """
     text = message.encode("utf-8", "replace")
     parts = [
         b"feature done\nfeature get-mark\n",
         b"commit %s\nmark :1\n" % os.fsencode(ref),
-        commit_author(author, when),
+        commit_signatures(signers, when),
         b"data %d\n%s\n" % (len(text), text),
     ]
     if tip:
@@ -109,10 +110,16 @@ def commit_stream(
     return b"".join(parts)
 
 
-def commit_author(author: str, when: float) -> bytes:
-    """Return the lines with author ("" for none) and committer of a commit at `when`, Unix time (s)."""
+def commit_signatures(signers: Signers, when: float) -> bytes:
+    """Return the lines with author and committer of a commit at `when`, Unix time (s)."""
     stamp = f"{max(0, int(when))} +0000".encode()
-    return b"author %s %s\ncommitter %s %s\n" % (_identity(author), stamp, _identity(""), stamp)
+    author = _signature(signers.author, signers.author_email)
+    return b"author %s %s\ncommitter %s %s\n" % (
+        author,
+        stamp,
+        _signature(signers.committer, signers.committer_email),
+        stamp,
+    )
 
 
 def blob_stream(changes: Sequence[FileChange]) -> bytes:
@@ -131,10 +138,11 @@ def quoted(path: bytes) -> bytes:
     return b'"' + escaped + b'"'
 
 
-def _identity(name: str) -> bytes:
-    """Return a signature. E-mail addresses are not recorded."""
+def _signature(name: str, email: str) -> bytes:
+    """Return name and address in a form that git takes; labbook's for what is missing."""
     clean = " ".join(_IDENTITY_BAD.sub(" ", name).split()).strip(" .,:;\"'") or "labbook"
-    return clean.encode("utf-8", "replace") + b" <labbook@localhost>"
+    address = "".join(_IDENTITY_BAD.sub("", email).split()) or "labbook@localhost"
+    return f"{clean} <{address}>".encode("utf-8", "replace")
 
 
 def blob_hash(data: bytes | None, like: str) -> str:

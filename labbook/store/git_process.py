@@ -281,18 +281,16 @@ def _is_configured_bare(git_dir: Path) -> bool:
     return False
 
 
-def user_name(folder: Path) -> str:
-    """Return the author name that git uses in `folder`, or ""."""
-    folders = discover(folder)
+def read_output(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> bytes:
+    """Return the output of a read-only call of git, whatever its status.
+
+    Raises:
+        GitError: It cannot be started or does not end in time.
+    """
     try:
         done = subprocess.run(
-            git_command(folders, "config", "--get", "user.name"),
-            cwd=folder,
-            env=git_environment(),
-            capture_output=True,
-            timeout=READ_TIMEOUT_S,
-            check=False,
+            command, cwd=folder, env=environment, capture_output=True, timeout=READ_TIMEOUT_S, check=False
         )
-    except (GitError, OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode("utf-8", "replace").strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise GitError(f"cannot call git in {folder}: {error}") from error
+    return done.stdout

@@ -3,7 +3,7 @@
 A template is a sentence with named placeholders. `{loss}` prints a number with four significant digits, a string
 unchanged, a nested message in the same language, a list with its separator. A format after a colon changes that:
 
-- `{share:percent}`, `{wait:ms}` (from seconds), `{size:mib}` (from bytes)
+- `{share:percent}`, `{wait:ms}` (from seconds; from 1 s on in seconds), `{size:mib}` (from bytes)
 - `{count:step|steps}`: the first word where the count is 1, else the second; the number itself is not printed
 - `{reason:text}`: a text that is stored in English, see below
 - `{parts:clauses}`, `{parts:sentences}`: a list, separated as such
@@ -133,7 +133,7 @@ class Sentences:
         if spec == "percent":
             return format_percent(value)
         if spec == "ms":
-            return f"{value * 1000:.3g} ms"
+            return f"{value * 1000:.3g} ms" if abs(value) < 0.9995 else f"{value:.3g} s"
         if spec == "mib":
             return f"{value / _MIB:.0f} MiB"
         return format(value, spec) if spec else format_number(value)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.store.journal import write_atomically
+from labbook.store.private_folder import make_private
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
@@ -44,6 +45,7 @@ def update_state(notebook: Notebook, **values: object) -> None:
     """Set some keys of the state; a notebook that cannot be written has none."""
     with contextlib.suppress(OSError):
         state = {**read_state(notebook), **values}
+        make_private(notebook.paths.private)
         write_atomically(state_path(notebook), json.dumps(state, indent=1).encode(), durable=False)
 
 

@@ -22,6 +22,17 @@ OTHER_FACTS = {
     *("id", "author", "experiment", "script", "tags", "started", "last_seen", "child_pid", "code", "ended"),
     *("project", "top", "ending", "child_signal", "reader_died", "stalled", "time_limit", "container", "compiled"),
     *("resources", "hardware", "gpus", "cores", "mean_utilisation_percent", "own_peak_memory_bytes"),
+    *(
+        "sweep",
+        "ranks",
+        "bad_step",
+        "call",
+        "failed_at",
+        "step_s",
+        "waiting",
+        "whole_step_s",
+    ),  # of a row of the roll-call
+    "",  # the root of a tree of modules
     *("T_max", "weight_decay"),  # options of the program's own scheduler and optimizer
 }
 """What these files read of other facts than events."""

@@ -94,6 +94,7 @@ def test_a_kernel_that_is_not_there(book):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_interrupted_notebook_without_end(book):
     (book.folder / "endless.ipynb").write_text(
         notebook("print('begun', flush=True)", "while True:\n    print('x' * 99)")

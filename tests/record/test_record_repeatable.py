@@ -23,7 +23,7 @@ def checklist(run):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("times", [3, pytest.param(10, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "name",
     [

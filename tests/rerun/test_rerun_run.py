@@ -122,6 +122,7 @@ def test_the_guilty_line_is_found_among_innocent_differences(project, git):
         project("record", "--", "python", "train.py", *options)
     ids = sorted(path.stem for path in folder.glob("notes/runs/*/*/*/*.md"))
 
+    before = git(folder, "status", "--porcelain")
     done = project("bisect", ids[0], ids[1])
 
     assert "model.py:2: scale = 1.0 → scale = 5.0" in done.stdout
@@ -130,4 +131,4 @@ def test_the_guilty_line_is_found_among_innocent_differences(project, git):
         "## Bisection"
         in (folder / "notes" / "runs" / f"{ids[1][:4]}").joinpath(ids[1][4:6], ids[1][6:8], f"{ids[1]}.md").read_text()
     )
-    assert git(folder, "status", "--porcelain") == ""
+    assert git(folder, "status", "--porcelain") == before

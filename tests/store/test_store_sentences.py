@@ -42,8 +42,10 @@ def templates(language):
     return found
 
 
-def placeholders(template):
-    return {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
+def placeholders(template, *, plural=True):
+    """Names of the values; Chinese has no plural, so that a value that only chooses a word may be missing there."""
+    parsed = [(name, spec or "") for _, name, spec, _ in string.Formatter().parse(template) if name is not None]
+    return {name for name, spec in parsed if plural or "|" not in spec}
 
 
 ENGLISH, OTHER = templates("en"), templates("zh")
@@ -68,6 +70,7 @@ def keys_in_code():
                 and isinstance(node.value, str)
                 and KEY.match(node.value)
                 and node.value not in MODULES
+                and not node.value.endswith((".json", ".log", ".clock"))
             ):
                 yield node.value, f"{path.relative_to(LABBOOK)}:{node.lineno}"
 
@@ -78,13 +81,19 @@ def calls_in_code():
         for node in nodes:
             name = getattr(node.func, "id", "") or getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
             if name in ("message", "line") and node.args:
+                if any(keyword.arg is None for keyword in node.keywords):
+                    continue  # the values are in a mapping
                 keys = {c.value for c in ast.walk(node.args[0]) if isinstance(c, ast.Constant)} & set(ENGLISH)
                 yield keys, {k.arg for k in node.keywords}, f"{path.relative_to(LABBOOK)}:{node.lineno}"
 
 
 def test_both_languages_have_the_same_keys_and_placeholders():
     assert set(ENGLISH) == set(OTHER)
-    wrong = [key for key in ENGLISH if placeholders(OTHER[key]) != placeholders(ENGLISH[key])]
+    wrong = [
+        key
+        for key in ENGLISH
+        if not placeholders(ENGLISH[key], plural=False) <= placeholders(OTHER[key]) <= placeholders(ENGLISH[key])
+    ]
     assert not wrong
 
 
@@ -94,6 +103,7 @@ def test_every_key_of_the_code_has_a_template():
 
 def test_every_template_is_used():
     used = {key for key, _ in keys_in_code()}
+    used |= {key.replace(".error.", ".advice.") for key in used if key.startswith("sync.error.")}
     used |= {rule.message_key(part) for rule in RULES for part in ("what", "advice")}
     renderer = {key for key in ENGLISH if key.startswith("values.")}
     assert sorted(set(ENGLISH) - used - renderer) == []

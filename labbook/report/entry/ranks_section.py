@@ -14,6 +14,23 @@ from labbook.store.sentences import Sentences
 _MOST_NAMED = 8
 _MOST_STACKS = 4
 
+_SENTENCES = {
+    "alike": "record.ranks.alike",
+    "apart": "record.ranks.apart",
+    "bad_loss": "record.ranks.bad_loss",
+    "behind": "record.ranks.behind",
+    "broke": "record.ranks.broke",
+    "differs": "record.ranks.differs",
+    "elsewhere": "record.ranks.elsewhere",
+    "ended": "record.ranks.ended",
+    "failed": "record.ranks.failed",
+    "killed": "record.ranks.killed",
+    "lost": "record.ranks.lost",
+    "missing": "record.ranks.missing",
+    "slow": "record.ranks.slow",
+}
+"""What is odd about a rank -> key of its sentence."""
+
 
 def ranks_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
     """Returns the roll-call, or `None` for a run with one rank."""
@@ -91,7 +108,7 @@ def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None)
         "own_s": odd.get("step_s", 0.0),
         "usual_s": odd.get("usual_s", 0.0),
     }
-    sentence = say.line(f"record.ranks.{kind}", **values)
+    sentence = say.line(_SENTENCES[kind], **values)
     if kind == "broke" and others.get("call") and len(others["ranks"]) > 1:
         sentence = say.line("record.ranks.broke_where", sentence=sentence, **values)
     if odd.get("calls"):

@@ -149,7 +149,8 @@ def test_healthy_logs_show_no_failure(lines):
 
 def test_an_exception_in_a_long_log_is_found_with_its_line():
     lines = [HEALTHY[n % len(HEALTHY)].format(n=n) for n in range(9_000)]
-    lines[4_000:4_000] = TRACEBACK.splitlines()
+    # Steps after it would say that the program survived it.
+    lines[4_000:] = [*TRACEBACK.splitlines(), *["2026-11-25 10:00:00,000 INFO waiting for the next job"] * 5_000]
 
     read = read_text("\n".join(lines))
 

@@ -1,0 +1,115 @@
+"""`labbook sync` of one new entry on a large notebook, against bare git that moves the same objects.
+
+`python -m benchmarks.sync [ENTRIES]`; 2,000 by default. Two clones of the same state share with two remotes on this
+disk: in turn, an entry is committed in each, then one runs `labbook sync` and the other `git fetch` and `git push`.
+Processes are timed whole, the start of Python included; the same work inside a process is shown too.
+"""
+
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks._synthetic_notes import write_notes
+
+ROUNDS = 5
+SETTINGS = 'title = "Many"\nlanguage = "en"\n'
+
+
+def call_git(folder, *arguments):
+    """Runs git as a user would."""
+    subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def make_clone(top, count):
+    """A clone with a notebook of some entries that its remote has too."""
+    call_git(top, "init", "-q", "--bare", "-b", "main", "remote.git")
+    call_git(top, "init", "-q", "-b", "main", "clone")
+    clone = top / "clone"
+    (clone / "labbook.toml").write_text(SETTINGS)
+    (clone / ".gitignore").write_text(".labbook/\n")
+    for name, value in (("user.name", "B"), ("user.email", "b@example.com")):
+        call_git(clone, "config", name, value)
+    call_git(clone, "remote", "add", "origin", "../remote.git")
+    call_git(clone, "add", ".")
+    call_git(clone, "commit", "-qm", "first")
+    write_notes(clone, count, gap_s=900.0, now=1_795_000_000)
+    call_git(clone, "checkout", "-q", "-b", "labbook")
+    call_git(clone, "add", "-f", "notes")
+    call_git(clone, "commit", "-qm", "entries")
+    # The notes stay on disk, as in every notebook, without being part of the code's branch.
+    call_git(clone, "symbolic-ref", "HEAD", "refs/heads/main")
+    call_git(clone, "reset", "-q")
+    call_git(clone, "push", "-q", "origin", "main", "labbook")
+    call_git(clone, "fetch", "-q", "origin")
+    return clone
+
+
+def new_entry(notebook, number):
+    """Commits one more entry, as the recorder does."""
+    from labbook.store.entry_commit import commit_files
+    from labbook.store.paths import new_run_id
+
+    run_id = new_run_id(1_796_000_000 + number)
+    entry = notebook.paths.entry(run_id)
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    entry.write_text(f"---\nschema: 1\nid: {run_id}\ntitle: run {number}\nstatus: finished\n---\n\nText {number}.\n")
+    outcome = commit_files(notebook, [entry], f"run {run_id}\n")
+    if outcome.status != "committed":
+        raise SystemExit(f"not committed: {outcome}")
+
+
+def measure(count):
+    """Returns name -> seconds of each round."""
+    from labbook.sharing.remote_git import choose_remote
+    from labbook.sharing.synchronize import synchronize
+    from labbook.store.notebook_finder import find_notebook
+
+    with tempfile.TemporaryDirectory() as folder:
+        top = Path(folder) / "git"
+        top.mkdir()
+        make_clone(top, count)
+        tops = [top, Path(folder) / "command", Path(folder) / "inside"]
+        for other in tops[1:]:
+            shutil.copytree(top, other, symlinks=True)
+        notebooks = [find_notebook(each / "clone", chosen=each / "clone", environ={}) for each in tops]
+        roots = [notebook.paths.root for notebook in notebooks]
+
+        def bare():
+            call_git(roots[0], "fetch", "origin", "+refs/heads/labbook:refs/remotes/origin/labbook")
+            call_git(roots[0], "push", "origin", "labbook")
+
+        def command():
+            subprocess.run([sys.executable, "-m", "labbook", "sync", "--quiet"], cwd=roots[1], check=True)
+
+        def inside():
+            synchronize(choose_remote(notebooks[2]))
+
+        cases = {"git fetch + git push": bare, "labbook sync": command, "the same inside a process": inside}
+        times = {name: [] for name in cases}
+        for number in range(ROUNDS + 1):
+            for notebook, (name, work) in zip(notebooks, cases.items(), strict=True):
+                new_entry(notebook, number)
+                began = time.perf_counter()
+                work()
+                # The first sync looks at every note once.
+                if number:
+                    times[name].append(time.perf_counter() - began)
+        return times
+
+
+def main():
+    """Prints medians and ratios."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    medians = {name: statistics.median(values) for name, values in measure(count).items()}
+    reference = next(iter(medians.values()))
+    print(f"one new entry on {count:,} entries, median of {ROUNDS}:")
+    for name, median in medians.items():
+        print(f"   {name:<44} {median * 1e3:10.1f} ms   x {median / reference:.2f}")
+
+
+if __name__ == "__main__":
+    main()
