@@ -95,5 +95,15 @@ def least_difference(rows: Sequence[RunRow], metric: str) -> float | None:
         freedom += len(values) - 1
     if not freedom:
         return None
+    return least_significant(math.sqrt(squares / freedom), freedom)
+
+
+def least_significant(deviation: float, freedom: int) -> float:
+    """Returns the least difference of two single values that is more than noise (two-sided t-test, 5 %).
+
+    Args:
+        deviation: Standard deviation of one value.
+        freedom: Its degrees of freedom, at least 1.
+    """
     quantile = _T_QUANTILE[freedom - 1] if freedom <= len(_T_QUANTILE) else 2.0
-    return quantile * math.sqrt(2 * squares / freedom)
+    return quantile * math.sqrt(2) * deviation

@@ -10,14 +10,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from labbook.frozen import dataclass
-from labbook.model.confirmed_fix import in_words
 from labbook.model.entry import Entry
 from labbook.model.run import Change
 from labbook.model.verdict import VERDICTS
 from labbook.report import numbers
 from labbook.report.best_runs import BROKEN, best_run, trend_of
 from labbook.report.period import Period
-from labbook.report.period_costs import Cost, cost_rows
+from labbook.report.period_costs import Cost, cost_rows, likely_cause
 from labbook.report.period_facts import report_facts
 from labbook.report.run_row import RunRow
 
@@ -25,8 +24,6 @@ _MAX_CHANGES = 20
 _MAX_OPEN = 30
 _MAX_LEARNT = 30
 _MAX_TEXT = 240
-_FEW = 2
-"""Most differences of two runs that are named as what made the later one better."""
 _DIGITS = re.compile(r"\d+")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
@@ -172,17 +169,11 @@ def _results(source: PeriodSource, rows: Sequence[RunRow], pages: Mapping[str, s
                 "before": old_text,
                 "trend": trend,
                 "improved": improved,
-                "by": _few(source.gained_by(old.id, best.id)) if improved and best and old else "",
+                "by": likely_cause(source.gained_by(old.id, best.id)) if improved and best and old else "",
                 "time": numbers.duration(sum(row.duration_s or 0.0 for row in group)),
             }
         )
     return found
-
-
-def _few(changes: Sequence[Change]) -> str:
-    """Returns one or two differences in words, "" if there are more: then none of them is known to be the cause."""
-    settings = tuple(change for change in changes if change.kind != "metric")
-    return in_words(settings) if 0 < len(settings) <= _FEW else ""
 
 
 def _failures(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from labbook.report.run_row import RunRow
 _RATIO = 1.15
 """Least ratio of two median step times that is told. Source: chosen by us; the same program varies by a few percent."""
 _FEW = 2
+"""Most differences of two runs that are named as the cause."""
 
 
 @dataclass(frozen=True)
@@ -110,5 +111,10 @@ def _cause(
     first = next(row for row in group if costs[row.id].step_s)
     if not any(first.previous == row.id for row in earlier):
         return ""
-    made = tuple(change for change in changes.get(first.id, ()) if change.kind != "metric")
-    return in_words(made) if 0 < len(made) <= _FEW else ""
+    return likely_cause(changes.get(first.id, ()))
+
+
+def likely_cause(changes: Sequence[Change]) -> str:
+    """Returns one or two differences in words, "" if there are more: then none of them is known to be the cause."""
+    settings = tuple(change for change in changes if change.kind != "metric")
+    return in_words(settings) if 0 < len(settings) <= _FEW else ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from labbook.errors import NotebookError, UsageError
+from labbook.errors import UsageError
 from labbook.model.message import Message, message
 from labbook.rerun.bisection import Bisection, Judge, bisect, make_judge
 from labbook.rerun.recorded_code import recorded_code
-from labbook.rerun.rerun_run import read_run, rerun
+from labbook.rerun.rerun_run import change_entry, read_run, rerun
 from labbook.rerun.run_differences import (
     Difference,
     apply_code,
@@ -18,9 +18,8 @@ from labbook.rerun.run_differences import (
     setting_differences,
 )
 from labbook.store.entry_commit import commit_files
-from labbook.store.entry_text import read_text, to_bytes, with_block
+from labbook.store.entry_text import with_block
 from labbook.store.escape import code_span
-from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
 from labbook.store.sentences import Sentences
 
@@ -134,10 +133,7 @@ def write_bisection(notebook: Notebook, good: str, bad: str, found: Bisection, l
             *rows,
         ]
     )
-    path = notebook.paths.entry(bad)
-    try:
-        page = with_block(read_text(path), BLOCK, f"\n{text}\n", ("reproduction", "summary", "title"))
-        write_atomically(path, to_bytes(page))
-    except OSError as error:
-        raise NotebookError(f"cannot write {path}: {error.strerror or error}", hint="free space there") from error
+    path = change_entry(
+        notebook, bad, lambda page: with_block(page, BLOCK, f"\n{text}\n", ("reproduction", "summary", "title"))
+    )
     commit_files(notebook, [path], f"Bisect {bad}: {', '.join(one.name for one in found.guilty)[:100]}\n\nRun: {bad}\n")

@@ -13,13 +13,12 @@ from labbook.frozen import dataclass
 from labbook.model.confirmed_fix import in_words
 from labbook.model.message import Message, message
 from labbook.model.run import Change
+from labbook.report.best_runs import least_significant
 
 VERDICTS = ("identical", "within_noise", "different", "unknown")
 
 _OF_THE_CLOCK = ("step_time", "time", "throughput", "speed", "per_second", "per_sec", "memory", "duration", "eta")
 """Parts of names of series that differ in every run: times, speeds and memory."""
-_T_QUANTILE = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-"""Quantile 0.975 of Student's t with 1 to 10 degrees of freedom."""
 _KINDS = {
     "code": "rerun.kind_code",
     "input": "rerun.kind_input",
@@ -192,10 +191,7 @@ def _within_noise(
     known = [value for run in repeats if (value := _primary(run)) is not None]
     if one is None or other is None or len(known) < _FEWEST_REPEATS or before.get("primary") != now.get("primary"):
         return None
-    spread = statistics.stdev(known)
-    freedom = len(known) - 1
-    quantile = _T_QUANTILE[freedom - 1] if freedom <= len(_T_QUANTILE) else 2.0
-    least = quantile * spread * math.sqrt(2)
+    least = least_significant(statistics.stdev(known), len(known) - 1)
     if abs(one - other) > least:
         return None
     return message(

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from labbook.errors import NotebookError
 from labbook.model.message import Message, message
 from labbook.rerun.reproduction import Reproduction
+from labbook.rerun.rerun_run import change_entry
 from labbook.store import frontmatter
 from labbook.store.entry_commit import CommitOutcome, commit_files
-from labbook.store.entry_text import read_text, to_bytes, with_block
+from labbook.store.entry_text import with_block
 from labbook.store.escape import inline
-from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
 from labbook.store.sentences import Sentences
 
@@ -69,14 +68,12 @@ def write_verdict(
         key = "rerun.in_original" if run_id == original else "rerun.in_rerun"
         beside = say.line(key, runs=[f"[{other}]({_link(run_id, other)})" for other in others])
         text = "\n".join([f"## {say.line('rerun.heading')}", "", beside, "", *(f"- {line}" for line in lines)])
-        path = notebook.paths.entry(run_id)
-        try:
-            page = frontmatter.update(read_text(path), {"reproduction": found.verdict}, path.name)
-            page = with_block(page, BLOCK, f"\n{text}\n", ("summary", "title"))
-            write_atomically(path, to_bytes(page))
-        except OSError as error:
-            raise NotebookError(f"cannot write {path}: {error.strerror or error}", hint="free space there") from error
-        files.append(path)
+
+        def with_verdict(page: str, run_id: str = run_id, text: str = text) -> str:
+            page = frontmatter.update(page, {"reproduction": found.verdict}, run_id)
+            return with_block(page, BLOCK, f"\n{text}\n", ("summary", "title"))
+
+        files.append(change_entry(notebook, run_id, with_verdict))
     return commit_files(notebook, files, f"Reproduce {original}: {found.verdict}\n\nRun: {original}\n")
 
 

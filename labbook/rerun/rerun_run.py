@@ -134,7 +134,10 @@ def rerun(
             end = record(request, print_line)
     if not created or not notebook.paths.entry(created[0]).is_file():
         raise NotebookError("the rerun has no entry", hint="`labbook recover` finishes it if it was interrupted")
-    write_facts(notebook, created[0], {"rerun_of": run.get("id")}, f"Rerun of {run.get('id')}")
+    path_of_entry = change_entry(
+        notebook, created[0], lambda page: frontmatter.update(page, {"rerun_of": run.get("id")}, created[0])
+    )
+    commit_files(notebook, [path_of_entry], f"Rerun of {run.get('id')}\n\nRun: {created[0]}\n")
     return Rerun(str(run.get("id")), created[0], _status(end), tuple(notes))
 
 
@@ -156,18 +159,18 @@ def _inside(folder: Path) -> Iterator[None]:
             os.chdir(before)
 
 
-def write_facts(notebook: Notebook, run_id: str, facts: Mapping[str, Any], subject: str) -> None:
-    """Sets keys of the front matter of an entry and commits it.
+def change_entry(notebook: Notebook, run_id: str, change: Callable[[str], str]) -> Path:
+    """Changes the text of an entry and returns its path.
 
     Raises:
-        NotebookError: The entry cannot be written.
+        NotebookError: The entry cannot be read or written.
     """
     path = notebook.paths.entry(run_id)
     try:
-        write_atomically(path, to_bytes(frontmatter.update(read_text(path), dict(facts), path.name)))
+        write_atomically(path, to_bytes(change(read_text(path))))
     except OSError as error:
         raise NotebookError(f"cannot write {path}: {error.strerror or error}", hint="free space there") from error
-    commit_files(notebook, [path], f"{subject}\n\nRun: {run_id}\n")
+    return path
 
 
 @contextlib.contextmanager
