@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import posixpath
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -27,6 +25,7 @@ from labbook.report.progress_svg import progress_svg
 from labbook.report.report_page import experiment_runs_markdown, report_markdown
 from labbook.report.run_data import load_run
 from labbook.report.run_row import RunRow, run_row
+from labbook.report.series_choice import step_time_series
 from labbook.store.branch_checkout import restore_before_writing
 from labbook.store.commit_queue import withheld_files
 from labbook.store.entry_commit import CommitOutcome, commit_files
@@ -166,12 +165,10 @@ def _cost(run: Run) -> Cost:
     used = run.captured.get("resources", {})
     gpu = [_number(one.get("own_peak_memory_bytes")) or _number(one.get("peak_memory_bytes")) for one in _gpus(used)]
     on_gpu = [size for size in gpu if size]
-    times = (s for s in run.series if s.name.split(".opt")[0] == "step_time_s" and s.rank in (None, 0))
-    series = next(times, None)
-    values = [value for value in series.values if math.isfinite(value)] if series is not None else []
+    series = step_time_series(run)
     return Cost(
         host=run.host,
-        step_s=statistics.median(values) if len(values) >= 3 else None,
+        step_s=series.median if series is not None else None,
         memory_bytes=max(on_gpu) if on_gpu else _number(used.get("peak_rss_bytes")),
         on_gpu=bool(on_gpu),
     )

@@ -22,6 +22,7 @@ _FEWEST_REPEATED = 2
 _PRINTED = 5.1e-5
 """Half of the last digit of a loss that is printed with four decimals. Source: chosen by us."""
 _FEWEST_PRINTED = 3
+_FEWEST_STEPS = 3
 _WINDOW_SHARE = 10
 _LEAST_WINDOW = 3
 """The best of a value measured on batches is the best mean of a tenth of the points, at least three, that follow one
@@ -221,3 +222,12 @@ def first_nonfinite_step(series: Series) -> int | None:
         elif since is None:
             since = step
     return since
+
+
+def step_time_series(run: Run) -> Series | None:
+    """Returns the step times of the first rank if at least three were measured, else `None`.
+
+    Its median is the step time of the run: the first steps (compilation, warm-up) do not affect it.
+    """
+    own = (s for s in run.series if s.name.split(".opt")[0] == "step_time_s" and s.rank in (None, 0))
+    return next((s for s in own if sum(map(math.isfinite, s.values)) >= _FEWEST_STEPS), None)

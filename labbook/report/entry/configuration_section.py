@@ -13,6 +13,7 @@ from labbook.model.run import Arguments, Facts, Process, Run
 from labbook.report import numbers
 from labbook.report.entry.entry_front_matter import parameter_rank
 from labbook.report.entry.section_limits import Limits, shorten_middle
+from labbook.report.series_choice import step_time_series
 from labbook.store.sentences import Sentences
 
 
@@ -200,24 +201,19 @@ def _phases(run: Run) -> list[dict[str, Any]]:
 
 
 def _step_times(run: Run) -> list[dict[str, str]]:
-    """Returns the median step time, which the first steps (compilation, warm-up) do not affect."""
-    rows = []
-    for series in run.series:
-        if series.name.split(".opt")[0] != "step_time_s" or series.rank not in (None, 0):
-            continue
-        values = sorted(v for v in series.values if math.isfinite(v))
-        if len(values) < 3:
-            continue
-        slow = values[min(len(values) - 1, int(0.95 * len(values)))]
-        rows.append(
-            {
-                "what": "step_time",
-                "value": numbers.duration(series.median or 0.0),
-                "slow": numbers.duration(slow),
-                "steps": numbers.count(series.count or len(values)),
-            }
-        )
-    return rows[:1]
+    """Returns the step time of the run and that of its slow steps."""
+    series = step_time_series(run)
+    if series is None:
+        return []
+    values = sorted(v for v in series.values if math.isfinite(v))
+    return [
+        {
+            "what": "step_time",
+            "value": numbers.duration(series.median or 0.0),
+            "slow": numbers.duration(values[min(len(values) - 1, int(0.95 * len(values)))]),
+            "steps": numbers.count(series.count or len(values)),
+        }
+    ]
 
 
 def _gpu(gpu: Facts) -> dict[str, str]:
