@@ -283,7 +283,7 @@ class _Session:
             thread.join()
         if self.watcher is not None:
             self.watcher.stop()
-        if not self.journal.paths.start.exists():
+        if self.journal.is_deleted():
             # The command has deleted the journal; what this process knows makes an entry all the same.
             self.print_line(self.sentences.line("record.journal_deleted"))
             self.journal.write(self.journal.paths.start, self.start)

@@ -141,6 +141,13 @@ class Journal:
             os.close(self._lock)
             self._lock = None
 
+    def is_deleted(self) -> bool:
+        """Whether somebody has deleted what was written at the start, even if some files were written again since."""
+        with contextlib.suppress(OSError):
+            if self._lock is not None and os.fstat(self._lock).st_nlink == 0:
+                return True
+        return not self.paths.start.exists()
+
     def read(self, path: Path) -> dict[str, Any]:
         """Read a JSON object from one of the journal's files; empty if the file is missing or damaged."""
         try:

@@ -9,6 +9,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -99,14 +100,28 @@ def _built(top: Path, write) -> Iterator[Site]:
     book = top / "book"
     write(book)
     built = build_site(find_notebook(book, chosen=book, environ={}))
-    handler = functools.partial(Files, directory=str(built.folder))
-    server = Server(("127.0.0.1", 0), handler)
+    with _served(built.folder) as url:
+        yield Site(built.folder, book / "notes", url)
+
+
+@contextmanager
+def _served(folder: Path) -> Iterator[str]:
+    """Serves the files of a folder; the address ends with a slash."""
+    server = Server(("127.0.0.1", 0), functools.partial(Files, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield Site(built.folder, book / "notes", f"http://127.0.0.1:{server.server_port}/")
-    server.shutdown()
-    server.server_close()
-    thread.join(10)
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+@pytest.fixture(scope="session")
+def serve():
+    """Serves the files of a folder while a block runs: `with serve(folder) as url`."""
+    return _served
 
 
 @pytest.fixture(scope="session")

@@ -190,24 +190,14 @@ def test_a_site_on_a_disk_says_what_the_search_needs(site, open_page):
     assert "labbook serve" in page.locator(".lbs__status").inner_text()
 
 
-def test_a_site_in_a_folder_of_a_server_is_searched(site, open_page, tmp_path):
+def test_a_site_in_a_folder_of_a_server_is_searched(site, open_page, serve, tmp_path):
     """Addresses are relative: the same files work below any folder."""
-    import functools
-    import threading
-
-    from conftest import Files, Server
-
     (tmp_path / "team" / "x").mkdir(parents=True)
     (tmp_path / "team" / "x" / "book").symlink_to(site.folder)
-    server = Server(("127.0.0.1", 0), functools.partial(Files, directory=str(tmp_path)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        page = open_page(f"http://127.0.0.1:{server.server_port}/team/x/book/symptoms/index.html")
+    with serve(tmp_path) as url:
+        page = open_page(f"{url}team/x/book/symptoms/index.html")
         page.keyboard.press("/")
         asked(page, "NaN")
         page.locator(".lbs__item").first.click()
         page.wait_for_url("**/team/x/book/runs/**")
         assert page.locator(".md-content h1").is_visible()
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -60,6 +61,17 @@ def test_an_endless_line_is_not_an_event(journal):
     (journal.paths.events / "h-1-1.jsonl").write_bytes(b'{"k": "x", "a": "' + b"a" * 5_000_000 + b'"}\n')
 
     assert journal.processes()[0].events == ()
+
+
+def test_a_journal_is_deleted_even_if_a_file_was_written_again(journal):
+    journal.write(journal.paths.start, {"id": journal.run_id})
+    assert not journal.is_deleted()
+    shutil.rmtree(journal.paths.root)
+    assert journal.is_deleted()
+    journal.paths.root.mkdir()
+    journal.write(journal.paths.start, {"id": journal.run_id})
+
+    assert journal.is_deleted()
 
 
 def test_a_damaged_file_reads_as_empty(journal):
