@@ -107,6 +107,7 @@ def test_every_language_has_the_words_of_english_with_the_same_places():
     assert {k for k in english if k not in dict(flat(words("zh")))} == set()
     assert named <= {
         "title.title",
+        "verdict.span",
         "environment.python",
         "environment.gpus",
         "exception.in_rank",
