@@ -63,9 +63,15 @@ def note_impurity(event: str, arguments: tuple) -> None:
 
 def is_pure(item: pytest.Item) -> bool:
     """Whether a test starts no process and loads no framework, by its folder, its fixtures and its marks."""
-    folder = item.path.relative_to(ROOT / "tests").parts[0]
-    marked = any(item.get_closest_marker(mark) for mark in IMPURE_MARKS)
-    return not (marked or folder in IMPURE_FOLDERS or IMPURE_FIXTURES.intersection(item.fixturenames))
+    if item.nodeid.split("/", 2)[1] in IMPURE_FOLDERS or IMPURE_FIXTURES.intersection(item.fixturenames):
+        return False
+    return not any(mark.name in IMPURE_MARKS for mark in item.iter_markers())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves folders without pure tests out of `-m pure`."""
+    is_impure = collection_path.name in IMPURE_FOLDERS and collection_path.parent == ROOT / "tests"
+    return True if is_impure and config.option.markexpr == "pure" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ def version_of(python: str) -> str:
         return ""
 
 
+@cache
 def find_interpreters() -> dict[str, str]:
     """Version -> path: this interpreter, `LABBOOK_TEST_PYTHONS`, `python3.x` on the path, pyenv's folder."""
     found = {f"{sys.version_info[0]}.{sys.version_info[1]}": sys.executable}
@@ -55,17 +57,15 @@ def find_interpreters() -> dict[str, str]:
     return found
 
 
-INTERPRETERS = find_interpreters()
+def interpreter(request) -> str:
+    """Path of the interpreter of a version; found only now, as every worker collects all files."""
+    if request.param not in find_interpreters():
+        pytest.skip(f"no Python {request.param} here")
+    return find_interpreters()[request.param]
 
 
-def pytest_generate_tests(metafunc):
-    """`python` stands for each supported interpreter, `old_python` for those that are too old."""
-    for name, versions in (("python", SUPPORTED), ("old_python", OLD)):
-        if name in metafunc.fixturenames:
-            have = [version for version in versions if version in INTERPRETERS]
-            missing = [version for version in versions if version not in INTERPRETERS]
-            skip = [pytest.param("", id=v, marks=pytest.mark.skip(reason=f"no Python {v} here")) for v in missing]
-            metafunc.parametrize(name, [pytest.param(INTERPRETERS[v], id=v) for v in have] + skip)
+python = pytest.fixture(interpreter, params=SUPPORTED, name="python")
+old_python = pytest.fixture(interpreter, params=OLD, name="old_python")
 
 
 @dataclass
