@@ -27,6 +27,8 @@ PROGRAMS = ROOT / "tests" / "programs"
 INJECT = ROOT / "labbook" / "probe" / "inject"
 SUPPORTED = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
 OLD = ("2.7", "3.6")
+BETWEEN = {"3.9", "3.10", "3.12"} - {f"{sys.version_info[0]}.{sys.version_info[1]}"}
+"""Neither the oldest, nor the newest, nor that of the tests: left to `make test-all`."""
 
 
 def version_of(python: str) -> str:
@@ -64,7 +66,8 @@ def interpreter(request) -> str:
     return find_interpreters()[request.param]
 
 
-python = pytest.fixture(interpreter, params=SUPPORTED, name="python")
+versions = [pytest.param(v, marks=pytest.mark.long) if v in BETWEEN else v for v in SUPPORTED]
+python = pytest.fixture(interpreter, params=versions, name="python")
 old_python = pytest.fixture(interpreter, params=OLD, name="old_python")
 
 
