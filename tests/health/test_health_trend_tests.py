@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 
 from labbook.health import trend_tests
 
-stats = pytest.importorskip("scipy.stats")
-special = pytest.importorskip("scipy.special")
+
+@pytest.fixture(scope="module", autouse=True)
+def scipy() -> None:
+    """Imported when the first of these tests runs: every worker collects all files."""
+    global stats, special
+    stats = pytest.importorskip("scipy.stats")
+    special = pytest.importorskip("scipy.special")
+
 
 SAMPLES = st.lists(st.integers(-50, 50).map(lambda n: n / 4), min_size=4, max_size=80)
 
