@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from labbook.health.activation import has_batch_norm
 from labbook.health.input_data import has_distinct_fingerprints
+from labbook.health.layer_history import modules_of
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Loader, Prints
 from labbook.model.message import Message, message
@@ -122,6 +123,39 @@ def loading_place(loader: Loader) -> object:
     return place if loader.get("line") else loader.get("index")
 
 
+@check("state_carried_between_sequences", family="loop-bug", tier=1, needs=("prints",))
+def state_begins_anew(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a recurrent layer begins each batch with the state of the last one, of samples in random order.
+
+    Source: a logical invariant (tier 1) over every two looks at neighbouring steps, at least twice, where all loaders
+    of the training shuffle, or samples cut by hand come again with others after them. Text that is read in order is
+    trained this way on purpose.
+    """
+    read = _train_prints(signals)
+    if not read or not all(_is_shuffled(signals, event) for event in read):
+        return None
+    for module in modules_of(signals):
+        looks = [(step, row["carried"]) for step, row in module.history if "carried" in row]
+        after = [carried for (last, _), (step, carried) in pairwise(looks) if step == last + 1]
+        if len(after) >= 2 and all(after):
+            observed = message("health.state_carried_between_sequences.carried", layer=module.label, steps=len(after))
+            return Outcome("warn", observed)
+    return None
+
+
+def _is_shuffled(signals: Signals, event: Prints) -> bool:
+    """Whether the samples of an epoch are surely in a random order."""
+    if event.get("loader") is not None:
+        loader = loader_of(signals, event)
+        return bool(loader.get("shuffle")) and not loader.get("iterable")
+    rows = _row_prints(event)
+    after: dict[str, list[str]] = {}
+    for one, other in pairwise(rows):
+        after.setdefault(one, []).append(other)
+    again = [others for others in after.values() if len(others) > 1]
+    return len(again) >= 2 * _STEPS and sum(len(set(others)) == 1 for others in again) < 0.2 * len(again)
+
+
 @check("iterable_dataset_duplicated", family="data", tier=1, needs=("loaders", "prints"))
 def stream_is_split(run: Run, signals: Signals) -> Outcome | None:
     """Whether each batch of an iterable dataset came once from every worker. Source: a logical invariant (tier 1)."""
@@ -218,6 +252,7 @@ CHECKS = (
     batches_differ,
     order_changes,
     order_is_shuffled,
+    state_begins_anew,
     stream_is_split,
     workers_draw_their_own,
     validation_is_new,

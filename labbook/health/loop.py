@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from labbook.health.layer_history import has_returned_range
+import math
+
+from labbook.health.layer_history import has_returned_range, output_activation
 from labbook.health.measurements import called_in, measured_in, missing, of_optimizer, place_of, unobserved
-from labbook.health.training_kind import acts, opposed_optimizers, training_losses
+from labbook.health.training_kind import REGRESSIONS, acts, opposed_optimizers, training_losses
 from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import LossCall
-from labbook.model.message import message
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _STREAK = 3
+_ROUNDING = 1e-3
+_REACH = {
+    "relu": (0.0, math.inf),
+    "relu6": (0.0, 6.0),
+    "sigmoid": (0.0, 1.0),
+    "hardsigmoid": (0.0, 1.0),
+    "tanh": (-1.0, 1.0),
+    "softmax": (0.0, 1.0),
+}
+"""Lowest and highest output of activations."""
+
 _CALLS = 3
 _PHASE = 10
 
@@ -171,8 +184,15 @@ def _from_activation(loss: LossCall, signals: Signals) -> bool:
 
 @check("missing_output_activation", family="loop-bug", tier=2, needs=("losses",))
 def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
-    """Whether `nll_loss` gets something else than log-probabilities. Source: tier 2; logsumexp of a row is not 0."""
+    """Whether `nll_loss` or `kl_div` gets something else than log-probabilities.
+
+    Source: tier 2; logsumexp of a row is not 0 for `nll_loss`; values above 0 for `kl_div`, whose logarithms are not.
+    """
     for loss in training_losses(signals):
+        top = loss.get("input", {}).get("max")
+        if loss.get("fn") == "kl_div" and top is not None and top > _ROUNDING and loss.get("observed", 0) >= _CALLS:
+            observed = message("health.missing_output_activation.positive", largest=top)
+            return Outcome("warn", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
         share, seen = loss.get("logprob_rows"), loss.get("observed", 0)
         if loss.get("fn") != "nll_loss" or share is None or seen < _CALLS:
             continue
@@ -185,11 +205,13 @@ def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
 
 @check("loss_activation_mismatch", family="loop-bug", tier=2, needs=("losses",))
 def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
-    """Whether cross entropy gets scores that are never negative and often exactly 0, as after a ReLU.
+    """Whether cross entropy gets scores as after a ReLU, or the last activation of a regression misses its targets.
 
-    Source: chosen by us (tier 2), over a tenth of all scores, a warning over a quarter; AUTOTRAINER's improper
-    activation. Scores that never leave [0, 1] may be probabilities, which other checks judge.
+    Source: chosen by us (tier 2): a tenth of all scores exactly 0 and none negative, which no linear layer gives; a
+    fifth of the range of the targets that the activation cannot reach; AUTOTRAINER's improper activation. Scores that
+    never leave [0, 1] may be probabilities, which other checks judge.
     """
+    activation = output_activation(signals)
     for loss in training_losses(signals):
         scores = loss.get("input", {})
         zero, low, line = scores.get("zero"), scores.get("min"), loss.get("line", "")
@@ -197,9 +219,26 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
         fits = loss.get("fn") in ("cross_entropy", "bce_with_logits") and not probable
         if fits and zero is not None and zero > 0.1 and low == 0.0 and loss.get("observed", 0) >= _CALLS:
             observed = message("health.loss_activation_mismatch.zeros", share=zero)
-            verdict = "warn" if zero > 0.25 else "note"
-            return Outcome(verdict, observed, called_in(line), place_of(line))
+            return Outcome("warn", observed, called_in(line), place_of(line))
+        observed = _out_of_reach(loss, activation)
+        if observed is not None:
+            return Outcome("warn", observed, called_in(line), place_of(line))
     return None
+
+
+def _out_of_reach(loss: LossCall, activation: str) -> Message | None:
+    """That a regression's targets lie beyond what the last activation of the model can give."""
+    reach, values, target = _REACH.get(activation), loss.get("input", {}), loss.get("target", {})
+    low, high = target.get("min"), target.get("max")
+    given = (values.get("min"), values.get("max"))
+    if reach is None or loss.get("fn") not in REGRESSIONS or None in (low, high, *given):
+        return None
+    if given[0] < reach[0] or given[1] > reach[1] or loss.get("observed", 0) < _CALLS:
+        return None  # what the model returned was scaled before the loss
+    if max(reach[0] - low, high - reach[1]) <= 0.2 * (high - low):
+        return None
+    targets = message("health.range", low=low, high=high)
+    return message("health.loss_activation_mismatch.reach", activation=activation, targets=targets)
 
 
 @check("loss_broadcast", family="loop-bug", tier=1)

@@ -334,3 +334,54 @@ def test_workers_that_draw_alike(ask):
     assert ask("worker_duplicate_randomness", signals={"prints": prints, "loaders": (facts,)}).verdict == "warn"
     single = {**facts, "workers": 1}
     assert ask("worker_duplicate_randomness", signals={"prints": prints, "loaders": (single,)}) is None
+
+
+def test_a_state_carried_between_shuffled_sequences(ask):
+    """Only where neighbouring steps are known to begin with the state of the last, in a random order."""
+
+    def told(carried, shuffle=True, steps=(1, 2, 3, 4, 9)):
+        looks = [
+            {"step": step, "model": 0, "modules": [{"i": 1, "carried": one}]}
+            for step, one in zip(steps, carried, strict=True)
+        ]
+        rows = [{"i": 1, "name": "lstm", "type": "LSTM", "order": 0}]
+        signals = {"models": ({"model": 0, "modules": rows},), "tensors": tuple(looks), "prints": (epoch([0, 1] * 90),)}
+        return ask(
+            "state_carried_between_sequences", signals={**signals, "loaders": ({"index": 0, "shuffle": shuffle},)}
+        )
+
+    after_the_first = (False, True, True, True, False)
+    found = told(after_the_first)
+    assert found.verdict == "warn" and found.observed.startswith("lstm (LSTM) began 3 batches")
+    assert told(after_the_first, shuffle=False) is None
+    assert told((False, False, True, True, False)) is None
+    assert told(after_the_first, steps=(1, 3, 5, 7, 9)) is None
+
+
+def test_attention_that_sees_the_next_token(ask):
+    """Only where the target is the input one token later, and no attention over that sequence hides anything."""
+
+    def told(ahead=1, **look):
+        leaf = {"path": "0", "role": "input", "shape": [16, 24], "integer": True, "max": 20, "ahead": ahead}
+        seen = tuple({"step": step, "phase": "train", "leaves": [leaf]} for step in (1, 2, 3, 4))
+        row = {"fn": "softmax", "line": "t.py:4", "shape": [16, 4, 24, 24], "zero": 0.0, **look}
+        tensors = tuple({"step": step, "model": 0, "functions": [row]} for step in (2, 3, 4))
+        outcome = ask("attention_sees_target", signals={"batches": seen, "tensors": tensors})
+        return outcome and outcome.verdict
+
+    assert told() == "fail"
+    assert told(fn="attention", shape=[24, 24], masked=False) == "fail"
+    assert told(fn="attention", shape=[24, 24], masked=True) == "ok"
+    assert told(zero=0.48) == "ok"
+    assert told(ahead=0) is None and told(ahead=None) is None
+    assert told(shape=[16, 24, 7]) is None
+
+
+@pytest.mark.parametrize(("last", "verdict"), [(0.01, "warn"), (1.9, "note")])
+def test_tokens_that_are_their_own_target(ask, make_series, last, verdict):
+    leaf = {"path": "0", "role": "input", "shape": [16, 24], "integer": True, "max": 20, "ahead": 0}
+    seen = tuple({"step": step, "phase": "train", "leaves": [leaf]} for step in (1, 2, 3, 4))
+    losses = (classifier(classes=21, value_first=3.0),)
+    values = [3.0 - (3.0 - last) * min(1.0, step / 60) for step in range(100)]
+    found = ask("target_in_inputs", make_series("loss", values), signals={"batches": seen, "losses": losses})
+    assert found.verdict == verdict and "is input 0 itself" in found.observed

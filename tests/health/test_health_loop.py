@@ -159,7 +159,7 @@ def test_scores_that_stay_in_a_part_of_the_unit_interval_are_no_probabilities(as
     [
         (0.5, {}, "warn"),
         (0.5, {"unit_range": 0.6}, "warn"),
-        (0.2, {}, "note"),
+        (0.2, {}, "warn"),
         (0.05, {}, None),
         (0.5, {"prob_rows": 1.0}, None),
         (0.5, {"unit_range": 1.0}, None),
@@ -169,6 +169,37 @@ def test_relu_on_the_scores(ask, zero, fields, verdict):
     fed = {"shape": [32, 10], "min": 0.0, "max": 9.0, "zero": zero}
     found = ask("loss_activation_mismatch", signals=loss(input=fed, **{"prob_rows": 0.0, **fields}))
     assert (found.verdict if found else None) == verdict
+
+
+@pytest.mark.parametrize(
+    ("activation", "output", "target", "verdict"),
+    [
+        ("ReLU", (0.0, 2.1), (-1.9, 2.0), "warn"),
+        ("ReLU", (0.0, 2.1), (0.0, 2.0), None),
+        ("Sigmoid", (0.02, 0.99), (3.0, 250.0), "warn"),
+        ("Sigmoid", (0.02, 0.99), (0.0, 1.0), None),
+        ("Tanh", (-0.9, 0.9), (-1.02, 1.01), None),
+        ("Tanh", (-0.9, 0.9), (-2.9, 3.1), "warn"),
+        ("Linear", (0.0, 0.9), (-2.9, 3.1), None),
+    ],
+)
+def test_targets_beyond_the_last_activation(ask, activation, output, target, verdict):
+    rows = [{"i": 0, "name": "", "type": "Net", "order": 0}, {"i": 1, "name": "act", "type": activation, "order": 1}]
+    low, high = output
+    look = {"min": low, "max": high, "shape": [32, 1]}
+    tensors = tuple({"step": step, "model": 0, "modules": [{"i": 0, **look}, {"i": 1, **look}]} for step in range(1, 5))
+    told = loss(fn="mse_loss", input=look, target=dict(zip(("min", "max"), target, strict=True)))
+    found = ask(
+        "loss_activation_mismatch", signals={**told, "models": ({"model": 0, "modules": rows},), "tensors": tensors}
+    )
+    assert (found.verdict if found else None) == verdict
+
+
+def test_kl_div_of_probabilities(ask):
+    probable = loss(fn="kl_div", input={"shape": [32, 5], "min": 0.01, "max": 0.8})
+    assert ask("missing_output_activation", signals=probable).verdict == "warn"
+    right = loss(fn="kl_div", input={"shape": [32, 5], "min": -6.0, "max": -0.2})
+    assert ask("missing_output_activation", signals=right) is None
 
 
 def test_float_labels_in_paddle(ask):

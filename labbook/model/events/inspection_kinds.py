@@ -139,6 +139,7 @@ class ModuleLook(TypedDict, total=False):
     alike: bool
     dead: Finite
     dead_n: Count
+    carried: bool
     cast: str
     bn: BatchNorm
 
@@ -151,6 +152,7 @@ class FunctionLook(ModuleLook, total=False):
     dim: Count
     size: Count
     of_output: bool
+    masked: bool
 
 
 class Tensors(Event, total=False):

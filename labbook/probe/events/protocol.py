@@ -159,11 +159,13 @@ sample of all parameters after the step; distributed runs only.
   null for fewer than 2 samples: near 0 says that all samples get the same output; `alike`, of the model itself:
   whether all samples of its inputs are equal, null without a batch; `dead` (ReLU family): share of
   units, channels in images, that were 0 for all of the last `dead_n` samples, collected over dense steps up to 2048;
-  `cast`: dtype of the autocast region it ran in, null outside; `bn`, batch norms in training mode: `n`: values for
+  `carried` (recurrent layers): it began with the state in which its call in the look before ended; `cast`: dtype of
+  the autocast region it ran in, null outside; `bn`, batch norms in training mode: `n`: values for
   each channel, `ratio`: median over channels of running variance / variance in the batch.
 - `functions` (<= 64): watched functions called by the program itself: relu, leaky_relu, gelu, elu, sigmoid, tanh,
-  softmax, log_softmax, dropout; `line`: "file.py:12", user frame; for softmax `dim` (a number >= 0) and `size` (length
-  of that axis), and in paddle, where those between model and loss are looked at, too, `of_output`: it was given the
+  softmax, log_softmax, dropout; and "attention" (torch), the fused one: `shape`: queries, keys, `masked`: causal or
+  with a mask for its scores; `line`: "file.py:12", user frame; for softmax `dim` (a number >= 0) and `size` (length of
+  that axis), and in paddle, where those between model and loss are looked at, too, `of_output`: it was given the
   very tensor that the model returned."""
 
 BATCH = "batch"
@@ -175,7 +177,8 @@ strided sample and the shape. At dense steps also:
   over axis 1 of 4-d leaves; `constant`: 2-d float leaves of at most 4096 columns: how many columns had one value in
   all batches so far; `constant_at` (<= 8): the numbers of the first of them, from 0; `constant_n`: samples in these
   batches; `telling` (<= 8): columns of a 2-d float input that alone determined the target in all batches so far, by one
-  value a class or a line through all; `telling_n`: samples in these.
+  value a class or a line through all; `telling_n`: samples in these; `ahead`: by how many tokens an integer target is
+  ahead of this 2-d integer input: 0 the same, 1 the next token, null neither.
 - `labels`: integer labels of one axis, or one label a sample: `histogram` {class: count in this batch} (<= 200
   classes).
 - `dims_equal`: all leaves with an axis have the same first dimension."""
