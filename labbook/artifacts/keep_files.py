@@ -70,8 +70,11 @@ class FileKeeper:
             for event in process.of_kind(Keep):
                 if (process.name, event.get("n", -1)) not in done:
                     kept += self.keep_requested(event)
+        config = self.notebook.config
+        kept = _last_versions(kept, config.artifact_keep_last)
         known = {(artifact.path, artifact.digest) for artifact in kept}
-        for path in _written_files(items, self.notebook.config.artifacts, self.cwd, started):
+        written = _written_files(items, config.artifacts, self.cwd, started)
+        for path in _last_files(written, config.artifacts, self.cwd, config.artifact_keep_last):
             if len(kept) >= _MOST_FILES:
                 break
             artifact = self._keep(path, "", "setting")
@@ -196,6 +199,35 @@ def _written_files(items: Iterable[FileItem], patterns: Sequence[str], cwd: Path
                 found[member] = None
     # A draft that was renamed is gone: the file has its final name in another item.
     return sorted(path for path in found if os.path.lexists(path))
+
+
+def _last_versions(kept: Sequence[Artifact], most: int) -> list[Artifact]:
+    """Returns the last `most` versions of each path, in order; all of them for 0."""
+    places: dict[str, list[int]] = {}
+    for at, artifact in enumerate(kept):
+        places.setdefault(artifact.path, []).append(at)
+    chosen = {at for those in places.values() for at in (those[-most:] if most else those)}
+    return [artifact for at, artifact in enumerate(kept) if at in chosen]
+
+
+def _last_files(paths: Sequence[Path], patterns: Sequence[str], cwd: Path, most: int) -> list[Path]:
+    """Returns the `most` files written last of those that a pattern is the first to match; all of them for 0."""
+    if not most:
+        return list(paths)
+    chosen: set[Path] = set()
+    left = list(paths)
+    for matches in (compile_patterns([pattern]) for pattern in patterns):
+        mine = [path for path in left if matches(display_path(str(path), cwd))]
+        left = [path for path in left if path not in mine]
+        chosen.update(sorted(mine, key=_written_at)[-most:])
+    return [path for path in paths if path in chosen]
+
+
+def _written_at(path: Path) -> tuple[int, Path]:
+    try:
+        return path.stat().st_mtime_ns, path
+    except OSError:
+        return 0, path
 
 
 def _is_older(path: Path, started: float) -> bool:

@@ -100,6 +100,12 @@ class Config:
         "", 'Where kept files go: a folder, or a URL such as "s3://bucket/labbook"; empty keeps them on this machine.'
     )
     artifact_limit: int = _setting(4096 * _MIB, "Larger files, in bytes, are not kept.", _between(0, 2**60))
+    artifact_keep_last: int = _setting(
+        0,
+        "How many files of a run one pattern of `artifacts` keeps, and how many versions of one path `labbook.keep()` "
+        "keeps: the last ones. 0: all.",
+        _between(0, 2**31),
+    )
     config_max_bytes: int = _setting(65536, "Largest configuration file that an entry keeps.", _between(0, 2**30))
     environment_allow: tuple[str, ...] = _setting(
         (), "Names of further environment variables whose values may be recorded."
