@@ -25,6 +25,7 @@ COMMANDS = {
     "list": ("labbook.commands.list", "List runs, newest first."),
     "compare": ("labbook.commands.compare", "Show the differences between runs."),
     "rerun": ("labbook.commands.rerun", "Run a recorded run again and record it."),
+    "snapshot": ("labbook.commands.snapshot", "Keep a checkpoint of a run with all that brings it back."),
     "reproduce": ("labbook.commands.reproduce", "Run a recorded run again and tell whether the result is the same."),
     "bisect": ("labbook.commands.bisect", "Find the difference between two runs that changed the result."),
     "fix": ("labbook.commands.fix", "Record what fixed a failed run."),

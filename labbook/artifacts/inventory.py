@@ -137,6 +137,50 @@ def find_file(notebook: Notebook, word: str, name: str = "") -> KeptFile:
     return chosen[0]
 
 
+def find_files(notebook: Notebook, word: str, name: str) -> list[KeptFile]:
+    """Returns the kept files of a run below a folder in their names, such as "snapshot"; empty if there are none.
+
+    Args:
+        notebook: The notebook.
+        word: A run, as every command takes it.
+        name: The folder.
+    """
+    from labbook.errors import LabbookError
+    from labbook.index.query import find_run
+
+    if not name:
+        return []
+    with suppress(LabbookError):  # a digest
+        folder = f"{name.rstrip('/')}/"
+        kept = list_kept(notebook, find_run(notebook, word).id)
+        return [one for one in kept if one.hex and one.artifact.name.startswith(folder)]
+    return []
+
+
+def get_files(notebook: Notebook, files: list[KeptFile], name: str, target: Path) -> list[Path]:
+    """Writes the files of `find_files(..., name)` into a folder, with the names that they have below `name`.
+
+    Raises:
+        NotebookError: One cannot be written.
+        UsageError: One of them exists, or its name leads out of the folder.
+    """
+    places = []
+    for file in files:
+        place = target / file.artifact.name.removeprefix(f"{name.rstrip('/')}/")
+        if ".." in place.relative_to(target).parts:
+            raise UsageError(f"{file.artifact.name} leads out of {target}", hint="get it alone, with --to")
+        if place.exists() or place.is_symlink():
+            raise UsageError(f"{place} exists", hint="remove it, or name another folder with --to")
+        places.append(place)
+    for file, place in zip(files, places, strict=True):
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise NotebookError(f"cannot write {place.parent}: {error.strerror or error}") from error
+        get_file(notebook, file, place)
+    return places
+
+
 def get_file(notebook: Notebook, file: KeptFile, target: Path) -> None:
     """Writes the content of a kept file to `target`, after its digest was checked.
 

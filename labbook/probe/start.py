@@ -66,6 +66,7 @@ class Probe:
         self._step = None
         self._next_look = 1
         self._at_exit = []
+        self._at_end = []
         self._after_fork = []
         self._at_steps = []
         self._before_reading = []
@@ -129,6 +130,10 @@ class Probe:
     def at_exit(self, call):
         """Has `call()` called before this process, or a fork of it, ends in an orderly way or by `exec`."""
         self._at_exit.append(call)
+
+    def at_end(self, call):
+        """Has `call()` called when the program has ended, perhaps twice; not before `exec`, nor at an interrupt."""
+        self._at_end.append(call)
 
     def after_fork(self, call):
         """Has `call()` called in each forked child, after its own event file was begun."""
@@ -205,11 +210,18 @@ class Probe:
             with self.guard("exit"):
                 call()
 
+    def end(self):
+        """Does what waits for the end of the program. Never raises."""
+        for call in self._at_end:
+            with self.guard("end"):
+                call()
+
     def finish(self):
         """Writes what is left and the last event; later events are dropped. Never raises."""
         if self._ended:
             return
         ended, began = time.monotonic(), time.perf_counter()
+        self.end()
         self.flush()
         for (where, _), (text, count) in list(self._errors.items()):
             if count > 1:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.model.run import Facts, FileUse, Process, Run
 from labbook.model.run_files import Artifact
-from labbook.record.kept_files import keep_files
+from labbook.record.kept_files import file_items, keep_files
 from labbook.record.run_from_journal.journal_reader import variables_read
 from labbook.store.journal import Journal, ProcessEvents
 from labbook.store.paths import check_stays_inside
@@ -32,14 +32,13 @@ def add_captured(
     from labbook.capture.resources import read_resources
     from labbook.capture.sources import capture_after
     from labbook.capture.used_files import summarize_files
-    from labbook.model.events.process_kinds import Files
     from labbook.record.jobs.job_journal import JobJournal
     from labbook.record.run_from_journal.ending_events import standstill_facts
     from labbook.record.run_from_journal.roll_call import roll_call
 
     before = journal.read(journal.paths.before)
     after: dict[str, Any] = journal.read(journal.paths.after)
-    items = [item for process in processes for event in process.of_kind(Files) for item in event.get("items", [])]
+    items = file_items(processes)
     journal.mask(_learn_from_files(items, redactor))
     if not after:
         context = capture_context(notebook, journal, start, redactor, _main_python(processes, run))
@@ -51,7 +50,7 @@ def add_captured(
         after = journal.read(journal.paths.after)  # as written: bytes that are not UTF-8 are replaced
     file_uses = tuple(FileUse(**f) for f in after.get("files") or ())
     artifacts = tuple(Artifact(**one) for one in after.pop("artifacts", ()))
-    captured = {**before, **{k: v for k, v in after.items() if k != "files"}}
+    captured = {**before, **{k: v for k, v in after.items() if k not in ("files", "snapshot")}}
     captured = _add_variables(captured, redactor.data(variables_read(processes)))
     deciding = journal.parts()[0]
     captured["resources"] = read_resources(deciding.paths.resources)

@@ -24,6 +24,7 @@ from labbook.record.kept_files import add_lineage, draw_lineage
 from labbook.record.notebook_command import add_cells
 from labbook.record.profiler_traces import add_traces
 from labbook.record.run_from_journal.journal_reader import build_run
+from labbook.record.run_snapshot import add_snapshot
 from labbook.store.journal import Journal, write_atomically
 from labbook.store.paths import check_stays_inside
 
@@ -113,6 +114,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = add_cells(run, journal, notebook.paths.attachments(run.id), redactor)
     run = _add_changes(notebook, run, redactor)
     run = add_findings(notebook, run)
+    run = add_snapshot(notebook, journal, start, run, processes, redactor)
     entry = write_entry(notebook, run)
     proposal = propose_fix(notebook, run)
     outcome = _commit(notebook, run, entry, redactor)

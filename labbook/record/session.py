@@ -207,6 +207,7 @@ class _Session:
             "budget": config.probe_budget,
             "config_max_bytes": config.config_max_bytes,
             **({"asked": dict(request.requests)} if request.requests else {}),
+            **({"state": state} if (state := config.state_request()) else {}),
         }
 
     def on_start(self, pid: int) -> None:

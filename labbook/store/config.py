@@ -106,6 +106,17 @@ class Config:
         "keeps: the last ones. 0: all.",
         _between(0, 2**31),
     )
+    snapshot: str = _setting(
+        "",
+        'Snapshot to keep of each run: "best" or "last" (checkpoint), "failed" (of failed runs), or "" for none.',
+        _one_of("", "best", "last", "failed"),
+    )
+    snapshot_state: int = _setting(
+        0,
+        'With snapshot = "last" or "failed": largest state of model and optimizer, in bytes, that is saved when '
+        "the process ends; 0 saves none.",
+        _between(0, 2**60),
+    )
     config_max_bytes: int = _setting(65536, "Largest configuration file that an entry keeps.", _between(0, 2**30))
     environment_allow: tuple[str, ...] = _setting(
         (), "Names of further environment variables whose values may be recorded."
@@ -133,6 +144,12 @@ class Config:
     week_start: str = _setting(
         "monday", 'First day of a reported week: "monday" or "sunday".', _one_of("monday", "sunday")
     )
+
+    def state_request(self) -> dict[str, object]:
+        """Returns the setting `state` of the probe: when it saves the state of a training, and how much; or nothing."""
+        if self.snapshot not in ("last", "failed") or not self.snapshot_state:
+            return {}
+        return {"when": self.snapshot, "limit": self.snapshot_state}
 
     def language_in_use(self, environ: Mapping[str, str] | None = None) -> str:
         """Language of entries, "en" or "zh"; "auto" is resolved by the locale variables."""

@@ -16,7 +16,8 @@ SCHEMA = 1
 
 ENV_PROBE = "LABBOOK_PROBE"
 """JSON object with the settings of the probe: `{"dir": journal folder, "run": run id, "level": "light|normal|deep",
-"root": folder that holds the `probe` package, "budget": fraction of time}`. Absent: the probe stays silent."""
+"root": folder that holds the `probe` package, "budget": fraction of time, "state": {"when": "last|failed", "limit":
+bytes} or absent}`. Absent: the probe stays silent."""
 
 ENV_NOTEBOOK = "LABBOOK_NOTEBOOK"
 """Path of the notebook to use, when neither `--notebook` nor a `labbook.toml` above the folder says so."""

@@ -34,7 +34,7 @@ class Profiling:
         self._steps = steps
         self._begin = BEGIN if limit is None else max(FIRST, min(BEGIN, limit - steps + 1))
         self._session = _TorchSession(module) if self._name == "torch" else _PaddleSession(module)
-        self._state = "waiting" if _is_first_rank() else "off"
+        self._state = "waiting" if is_first_rank() else "off"
         self._began = 0.0
         self._last = 0
         probe.at_exit(self.finish)
@@ -105,7 +105,8 @@ def _weight(row):
     return max(own or 0.0, row["device_ms"] or 0.0)
 
 
-def _is_first_rank():
+def is_first_rank():
+    """Whether this process is the only one of its job, or the first."""
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "PADDLE_TRAINER_ID", "SLURM_PROCID"))
 
 

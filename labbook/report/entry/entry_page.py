@@ -28,6 +28,7 @@ from labbook.report.entry.imported_section import imported_section
 from labbook.report.entry.ranks_section import ranks_section
 from labbook.report.entry.requests_section import checked_section, moments_section, profile_section, stopped_line
 from labbook.report.entry.section_limits import MAX_ENTRY_BYTES, Limits, bounded, steps
+from labbook.report.entry.snapshot_section import snapshot_section
 from labbook.report.entry.summary_section import (
     changes_section,
     exception_section,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 SECTIONS = (
     "title", "imported", "diagnosis", "exception", "cells", "ranks", "changes", "health", "checked", "moments",
     "metrics", "model", "data", "debug", "resources", "profile", "console", "configuration", "environment", "code",
-    "files", "unobserved",
+    "files", "snapshot", "unobserved",
 )  # fmt: skip
 """Generated blocks, in order."""
 
@@ -109,6 +110,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
         "environment": lambda: environment_section(run, limits, say),
         "code": lambda: code_section(run, limits, say),
         "files": lambda: files_section(run, paths, store, limits),
+        "snapshot": lambda: snapshot_section(run, limits),
     }
     data: dict[str, Any] = {}
     failed: list[tuple[str, str]] = []
