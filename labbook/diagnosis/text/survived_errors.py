@@ -66,7 +66,7 @@ def find_good_end(lines: Sequence[str], last: int) -> int:
     return last - len(lines) + max(ends, default=len(lines) - last)
 
 
-def _was_caught(one: ObservedException) -> bool:
+def was_caught(one: ObservedException) -> bool:
     """Whether a traceback was printed by who caught it: it starts in a function, not in a module or worker.
 
     The traceback that ends a process starts where the process started. One that Python ignored ends nothing.
@@ -89,14 +89,15 @@ def drop_survived(
         steps: Numbers of the step lines, in order.
         good_end: Number of the line by which the program says that it is done, 0 without one.
     """
-    traced = [one.line for one in raised if (one.frames or one.inner) and not _was_caught(one)]
+    traced = [one.line for one in raised if (one.frames or one.inner) and not was_caught(one)]
     if traced and not (good_end > max(traced) and len(steps) - bisect_right(steps, max(traced)) >= _ENOUGH):
         return raised, lines
     if any(_PEOPLE.search(one.text) for one in lines if one.kind == "output"):
         return raised, lines
 
     def stays(one: ObservedException | OutputLine) -> bool:
-        enough = _ENOUGH_BEFORE_END if good_end > one.line else _ENOUGH
+        warned = isinstance(one, OutputLine) and one.kind == "warning"
+        enough = 1 if warned else _ENOUGH_BEFORE_END if good_end > one.line else _ENOUGH
         return len(steps) - bisect_right(steps, one.line) < enough
 
     return [one for one in raised if stays(one)], [one for one in lines if stays(one)]
