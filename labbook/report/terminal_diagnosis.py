@@ -73,5 +73,5 @@ def _print_finding(finding: Finding, said: Mapping[str, Any]) -> None:
         if seen.fits:
             screen.print_line("  ", screen.Cell(fill(said["cured_line"], run=seen.run, fix=seen.fix), "green"))
             return
-    if finding.seen_before:
-        screen.print_line("  ", seen_line(finding, said))
+    if earlier := seen_line(finding, said):
+        screen.print_line("  ", earlier)
