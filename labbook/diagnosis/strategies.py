@@ -165,7 +165,8 @@ def _page_findings(case: Case, candidates: Sequence[Candidate]) -> list[Finding]
         if findings and candidate.match.weight == 1 and first.match.weight > 1:
             continue
         finding = build_finding(candidate.match, candidate.exception, candidate.line, case.evidence, case.language)
-        if not candidate.is_distinct or unexplained or _goes_on(candidate, last_step):
+        ignored = candidate.exception is not None and not candidate.fatal
+        if not candidate.is_distinct or unexplained or ignored or _goes_on(candidate, last_step):
             finding = replace(finding, tier=max(finding.tier, _LIKELY))
         if findings:
             follows = ANYTHING in candidate.match.symptom.caused_by or is_cause_of(first, candidate)

@@ -152,7 +152,11 @@ def can_apply(change: Change, here: Circumstances, *, raised: bool = False) -> b
         return change.before == here.packages.get(change.what, "")
     if change.kind == "config" or (change.kind == "code" and change.what.endswith(_CONFIGS)):
         return any(_has_old_lines(change.detail, text, _WORDS.findall) for text in here.configs)
-    return change.kind == "code" and _has_old_lines(change.detail, here.code, _used_names)
+    if change.kind != "code" or not _has_old_lines(change.detail, here.code, _used_names):
+        return False
+    removed, added = (["".join(_STRINGS.split(line)) for line in part] for part in changed_lines(change.detail))
+    # Another path or key is right for the very line only; another number may stand for a width.
+    return removed != added or all(line in here.code for line in changed_lines(change.detail)[0])
 
 
 def _is_value_to_change(change: Change, value: str | None, raised: bool) -> bool:

@@ -73,5 +73,5 @@ def _print_finding(finding: Finding, labels: Mapping[str, Any]) -> None:
         if seen.fits:
             screen.print_line("  ", screen.Cell(fill(labels["cured_line"], run=seen.run, fix=seen.fix), "green"))
             return
-    if finding.seen_before:
-        screen.print_line("  ", seen_line(finding, labels))
+    if earlier := seen_line(finding, labels):
+        screen.print_line("  ", earlier)

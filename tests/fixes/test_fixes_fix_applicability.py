@@ -78,6 +78,8 @@ def test_a_check_is_the_same_for_the_same_kind_of_parameter():
         (Change("code", "commit", "1", "2"), here(code="x = 1"), False),
         (code("-y = nn.Linear(32, 10)", "+y = nn.Linear(48, 10)"), here(code="y = nn.Linear(16, 10)"), True),
         (code("-y = nn.Linear(32, 10)", "+y = nn.Linear(48, 10)"), here(code="y = nn.Linear(48, 10)"), False),
+        (code("-m = re.match('a', b)", "+m = re.match('c', b)"), here(code="m = re.match('x', b)"), False),
+        (code("-m = re.match('a', b)", "+m = re.match('c', b)"), here(code="m = re.match('a', b)"), True),
         (code("-y = nn.Linear(32, 10)", "+y = nn.Linear(48, 10)"), here(code="y = nn.Conv2d(1, 2)"), False),
         (code("+opt.zero_grad()"), here(code="loss.backward()\nopt.step()"), True),
         (code("+opt.zero_grad()"), here(code="opt.zero_grad()\nopt.step()"), False),

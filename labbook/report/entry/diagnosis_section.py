@@ -50,7 +50,7 @@ def _finding(finding: Finding, follow: Sequence[Finding], run: Run, limits: Limi
             _named(other) for other in follow if other.follows_from == (finding.symptom or finding.family)
         ],
         "seen": [_seen(seen, run) for seen in _best(finding.seen_before)],
-        "times": len(finding.seen_before),
+        "times": len(same_failures(finding)),
     }
 
 
@@ -115,16 +115,20 @@ def diagnosis_lines(run: Run, language: str = "en", base: str = "") -> list[str]
         )
         for number, fix in enumerate(primary.fixes[: 2 if fixed is None else 1])
     ]
-    if primary.seen_before and fixed is None:
-        lines.append(seen_line(primary, labels))
-    return lines
+    seen = seen_line(primary, labels)
+    return [*lines, seen] if seen and fixed is None else lines
 
 
 def seen_line(finding: Finding, labels: Mapping[str, Any]) -> str:
-    """Returns how often the failure was seen before, and the last run that had it."""
-    count, last = len(finding.seen_before), finding.seen_before[0].run
-    words = labels["seen_line_one" if count == 1 else "seen_line"]
-    return fill(words, count=count, run=last)
+    """Returns how often the failure was seen before, and the last run that had it; "" if it never was."""
+    runs = same_failures(finding)
+    words = labels["seen_line_one" if len(runs) == 1 else "seen_line"]
+    return fill(words, count=len(runs), run=runs[0].run) if runs else ""
+
+
+def same_failures(finding: Finding) -> list[Seen]:
+    """Returns the earlier runs with the failure; one with another symptom of its family had another failure."""
+    return [seen for seen in finding.seen_before if seen.same != "family"]
 
 
 def headline(finding: Finding, labels: Mapping[str, Any]) -> str:
