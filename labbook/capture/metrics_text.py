@@ -1,8 +1,8 @@
 """Reads metrics from printed text: usual trainers, progress bars, dicts and prints.
 
 Only numbers after the name of a metric count ("loss: 0.12", "acc=0.9", "'eval_loss': 0.5", "损失 0.12"), those under or
-beside one in a table, and those after the names of two data splits ("Train: 0.16, Val: 0.15"); not options, versions,
-times and file names. Time is linear in the text.
+beside one in a table, and those after the names of two data splits ("Train: 0.16, Val: 0.15", or with blanks in a line
+of an epoch: "Epoch 3: train 0.16 val 0.15"); not options, versions, times and file names. Time is linear in the text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PAIR = re.compile(
     re.IGNORECASE,
 )
 _SPLIT_PAIR = re.compile(
-    rf"(?<![\w./\\-])(?P<name>{'|'.join(sorted(SPLITS, key=len, reverse=True))})[ \t]*[:=：][ \t]*"
+    rf"(?<![\w./\\-])(?P<name>{'|'.join(sorted(SPLITS, key=len, reverse=True))})(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)"
     rf"(?P<number>\d{{1,9}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s，；]|$))",
     re.IGNORECASE,
 )
@@ -145,7 +145,11 @@ def _pairs(line: str) -> list[tuple[str, float]]:
     # A learning rate alone is a printed option, not a measurement.
     if not any("loss" in name.lower() or "acc" in name.lower() for name in seen) and len(seen) == 1:
         seen.pop("lr", None)
-    splits = {SPLITS[match["name"].lower()]: float(match["number"]) for match in _SPLIT_PAIR.finditer(line)}
+    splits = {
+        SPLITS[match["name"].lower()]: float(match["number"])
+        for match in _SPLIT_PAIR.finditer(line)
+        if placed or not match["separator"].isspace()
+    }
     return [*seen.items(), *(splits.items() if len(splits) > 1 else ())]
 
 

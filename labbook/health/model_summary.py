@@ -32,7 +32,8 @@ def summary(run: Run) -> dict[str, Any]:
     Returns:
         Each only where it was observed. `models`: list of {`root`, `parameters`, `trainable`, `left_out` (rows),
         `unobserved` (modules that the probe left out), `rows`: list of {`name`, `type`, `depth`, `input`, `output`
-        (shapes as "32x10"), `parameters`, `trainable`}, `tree`: see `model_tree`}. `flow`: list of {`name`, `gradient`,
+        (shapes as "32x10"), `parameters`, `trainable`, `total` and `total_trainable` (with all modules in it)}, `tree`:
+        see `model_tree`}. `flow`: list of {`name`, `gradient`,
         `weight`, `update` (medians over the dense steps, `None` when not measured)}, matrices in the order in which
         they run. `phases`: phase -> seconds a step. `losses`: list of {`function`, `line`, `calls`, `classes`}.
         `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`, `shuffle`}. `flight`: what the flight recorder
@@ -63,6 +64,7 @@ def _latest(signals: Signals) -> list[Model]:
 def _model(model: Model, signals: Signals) -> dict[str, Any]:
     modules = model.get("modules", [])
     shown = [row for row in modules if row.get("depth", 0) <= _deepest(modules)][:_ROWS]
+    totals = _totals(modules)
     return {
         "root": model.get("root", ""),
         "parameters": sum(row.get("parameters", 0) for row in modules),
@@ -77,12 +79,27 @@ def _model(model: Model, signals: Signals) -> dict[str, Any]:
                 "output": _shapes(row, "output"),
                 "parameters": row.get("parameters", 0),
                 "trainable": row.get("trainable", 0),
+                "total": totals[row.get("name", "")][0],
+                "total_trainable": totals[row.get("name", "")][1],
             }
             for row in shown
         ],
         "tree": model_tree(model, signals),
         "unobserved": model.get("left_out", {}).get("modules", 0),
     }
+
+
+def _totals(modules: list[ModuleRow]) -> dict[str, tuple[int, int]]:
+    """Name of a module -> parameters and trainable parameters in it and in all modules below it."""
+    found: dict[str, tuple[int, int]] = {}
+    for row in modules:
+        name = row.get("name", "")
+        parts = name.split(".") if name else []
+        for end in range(len(parts) + 1):
+            above = ".".join(parts[:end])
+            every, trainable = found.get(above, (0, 0))
+            found[above] = every + row.get("parameters", 0), trainable + row.get("trainable", 0)
+    return found
 
 
 def _deepest(modules: list[ModuleRow]) -> int:

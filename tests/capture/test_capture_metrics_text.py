@@ -130,6 +130,12 @@ def test_two_splits_of_a_line_are_metrics_and_one_is_none():
     assert read("train: 0.8\nsplit = val: 0.1") == {}
 
 
+def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
+    found = read("Epoch 1: train 0.42 val 0.39 acc 88.1 %\nEpoch 2: train 0.32 val 0.29 acc 90.1 %")
+    assert found["train"] == [(1, 0.42), (2, 0.32)] and found["val"] == [(1, 0.39), (2, 0.29)]
+    assert read("splits: train 0.8 val 0.2\nepoch 1: train 960 val 240") == {}
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -17,7 +17,7 @@ def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
     """Returns the table of modules of the first models, without rows if no forward pass was seen.
 
     Returns:
-        `rows`: `name`, `type`, `shapes`, `parameters`; `more`: number of modules left out.
+        `rows`: `name`, `type`, `shapes`, `parameters` (of the module and all in it); `more`: number of modules left out.
     """
     models = _list(run.health.get("models"))[:_MOST_MODELS]
     rows, more = [], 0
@@ -54,10 +54,11 @@ def _arrow(before: str, after: str, limits: Limits) -> str:
 
 
 def _parameters(row: Mapping[str, Any]) -> str:
-    own, trainable = int(row.get("parameters") or 0), int(row.get("trainable") or 0)
-    if not own:
+    every = int(row.get("total", row.get("parameters")) or 0)
+    trainable = int(row.get("total_trainable", row.get("trainable")) or 0)
+    if not every:
         return ""
-    return numbers.count(own) if own == trainable else f"{numbers.count(own)} ({numbers.count(trainable)})"
+    return numbers.count(every) if every == trainable else f"{numbers.count(every)} ({numbers.count(trainable)})"
 
 
 def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:

@@ -25,9 +25,19 @@ Source: chosen by us; the packages that the frameworks ask for in bug reports, a
 """
 
 
+_BUILD = {
+    "cuda": "capture.build.cuda",
+    "cudnn": "capture.build.cudnn",
+    "hip": "capture.build.hip",
+    "driver": "capture.build.driver",
+    "threads": "capture.build.threads",
+    "debug": "capture.build.debug",
+}
+
+
 def environment_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
     """Returns interpreter, frameworks, devices, machine, seeds and reproducibility, or `None`."""
-    rows = [*_python_rows(run), *_framework_rows(run), *_machine_rows(run, limits), *_seed_rows(run)]
+    rows = [*_python_rows(run), *_framework_rows(run, say), *_machine_rows(run, limits, say), *_seed_rows(run)]
     python, verdict = captured_facts(run, "python"), captured_facts(run, "reproducibility")
     if not rows and not verdict:
         return None
@@ -65,10 +75,10 @@ def _python_rows(run: Run) -> list[dict[str, str]]:
     ]
 
 
-def _framework_rows(run: Run) -> list[dict[str, str]]:
+def _framework_rows(run: Run, say: Sentences) -> list[dict[str, str]]:
     rows = []
     for framework in run.frameworks:
-        build = ", ".join(f"{label} {value}" for label, value in _build(framework))
+        build = ", ".join(say.line(key, value=str(value)) for key, value in _build(framework))
         rows += _row("framework", f"{framework.name} {framework.version}" + (f" ({build})" if build else ""))
         devices = framework.state.get("devices") or framework.devices
         devices = [_device(d) for d in devices if isinstance(d, Mapping) and str(d.get("kind")).lower() != "cpu"]
@@ -77,16 +87,8 @@ def _framework_rows(run: Run) -> list[dict[str, str]]:
 
 
 def _build(framework: Framework) -> list[tuple[str, object]]:
-    names = {
-        "cuda": "CUDA",
-        "cudnn": "cuDNN",
-        "hip": "HIP",
-        "driver": "driver",
-        "threads": "threads",
-        "debug": "debug build",
-    }
     known = {**framework.build, **{k: framework.state[k] for k in ("cudnn", "threads") if framework.state.get(k)}}
-    return [(label, known[key]) for key, label in names.items() if known.get(key) not in (None, "", False)]
+    return [(key, known[name]) for name, key in _BUILD.items() if known.get(name) not in (None, "", False)]
 
 
 def _device(facts: Facts) -> str:
@@ -95,30 +97,30 @@ def _device(facts: Facts) -> str:
     return f"{name} ({numbers.size(memory)})" if isinstance(memory, (int, float)) and memory > 0 else name
 
 
-def _machine_rows(run: Run, limits: Limits) -> list[dict[str, str]]:
+def _machine_rows(run: Run, limits: Limits, say: Sentences) -> list[dict[str, str]]:
     machine, container = captured_facts(run, "hardware"), captured_facts(run, "container")
     gpus = machine.get("gpus")
     driver = [str(machine[key]) for key in ("driver",) if machine.get(key)]
     driver += [f"CUDA {machine['cuda_driver']}"] if machine.get("cuda_driver") else []
     system = [str(machine[key]) for key in ("os", "kernel", "libc") if machine.get(key)]
     return [
-        *_row("machine", _machine(machine)),
+        *_row("machine", _machine(machine, say)),
         *_row("gpus", ", ".join(_device(g) for g in gpus) if isinstance(gpus, Sequence) else ""),
         *_row("driver", ", ".join(driver)),
         *_row("gpu_note", machine.get("gpu_note")),
         *_row("system", ", ".join(system)),
         *_row("container", shorten_middle(_container(container), 2 * limits.cell)),
         *_row("job", _job(container.get("job"))),
-        *_row("locks", _locks(run)),
+        *_row("locks", _locks(run, say)),
     ]
 
 
-def _machine(machine: Mapping[str, Any]) -> str:
+def _machine(machine: Mapping[str, Any], say: Sentences) -> str:
     cores, memory, limit = machine.get("cores"), machine.get("memory_bytes"), machine.get("memory_limit_bytes")
     parts = [str(machine.get("cpu") or "")]
-    parts += [f"{numbers.number(cores)} cores"] if isinstance(cores, (int, float)) else []
-    parts += [f"{numbers.size(memory)} RAM"] if isinstance(memory, (int, float)) and memory else []
-    parts += [f"limited to {numbers.size(limit)}"] if isinstance(limit, (int, float)) else []
+    parts += [say.line("capture.machine.cores", cores=cores)] if isinstance(cores, (int, float)) else []
+    parts += [say.line("capture.machine.memory", size=numbers.size(memory))] if isinstance(memory, (int, float)) and memory else []
+    parts += [say.line("capture.machine.limit", size=numbers.size(limit))] if isinstance(limit, (int, float)) else []
     return ", ".join(part for part in parts if part)
 
 
@@ -142,14 +144,15 @@ def _is_declaration(item: Mapping[str, Any]) -> bool:
     return not (item.get("pins") or item.get("locks") or item.get("matches") is not None)
 
 
-def _locks(run: Run) -> str:
+def _locks(run: Run, say: Sentences) -> str:
     files = captured_facts(run, "lockfiles").get("files")
     parts = []
     for item in files if isinstance(files, Sequence) else ():
         if isinstance(item, Mapping) and item.get("path") and not _is_declaration(item):
-            matches = item.get("matches")
-            agrees = "" if matches is None else (" (agrees)" if matches else " (differs)")
-            parts.append(f"{item['path']}{agrees}")
+            path, matches = str(item["path"]), item.get("matches")
+            if matches is not None:
+                path = say.line("capture.lock.agrees", file=path) if matches else say.line("capture.lock.other", file=path)
+            parts.append(path)
     return ", ".join(parts)
 
 
