@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labbook.compare.previous_run import previous_run, remember_run
+from labbook.findings.configuration_check import add_configuration_check
 from labbook.findings.run_findings import add_diagnosis
 from labbook.fixes.propose_fix import propose_fix
 from labbook.model.run import Console, Facts, Run
@@ -113,6 +114,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = add_lineage(notebook, run, redactor)
     run = add_cells(run, journal, notebook.paths.attachments(run.id), redactor)
     run = _add_changes(notebook, run, redactor)
+    run = add_configuration_check(notebook, run)
     run = add_findings(notebook, run)
     run = add_snapshot(notebook, journal, start, run, processes, redactor)
     entry = write_entry(notebook, run)

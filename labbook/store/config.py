@@ -118,6 +118,9 @@ class Config:
         _between(0, 2**60),
     )
     config_max_bytes: int = _setting(65536, "Largest configuration file that an entry keeps.", _between(0, 2**30))
+    config_schema: str = _setting(
+        "", 'JSON Schema of the configuration: "schema.json", or "module:Dataclass" of the program; empty checks none.'
+    )
     environment_allow: tuple[str, ...] = _setting(
         (), "Names of further environment variables whose values may be recorded."
     )

@@ -122,7 +122,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
             data[name] = None
             failed.append((f"section {name}", f"it could not be written: {type(error).__name__}: {error}"))
     data["head"] = {**title_section(run, title, paths, say.language), "stopped": stopped_line(run)}
-    data["configuration"] = configuration_section(run, limits)
+    data["configuration"] = configuration_section(run, limits, say)
     data["unobserved"] = unobserved_section(run, limits, failed)
     return {**bounded(data, limits), "shortened": limits != Limits()}
 

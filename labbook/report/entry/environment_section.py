@@ -119,7 +119,11 @@ def _machine(machine: Mapping[str, Any], say: Sentences) -> str:
     cores, memory, limit = machine.get("cores"), machine.get("memory_bytes"), machine.get("memory_limit_bytes")
     parts = [str(machine.get("cpu") or "")]
     parts += [say.line("capture.machine.cores", cores=cores)] if isinstance(cores, (int, float)) else []
-    parts += [say.line("capture.machine.memory", size=numbers.size(memory))] if isinstance(memory, (int, float)) and memory else []
+    parts += (
+        [say.line("capture.machine.memory", size=numbers.size(memory))]
+        if isinstance(memory, (int, float)) and memory
+        else []
+    )
     parts += [say.line("capture.machine.limit", size=numbers.size(limit))] if isinstance(limit, (int, float)) else []
     return ", ".join(part for part in parts if part)
 
@@ -151,7 +155,9 @@ def _locks(run: Run, say: Sentences) -> str:
         if isinstance(item, Mapping) and item.get("path") and not _is_declaration(item):
             path, matches = str(item["path"]), item.get("matches")
             if matches is not None:
-                path = say.line("capture.lock.agrees", file=path) if matches else say.line("capture.lock.other", file=path)
+                path = (
+                    say.line("capture.lock.agrees", file=path) if matches else say.line("capture.lock.other", file=path)
+                )
             parts.append(path)
     return ", ".join(parts)
 

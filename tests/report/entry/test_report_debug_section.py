@@ -125,7 +125,15 @@ def test_facts_of_another_form_cost_nothing(runs, notebook):
 
 def test_a_module_has_the_parameters_of_all_in_it(runs, notebook):
     rows = [
-        {"name": "", "type": "Net", "depth": 0, "parameters": 2, "trainable": 2, "total": 1212, "total_trainable": 1202},
+        {
+            "name": "",
+            "type": "Net",
+            "depth": 0,
+            "parameters": 2,
+            "trainable": 2,
+            "total": 1212,
+            "total_trainable": 1202,
+        },
         {"name": "body", "type": "Sequential", "depth": 1, "parameters": 0, "total": 1210, "total_trainable": 1200},
     ]
     run = dataclasses.replace(runs["finished"](), health={"models": [{"root": "Net", "rows": rows}]})
