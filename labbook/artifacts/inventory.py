@@ -168,15 +168,15 @@ def get_files(notebook: Notebook, files: list[KeptFile], name: str, target: Path
     for file in files:
         place = target / file.artifact.name.removeprefix(f"{name.rstrip('/')}/")
         if ".." in place.relative_to(target).parts:
-            raise UsageError(f"{file.artifact.name} leads out of {target}", hint="get it alone, with --to")
+            raise UsageError("errors.artifact.outside", name=file.artifact.name, target=target)
         if place.exists() or place.is_symlink():
-            raise UsageError(f"{place} exists", hint="remove it, or name another folder with --to")
+            raise UsageError("errors.artifact.target_exists", target=place)
         places.append(place)
     for file, place in zip(files, places, strict=True):
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise NotebookError(f"cannot write {place.parent}: {error.strerror or error}") from error
+            raise NotebookError("errors.artifact.not_written", target=place.parent, reason=error) from error
         get_file(notebook, file, place)
     return places
 

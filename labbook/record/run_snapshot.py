@@ -115,7 +115,7 @@ def snapshot_recorded_run(
 
     redactor = make_redactor(os.environ, (), notebook.redaction_rules())
     if redactor.text(note) != note:
-        raise UsageError("the note may contain a secret: nothing was kept", hint="leave out the value")
+        raise UsageError("errors.snapshot.secret")
     run = run_from_json(data)
     keeper = FileKeeper(notebook, notebook.paths.journal(run.id), Path(run.cwd).expanduser(), redactor)
     directed = replace(run, direction=run.direction or direction_of(run.primary))
@@ -134,7 +134,7 @@ def snapshot_recorded_run(
         write_atomically(folder / "run.json", line_by_line(changed).encode("utf-8"))
         write_atomically(entry, entry_text.to_bytes(page))
     except (OSError, ValueError) as error:
-        raise NotebookError(f"the snapshot of {run.id} cannot be written: {error}", hint="free space there") from error
+        raise NotebookError("errors.snapshot.not_written", run=run.id, reason=error) from error
     message = f"Snapshot of {run.id}\n\nRun: {run.id}\n"
     return run, commit_files(notebook, [entry, folder / "run.json"], message)
 
