@@ -61,7 +61,7 @@ test: lint
 	$(PYTEST) --durations 12 -m "not long"
 
 test-all: lint
-	$(PYTEST) --durations 12
+	$(PYTEST) --durations 12 --hypothesis-profile thorough
 
 test-cluster: $(VENV)/.dev
 	bash tests/clusters/slurm_two_nodes.sh start

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -78,9 +79,15 @@ def room_of(path: Path) -> str:
     return parts[0] if len(parts) > 1 else path.stem
 
 
+@cache
+def syntax_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports_of(path: Path) -> list[tuple[str, bool]]:
     """Dotted names that a file imports, with whether it does so at the top level."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = syntax_of(path)
     top = set()
     for node in tree.body:
         typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
@@ -184,7 +191,7 @@ def probe_imports() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, path in names.items():
         found[name] = set()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(syntax_of(path)):
             if isinstance(node, ast.ImportFrom) and node.level:
                 folder = name.split("/")[: -node.level]
                 base = [*folder, *(node.module or "").split(".")] if node.module else folder
@@ -235,7 +242,7 @@ def test_no_modules_import_each_other_in_a_circle():
 def test_packages_of_the_probe_import_nothing():
     """Each import delays every Python process of a recorded command."""
     for path in (PACKAGE / "probe").rglob("__init__.py"):
-        assert len(ast.parse(path.read_text(encoding="utf-8")).body) == 1, f"{path} holds more than its docstring"
+        assert len(syntax_of(path).body) == 1, f"{path} holds more than its docstring"
 
 
 SAME_NAME_ALLOWED = {"probe/torch", "probe/paddle", "probe/inspection"}
@@ -289,7 +296,7 @@ def test_names_say_what_is_inside():
 def test_public_things_have_docstrings():
     bare = []
     for path in FILES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = syntax_of(path)
         if not ast.get_docstring(tree) and path.name != "sitecustomize.py":
             bare.append(f"{path.relative_to(ROOT)}: module")
         for node in tree.body:
@@ -358,7 +365,7 @@ def test_every_package_introduces_itself():
     """The docstring of `__init__.py` says what the room is for, where to start and what belongs elsewhere."""
     short = {}
     for path in sorted(PACKAGE.rglob("__init__.py")):
-        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        text = ast.get_docstring(syntax_of(path)) or ""
         if "inject" not in path.parts and len(text.split()) < 60:
             short[path.relative_to(ROOT).as_posix()] = len(text.split())
     assert not short, short

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.errors import NothingFoundError, UsageError
@@ -143,7 +143,6 @@ def test_a_page_of_the_catalogue_is_an_answer_by_itself(notes):
         search(notes.notebook, "zzzz qqqq", subject=QuerySymptoms((), ("a",), (), whole=True))
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.text(st.one_of(st.characters(), st.sampled_from("\"*():^-+{}[]\\'损失显存不足:symptom nan loss")), max_size=60)
 )

@@ -147,7 +147,7 @@ values = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.sampled_from(NAMES), min_size=4, max_size=4, unique=True), texts, texts, values, values)
 def test_an_entry_of_masked_texts_passes_the_scan(names, texts_before, texts_now, values_before, values_now):
     before = _masked_run(texts_before, names, values_before, 1)

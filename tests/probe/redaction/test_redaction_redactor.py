@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import labbook.probe
@@ -193,7 +193,6 @@ def test_data_keeps_its_form_and_loses_its_secrets():
     assert plain["pairs"][0]["name"] == "DB_PASSWORD" and plain["strange"].startswith("<Strange")
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.integers() | st.text() | st.binary(),
@@ -205,7 +204,6 @@ def test_data_takes_anything(value):
     json.dumps(redactor().data(value))
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.text()
     | st.lists(st.sampled_from([line.replace("@S@", "Zq81'\"\\\x1b[1m@:/") for line in IN_CONTEXT])).map("".join)
