@@ -21,7 +21,15 @@ from labbook.frozen import dataclass
 from labbook.model.message import Message, message_of
 from labbook.store import commit_queue
 from labbook.store.branch_checkout import adopt_remote_branch, hide_entries, notebook_prefix
-from labbook.store.fast_import import FileChange, blob_hash, blob_stream, commit_stream, read_changes
+from labbook.store.fast_import import (
+    FileChange,
+    blob_hash,
+    blob_stream,
+    commit_stream,
+    failure_reason,
+    read_changes,
+    temporary_obstacle,
+)
 from labbook.store.git_identity import Signers, read_signers
 from labbook.store.git_index_sync import IndexLockedError, clear_leftovers, stage, update_files
 from labbook.store.git_process import GitFolders, run_git
@@ -289,8 +297,7 @@ def _land(
                 for top, unchanged in before.items():
                     update_files(top, changes, unchanged)
                 return CommitOutcome("committed", answer.out.decode("ascii").strip(), target.ref)
-            _remove_crash_report(answer.error)
-            trouble = _worth_retrying(answer.error)
+            trouble = temporary_obstacle(answer.error)
         if time.monotonic() > deadline:
             raise _MustWaitError.from_data(trouble.as_data())
         if lock is not None:
@@ -341,8 +348,7 @@ def _stage_everywhere(
         return None
     answer = run_git(target.folders, "fast-import", "--quiet", stdin=blob_stream(changes), timeout_s=60)
     if answer.code:
-        _remove_crash_report(answer.error)
-        raise GitError("errors.git.entry_not_stored", reason=_first_line(answer.error))
+        raise GitError("errors.git.entry_not_stored", reason=failure_reason(answer.error))
     hashes = answer.out.decode("ascii").split()
     gone = "0" * len(tip or hashes[0])
     written = iter(hashes)
@@ -374,20 +380,6 @@ def _as_before(tree: WorkTree, changes: Sequence[FileChange], stored: Mapping[by
     return found
 
 
-def _worth_retrying(error: str) -> GitError:
-    """Return the obstacle if it is temporary.
-
-    Raises:
-        GitError: It is permanent.
-    """
-    if "does not contain" in error or "but expected" in error or "reference already exists" in error:
-        return GitError("errors.commit.branch_moved")
-    locked = re.search(r"Unable to create '(.+?)': File exists", error)
-    if locked:
-        return GitError("errors.git.index_locked", lock=locked[1])
-    raise GitError("errors.git.entry_not_committed", reason=_first_line(error))
-
-
 def _clear_stale_locks(target: _Target, previous_died: float | None) -> None:
     """Remove locks on the branch that a killed process left.
 
@@ -402,15 +394,3 @@ def _clear_stale_locks(target: _Target, previous_died: float | None) -> None:
             age = time.time() - made
             if age > _STALE_S or (previous_died is not None and made >= previous_died - 0.01 and age > 1.0):
                 path.unlink()
-
-
-def _remove_crash_report(error: str) -> None:
-    """Remove the report that fast-import writes to the git folder when it fails."""
-    report = re.search(r"dumping crash report to (.+fast_import_crash_\d+)", error)
-    if report:
-        Path(report[1]).unlink(missing_ok=True)
-
-
-def _first_line(error: str) -> str:
-    lines = [line for line in error.splitlines() if not line.startswith("fast-import: dumping")]
-    return lines[0].removeprefix("fatal: ").removeprefix("error: ") if lines else "it gave no reason"
