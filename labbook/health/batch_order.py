@@ -8,6 +8,7 @@ from itertools import pairwise
 from labbook.health.activation import has_batch_norm
 from labbook.health.input_data import has_distinct_fingerprints
 from labbook.health.layer_history import modules_of
+from labbook.health.validation import held_out
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Loader, Prints
 from labbook.model.message import Message, message
@@ -212,6 +213,8 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
             held_out.setdefault(event.get("loader"), set()).update(_row_prints(event))
     judged = {loader: found for loader, found in held_out.items() if len(found) >= 20}
     shares = {loader: len(found & trained) / len(found) for loader, found in judged.items()}
+    if not shares and _measured_on_training(run, signals, own):
+        return Outcome("fail", message("health.train_val_overlap.same_loader"))
     if not shares or len(trained) < 20 or not has_distinct_fingerprints(signals):
         return None
     # Only some samples of a batch are looked at: a set that is all training data shows as large a share as that.
@@ -224,12 +227,37 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("fail", message("health.train_val_overlap.found", bad=both, samples=len(judged[worst])))
 
 
+def _measured_on_training(run: Run, signals: Signals, own: set[object]) -> bool:
+    """Whether a metric is called validation, and all evaluations ran over the loaders that the model is trained on."""
+    names = [series for series in (*run.series, *run.printed) if held_out(series.name) and "test" not in series.name]
+    loaders = [phase.get("loader") for phase in signals.evaluations]
+    return bool(names) and len(loaders) >= 3 and None not in loaders and set(loaders) <= own
+
+
 def _samples_of_an_epoch(signals: Signals) -> int:
     return max((e.get("samples", 0) for e in _train_prints(signals)), default=0)
 
 
 def _row_prints(event: Prints) -> list[str]:
     return [row[0] for row in event.get("rows", [])]
+
+
+@check("validation_changes", family="data", tier=3, needs=("prints", "loaders"))
+def validation_stays(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a validation loader that does not shuffle gave other batches in each epoch, as with augmentation.
+
+    Source: a hint (tier 3), chosen by us: at least 3 epochs, no batch of which came again at its place.
+    """
+    by_loader: dict[object, list[tuple[str, ...]]] = {}
+    for event in signals.prints:
+        facts, prints = loader_of(signals, event), tuple(event.get("prints", []))
+        if event.get("phase") == "eval" and facts.get("shuffle") is False and not facts.get("iterable") and prints:
+            by_loader.setdefault(loading_place(facts), []).append(prints)
+    for epochs in by_loader.values():
+        alike = any(a == b for one, other in pairwise(epochs) for a, b in zip(one, other, strict=False))
+        if len(epochs) >= 3 and not alike and len({len(one) for one in epochs}) == 1:
+            return Outcome("note", message("health.validation_changes.epochs", epochs=len(epochs)))
+    return None
 
 
 @check("batch_size_irregular", family="data", tier=3, needs=("loaders",))
@@ -256,5 +284,6 @@ CHECKS = (
     stream_is_split,
     workers_draw_their_own,
     validation_is_new,
+    validation_stays,
     last_batch_large_enough,
 )

@@ -31,12 +31,17 @@ _PHASE = 10
 
 @check("backward_but_no_step", family="loop-bug", tier=1, needs=("loop",))
 def backwards_have_steps(run: Run, signals: Signals) -> Outcome | None:
-    """Whether an optimizer was created and gradients were computed, but it never stepped.
+    """Whether an optimizer was created and gradients were computed, but it never stepped, or one of several did not.
 
     Source: a logical invariant (tier 1), after 20 backwards in a run that finished. Without an optimizer a program
     computes gradients for another purpose.
     """
     steps, backwards = signals.loop.get("steps", 0), signals.loop.get("backwards", 0)
+    idle = signals.loop.get("idle", {})
+    if steps and idle.get("parameters", 0) and backwards >= 20 and run.status in ("finished", "interrupted"):
+        optimizers, parameters = idle.get("optimizers", 0), idle.get("parameters", 0)
+        observed = message("health.backward_but_no_step.idle", optimizers=optimizers, parameters=parameters)
+        return Outcome("fail", observed)
     if steps or backwards < 20:
         return Outcome("ok", message("health.loop.counts", steps=steps, backwards=backwards)) if steps else None
     if not signals.loop.get("optimizers") or run.status not in ("finished", "interrupted"):
@@ -136,8 +141,16 @@ def _supervised(run: Run, signals: Signals) -> bool:
 def no_dropout_in_evaluation(run: Run, signals: Signals) -> Outcome | None:
     """Whether functional dropout went on under a model in evaluation mode. With repeated batches it is Monte Carlo.
 
-    Source: a logical invariant (tier 1); TrainCheck transformers-33844.
+    Source: a logical invariant (tier 1); TrainCheck transformers-33844. Phases of a single forward, as of a whole
+    graph, are taken together.
     """
+    single = [e for e in signals.evaluations if e.get("batches", 0) == 1 and not e.get("training")]
+    dropped = [e for e in single if e.get("dropout_active", 0)]
+    if len(dropped) >= _CALLS and len(dropped) > 0.9 * len(single):
+        calls, place = sum(e.get("dropout_active", 0) for e in dropped), place_of(dropped[0].get("dropout_line", ""))
+        observed = message("health.dropout_active_in_eval.active", calls=calls, batches=len(dropped))
+        evidence = called_in(dropped[0].get("dropout_line", "")) if place else ()
+        return Outcome("fail", observed, evidence, place)
     for phase in signals.evaluations:
         active, batches = phase.get("dropout_active", 0), phase.get("batches", 0)
         if active >= max(_CALLS, batches // 2) and not phase.get("training") and batches >= 2:

@@ -385,3 +385,19 @@ def test_tokens_that_are_their_own_target(ask, make_series, last, verdict):
     values = [3.0 - (3.0 - last) * min(1.0, step / 60) for step in range(100)]
     found = ask("target_in_inputs", make_series("loss", values), signals={"batches": seen, "losses": losses})
     assert found.verdict == verdict and "is input 0 itself" in found.observed
+
+
+def test_validation_that_changes_or_is_the_training_data(ask, make_series):
+    def told(prints, loader=1):
+        epochs = [epoch([0, 1] * 96, e, loader=loader, phase="eval") for e in range(3)]
+        for one, given in zip(epochs, prints, strict=True):
+            one["prints"] = given
+        loaders = ({"index": 0, "shuffle": True}, {"index": loader, "shuffle": False, "line": "t.py:9"})
+        return {"prints": (epoch([0, 1] * 90), *epochs), "loaders": loaders}
+
+    assert ask("validation_changes", signals=told((["a", "b"], ["c", "d"], ["e", "f"]))).verdict == "note"
+    assert ask("validation_changes", signals=told((["a", "b"], ["a", "b"], ["a", "b"]))) is None
+    signals = {"prints": (epoch([0, 1] * 90),), "evaluations": tuple({"loader": 0, "batches": 6} for _ in range(3))}
+    named, other = make_series("val_acc", [0.9, 0.95]), make_series("train_acc", [0.9, 0.95])
+    assert ask("train_val_overlap", named, signals=signals).verdict == "fail"
+    assert ask("train_val_overlap", other, signals=signals) is None

@@ -246,3 +246,62 @@ def test_a_loss_by_hand_that_is_blown_up(ask):
     assert ask("loss_broadcast", signals={"graphs": ({"blown": {**blown, "sure": False}},)}).verdict == "warn"
     assert ask("loss_broadcast", signals={"graphs": ({"blown": None},)}).verdict == "ok"
     assert ask("loss_broadcast", signals={}).verdict == "not observed"
+
+
+def test_one_of_two_optimizers_never_steps(ask):
+    told = {"steps": 100, "backwards": 100, "optimizers": 2, "idle": {"optimizers": 1, "parameters": 6}}
+    found = ask("backward_but_no_step", signals={"loop": told})
+    assert found.verdict == "fail" and found.observed.startswith("1 optimizer never stepped; 6 parameters")
+    assert ask("backward_but_no_step", signals={"loop": {**told, "idle": {}}}).verdict == "ok"
+
+
+def test_dropout_in_evaluations_of_a_single_forward(ask):
+    """A whole graph is one batch: its phases are taken together."""
+
+    def verdict(active, count=5):
+        dropped = tuple({**phases(1)["evaluations"][0], "batches": 1, "dropout_active": active} for _ in range(count))
+        return ask("dropout_active_in_eval", signals={"evaluations": dropped}).verdict
+
+    assert verdict(1) == "fail"
+    assert verdict(1, count=2) == verdict(0) == "ok"
+
+
+def test_clipping_before_the_backward_pass(ask, make_series):
+    norms = make_series("grad_norm", [0.7] * 50)
+    clip = {"calls": 50, "clipped": 0, "empty": 50, "limit": 1.0}
+    assert ask("clip_without_gradient", norms, signals={"loop": {"clip": clip}}).verdict == "warn"
+    assert ask("clip_without_gradient", norms, signals={"loop": {"clip": {**clip, "empty": 5}}}) is None
+    assert ask("clip_without_gradient", make_series("grad_norm", [0.0] * 50), signals={"loop": {"clip": clip}}) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [({}, "warn"), ({"ignored": 0.2}, None), ({"classes": 5}, None), ({"weight": True}, None), ({"share": 0.01}, None)],
+)
+def test_padding_in_the_loss(ask, fields, verdict):
+    fields = dict(fields)
+    share = fields.pop("share", 0.3)
+    target = {"shape": [224], "min": 0, "max": 13, "dtype": "int64"}
+    told = loss(**{"classes": 14, "target": target, **fields})
+    options = {"padding_idx": 0, "num_embeddings": 14}
+    model = {"model": 0, "modules": [{"i": 1, "name": "emb", "type": "Embedding", "order": 0, "options": options}]}
+    labels = {"0": int(224 * share), "5": 224 - int(224 * share)}
+    batch = {"phase": "train", "step": 1, "samples": 32, "labels": {"histogram": labels}}
+    found = ask("padding_in_loss", signals={**told, "models": (model,), "batches": (batch,)})
+    assert (found.verdict if found else None) == verdict
+
+
+@pytest.mark.parametrize(("low", "high", "verdict"), [(0.0, 0.0, "fail"), (0.0, 1.0, None)])
+def test_binary_targets_that_never_vary(ask, low, high, verdict):
+    target = {"shape": [16, 1, 8, 8], "min": low, "max": high}
+    told = loss(fn="bce_with_logits", items=1024, target=target)
+    found = ask("label_constant", signals=told)
+    assert (found.verdict if found else None) == verdict
+
+
+def test_a_squared_error_of_probabilities_is_noted(ask):
+    target = {"path": "target", "role": "label", "shape": [32], "min": 0.0, "max": 1.0, "mean": 0.4, "zero": 0.6}
+    seen = tuple({"phase": "train", "step": step, "samples": 32, "leaves": [target]} for step in (1, 2, 3))
+    told = {**loss(fn="mse_loss", unit_range=1.0), "batches": seen}
+    assert ask("regression_loss_for_classes", signals=told).verdict == "note"
+    assert ask("regression_loss_for_classes", signals={**told, **loss(fn="mse_loss", unit_range=0.5)}) is None

@@ -252,14 +252,16 @@ keyed by the number of the optimizer as text; those that would be empty are left
 - `scheduler`: `before_optimizer`: its steps before the first one of the optimizer, without the one it takes when made.
 - `rng`: `same`: step boundaries with the same state of the framework's CPU generator as the one before; `seeded`: seed
   calls since the first step; `line`: user frame of the last.
-- `accumulation`: {backwards for a step: steps} (<= 20). `clip`: `scaled`: calls while gradients carried the factor of
-  a scaler. `toggled`: names whose requires_grad changed after the first step. `wrapper`: a class for data parallelism
-  around a model, called or not. `collectives`: calls that the program makes itself, over all ranks; `first`: [call,
-  name of the parameter whose gradient it is given, else the elements] of the first step; `of_gradients`: steps looked
-  at in which one was given a gradient. `copies` (<= 4, of the trained model): `calls`: without gradients; `steps`:
-  before which it was called so; `last`: of them; `changed`: its parameters, ever. `recompiles`: of the function
-  compiled most. `syncs`: host syncs a step. `out_of_bounds` (paddle). `cast_ignored`: of autocast on a CPU, paddle.
-  `held_twice`: parameters that a second optimizer holds. `frozen`: elements with trainable false. `elements`: all."""
+- `idle`: optimizers that never stepped, and how many of their parameters got a gradient and are in no other one.
+- `accumulation`: {backwards for a step: steps} (<= 20). `clip`: `empty`: calls on a norm of 0; `scaled`: calls while
+  gradients carried the factor of a scaler. `toggled`: names whose requires_grad changed after the first step.
+  `wrapper`: a class for data parallelism around a model, called or not. `collectives`: calls that the program makes
+  itself, over all ranks; `first`: [call, name of the parameter whose gradient it is given, else the elements] of the
+  first step; `of_gradients`: steps looked at in which one was given a gradient. `copies` (<= 4, of the trained
+  model): `calls`: without gradients; `steps`: before which it was called so; `last`: of them; `changed`: its
+  parameters, ever. `recompiles`: of the function compiled most. `syncs`: host syncs a step. `out_of_bounds` (paddle).
+  `cast_ignored`: of autocast on a CPU, paddle. `held_twice`: parameters that a second optimizer holds. `frozen`:
+  elements with trainable false. `elements`: all."""
 
 EVALUATION = "evaluation"
 """A validation phase: forwards of an outermost model without gradients or in eval mode, with no optimizer step and no
