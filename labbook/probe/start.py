@@ -24,6 +24,7 @@ WATCHED = {
     "mlflow.tracking.client": "process.metric_loggers",
     "optuna.trial._trial": "process.metric_loggers",
     "ray._private.worker": "process.ray_workers",
+    "ray.exceptions": "process.ray_workers",
 }
 """Imported module -> module of the probe whose `attach(module, probe)` is called after the import."""
 

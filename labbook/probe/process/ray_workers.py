@@ -13,8 +13,26 @@ from ..events.protocol import ENV_PROBE
 _JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
-def attach(worker, probe):
-    """Watches `ray.init`, right after the import of the module that defines it."""
+def attach(module, probe):
+    """Watches `ray.init`, or the errors of tasks, right after the import of the module that defines them."""
+    if module.__name__ == "ray.exceptions":
+        _watch_errors(module.RayTaskError, probe)
+    else:
+        _watch_init(module, probe)
+
+
+def _watch_errors(error_class, probe):
+    """Ray catches what a task raised, and makes an error of its own of it in the worker; the program gets a copy."""
+
+    def after(result, args, kwargs):
+        cause = kwargs.get("cause", args[3] if len(args) > 3 else None)
+        if isinstance(cause, Exception) and cause.__traceback__ is not None and probe.exceptions is not None:
+            probe.exceptions.record("task", cause)
+
+    error_class.__init__ = wrapping.wrap_function(error_class.__init__, probe.guard("ray errors"), after=after)
+
+
+def _watch_init(worker, probe):
     original, guard = worker.init, probe.guard("ray")
 
     def init(*args, **kwargs):
