@@ -40,7 +40,7 @@ FLOORS = {
     "record": 7,
     "sharing": 7,
     "publish": 7,
-    "sweep": 7,
+    "sweep": 6,
     "imports": 8,
     "help_text": 8,
     "rerun": 8,

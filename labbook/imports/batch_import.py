@@ -205,7 +205,7 @@ class _Batches:
         return self._experiments[name]
 
     def _write(self, imported: ImportedRun, run_id: str, experiment: str) -> Run:
-        from labbook.record.finalize import add_findings, write_entry
+        from labbook.record.run_entry import add_findings, write_entry
         from labbook.store.journal import write_atomically
 
         run = add_findings(self._notebook, to_run(imported, run_id, experiment, self._redactor))

@@ -352,6 +352,11 @@ class Run:
     imported_from: Facts = field(default_factory=dict)
 
     @property
+    def captured_in(self) -> str:
+        """Id of the run whose attachments have the patch and the package list: that of a trial is the run around it."""
+        return str((self.captured.get("trial") or {}).get("run") or self.id)
+
+    @property
     def duration_s(self) -> float | None:
         """Seconds from start to end, or `None` while running."""
         return None if self.ended is None else max(0.0, self.ended - self.started)

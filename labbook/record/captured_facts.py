@@ -23,9 +23,25 @@ if TYPE_CHECKING:
 
 
 def add_captured(
-    notebook: Notebook, journal: Journal, start: Facts, run: Run, processes: Sequence[ProcessEvents], redactor: Redactor
+    notebook: Notebook,
+    journal: Journal,
+    start: Facts,
+    run: Run,
+    processes: Sequence[ProcessEvents],
+    redactor: Redactor,
+    recorded: Sequence[ProcessEvents] = (),
 ) -> Run:
-    """Adds the facts of the capture sources; `after.json` stores those of the end for a later recovery."""
+    """Adds the facts of the capture sources; `after.json` stores those of the end for a later recovery.
+
+    Args:
+        notebook: Notebook of the run.
+        journal: Its journal.
+        start: Facts of its start.
+        run: The run.
+        processes: Events of its processes, without those of its trials.
+        redactor: Masks secrets.
+        recorded: All events as they are in the journal, by which calls of `labbook.keep()` are known.
+    """
     from labbook.capture.exit_cause import explain_exit
     from labbook.capture.processes import find_unobserved
     from labbook.capture.reproducibility import judge_reproducibility
@@ -45,7 +61,7 @@ def add_captured(
         after = dict(capture_after(context))
         files = summarize_files(items, context.cwd, notebook.config)
         after["files"] = [redactor.data(vars(f)) for f in files]
-        after["artifacts"] = keep_files(notebook, journal, context, run, processes)
+        after["artifacts"] = keep_files(notebook, journal, context, run, recorded or processes)
         journal.write(journal.paths.after, after, durable=False)
         after = journal.read(journal.paths.after)  # as written: bytes that are not UTF-8 are replaced
     file_uses = tuple(FileUse(**f) for f in after.get("files") or ())

@@ -132,7 +132,8 @@ def _apply(notebook: Notebook, run: Mapping[str, Any], code: Mapping[str, Any], 
     name = str(code.get("patch") or "")
     if not name:
         return
-    patch = notebook.paths.attachments(str(run.get("id"))) / Path(name).name
+    of = (run.get("captured") or {}).get("trial") or {}
+    patch = notebook.paths.attachments(str(of.get("run") or run.get("id"))) / Path(name).name
     folders = discover(place)
     try:
         content = patch.read_bytes()

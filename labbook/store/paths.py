@@ -50,6 +50,22 @@ def _number(run_id: str) -> int:
     return number
 
 
+def trial_run_id(run_id: str, place: int) -> str:
+    """Return the id of a trial in a run that has several; it sorts behind the run.
+
+    Args:
+        run_id: Id of the run.
+        place: 1 for the first trial.
+    """
+    return f"{run_id}t{place:04d}"
+
+
+def is_trial_id(run_id: str) -> bool:
+    """Whether a run id is that of a trial in another run."""
+    tail = run_id.rpartition("-")[2]
+    return len(tail) > _TAIL + 4 and tail[_TAIL] == "t" and tail[_TAIL + 1 :].isdecimal()
+
+
 def is_run_id(text: str) -> bool:
     """Whether `text` has the format of a run id."""
     date, _, rest = text.partition("-")
@@ -163,6 +179,10 @@ class NotebookPaths:
         """Path of the Markdown file of a run's entry."""
         checked = checked_run_id(run_id)
         return self.runs / checked[0:4] / checked[4:6] / checked[6:8] / f"{checked}.md"
+
+    def sweep(self, name: str) -> Path:
+        """Return the path of the page of a sweep."""
+        return self.notes / "sweeps" / f"{name}.md"
 
     def link(self, run_id: str, target: Path) -> str:
         """Relative path from a run's entry to another file of the notebook, for links."""

@@ -115,7 +115,7 @@ parameters, made inside `backward`, that this step stands for. `samples`: first 
 bytes on the device."""
 
 SCALARS = "scalars"
-"""Numbers that the program itself logged. `source`: "tensorboard", "visualdl", "wandb", "mlflow", "labbook"."""
+"""Numbers that the program logged. `source`: "tensorboard", "visualdl", "wandb", "mlflow", "optuna", "labbook"."""
 
 NOTE = "note"
 """A sentence from `labbook.note()`."""
@@ -123,6 +123,13 @@ NOTE = "note"
 KEEP = "keep"
 """A call of `labbook.keep()`. `path`: absolute. `name`: given by the program, or "". `size`, `mtime_ns`: of the file at
 the call, -1 and 0 for a folder or where there is none. `step`: optimizer steps so far."""
+
+TRIAL = "trial"
+"""One of several trainings in this process. `own`: it has an event file of its own, this one, in which it is the first
+event after the hello and, when it has ended, the one before the last. `tool`: "optuna", "hydra", "labbook". `group`:
+name of the study, or "". `number`: of the trial. `params`: its options; when it has ended, those known only then.
+`state`: "" at the beginning, then "complete", "pruned", "failed", "interrupted"; "several": trials were asked for at
+once, and it is not known which one this file is of. `values`: results. `directions`: "minimize" or "maximize" each."""
 
 UNOBSERVED = "unobserved"
 """Something that this process could not observe."""
@@ -328,9 +335,9 @@ else what of `overhead_s` and `elapsed_s` came after that step and before the en
 pay, too."""
 
 KINDS = (
-    *(HELLO, ARGUMENTS, CONFIG, FILES, SOURCES, EXCEPTION, CHILD_DIED, STACKS, WARNING, NOTE, KEEP, UNOBSERVED),
-    *(PROBE_ERROR, FRAMEWORK, STATE, OPTIMIZER, STEP, SCALARS, LOSS_CALL, EVALUATION, LOOP, BATCH, PRINTS, LOADER),
-    *(MEMORY, MODEL, SPAWNED, TENSORS, LOADED, GRAPH, FLIGHT, MOMENT, WATCHED, STOPPED, PROFILE, CHECKED, BYE),
+    *(HELLO, ARGUMENTS, CONFIG, FILES, SOURCES, EXCEPTION, CHILD_DIED, STACKS, WARNING, NOTE, KEEP, TRIAL),
+    *(UNOBSERVED, PROBE_ERROR, FRAMEWORK, STATE, OPTIMIZER, STEP, SCALARS, LOSS_CALL, EVALUATION, LOOP, BATCH, PRINTS),
+    *(LOADER, MEMORY, MODEL, SPAWNED, TENSORS, LOADED, GRAPH, FLIGHT, MOMENT, WATCHED, STOPPED, PROFILE, CHECKED, BYE),
 )
 """All kinds. Their fields and types are in `labbook.model.events`."""
 

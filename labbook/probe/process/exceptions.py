@@ -31,7 +31,7 @@ class ExceptionRecorder:
         """Write one exception and remove the probe's frames from its traceback.
 
         Args:
-            where: "main", "thread" or "child".
+            where: "main", "thread", "child" or "task" (of Ray).
             error: The exception.
             thread: Name of the thread, or "".
             ends_process: Whether the process ends because of it.

@@ -129,7 +129,8 @@ def install(probe):
         probe.watch(module, _watching(watch, probe, settings))
     probe.at_steps(lambda step: settings.look_at_all() if step == 1 else None)
     probe.at_exit(settings.look)
-    probe.after_fork(lambda: settings.forked() if probe.role == "fork" else settings._known.clear())
+    again = {"fork": settings.forked, "python": settings._known.clear}
+    probe.after_fork(lambda: again.get(probe.role, bool)())
 
 
 def _watching(watch, probe, settings):

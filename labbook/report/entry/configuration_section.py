@@ -138,7 +138,7 @@ def code_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | N
         "binaries": []
         if note
         else [shorten_middle(_name(b), limits.cell) for b in code.get("binaries") or ()][: limits.rows],
-        "folder": run.id,
+        "folder": run.captured_in,
     }
 
 

@@ -38,6 +38,7 @@ from labbook.report.entry.summary_section import (
     title_section,
 )
 from labbook.report.entry.title import run_title
+from labbook.report.entry.trials_section import trials_section
 from labbook.store import entry_text, escape, frontmatter
 from labbook.store.remotes import credential_free
 from labbook.store.sentences import Sentences
@@ -47,9 +48,9 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 SECTIONS = (
-    "title", "imported", "diagnosis", "exception", "cells", "ranks", "changes", "health", "checked", "moments",
-    "metrics", "model", "data", "debug", "resources", "profile", "console", "configuration", "environment", "code",
-    "files", "snapshot", "unobserved",
+    "title", "imported", "diagnosis", "exception", "cells", "ranks", "trials", "changes", "health", "checked",
+    "moments", "metrics", "model", "data", "debug", "resources", "profile", "console", "configuration", "environment",
+    "code", "files", "snapshot", "unobserved",
 )  # fmt: skip
 """Generated blocks, in order."""
 
@@ -96,6 +97,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
         "exception": lambda: exception_section(run, limits),
         "cells": lambda: cells_section(run, limits),
         "ranks": lambda: ranks_section(run, limits, say),
+        "trials": lambda: trials_section(run, paths, limits),
         "changes": lambda: changes_section(run, paths, limits, say),
         "health": lambda: health_section(run, limits, say),
         "metrics": lambda: metrics_section(run, limits),

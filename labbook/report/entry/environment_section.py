@@ -50,7 +50,7 @@ def environment_section(run: Run, limits: Limits, say: Sentences) -> dict[str, A
         "verdict": {**flags, "reasons": reasons[:12]} if verdict else None,
         "packages": python.get("count") or len(python.get("packages") or ()),
         "lists": files,
-        "folder": run.id,
+        "folder": run.captured_in,
     }
 
 

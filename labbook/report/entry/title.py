@@ -13,7 +13,7 @@ from labbook.model.series import Series
 from labbook.model.verdict import worst_fault
 from labbook.report.ending_exception import ending_exception, place, user_frame
 from labbook.report.entry.diagnosis_section import user_location
-from labbook.report.numbers import count, duration, pair
+from labbook.report.numbers import count, duration, number, pair
 from labbook.report.series_choice import (
     count_steps,
     find_primary_series,
@@ -41,7 +41,7 @@ def run_title(run: Run, language: str = "en") -> str:
     if run.status == "finished":
         if _worst_fault(run) is not None:
             sentence = _plain(labels["finished_but"], verdict=verdict)
-        elif find_primary_series(run) is None:
+        elif find_primary_series(run) is None and not run.captured.get("trials"):
             sentence = _plain(labels["finished"])
         else:
             sentence = _plain(labels["finished_with"], verdict=verdict)
@@ -53,7 +53,9 @@ def run_title(run: Run, language: str = "en") -> str:
     else:
         signal = _named(run.signal or "SIGKILL")
         sentence = _plain(labels[run.status], signal=signal, duration=duration(run.duration_s))
-    return _plain(labels["title"], script=script_name(run), verdict=sentence)
+    trial = run.captured.get("trial")
+    name = f"{script_name(run)}#{trial['number']}" if trial else script_name(run)
+    return _plain(labels["title"], script=name, verdict=sentence)
 
 
 def verdict_line(run: Run, language: str = "en") -> str:
@@ -80,6 +82,8 @@ def verdict_line(run: Run, language: str = "en") -> str:
         if run.signal:
             return _plain(labels["signal"], signal=_named(run.signal))
         return _plain(labels["failure"]) if run.exit_code is None else _plain(labels["code"], code=str(run.exit_code))
+    if series is None and run.captured.get("trials"):
+        return _of_trials(run.captured["trials"], labels)
     if series is None:
         return _plain(labels["unknown" if run.status == "lost" else "none"])
     return _metric(series, run, labels)
@@ -98,6 +102,15 @@ def verdict_reason(run: Run, labels: Mapping[str, Any]) -> str:
     finding = next((f for f in run.findings if reason and reason in (f.symptom, f.family)), None)
     check = next((c for c in run.checks if c.id == reason), None)
     return finding.title.replace("`", "") if finding is not None else check.title if check is not None else ""
+
+
+def _of_trials(trials: Mapping[str, Any], said: Mapping[str, Any]) -> str:
+    """Returns the number of trials and the best one, if there is one: "12 trials, best val_acc 0.93 (trial 4)"."""
+    total = str(len(trials.get("rows") or ()))
+    if "best" not in trials:
+        return _plain(said["trials"], count=total)
+    metric, value = _named(str(trials["metric"])), number(trials["value"])
+    return _plain(said["trials_best"], count=total, metric=metric, value=value, number=str(trials["best"]))
 
 
 def _broken_series(run: Run) -> Series | None:
