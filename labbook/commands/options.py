@@ -99,6 +99,7 @@ def open_notebook(chosen: str | Path | None, *, resume_upload: bool = True) -> N
         NotebookError: There is none, or its settings are broken.
     """
     notebook = _find_notebook(chosen)
+    warn_of_settings(notebook)
     from labbook.record.recovery import recover_pending
 
     if resume_upload and notebook.config.artifact_store:
@@ -108,6 +109,14 @@ def open_notebook(chosen: str | Path | None, *, resume_upload: bool = True) -> N
     recover_pending(notebook, lambda line: click.echo(f"labbook: {line}", err=True))
     _follow_remote(notebook)
     return notebook
+
+
+def warn_of_settings(notebook: Notebook) -> None:
+    """Prints, on standard error, which settings of the notebook this labbook does not know."""
+    from labbook.store.config import unknown_settings
+
+    for problem in unknown_settings(notebook.paths.root):
+        click.echo(f"labbook: {terminal_sentences(notebook)(problem)}", err=True)
 
 
 def _follow_remote(notebook: Notebook) -> None:

@@ -78,18 +78,17 @@ def command(
         _sync_in_background(book, timeout)
         return
     remote = choose_remote(book, remote_name, timeout_s=timeout, quiet=quiet)
-    say = terminal_sentences(book)
 
     def once() -> SyncResult:
         result = synchronize(remote, rewritten=rewritten or "")
         if as_json:
             print_json(_data(result))
         else:
-            _print(result, say, quiet)
+            _print(result, book, quiet)
         return result
 
     if watching:
-        _watch(remote, once, every, say, quiet)
+        _watch(remote, once, every, terminal_sentences(book), quiet)
     else:
         once()
 
@@ -145,7 +144,10 @@ def _data(result: SyncResult) -> dict[str, object]:
     }
 
 
-def _print(result: SyncResult, say: Sentences, quiet: bool) -> None:
+def _print(result: SyncResult, book: Notebook, quiet: bool) -> None:
+    if quiet and not (result.conflicts or result.unsent or result.newer):
+        return
+    say = terminal_sentences(book)
     names = {"remote": result.remote, "branch": result.branch}
     if not quiet:
         if not result.received_files and not result.sent_files:

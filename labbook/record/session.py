@@ -304,6 +304,7 @@ def open_session(request: RecordRequest, print_line: PrintLine) -> _Session:
     Raises:
         NotebookError: Neither can be used; the message has both reasons.
     """
+    from labbook.store.config import unknown_settings
     from labbook.store.notebook_finder import find_notebook
 
     requested = partial(find_notebook, Path.cwd(), chosen=request.notebook, environ=dict(os.environ))
@@ -321,6 +322,8 @@ def open_session(request: RecordRequest, print_line: PrintLine) -> _Session:
         for failure in errors:
             error_text, root = describe_error(failure), str(notebook.paths.root)
             print_line(session.sentences.line("record.personal_fallback", notebook=root, error=error_text))
+        for problem in unknown_settings(notebook.paths.root):
+            print_line(session.sentences(problem))
         return session
     reasons = [describe_error(error) for error in errors]
     reasons = [reason for number, reason in enumerate(reasons) if reason not in reasons[:number]]

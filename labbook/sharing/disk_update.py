@@ -13,11 +13,9 @@ from pathlib import Path
 
 from labbook.errors import GitError
 from labbook.frozen import dataclass
-from labbook.sharing.file_merge import merge_file
 from labbook.sharing.tree_diff import PathChange, diff_trees, read_blobs, text_path
 from labbook.store.branch_checkout import hide_entries, notebook_prefix
 from labbook.store.fast_import import blob_hash
-from labbook.store.git_index_sync import stage
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
 from labbook.store.journal import write_atomically
@@ -95,6 +93,8 @@ def update_disk(notebook: Notebook, folders: GitFolders, ref: str, old: str, new
         if place.tree is not None:
             entries = {p: c.after.blob if c.after else "0" * len(new) for p, c in wanted.items()}
             modes = {p: c.after.mode for p, c in wanted.items() if c.after}
+            from labbook.store.git_index_sync import stage
+
             stage(place.tree.folders, entries, modes=modes)
         merged += _write_all(folders, place, wanted)
     return merged
@@ -186,6 +186,8 @@ def _write_some(folders: GitFolders, place: _Place, changes: Mapping[bytes, Path
         if edited:
             mine = present[path] or b""
             base = blobs[change.before.blob] if change.before and change.before.is_file else None
+            from labbook.sharing.file_merge import merge_file  # 10 ms, for notes edited here and elsewhere
+
             data = merge_file(path, base, mine, data).data
             merged.append(file)
             if _read(file) != mine:

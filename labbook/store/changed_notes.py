@@ -11,7 +11,7 @@ from labbook.errors import GitError
 from labbook.store.branch_checkout import notebook_prefix
 from labbook.store.fast_import import blob_hash
 from labbook.store.git_process import GitFolders, run_git
-from labbook.store.git_state import head_ref
+from labbook.store.git_state import head_ref, read_commit
 from labbook.store.notebook import Notebook
 
 _FEW = 200
@@ -97,7 +97,7 @@ def _blobs(notebook: Notebook, folders: GitFolders, notes: Sequence[Path]) -> di
     """Hash of each file below `notes/`, or of a few, by path from the top of the repository."""
     branch = f"refs/heads/{notebook.config.branch}"
     ref = head_ref(folders) if notebook.config.commit == "checkout" else branch
-    if not ref or run_git(folders, "rev-parse", "--verify", "--quiet", ref).code:
+    if not ref or not read_commit(folders, ref):
         return {}
     below = [f"{notebook_prefix(notebook, folders)}/notes".removeprefix("/")]
     if len(notes) <= _FEW:

@@ -172,7 +172,8 @@ def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[st
         flags: Settings from the command line; they override all others.
 
     Raises:
-        NotebookError: An unknown key, a value of the wrong type, or broken TOML; names file, key, value and line.
+        NotebookError: A value of the wrong type, broken TOML, or an unknown flag; names file, key, value and line.
+            Unknown keys of the file are skipped: `unknown_settings` names them.
     """
     values: dict[str, Any] = {}
     if root is not None:
@@ -183,9 +184,11 @@ def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[st
             values[each.name] = _checked(each, _from_text(each, environ[name], name), name)
     known = {each.name: each for each in fields(Config)}
     for key, value in (flags or {}).items():
-        values[key] = _checked(
-            _known(known, key, message("errors.settings.flags")), value, message("errors.settings.flag", key=key)
-        )
+        if key not in known:
+            where, near = message("errors.settings.flags"), _nearest(key)
+            advice = "errors.settings.near_advice" if near else ""
+            raise NotebookError("errors.settings.unknown", where=where, key=key, near=near, advice=advice)
+        values[key] = _checked(known[key], value, message("errors.settings.flag", key=key))
     return Config(**values)
 
 
@@ -220,38 +223,70 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
         raise NotebookError("errors.settings.not_toml", path=path, reason=error) from error
 
 
-def _from_file(root: Path) -> dict[str, Any]:
+def unknown_settings(root: Path) -> list[Message]:
+    """Return a sentence for each key of the settings file that `load_config` skips.
+
+    It is mistyped, or a setting of a newer labbook: in a team not everybody updates on the same day.
+
+    Args:
+        root: Folder of the notebook; its settings can be read.
+    """
+    from labbook import __version__
+
+    path, table, text = _read_table(root)
+    known = {each.name for each in fields(Config)}
+    found = []
+    for key in table:
+        if key not in known:
+            line = _line_of(key, text)
+            place = message("errors.settings.of_line" if line else "errors.settings.of_file", path=str(path), line=line)
+            near = _nearest(key)
+            if near:
+                found.append(message("terminal.problems.setting_near", place=place, name=key, near=near))
+            else:
+                found.append(message("terminal.problems.setting", place=place, name=key, version=__version__))
+    return found
+
+
+def _read_table(root: Path) -> tuple[Path, Mapping[str, Any], str]:
+    """Return path, settings and text of the settings file.
+
+    Raises:
+        NotebookError: It cannot be read, or is not TOML.
+    """
     path = root / SETTINGS_FILE
     if path.is_file():
         table, text = read_toml(path)
     else:
         path = root / "pyproject.toml"
         if not path.is_file():
-            return {}
+            return path, {}, ""
         whole, text = read_toml(path)
         tools = whole.get("tool")
         table = tools.get("labbook", {}) if isinstance(tools, dict) else {}
     if not isinstance(table, dict):
         raise NotebookError("errors.settings.no_table", path=path)
+    return path, table, text
+
+
+def _from_file(root: Path) -> dict[str, Any]:
+    path, table, text = _read_table(root)
     known = {each.name: each for each in fields(Config)}
     values = {}
     for key, value in table.items():
-        line = _line_of(key, text)
-        of = message("errors.settings.of_line" if line else "errors.settings.of_file", path=str(path), line=line)
-        at = message("errors.settings.in_line" if line else "errors.settings.in_file", **of.values, key=key)
-        values[key] = _checked(_known(known, key, of), value, at)
+        if key in known:  # `unknown_settings` names the others
+            line = _line_of(key, text)
+            at = "errors.settings.in_line" if line else "errors.settings.in_file"
+            values[key] = _checked(known[key], value, message(at, path=str(path), line=line, key=key))
     return values
 
 
-def _known(known: Mapping[str, Field[Any]], key: str, where: Message) -> Field[Any]:
-    if key in known:
-        return known[key]
+def _nearest(key: str) -> str:
+    """Return the setting that a name resembles most, or ""."""
     from difflib import get_close_matches
 
-    near = get_close_matches(key.lower().replace("-", "_"), known, n=1, cutoff=0.5)
-    raise NotebookError(
-        "errors.settings.unknown", where=where, key=key, near=near, advice="errors.settings.near_advice" if near else ""
-    )
+    names = [each.name for each in fields(Config)]
+    return next(iter(get_close_matches(key.lower().replace("-", "_"), names, n=1, cutoff=0.7)), "")
 
 
 def _checked(setting: Field[Any], value: object, where: Message | str) -> Any:  # noqa: ANN401 - whatever the field holds

@@ -35,7 +35,6 @@ from labbook.store.git_index_sync import IndexLockedError, clear_leftovers, stag
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
 from labbook.store.journal import write_atomically
-from labbook.store.last_look import secret_error, secrets_in
 from labbook.store.locks import hold_lock
 
 if TYPE_CHECKING:
@@ -164,6 +163,7 @@ def _last_look(
     notebook: Notebook, changes: Sequence[FileChange], message: str, redactor: Redactor | None
 ) -> CommitOutcome | None:
     """Return the outcome "withheld" if a file or the message may contain a secret or cannot be scanned."""
+    from labbook.store.last_look import secret_error, secrets_in
     from labbook.store.recorder_redaction import make_redactor
 
     try:

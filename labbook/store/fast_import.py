@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -150,6 +149,8 @@ def blob_hash(data: bytes | None, like: str) -> str:
     """Return the blob hash of a content, in the format of another hash; "" for no content."""
     if data is None:
         return ""
+    import hashlib  # 3 ms; most often no file has changed
+
     name = "sha256" if len(like) == 64 else "sha1"
     return hashlib.new(name, b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,12 +62,14 @@ def stage(
         GitError: git failed.
     """
     index = folders.git_dir / "index"
-    copy = folders.git_dir / f"labbook-index-{os.getpid()}-{secrets.token_hex(3)}"
+    copy = folders.git_dir / f"labbook-index-{os.getpid()}-{os.urandom(3).hex()}"
     lock = folders.git_dir / "index.lock"
     try:
         _acquire(lock, copy)
         try:
             if index.exists():
+                import shutil  # with its compressors, 5 ms
+
                 shutil.copy(index, copy)
             else:
                 copy.unlink()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from labbook.errors import NotebookError
@@ -54,6 +53,8 @@ def prepare_private(notebook: Notebook) -> None:
 
 def why_not_writable(notebook: Notebook) -> str:
     """Why nothing can be written into the notebook, or "" when it can."""
+    import tempfile  # with shutil and random, 8 ms
+
     try:
         prepare_private(notebook)
         with tempfile.TemporaryFile(dir=notebook.paths.private):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -167,6 +166,8 @@ def _planted(folder: Path) -> bool:
 
 def _create_personal(root: Path, environ: Mapping[str, str]) -> None:
     """Create the personal notebook atomically, so that concurrent recorders create a single one."""
+    import tempfile  # with shutil and random, 8 ms
+
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".notebook-", dir=root.parent) as folder:

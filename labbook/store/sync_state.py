@@ -7,10 +7,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import GitError, LabbookError
+from labbook.store.git_process import GitFolders
+from labbook.store.git_state import read_commit
 from labbook.store.journal import write_atomically
 from labbook.store.private_folder import make_private
 
@@ -104,3 +107,31 @@ def start_background_sync(notebook: Notebook) -> bool:
     except OSError:
         return False
     return True
+
+
+def tracking_marks(notebook: Notebook, folders: GitFolders) -> list[str]:
+    """Return where the remote-tracking branches are, and whether there is the branch: `tracked` of the state."""
+    name = notebook.config.branch
+    heads = [read_commit(folders, f"refs/heads/{name}") and "branch"]
+    packed = _stamp(folders.common_dir / "packed-refs")
+    tracked = [f"{file}:{_text(file)}" for file in _loose(folders.common_dir / "refs" / "remotes", name)]
+    return [*heads, packed, *tracked]
+
+
+def _loose(folder: Path, name: str) -> Iterator[Path]:
+    return (each / name for each in sorted(folder.iterdir()) if each.is_dir()) if folder.is_dir() else iter(())
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8", "surrogateescape").strip()
+    except OSError:
+        return ""
+
+
+def _stamp(file: Path) -> str:
+    try:
+        status = os.stat(file)  # noqa: PTH116 - a small file, looked at by every command
+    except OSError:
+        return ""
+    return f"{status.st_mtime_ns}-{status.st_size}"

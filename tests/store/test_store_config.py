@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.errors import NotebookError
-from labbook.store.config import Config, environment_name, load_config, settings_text
+from labbook.store.config import Config, environment_name, load_config, settings_text, unknown_settings
 
 
 def test_defaults_without_a_file():
@@ -72,9 +72,6 @@ def test_pyproject_and_labbook_toml_before_it(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said", "hint"),
     [
-        ("titel = 'x'\n", "labbook.toml, line 1: there is no setting 'titel'", "`title`"),
-        ("\nprobe-budget = 0.1\n", "line 2: there is no setting 'probe-budget'", "`probe_budget`"),
-        ("zzzzqqqq = 1\n", "there is no setting 'zzzzqqqq'", "labbook init"),
         ("probe = 'yes'\n", "line 1: probe = 'yes' must be true or false", "Python"),
         ("patch_max_bytes = true\n", "patch_max_bytes = True must be a whole number", ""),
         ("patch_max_bytes = 1.5\n", "patch_max_bytes = 1.5 must be a whole number", ""),
@@ -94,6 +91,21 @@ def test_a_broken_setting_is_named(tmp_path, text, said, hint):
     assert said in caught.value.message
     assert str(tmp_path) in caught.value.message
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [("titel = 'x'\n", "title"), ("\nprobe-budget = 0.1\n", "probe_budget"), ("zzzzqqqq = 1\n", None)],
+)
+def test_settings_of_a_newer_labbook_and_mistyped_ones_are_skipped_and_named(tmp_path, text, near):
+    (tmp_path / "labbook.toml").write_text(f"{text}author = 'Wei'\n[future]\ndeep = 1\n")
+    assert load_config(tmp_path, {}) == Config(author="Wei")
+    first, future = unknown_settings(tmp_path)
+    assert first.values.get("near") == near
+    assert first.values["place"].endswith(f"labbook.toml, line {1 + text.startswith(chr(10))}")
+    assert future.values["name"] == "future"
+    (tmp_path / "labbook.toml").write_text(settings_text(Config()))
+    assert unknown_settings(tmp_path) == []
 
 
 def test_not_text_and_not_readable(tmp_path):
