@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from labbook.diagnosis.candidates import ANYTHING
+from labbook.diagnosis.catalogue import matcher
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.pattern import compile_pattern
-from labbook.diagnosis.catalogue.run_conditions import CONDITIONS
 from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, HEADINGS, LEFT_OUT, read_pages
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.log_reader import read_text
+from labbook.diagnosis.toml_data import read_toml
 from labbook.health.checklist import CHECKS
 from labbook.model.symptom import CRASH_FAMILIES
 
 CATALOGUE = read_pages(BUILT_IN)
 MATCHER = Matcher(CATALOGUE)
+CONDITIONS = read_toml(Path(matcher.__file__).with_name("conditions.toml"))["conditions"]
 PAGES = list(CATALOGUE.symptoms.values())
 IDS = [page.id for page in PAGES]
 
