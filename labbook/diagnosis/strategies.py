@@ -165,8 +165,7 @@ def _page_findings(case: Case, candidates: Sequence[Candidate]) -> list[Finding]
         if findings and candidate.match.weight == 1 and first.match.weight > 1:
             continue
         finding = build_finding(candidate.match, candidate.exception, candidate.line, case.evidence, case.language)
-        ignored = candidate.exception is not None and not candidate.fatal
-        if not candidate.is_distinct or unexplained or ignored or _goes_on(candidate, last_step):
+        if not candidate.is_distinct or unexplained or _goes_on(candidate, last_step):
             finding = replace(finding, tier=max(finding.tier, _LIKELY))
         if findings:
             follows = ANYTHING in candidate.match.symptom.caused_by or is_cause_of(first, candidate)
@@ -177,10 +176,11 @@ def _page_findings(case: Case, candidates: Sequence[Candidate]) -> list[Finding]
 
 
 def _goes_on(candidate: Candidate, last_step: int) -> bool:
-    """Whether a step of the training is printed after an error that has no traceback."""
+    """Whether the program goes on after it: a step is printed after an error without a traceback, or it was ignored."""
     source = candidate.exception or candidate.line
-    traced = candidate.exception is not None and candidate.exception.frames
-    return source is not None and not traced and 0 < source.line < last_step
+    if candidate.exception is not None and (candidate.exception.frames or not candidate.fatal):
+        return not candidate.fatal
+    return source is not None and 0 < source.line < last_step
 
 
 def _family_finding(exception: ObservedException, case: Case) -> Finding | None:

@@ -100,6 +100,15 @@ def test_any_other_number_failed_where_an_exception_was_raised(value, applies):
     assert can_apply(change, here(options={"hidden": value}), raised=True) is applies
 
 
+@pytest.mark.parametrize(
+    ("text", "applies"),
+    [("v = sum(xs) / len(xs)", True), ("import os\nv = lr / warmup", False), ("if not xs:\n    xs = [0]", False)],
+)
+def test_lines_added_before_a_crash_apply_where_their_neighbours_stand(text, applies):
+    change = code(" import os", "+if not xs:", "+    xs = [0]", " v = sum(xs) / len(xs)")
+    assert can_apply(change, here(code=text), raised=True) is applies
+
+
 def test_a_difference_touches_a_failure_that_names_it_or_whose_page_lists_it():
     page = Symptom("s", "other", "x", 1, "error", (), {"en": Wording("s")}, cured_by=("argument:*lr*", "package:*"))
     missing = crash("No module named 'tiktoken'", "ModuleNotFoundError")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from labbook.diagnosis.candidates import ANYTHING
+from labbook.diagnosis.catalogue import matcher
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.pattern import compile_pattern
-from labbook.diagnosis.catalogue.run_conditions import CONDITIONS
 from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, HEADINGS, LEFT_OUT, read_pages
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.log_reader import read_text
+from labbook.diagnosis.toml_data import read_toml
 from labbook.health.checklist import CHECKS
 from labbook.model.symptom import CRASH_FAMILIES
+
+CONDITIONS = read_toml(Path(matcher.__file__).with_name("conditions.toml"))["conditions"]
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +33,10 @@ def pages(catalogue):
 @pytest.fixture(scope="module")
 def primary(catalogue):
     """Returns the id of the first symptom that a text shows."""
-    matcher = Matcher(catalogue)
+    reader = Matcher(catalogue)
 
     def first(text: str) -> str:
-        found = diagnose(read_text(text), matcher).primary
+        found = diagnose(read_text(text), reader).primary
         return found.symptom if found else ""
 
     return first
