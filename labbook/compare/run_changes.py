@@ -44,20 +44,27 @@ def compare_runs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chan
         Changes of arguments, configuration, code, inputs, environment, packages, hardware and the metric, in this
         order; of each kind at most 40 and a row that counts the rest. A fact that one run did not observe is no change.
     """
+    arguments = _arguments(before, now)
     parts = (
-        _arguments(before, now),
+        arguments,
         _configs(before, now),
         compare_code(
             captured_facts(before, "code"), captured_facts(now, "code"), written_files(before) | written_files(now)
         ),
         _inputs(before, now),
         _states(before, now),
-        _environment(before, now),
+        _without_repeats(_environment(before, now), arguments),
         _packages(before, now),
         _hardware(before, now),
         _metric(before, now),
     )
     return [change for part in parts for change in _limit(part)]
+
+
+def _without_repeats(variables: list[Change], arguments: list[Change]) -> list[Change]:
+    """Returns the changes of variables without those that a setting of the same name and value tells already."""
+    told = {(change.what, change.now) for change in arguments}
+    return [change for change in variables if (change.what, change.now) not in told]
 
 
 def compare_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
@@ -193,6 +200,8 @@ def _fingerprints_differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bo
 def _states(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     """Returns the changes of seeds, device, mode, mixed precision and determinism of each framework."""
     changes = []
+    # Variables that determine results are compared as such.
+    variables = {*(environment_variables(before) or ()), *(environment_variables(now) or ())}
     old = {str(f.get("name")): f.get("state") for f in list_rows(before, "frameworks")}
     for framework in list_rows(now, "frameworks"):
         name, state = str(framework.get("name")), framework.get("state")
@@ -205,7 +214,9 @@ def _states(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
                 sides = [flatten({key: side[key]} if side[key] != {} else {}) for side in (known, state)]
                 changed = _compare_values("environment", dict(sides[0]), dict(sides[1]))
                 changes += [
-                    Change(c.kind, f"{name} {c.what}", c.before, c.now) for c in changed if ".rank" not in c.what
+                    Change(c.kind, f"{name} {c.what}", c.before, c.now)
+                    for c in changed
+                    if ".rank" not in c.what and c.what.partition(".")[2] not in variables
                 ]
     return changes
 

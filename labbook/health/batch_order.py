@@ -198,6 +198,10 @@ def _as_often_as_workers(signals: Signals, *, iterable: bool) -> Message | None:
     return None
 
 
+_CLEAN = 8
+"""Samples of which none was trained on that make a loader the validation. Source: chosen by us."""
+
+
 @check("train_val_overlap", family="data", tier=1, needs=("prints",))
 def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     """Whether samples of a validation loader were trained on. Where another is clean, this one measures training.
@@ -220,6 +224,8 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     # Only some samples of a batch are looked at: a set that is all training data shows as large a share as that.
     coverage = min(1.0, len(trained) / max(1, _samples_of_an_epoch(signals)))
     clean = [share for share in shares.values() if share < _OVERLAP * coverage]
+    # A small validation set has too few samples to be judged, and enough to be the one that measures validation.
+    clean += [0.0 for found in held_out.values() if len(found) >= _CLEAN and not found & trained]
     worst = max(shares, key=lambda loader: shares[loader])
     both = len(judged[worst] & trained)
     if both < 3 or shares[worst] < max(_OVERLAP * coverage, 0.01) or clean:

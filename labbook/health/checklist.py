@@ -94,6 +94,7 @@ _NOTES = 6
 _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _ENGLISH = Sentences("en")
 _CHECK_FAILED = "health.not_observed.check_failed"
+_MOST_NAMES = 8
 _OTHERS_TITLE = message("health.other_checks.title")
 
 
@@ -261,6 +262,15 @@ def _reason(row: CheckResult) -> object:
     return row.observed_message.values.get("reason") if row.observed_message is not None else None
 
 
+def _left_out(rows: Sequence[CheckResult]) -> Message:
+    """Returns which checks were not observed, and why; of many the first ones."""
+    names, reason = [row.id for row in rows], _reason(rows[0])
+    if len(names) <= _MOST_NAMES + 1:
+        return message("health.other_checks.reason", checks=names, reason=reason)
+    more = len(names) - _MOST_NAMES
+    return message("health.other_checks.some", checks=names[:_MOST_NAMES], more=more, reason=reason)
+
+
 def _other_checks(rest: Sequence[CheckResult], idle: tuple[str, ...]) -> CheckResult:
     """Returns one row for all that are not shown, so that silence is not read as health.
 
@@ -273,10 +283,7 @@ def _other_checks(rest: Sequence[CheckResult], idle: tuple[str, ...]) -> CheckRe
     by_reason: dict[str, list[CheckResult]] = {}
     for row in unseen:
         by_reason.setdefault(row.observed, []).append(row)
-    evidence = tuple(
-        message("health.other_checks.reason", checks=[row.id for row in rows], reason=_reason(rows[0]))
-        for rows in by_reason.values()
-    )
+    evidence = tuple(_left_out(rows) for rows in by_reason.values())
     observed = message("health.other_checks.counts", passed=passed, unseen=len(unseen))
     return CheckResult(
         id="other_checks",

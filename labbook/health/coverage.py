@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from labbook.health.measurements import measured, script_of, unobserved, why_missing
 from labbook.model.check import Outcome, check
 from labbook.model.message import message
+from labbook.model.metric_kinds import metric_kind
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -50,7 +51,8 @@ def loss_seen(run: Run, signals: Signals) -> Outcome:
 
     Source: chosen by us; first against last value says nothing certain, the tests with a stated null are separate.
     """
-    series = [s for s in measured(run, "loss") if s.rank in (None, 0)] or measured(run, "loss")
+    found = [s for s in measured(run, "loss") if s.source == "probe" or metric_kind(s.name).is_training]
+    series = [s for s in found if s.rank in (None, 0)] or found
     if not series:
         return unobserved(why_missing(run, "loss"))
     parts = []

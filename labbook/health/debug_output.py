@@ -30,8 +30,24 @@ def batches(signals: Signals) -> list[dict[str, Any]]:
     for phase in ("train", "eval"):
         looks = [b for b in signals.batches if b.get("phase") == phase and b.get("leaves", [])]
         for batch in looks[:1] + looks[-1:] if len(looks) > 1 else looks:
-            found += [_leaf(batch, leaf, ignored) for leaf in batch.get("leaves", [])[:_LEAVES]]
+            found += _each_once([_leaf(batch, leaf, ignored) for leaf in batch.get("leaves", [])[:_LEAVES]])
     return found
+
+
+def _each_once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the rows of a batch; labels that are also an input of the model have the name of the input."""
+    found: list[dict[str, Any]] = []
+    for row in rows:
+        twin = next((other for other in found if row["role"] == "label" and _looks(other) == _looks(row)), None)
+        if twin is None:
+            found.append(row)
+        else:
+            twin.update(role="label", classes=row["classes"])
+    return found
+
+
+def _looks(row: dict[str, Any]) -> list[Any]:
+    return [value for name, value in row.items() if name not in ("leaf", "role", "classes")]
 
 
 def _leaf(batch: Batch, leaf: Leaf, ignored: set[str]) -> dict[str, Any]:

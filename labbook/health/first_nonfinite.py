@@ -71,7 +71,7 @@ def origin_sentences(flight: Flight) -> tuple[Message, ...]:
         return ()
     found = [*_origin(flight)]
     if flight.get("finding") == "loss expression":
-        op = flight.get("op", "")
+        op = flight.get("op", "").replace(" <- ", " ← ")
         found += [*_suspects(flight), *([message("health.first_nonfinite.operation", op=op)] if op else [])]
     if flight.get("file", ""):
         found.append(message("health.first_nonfinite.at", place=place_message(flight)))

@@ -37,7 +37,12 @@ def gradients_cleared(run: Run, signals: Signals) -> Outcome:
             which = of_optimizer(opt, cleared)
             stale = message("health.grad_not_cleared.stale", optimizer=which, bad=bad, seen=seen, norm=norm)
             return Outcome("fail", stale)
-    return Outcome("ok", message("health.grad_not_cleared.ok", steps=checked)) if checked else too_few(0, 1)
+    if not checked:
+        return too_few(0, 1)
+    kept = sum(looks.get("not_cleared", 0) for looks in cleared.values())
+    if kept:
+        return Outcome("ok", message("health.grad_not_cleared.most", good=checked - kept, steps=checked))
+    return Outcome("ok", message("health.grad_not_cleared.ok", steps=checked))
 
 
 @check("step_with_no_gradient", family="gradient", tier=1, needs=("loop",))

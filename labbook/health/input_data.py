@@ -27,6 +27,10 @@ _TABLE = 50
 """Columns up to which a constant one is worth a note: flattened images have dark borders. Source: chosen by us."""
 
 
+_SPARSE = 0.9
+"""Share of zeros from which on the deviation says nothing of the scale. Source: chosen by us."""
+
+
 def input_leaves(signals: Signals) -> dict[str, list[tuple[int, int, Leaf]]]:
     """Returns path of an input leaf -> (step, samples, leaf) of the training batches that were inspected."""
     found: dict[str, list[tuple[int, int, Leaf]]] = {}
@@ -34,7 +38,7 @@ def input_leaves(signals: Signals) -> dict[str, list[tuple[int, int, Leaf]]]:
         if batch.get("phase") != "train":
             continue
         for leaf in batch.get("leaves", []):
-            if leaf.get("role") == "input":
+            if leaf.get("role") == "input" and leaf.get("shape", (1,)):  # a scalar is a setting, not data
                 look = (batch.get("step", 0), batch.get("samples", 0), leaf)
                 found.setdefault(leaf.get("path", ""), []).append(look)
     return found
@@ -80,7 +84,10 @@ def _scale(path: str, leaves: Sequence[Leaf], first: Module | None) -> Outcome:
     deviation = median([leaf.get("std") or 0.0 for leaf in leaves])
     top = max(abs(leaf.get("max") or 0.0) for leaf in leaves)
     observed = message("health.input_not_normalised.moments", mean=center, std=deviation)
-    usual = deviation <= 10 and abs(center) <= max(3.0, 3 * deviation) and (deviation >= 0.1 or top > 0.5)
+    # Adjacency matrices and one-hot rows are mostly 0, whatever their scale.
+    sparse = median([leaf.get("zero") or 0.0 for leaf in leaves]) >= _SPARSE and top <= 1
+    spread_out = deviation >= 0.1 or top > 0.5 or sparse
+    usual = deviation <= 10 and abs(center) <= max(3.0, 3 * deviation) and spread_out
     if first is None or usual:
         return Outcome("ok", observed)
     low = min(leaf.get("min") or 0.0 for leaf in leaves)

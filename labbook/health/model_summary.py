@@ -64,11 +64,11 @@ def _latest(signals: Signals) -> list[Model]:
 def _model(model: Model, signals: Signals) -> dict[str, Any]:
     modules = model.get("modules", [])
     shown = [row for row in modules if row.get("depth", 0) <= _deepest(modules)][:_ROWS]
-    totals = _totals(modules)
+    totals = _totals(model)
     return {
         "root": model.get("root", ""),
-        "parameters": sum(row.get("parameters", 0) for row in modules),
-        "trainable": sum(row.get("trainable", 0) for row in modules),
+        "parameters": totals[""][0],
+        "trainable": totals[""][1],
         "left_out": len(modules) - len(shown) + model.get("left_out", {}).get("modules", 0),
         "rows": [
             {
@@ -89,16 +89,23 @@ def _model(model: Model, signals: Signals) -> dict[str, Any]:
     }
 
 
-def _totals(modules: list[ModuleRow]) -> dict[str, tuple[int, int]]:
-    """Name of a module -> parameters and trainable parameters in it and in all modules below it."""
-    found: dict[str, tuple[int, int]] = {}
-    for row in modules:
-        name = row.get("name", "")
+def _totals(model: Model) -> dict[str, tuple[int, int]]:
+    """Name of a module -> parameters and trainable parameters in it and in all modules below it.
+
+    A parameter that several modules share counts once in each module that has it, where all parameters are listed.
+    """
+    found: dict[str, tuple[int, int]] = {"": (0, 0)}
+    for row in model.get("modules", []):
+        name, every, trainable = row.get("name", ""), row.get("parameters", 0), row.get("trainable", 0)
         parts = name.split(".") if name else []
         for end in range(len(parts) + 1):
-            above = ".".join(parts[:end])
-            every, trainable = found.get(above, (0, 0))
-            found[above] = every + row.get("parameters", 0), trainable + row.get("trainable", 0)
+            above = found.get(".".join(parts[:end]), (0, 0))
+            found[".".join(parts[:end])] = above[0] + every, above[1] + trainable
+    listed = model.get("parameters", [])
+    if listed and not model.get("left_out", {}).get("parameters"):
+        sizes = [(math.prod(p.get("shape", ())), p.get("trainable", False)) for p in listed]
+        once = sum(size for size, _ in sizes), sum(size for size, trainable in sizes if trainable)
+        found = {name: (min(every, once[0]), min(some, once[1])) for name, (every, some) in found.items()}
     return found
 
 

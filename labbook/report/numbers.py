@@ -27,12 +27,24 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def pair(before: float | None, now: float | None) -> tuple[str, str]:
-    """Returns two values with as many digits (4 to 8) as are needed to tell them apart."""
+    """Returns two values with as many digits (4 to 8) as are needed to tell them apart.
+
+    Values of which one is the other as it is printed, rounded to four or more digits, are equal: 0.5417 and 0.54166667.
+    """
+    if before is not None and now is not None and _is_rounded(before, now):
+        return number(before), number(now)
     for digits in range(4, 9):
         texts = number(before, digits), number(now, digits)
         if texts[0] != texts[1] or before == now:
             break
     return texts
+
+
+def _is_rounded(one: float, other: float) -> bool:
+    """Whether the value with fewer digits is the other one, rounded."""
+    short, long = sorted((one, other), key=lambda value: len(repr(value)))
+    digits = repr(short).lower().partition("e")[0].replace(".", "").lstrip("-0")
+    return 4 <= len(digits) < 8 and f"{long:.{len(digits)}g}" == f"{short:.{len(digits)}g}"
 
 
 def count(value: int) -> str:

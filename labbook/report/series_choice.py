@@ -88,6 +88,8 @@ def has_epoch_values(series: Series, steps: int) -> bool:
         return True
     if series.source == "probe":
         return False
+    if metric_kind(series.name).quantity == "reward":
+        return True  # of episodes
     words = series.name.lower()
     if "epoch" in words or words.endswith("_step"):
         return "epoch" in words
@@ -160,8 +162,13 @@ def best_value(
 
 
 def run_best(run: Run, series: Series) -> float | None:
-    """Returns the best value of a series of a run, in the direction that people chose for the primary one."""
+    """Returns the best value of a series of a run, in the direction that people chose for the primary one.
+
+    Where the loss may rise, as with several optimizers, no measured loss has a best value.
+    """
     direction = primary_direction(run) if series.name == run.primary else None
+    if run.direction == "none" and series.source == "probe":
+        direction = ""
     return best_value(series, count_steps(run), direction, of_batches=is_of_batches(series, run))
 
 
@@ -198,6 +205,23 @@ def one_a_name(series: Sequence[Series]) -> list[Series]:
     for each in by_trust(series):
         chosen.setdefault(each.name, each)
     return list(chosen.values())
+
+
+def without_repeats(series: Sequence[Series]) -> list[Series]:
+    """Returns the series without printed ones that repeat a logged one: `val_acc` printed, `val/accuracy` logged."""
+    logged = [s for s in series if s.source not in ("text", "probe") and metric_kind(s.name).quantity]
+    return [s for s in series if s.source != "text" or not any(_repeats(s, other) for other in logged)]
+
+
+def _repeats(printed: Series, logged: Series) -> bool:
+    """Whether printed values are the logged ones of the same quantity and data, rounded to at least two digits."""
+    one, other = metric_kind(printed.name), metric_kind(logged.name)
+    if (one.quantity, one.split) != (other.quantity, other.split) or len(printed.values) != len(logged.values):
+        return False
+    return all(
+        math.isclose(a, b, rel_tol=0.005, abs_tol=5e-4) or (math.isnan(a) and math.isnan(b))
+        for a, b in zip(printed.values, logged.values, strict=True)
+    )
 
 
 def base_name(name: str) -> str:

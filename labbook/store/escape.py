@@ -29,10 +29,15 @@ _BY_POSITION = re.compile(
     r"\[(?:REDACTED:[a-z0-9_]{1,40}|USER)\](?![\[(:])|"
     r"(?<![^\W_])_|_(?![^\W_])"  # emphasis, but not inside a word
     r"|:(?=//)|:(?!\d+:)(?=[+\w-]+:)|:(?=100:|1234:)|(?<=www)\.|(?<=WWW)\."  # addresses that become links, emoji
-    r"|@(?! )"  # mentions of a name
+    r"|@(?! )(?!(?<=[^\W_]@)\d{1,4}(?![\w.@-]))"  # mentions of a name and addresses; `Acc@1` is neither
     r"|=(?==)|\+(?=\+)|%(?=%)|!(?=!!|\d)|\?(?=\?\?|\d)|/(?=//)"  # marked text, keys, comments, blocks of extensions
     r"|\((?=(?:c|r|tm)\))|(?<=\+)/(?=-)|(?<==)/(?==)|(?<=\bc)/(?=o\b)|(?<![\d/])[1-7](?=/[2-8](?![\d/]))",  # symbols
     re.IGNORECASE,
+)
+
+# A list of values in brackets, which is no link, note, task or image in any reader; what is in it is escaped as usual.
+_LIST = re.compile(
+    r"(?<![\[\]!])\[(?P<values>|[\w\"'(.+-][^\[\]<>&`*|~^$#\\!{}\r\n]{0,200},[^\[\]<>&`*|~^$#\\!{}\r\n]{0,2000})\](?![\[({:\]])"
 )
 
 # Active only at the start of a line.
@@ -187,11 +192,20 @@ def _make_visible(char: str) -> str:
 
 
 def _encoded(line: str) -> str:
-    """Encode all active characters of one line, for any position in a line."""
-    # First by position, on the original text: references would hide or imitate neighbouring characters.
+    """Encode all active characters of one line, for any position in a line, except brackets around a list of values."""
     parts: list[str] = []
     done = 0
     plain = visible(line)
+    for match in _LIST.finditer(plain):
+        parts += (_encoded_text(plain[done : match.start()]), "[", _encoded_text(match["values"]), "]")
+        done = match.end()
+    return "".join((*parts, _encoded_text(plain[done:])))
+
+
+def _encoded_text(plain: str) -> str:
+    # First by position, on the original text: references would hide or imitate neighbouring characters.
+    parts: list[str] = []
+    done = 0
     for match in _BY_POSITION.finditer(plain):
         parts += (plain[done : match.start()].translate(_ALWAYS), match[0] if match[0][0] == "[" else _reference(match))
         done = match.end()

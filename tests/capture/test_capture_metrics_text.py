@@ -130,6 +130,17 @@ def test_two_splits_of_a_line_are_metrics_and_one_is_none():
     assert read("train: 0.8\nsplit = val: 0.1") == {}
 
 
+def test_an_evaluation_in_batches_is_its_last_mean():
+    def lines(*means):
+        row = "Test: [{:>4}/1]  Loss:   1.500 ( {:>6.3f})  Acc@1:  70.0 ({:>7.3f})"
+        rows = [row.format(i, mean, mean * 10) for i, mean in enumerate(means)]
+        return ["Train: 0 [   0/20 (  0%)]  Loss: 2.14 (2.15)  LR: 1.250e-02", *rows]
+
+    found = read("\n".join([*lines(2.0, 1.5), *lines(1.0, 0.5)]))
+    assert found["test/Acc@1"] == [(1, 15.0), (2, 5.0)] and found["test/loss"] == [(1, 1.5), (2, 0.5)]
+    assert [value for _, value in found["loss"]] == [2.14, 2.14]
+
+
 def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
     found = read("Epoch 1: train 0.42 val 0.39 acc 88.1 %\nEpoch 2: train 0.32 val 0.29 acc 90.1 %")
     assert found["train"] == [(1, 0.42), (2, 0.32)] and found["val"] == [(1, 0.39), (2, 0.29)]

@@ -364,3 +364,21 @@ def test_masking_keeps_the_messages_of_changes():
         }
     )
     assert "hunter2" in change.what and "hunter2" not in masked.what
+
+
+def test_a_constant_read_from_a_variable_is_one_change():
+    def of(epochs, **environment):
+        read = (Arguments("constants", "__main__", {"EPOCHS": epochs}),)
+        return run(arguments=read, captured={"command": {"environment": environment}})
+
+    assert changes(of(3), of(6, EPOCHS="6")) == [("argument", "EPOCHS", "3", "6")]
+
+
+def test_a_variable_that_determines_results_is_one_change():
+    def of(**environment):
+        state = {"deterministic": {"cudnn.benchmark": False, **environment}}
+        return run(
+            frameworks=(Framework("torch", "2.4", state=state),), captured={"command": {"environment": environment}}
+        )
+
+    assert changes(of(), of(OMP_NUM_THREADS="1")) == [("environment", "OMP_NUM_THREADS", "", "1")]

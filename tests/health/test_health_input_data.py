@@ -27,6 +27,8 @@ def chain(make_model, looks, *kinds):
         ({"mean": 0.002, "std": 0.05, "min": 0.0, "max": 1.0}, "ok"),
         ({"mean": 0.0, "std": 1.0}, "ok"),
         ({"mean": 3000.0, "std": 900.0, "integer": True}, "not observed"),
+        ({"mean": 0.003, "std": 0.015, "min": 0.0, "max": 0.25, "zero": 0.97}, "ok"),
+        ({"mean": 16.0, "std": 0.0, "shape": ()}, "not observed"),
     ],
 )
 def test_scale_of_inputs(ask, make_model, looks, leaf, verdict):
@@ -288,6 +290,8 @@ def test_samples_in_training_and_validation(ask):
     assert ask("train_val_overlap", signals=signals(shared)).verdict == "fail"
     assert ask("train_val_overlap", signals=signals(new)).verdict == "ok"
     assert ask("train_val_overlap", signals=signals(shared, new)).verdict == "ok"
+    assert ask("train_val_overlap", signals=signals(shared, new[:16])).verdict == "ok"
+    assert ask("train_val_overlap", signals=signals(shared, shared[:10])).verdict == "fail"
     assert ask("train_val_overlap", signals={**signals(shared), **batches(zero=0.9)}) is None
     seen_in_part = [[f"t{i}"] for i in range(3)] + [[f"u{i}"] for i in range(37)]
     assert ask("train_val_overlap", signals=signals(seen_in_part)).verdict == "fail"

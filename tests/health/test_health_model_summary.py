@@ -23,6 +23,21 @@ def test_models_flow_and_losses(make_run, make_series, make_model, looks):
     assert "loaders" not in found
 
 
+def test_a_module_has_all_parameters_in_it_and_shared_ones_once(make_run, make_series):
+    rows = [("", 0), ("body", 0), ("body.fc", 12), ("head", 12)]
+    modules = [
+        {"i": i, "name": n, "type": "L", "depth": 1, "parameters": p, "trainable": p} for i, (n, p) in enumerate(rows)
+    ]
+    model = {"model": 0, "modules": modules}
+    tied = {**model, "parameters": [{"i": 0, "name": "body.fc.weight", "shape": [4, 3], "trainable": True}]}
+    totals = []
+    for one in (model, tied):
+        found = summary(make_run(make_series("loss", [1.0]), signals={"models": (one,)}))["models"][0]
+        totals.append({row["name"]: row["total"] for row in found["rows"]})
+        assert found["parameters"] == totals[-1][""]
+    assert totals == [{"": 24, "body": 12, "body.fc": 12, "head": 12}, {"": 12, "body": 12, "body.fc": 12, "head": 12}]
+
+
 def test_nothing_was_trained(make_run):
     assert summary(make_run()) == {}
 

@@ -36,6 +36,11 @@ def test_a_pair_has_the_digits_that_tell_it_apart():
     )
 
 
+def test_a_printed_value_is_equal_to_the_one_that_it_rounds():
+    assert pair(0.5417, 0.5416666666666666) == ("0.5417", "0.5417")
+    assert pair(0.5, 0.50002) == ("0.5", "0.50002") and pair(0.91234, 0.91237) != ("0.9123", "0.9123")
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [

@@ -17,6 +17,7 @@ from labbook.report.series_choice import (
     printed_otherwise,
     run_best,
     window_of,
+    without_repeats,
 )
 
 RUN = Run("i", "finished", ("python",), "/w", 0.0)
@@ -48,6 +49,10 @@ def test_of_validation_the_best_is_a_value_itself(values):
 def test_no_best_without_a_direction():
     for name in ("lr", "grad_norm", "policy_loss", "entropy", "something", "charts/episode"):
         assert best_value(of(name, [1.0, 2.0, 3.0, 4.0]), 4) is None
+
+
+def test_rewards_are_of_episodes():
+    assert best_value(of("Average reward", [30.8, 17.1, 15.7], steps=(20, 40, 60)), 424) == 30.8
 
 
 def test_values_of_epochs_are_told_from_those_of_batches():
@@ -99,3 +104,16 @@ def test_what_never_was_a_number_does_not_stand_for_a_run():
     loss = Series("loss", "probe", (1, 2, 3), (3.0, 2.0, 1.0))
     assert primary_series(replace(RUN, series=(nothing, loss))) == "loss"
     assert primary_series(replace(RUN, series=(nothing,))) == "val_loss"
+
+
+def test_printed_values_of_a_logged_metric_are_no_second_metric():
+    logged = of("val/accuracy", [0.78125, 0.9], "tensorboard")
+    printed, other = of("val_acc", [0.781, 0.9]), of("val_acc", [0.7, 0.8])
+    assert without_repeats([logged, printed]) == [logged]
+    assert without_repeats([logged, other]) == [logged, other] and without_repeats([printed]) == [printed]
+
+
+def test_where_the_loss_may_rise_that_of_no_optimizer_has_a_best_value():
+    series = tuple(of(name, [1.0] * 40, "probe") for name in ("loss", "loss.opt1"))
+    run = replace(RUN, series=series, primary="loss", direction="none")
+    assert [run_best(run, each) for each in series] == [None, None]

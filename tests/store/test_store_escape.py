@@ -242,7 +242,7 @@ def test_fence_inside_details_stays_inside(each):
     each((text for text in PAYLOADS if "\x00" not in text), check)
 
 
-@given(st.text(alphabet=st.sampled_from("ab1 _*`|\\[](){}<>#+-.!~^=:/@$%&;\"'8\n\t\r\x1b{%"), max_size=40))
+@given(st.text(alphabet=st.sampled_from("ab1, _*`|\\[](){}<>#+-.!~^=:/@$%&;\"'8\n\t\r\x1b{%"), max_size=40))
 @pytest.mark.parametrize("reader", READERS)
 def test_any_punctuation_is_inert_and_shown(reader, text):
     page = Page(reader(f"x {escape.inline(text)} x\n"))
@@ -351,3 +351,15 @@ def test_adversarial_text_is_escaped_in_linear_time():
         assert len(escape.inline(text)) < 200_000
         assert html.unescape(escape.inline(text)) == text.strip().replace("\x1b", "\u241b")
         escape.fence(text), escape.code_span(text), escape.terminal(text)
+
+
+@pytest.mark.parametrize("text", ["[64, 32]", '["a", "b_c"]', "betas [0.9, 0.999]", "[]", "[-1, 2] [1, 2]"])
+def test_lists_of_values_stay_readable_as_raw_text(text):
+    assert escape.table_cell(text) == text == escape.inline(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["[a, b](x)", "[a, b]: x", "[a, b][c]", "![a, b]", "[[a, b]]", "[x]", "[^1, 2]", "[TOC]"]
+)
+def test_what_could_be_a_link_is_no_list(text):
+    assert "[" not in escape.table_cell(text)

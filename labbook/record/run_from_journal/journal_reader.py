@@ -21,7 +21,6 @@ from labbook.model.events.process_kinds import (
 )
 from labbook.model.events.training_kinds import FrameworkImported, Optimizer, State, Step
 from labbook.model.run import (
-    Arguments,
     CaughtException,
     ConfigFile,
     Console,
@@ -31,6 +30,7 @@ from labbook.model.run import (
     Process,
     Run,
 )
+from labbook.record.run_from_journal.option_events import read_options
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.request_events import fold_requests, was_stopped
 from labbook.record.run_from_journal.series_events import fold_series
@@ -40,7 +40,6 @@ from labbook.store.journal import ProcessEvents
 Facts = Mapping[str, Any]
 
 _MAX_EXCEPTIONS = 20
-_VARIABLES = ("dict", "constants")
 _MAX_SOURCES = 400
 _MAX_WARNINGS = 50
 _MAX_MEMBERS = 16
@@ -119,7 +118,7 @@ def _add_observations(run: Run, processes: Sequence[ProcessEvents], pid: int) ->
         run,
         frameworks=frameworks,
         mode=next((str(f.state["mode"]) for f in frameworks if f.state.get("mode")), "dynamic" if frameworks else ""),
-        arguments=_arguments(processes),
+        arguments=read_options(processes),
         configs=_configs(processes),
         sources=_first(file for event in _sources(processes) for file in event.get("files", [])),
         packages=_first(name for event in _sources(processes) for name in event.get("packages", [])),
@@ -281,24 +280,6 @@ def _add_optimizer(framework: Framework, event: Optimizer, losses: Facts) -> Fra
     if any(o.get("index") == facts.get("index") and o.get("type") == facts.get("type") for o in known):
         return framework
     return replace(framework, optimizers=(*framework.optimizers, facts))
-
-
-def _arguments(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
-    """Returns the options of all parsers: what was parsed before plain variables, constants last.
-
-    A plain variable that holds just what a parser returned, as `args = vars(parser.parse_args())`, is left out.
-    """
-    found: list[Arguments] = []
-    for process in processes:
-        for event in process.of_kind(process_kinds.Arguments):
-            if event.get("values"):
-                unchanged = tuple(event.get("unchanged", ()))
-                parsed = Arguments(event.get("source", ""), event.get("name", ""), event["values"], unchanged)
-                if not any(a.source == parsed.source and a.values == parsed.values for a in found):
-                    found.append(parsed)
-    parsed_values = [a.values for a in found if a.source not in _VARIABLES]
-    kept = [a for a in found if a.source not in _VARIABLES or a.values not in parsed_values]
-    return tuple(sorted(kept, key=lambda a: _VARIABLES.index(a.source) + 1 if a.source in _VARIABLES else 0))
 
 
 def _configs(processes: Sequence[ProcessEvents]) -> tuple[ConfigFile, ...]:

@@ -64,6 +64,9 @@ def configuration_rows(run: Run) -> list[Mapping[str, Any]]:
     return [row for row in rows or () if isinstance(row, Mapping) and isinstance(row.get("message"), Mapping)]
 
 
+_LITERALS: dict[str, object] = {"None": None, "True": True, "False": False}
+
+
 def _command_line(argv: Sequence[str]) -> str:
     import shlex
 
@@ -74,7 +77,7 @@ def _arguments(parsed: Arguments, limits: Limits) -> dict[str, Any]:
     flat = list(_flat(parsed.values))
     if len(flat) > limits.rows:
         ranks = {
-            name: parameter_rank(name, None if value == "None" else value, name.partition(".")[0] in parsed.unchanged)
+            name: parameter_rank(name, _LITERALS.get(value, value), name.partition(".")[0] in parsed.unchanged)
             for name, value in flat
         }
         flat.sort(key=lambda row: ranks[row[0]])

@@ -17,7 +17,8 @@ def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
     """Returns the table of modules of the first models, without rows if no forward pass was seen.
 
     Returns:
-        `rows`: `name`, `type`, `shapes`, `parameters` (of the module and all in it); `more`: number of modules left out.
+        `rows`: `name`, `type`, `shapes`, `parameters` (of the module and all in it); `more`: number of modules left
+        out.
     """
     models = _list(run.health.get("models"))[:_MOST_MODELS]
     rows, more = [], 0

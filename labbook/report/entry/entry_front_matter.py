@@ -18,6 +18,7 @@ from labbook.report.series_choice import (
     one_a_name,
     primary_direction,
     run_best,
+    without_repeats,
 )
 
 ENTRY_SCHEMA = 1
@@ -157,7 +158,7 @@ def parameter_rank(name: str, value: object, is_default: bool) -> int:
     """Returns how little an option is missed if there are too many: 0 never, 3 first."""
     if value is None:
         return 3
-    if _IMPORTANT.search(name[:_MAX_NAME]):
+    if _IMPORTANT.search(name[:_MAX_NAME]) and not isinstance(value, bool):
         return 0
     return 2 if is_default else 1
 
@@ -181,7 +182,7 @@ def _metrics(run: Run) -> dict[str, Any]:
     """Returns first, best and last value of each metric, without step times and learning rates."""
     primary = find_primary_series(run)
     quiet = set(MEASURED_BY_PROBE) - {"loss"}
-    chosen = [s for s in one_a_name(run.series) if base_name(s.name) not in quiet]
+    chosen = [s for s in without_repeats(one_a_name(run.series)) if base_name(s.name) not in quiet]
     chosen.sort(key=lambda s: primary is None or s.name != primary.name)
     return {
         s.name[:_MAX_NAME]: {

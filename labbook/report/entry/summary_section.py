@@ -30,6 +30,7 @@ from labbook.report.series_choice import (
     printed_otherwise,
     run_best,
     window_of,
+    without_repeats,
 )
 from labbook.store.paths import NotebookPaths
 from labbook.store.sentences import Sentences, translate_check
@@ -204,7 +205,9 @@ def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] |
 
 def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     """Returns curves and a table of first, best and last values, or `None` without metrics."""
-    shown = [s for s in one_a_name(run.series) if base_name(s.name) not in ("step_time_s", "grad_scale")]
+    shown = [
+        s for s in without_repeats(one_a_name(run.series)) if base_name(s.name) not in ("step_time_s", "grad_scale")
+    ]
     shown.sort(key=lambda series: series.name != run.primary)
     if not shown:
         return None

@@ -19,7 +19,6 @@ from labbook.report.series_choice import (
     find_primary_series,
     find_training_loss,
     first_nonfinite_step,
-    has_epoch_values,
 )
 from labbook.store.templates import words
 
@@ -30,7 +29,8 @@ _NO_MARKUP = re.compile(r"[^\w\s.,:;()'/%+=，。；：（）、“”-]+")
 def run_title(run: Run, language: str = "en") -> str:
     """Returns the title of the entry of a run as plain text: "train.py: finished, loss 2.31 -> 0.08 in 240 steps".
 
-    Names chosen by the program are reduced to letters, digits and `. _ - / : #`, since titles are on every page.
+    Names chosen by the program are reduced to letters, digits and `. _ - / : #`, and `@` in `Acc@1`, since titles are
+    on every page.
 
     Args:
         run: The run.
@@ -157,9 +157,10 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
     first, last = pair(series.first, series.last)
     if len(series.values) == 1:
         return _plain(labels["one"], metric=name, last=last)
-    steps = series.last_step or len(series.values)
-    if has_epoch_values(series, count_steps(run)):
-        steps = count_steps(run) or steps
+    # What the program logs is numbered as it likes: by episodes, by epochs.
+    steps = series.last_step if series.source == "probe" or run.imported_from else count_steps(run)
+    if not steps:
+        return _plain(labels["span"], metric=name, first=first, last=last)
     return _plain(labels["metric"], metric=name, first=first, last=last, steps=count(steps))
 
 
@@ -169,5 +170,5 @@ def _plain(sentence: str, **values: str) -> str:
 
 def _named(text: str) -> str:
     """Returns a name of the program without markup; a long one is cut at its beginning."""
-    clean = re.sub(r"[^\w./:#-]+", "_", text)
+    clean = re.sub(r"(?<=[^\W_])@(?=\d)|[^\w./:#-]+", lambda found: "@" if found[0] == "@" else "_", text)
     return clean if len(clean) <= _MAX_NAME else "..." + clean[-(_MAX_NAME - 3) :]

@@ -251,8 +251,22 @@ def test_a_variable_that_holds_the_parsed_options_is_no_second_set_of_options():
     events = [
         {"k": "arguments", "source": "dict", "name": "args", "values": parsed},
         {"k": "arguments", "source": "argparse", "name": "train.py", "values": parsed},
-        {"k": "arguments", "source": "dict", "name": "config", "values": {"width": 8}},
+        {"k": "arguments", "source": "dict", "name": "config", "values": {"width": 8, "optimizer": {"lr": 0.1}}},
+        {"k": "arguments", "source": "dict", "name": "optimizer", "values": {"lr": 0.1}},
     ]
     processes = [ProcessEvents("p", tuple(map(read_event, events)))]
     run = build_run({"id": "r"}, {"code": 0}, processes, Console())
     assert [(one.source, one.name) for one in run.arguments] == [("argparse", "train.py"), ("dict", "config")]
+
+
+def test_options_that_the_program_changed_have_the_values_that_it_trained_with():
+    parsed = {"lr": None, "b": 8}
+    events = [
+        {"k": "arguments", "source": "argparse", "name": "a.py", "values": parsed, "unchanged": ["lr", "b"]},
+        {"k": "arguments", "source": "dict", "name": "args", "values": {"lr": 0.025, "b": 8, "device": "cpu"}},
+    ]
+    run = build_run({"id": "r"}, {"code": 0}, [ProcessEvents("p", tuple(map(read_event, events)))], Console())
+    (only,) = run.arguments
+    assert (only.source, dict(only.values), only.unchanged) == (
+        "argparse", {"lr": 0.025, "b": 8, "device": "cpu"}, ("b",)
+    )  # fmt: skip

@@ -96,7 +96,7 @@ def test_accumulation_is_told_where_the_loss_and_the_optimizer_stand(runs, noteb
         first, optimizers=tuple({**o, "summed": 2, "losses": ["real", "fake"]} for o in first.optimizers)
     )
     page = entry_markdown(dataclasses.replace(run, frameworks=(accumulating,)), notebook)
-    assert "nesterov" not in page and "momentum 0.9, loss real + fake, 2 backward passes per step |" in page
+    assert "nesterov" not in page and "momentum 0.9, loss: real + fake, 2 backward passes per step |" in page
     assert "- Each step has 2 backward passes; its loss is the sum of their losses." in page
     page = entry_markdown(dataclasses.replace(run, frameworks=(accumulating,)), notebook_zh)
     assert "每步 2 次反向传播 |" in page and "- 每步反向传播 2 次，loss 是各次损失之和。" in page

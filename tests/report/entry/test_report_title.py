@@ -6,7 +6,7 @@ import math
 import pytest
 
 from labbook.model.finding import Finding
-from labbook.model.run import Run
+from labbook.model.run import Process, Run
 from labbook.model.series import Series
 from labbook.report.entry.title import run_title, verdict_line
 from labbook.report.series_choice import primary_series
@@ -50,6 +50,16 @@ def test_a_loss_that_is_no_number_is_the_news():
     loss = Series("loss", "probe", (1, 2, 3, 4), (2.0, math.nan, 1.0, math.nan))
     assert run_title(run_with(loss)) == "a.py: finished, loss is NaN since step 4"
     assert run_title(run_with(loss, status="failed", exit_code=1)) == "a.py: loss is NaN since step 4"
+
+
+@pytest.mark.parametrize(
+    ("steps", "title"),
+    [(424, "a.py: finished, reward 30.8 → 15.7 in 424 steps"), (0, "a.py: finished, reward 30.8 → 15.7")],
+)
+def test_the_steps_are_those_of_the_run_and_no_episodes(steps, title):
+    reward = Series("reward", "text", (20, 100), (30.8, 15.7))
+    process = Process(1, 0, ("python", "a.py"), "main", steps=steps)
+    assert run_title(run_with(reward, primary="reward", processes=(process,))) == title
 
 
 def finding(**fields):

@@ -1,0 +1,59 @@
+"""Reads the options of a run: what its parsers returned and what its variables held, each fact once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from labbook.model.events import process_kinds
+from labbook.model.run import Arguments
+from labbook.store.journal import ProcessEvents
+
+_VARIABLES = ("dict", "constants")
+"""Sources that are plain variables of the program, not parsers."""
+
+
+def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
+    """Returns the options of all parsers: what was parsed before plain variables, constants last.
+
+    A plain variable that holds just what a parser returned, as `args = vars(parser.parse_args())`, or a part of another
+    one, as `optimizer = config["optimizer"]`, is left out. If it has all names of a parser, its values are those that
+    the program trained with, as in `args.lr = args.lr or 0.1`.
+    """
+    found: list[Arguments] = []
+    for process in processes:
+        for event in process.of_kind(process_kinds.Arguments):
+            if event.get("values"):
+                unchanged = tuple(event.get("unchanged", ()))
+                parsed = Arguments(event.get("source", ""), event.get("name", ""), event["values"], unchanged)
+                if not any(a.source == parsed.source and a.values == parsed.values for a in found):
+                    found.append(parsed)
+    found = _as_run(found)
+    held = [values for a in found for values in _parts(a.values, whole=a.source not in _VARIABLES)]
+    kept = [a for a in found if a.source not in _VARIABLES or a.values not in held]
+    return tuple(sorted(kept, key=lambda a: _VARIABLES.index(a.source) + 1 if a.source in _VARIABLES else 0))
+
+
+def _as_run(found: Sequence[Arguments]) -> list[Arguments]:
+    """Returns parsed options with the values of a variable that has all their names; that one is left out."""
+    variables = [a for a in found if a.source in _VARIABLES]
+    rows: list[Arguments] = []
+    used: list[Arguments] = []
+    for parsed in (a for a in found if a.source not in _VARIABLES):
+        later = next((v for v in variables if set(parsed.values) <= set(v.values)), None)
+        if later is None:
+            rows.append(parsed)
+            continue
+        names = parsed.values if later in used else later.values
+        changed = {name for name, value in parsed.values.items() if later.values[name] != value}
+        unchanged = tuple(name for name in parsed.unchanged if name not in changed)
+        rows.append(replace(parsed, values={name: later.values[name] for name in names}, unchanged=unchanged))
+        used.append(later)
+    return [*rows, *(v for v in variables if v not in used)]
+
+
+def _parts(values: Mapping[str, Any], *, whole: bool) -> list[Mapping[str, Any]]:
+    """Returns the groups in nested values, and with `whole` the values themselves."""
+    parts = [part for value in values.values() if isinstance(value, Mapping) for part in _parts(value, whole=True)]
+    return [values, *parts] if whole else parts
