@@ -58,8 +58,8 @@ def _draw(
     profile: Mapping[str, Any], journal: Journal, folder: Path, redactor: Redactor, labels: Mapping[str, Any]
 ) -> dict[str, str]:
     """Writes the flame graph, the speedscope file and the memory curve of a trace; returns their names."""
-    from labbook.capture.profile_trace import read_trace, speedscope
     from labbook.report.flame_svg import flame_svg, memory_svg
+    from labbook.report.profile_trace import read_trace, speedscope
 
     name = Path(str(profile.get("trace") or "")).name
     path = journal.paths.root / "profile" / name

@@ -9,7 +9,7 @@ from labbook.report import numbers
 from labbook.report.svg import frame, svg_text
 
 if TYPE_CHECKING:
-    from labbook.capture.profile_trace import Memory, ProfileTrace, Stack
+    from labbook.report.profile_trace import Memory, ProfileTrace, Stack
 
 _WIDTH, _EDGE, _ROW = 960.0, 14.0, 17.0
 _NARROWEST = 1.0

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from labbook.capture.profile_trace import ProfileTrace, read_trace, speedscope
 from labbook.report.flame_svg import flame_svg, memory_svg
+from labbook.report.profile_trace import ProfileTrace, read_trace, speedscope
 from labbook.store.templates import words
 
 
