@@ -77,7 +77,7 @@ class AutogradGraph:
             lambda node: node,
             kind,
             lambda node: [following for following, _ in node.next_functions if following is not None],
-            lambda node: id(node.variable) if hasattr(node, "variable") else None,
+            lambda node: id(node.variable) if type(node).__name__ == "AccumulateGrad" else None,
         )
 
     def _blown_up(self, tensors):
