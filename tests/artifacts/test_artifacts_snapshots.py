@@ -215,4 +215,4 @@ def test_a_snapshot_can_be_taken_later_and_only_of_what_is_still_there(recorded)
     book("snapshot", "last", "--note", "for the paper")
     assert book.entry() == page, "a second snapshot of the same files changes nothing"
     kept = {one["name"] for one in json.loads(facts.read_text())["artifacts"]}
-    assert {"snapshot/best.pt", "snapshot/state.pt", "snapshot/requirements.txt"} == kept
+    assert {"snapshot/best.pt", "snapshot/state.pt", "snapshot/requirements.txt", "snapshot/code.patch"} == kept
