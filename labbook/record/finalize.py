@@ -108,7 +108,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     if not trials:
         run = _add_console_metrics(run)
     run = add_captured(notebook, journal, start, run, processes, redactor, recorded)
-    run = add_traces(run, journal, notebook.paths.attachments(run.id), redactor)
+    run = add_traces(run, notebook, journal, redactor)
     run = add_lineage(notebook, run, redactor)
     run = add_cells(run, journal, notebook.paths.attachments(run.id), redactor)
     run = _add_changes(notebook, run, redactor)

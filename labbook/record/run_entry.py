@@ -112,12 +112,17 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
 
 
 def _draw_model(notebook: Notebook, run: Run, folder: Path) -> None:
+    from labbook.report.graph_drawing import is_incomplete, run_graph_svg
     from labbook.report.model_svg import has_diagram, model_svg
     from labbook.store.templates import words
 
+    language, own = notebook.config.language_in_use(), notebook.paths.templates
     if has_diagram(run):
-        labels = words(notebook.config.language_in_use(), notebook.paths.templates)["diagram"]
-        write_atomically(folder / "model.svg", model_svg(run, labels).encode("utf-8"), durable=False)
+        picture = model_svg(run, words(language, own)["diagram"])
+        write_atomically(folder / "model.svg", picture.encode("utf-8"), durable=False)
+    if is_incomplete(run):
+        picture = run_graph_svg(run, words(language, own)["autograd"])
+        write_atomically(folder / "autograd.svg", picture.encode("utf-8"), durable=False)
 
 
 def entry_files(notebook: Notebook, run_id: str, entry: Path) -> list[Path]:

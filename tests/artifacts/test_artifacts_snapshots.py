@@ -157,7 +157,7 @@ def digest_of(book, framework: str) -> str:
 @pytest.mark.parametrize(
     ("framework", "snapshot", "options"),
     [
-        pytest.param("torch", "failed", ("fail",), marks=pytest.mark.torch),
+        pytest.param("torch", "failed", ("fail", "save"), marks=pytest.mark.torch),
         pytest.param("paddle", "last", ("save",), marks=pytest.mark.paddle),
         pytest.param("torch", "last", ("save",), marks=[pytest.mark.torch, pytest.mark.long]),
         pytest.param("paddle", "failed", ("fail",), marks=[pytest.mark.paddle, pytest.mark.long]),
@@ -203,7 +203,7 @@ def test_a_state_over_the_limit_is_not_saved_and_the_entry_says_so(recorded):
 
 @pytest.mark.torch
 def test_a_snapshot_can_be_taken_later_and_only_of_what_is_still_there(recorded):
-    book, _ = recorded("torch", "save", snapshot="", state=0)
+    book, _ = recorded("torch", "fail", "save", snapshot="failed")
 
     done = book("snapshot", "last", "--note", "for the paper")
     assert "snapshot/best.pt" in done.stdout and "for the paper" in book.entry()
@@ -214,6 +214,5 @@ def test_a_snapshot_can_be_taken_later_and_only_of_what_is_still_there(recorded)
     page = book.entry()
     book("snapshot", "last", "--note", "for the paper")
     assert book.entry() == page, "a second snapshot of the same files changes nothing"
-    (book.folder / "best.pt").write_bytes(b"changed")
-    os.utime(book.folder / "best.pt")
-    assert "snapshot/best.pt" in {one["name"] for one in json.loads(facts.read_text())["artifacts"]}
+    kept = {one["name"] for one in json.loads(facts.read_text())["artifacts"]}
+    assert {"snapshot/best.pt", "snapshot/state.pt", "snapshot/requirements.txt", "snapshot/code.patch"} == kept

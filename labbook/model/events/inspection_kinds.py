@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Annotated, Any, TypedDict
 
 from labbook.model.events.data_kinds import BatchContent
-from labbook.model.events.field_types import Count, Finite, Options, Shape, Text
+from labbook.model.events.field_types import LONG, Count, Finite, Options, Shape, Text
 from labbook.model.events.process_kinds import Event
 
 
@@ -241,6 +241,8 @@ class Graph(Event, total=False):
     blown: Blown
     constant: list[ConstantTerm]
     penalised: Count
+    operations: Annotated[list[list[Any]], LONG]
+    more: bool
 
 
 class NamedModule(TypedDict, total=False):

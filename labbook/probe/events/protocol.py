@@ -231,7 +231,9 @@ too. `cut`: where a tensor with a graph lost it in the forward of this step; `op
 "no_grad", "argmax", "stop_gradient", "to_tensor". `blown`: where the loss sets a column of outputs against a row of
 targets by hand; `shape`: of the result; `of`: of the outputs; `sure`: what the graph keeps shows it; `line`: of
 `backward`. `constant`: what was added to the loss in 3 steps without having a gradient, and changed; `number`: a Python
-number. `penalised`: leaves that the first losses reach by plain arithmetic alone."""
+number. `penalised`: leaves that the first losses reach by plain arithmetic alone. `operations` (<= 400), in the first
+event only, else null: `[name, indices of what it takes from, parameter]`, nearest to the loss first; a parameter has ""
+as its name, and an operation null as its parameter. `more`: there are more operations."""
 
 LOOP = "loop"
 """Running totals of the training loop; written at steps 1, 2, 4, 8, ... and at exit; the last one wins. Tables are

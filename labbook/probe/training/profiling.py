@@ -126,7 +126,7 @@ class _TorchSession:
         kinds = [profiler.ProfilerActivity.CPU]
         if self._torch.cuda.is_available() and self._torch.cuda.is_initialized():
             kinds.append(profiler.ProfilerActivity.CUDA)
-        self._profiler = profiler.profile(activities=kinds)
+        self._profiler = profiler.profile(activities=kinds, profile_memory=True)
         self._profiler.start()
 
     def stop(self):
@@ -137,6 +137,8 @@ class _TorchSession:
         """Return time by operator, in milliseconds over all profiled steps."""
         rows = []
         for event in self._profiler.key_averages():
+            if event.key == "[memory]":
+                continue
             device = getattr(event, "self_device_time_total", None)
             device = getattr(event, "self_cuda_time_total", 0) if device is None else device
             rows.append(
@@ -171,7 +173,11 @@ class _PaddleSession:
         targets = [profiler.ProfilerTarget.CPU]
         if self._paddle.device.get_device().startswith("gpu"):
             targets.append(profiler.ProfilerTarget.GPU)
-        self._profiler = profiler.Profiler(targets=targets, on_trace_ready=lambda _: None)
+        settings = {"targets": targets, "on_trace_ready": lambda _: None}
+        try:
+            self._profiler = profiler.Profiler(profile_memory=True, **settings)
+        except TypeError:  # before PaddlePaddle 2.5
+            self._profiler = profiler.Profiler(**settings)
         self._profiler.start()
 
     def stop(self):

@@ -21,6 +21,7 @@ from labbook.report.entry.merged_rows import merge_unobserved
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.entry.title import verdict_reason
 from labbook.report.gradient_flow_svg import worth_drawing
+from labbook.report.graph_drawing import is_incomplete
 from labbook.report.model_svg import has_diagram
 from labbook.report.series_choice import (
     base_name,
@@ -271,6 +272,7 @@ def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     return {
         "rows": rows,
         "diagram": run.id if has_diagram(run) else "",
+        "autograd": run.id if is_incomplete(run) else "",
         "modules": modules,
         "optimizers": [_optimizer(o, limits) for o in optimizers[: limits.rows]],
         "more_optimizers": max(0, len(optimizers) - limits.rows),
