@@ -43,9 +43,9 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
         "ended" (finished while others wait in a collective), "elsewhere" (not in the collective in which the others
         wait), "apart" (all broke, these at another place than most), "broke" (all broke within `seconds` and none is
         unlike the others: `ranks` is empty, `all` are those), "aborted" (a library aborted it while the others waited
-        elsewhere or at the same place, so that any of them may be the reason), "differs" (in another call than the others), "behind" (at
-        an earlier step), "bad_loss" (the loss became `loss` first, those of others in step `later`), "slow" (`ratio`
-        to the median); `where`, `call`, `waiting` of the first of them; `others`:
+        elsewhere or at the same place, so that any of them may be the reason), "differs" (in another call than the
+        others), "behind" (at an earlier step), "bad_loss" (the loss became `loss` first, those of others in step
+        `later`), "slow" (`ratio` to the median); `where`, `call`, `waiting` of the first of them; `others`:
         `call`, `where` and `ranks` of those that wait.
     """
     waiting = [row for row in rows if row.get("waiting") == "collective"]
