@@ -325,8 +325,7 @@ def open_session(request: RecordRequest, print_line: PrintLine) -> _Session:
         for problem in unknown_settings(notebook.paths.root):
             print_line(session.sentences(problem))
         return session
-    reasons = [describe_error(error) for error in errors]
-    reasons = [reason for number, reason in enumerate(reasons) if reason not in reasons[:number]]
+    reasons = list(dict.fromkeys(describe_error(error) for error in errors))
     raise NotebookError("errors.record.no_notebook", reasons=reasons)
 
 
