@@ -233,7 +233,7 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("fail", message("health.train_val_overlap.found", bad=both, samples=len(judged[worst])))
 
 
-def _measured_on_training(run: Run, signals: Signals, own: set[object]) -> bool:
+def _measured_on_training(run: Run, signals: Signals, own: set[int | None]) -> bool:
     """Whether a metric is called validation, and all evaluations ran over the loaders that the model is trained on."""
     names = [series for series in (*run.series, *run.printed) if held_out(series.name) and "test" not in series.name]
     loaders = [phase.get("loader") for phase in signals.evaluations]

@@ -233,25 +233,27 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
         if fits and zero is not None and zero > 0.1 and low == 0.0 and loss.get("observed", 0) >= _CALLS:
             observed = message("health.loss_activation_mismatch.zeros", share=zero)
             return Outcome("warn", observed, called_in(line), place_of(line))
-        observed = _out_of_reach(loss, activation)
-        if observed is not None:
-            return Outcome("warn", observed, called_in(line), place_of(line))
+        missed = _out_of_reach(loss, activation)
+        if missed is not None:
+            return Outcome("warn", missed, called_in(line), place_of(line))
     return None
 
 
 def _out_of_reach(loss: LossCall, activation: str) -> Message | None:
     """That a regression's targets lie beyond what the last activation of the model can give."""
-    reach, values, target = _REACH.get(activation), loss.get("input", {}), loss.get("target", {})
-    low, high = target.get("min"), target.get("max")
-    given = (values.get("min"), values.get("max"))
-    if reach is None or loss.get("fn") not in REGRESSIONS or None in (low, high, *given):
+    scores, target = loss.get("input", {}), loss.get("target", {})
+    least, most, low, high = scores.get("min"), scores.get("max"), target.get("min"), target.get("max")
+    if activation not in _REACH or loss.get("fn") not in REGRESSIONS or loss.get("observed", 0) < _CALLS:
         return None
-    if given[0] < reach[0] or given[1] > reach[1] or loss.get("observed", 0) < _CALLS:
+    if least is None or most is None or low is None or high is None:
+        return None
+    bottom, top = _REACH[activation]
+    if least < bottom or most > top:
         return None  # what the model returned was scaled before the loss
-    if max(reach[0] - low, high - reach[1]) <= 0.2 * (high - low):
+    if max(bottom - low, high - top) <= 0.2 * (high - low):
         return None
-    targets = message("health.range", low=low, high=high)
-    return message("health.loss_activation_mismatch.reach", activation=activation, targets=targets)
+    covered = message("health.range", low=low, high=high)
+    return message("health.loss_activation_mismatch.reach", activation=activation, targets=covered)
 
 
 @check("loss_broadcast", family="loop-bug", tier=1)

@@ -274,23 +274,6 @@ def test_clipping_before_the_backward_pass(ask, make_series):
     assert ask("clip_without_gradient", make_series("grad_norm", [0.0] * 50), signals={"loop": {"clip": clip}}) is None
 
 
-@pytest.mark.parametrize(
-    ("fields", "verdict"),
-    [({}, "warn"), ({"ignored": 0.2}, None), ({"classes": 5}, None), ({"weight": True}, None), ({"share": 0.01}, None)],
-)
-def test_padding_in_the_loss(ask, fields, verdict):
-    fields = dict(fields)
-    share = fields.pop("share", 0.3)
-    target = {"shape": [224], "min": 0, "max": 13, "dtype": "int64"}
-    told = loss(**{"classes": 14, "target": target, **fields})
-    options = {"padding_idx": 0, "num_embeddings": 14}
-    model = {"model": 0, "modules": [{"i": 1, "name": "emb", "type": "Embedding", "order": 0, "options": options}]}
-    labels = {"0": int(224 * share), "5": 224 - int(224 * share)}
-    batch = {"phase": "train", "step": 1, "samples": 32, "labels": {"histogram": labels}}
-    found = ask("padding_in_loss", signals={**told, "models": (model,), "batches": (batch,)})
-    assert (found.verdict if found else None) == verdict
-
-
 @pytest.mark.parametrize(("low", "high", "verdict"), [(0.0, 0.0, "fail"), (0.0, 1.0, None)])
 def test_binary_targets_that_never_vary(ask, low, high, verdict):
     target = {"shape": [16, 1, 8, 8], "min": low, "max": high}

@@ -252,5 +252,65 @@ def divergence_of_probabilities(broken):
     fit(nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 4)), (x, soft), loss_of=distance)
 
 
+def second_optimizer_forgotten(broken):
+    """Encoder and head have an optimizer each; that of the encoder never steps."""
+    torch.manual_seed(14)
+    x, y = tensors(blobs(900, 12, 4, 7))
+    encoder, head = nn.Sequential(nn.Linear(12, 32), nn.ReLU()), nn.Linear(32, 4)
+    optimizers = [torch.optim.Adam(part.parameters(), lr=3e-3) for part in (encoder, head)]
+    for epoch in range(4):
+        for inputs, labels in DataLoader(TensorDataset(x, y), 32, shuffle=True):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            loss = F.cross_entropy(head(encoder(inputs)), labels)
+            loss.backward()
+            for optimizer in optimizers[1 if broken else 0 :]:
+                optimizer.step()
+        print(f"epoch {epoch} loss {loss.item():.4f}")
+
+
+def clips_before_the_gradient(broken):
+    torch.manual_seed(15)
+    x, y = tensors(blobs(900, 12, 4, 7))
+    model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 4))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for epoch in range(4):
+        for inputs, labels in DataLoader(TensorDataset(x, y), 32, shuffle=True):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(inputs), labels)
+            if broken:
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            loss.backward()
+            if not broken:
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        print(f"epoch {epoch} loss {loss.item():.4f}")
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(12, 24, padding_idx=0)
+        self.rnn = nn.GRU(24, 32, batch_first=True)
+        self.head = nn.Linear(32, 12)
+
+    def forward(self, ids):
+        return self.head(self.rnn(self.words(ids))[0]).transpose(1, 2)
+
+
+def padding_as_a_word(broken):
+    """Sentences of several lengths; their padding is a word to be predicted."""
+    torch.manual_seed(16)
+    ids = torch.randint(1, 12, (600, 10))
+    there = torch.arange(10)[None] < torch.randint(4, 11, (600, 1))
+    target = (torch.roll(ids, 1, 1) * there).long()
+    target[:, 0] = ids[:, 0]
+
+    def distance(out, to):
+        return F.cross_entropy(out, to, ignore_index=-100 if broken else 0)
+
+    fit(Tagger(), (ids * there, target), loss_of=distance)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]("fixed" not in sys.argv)
