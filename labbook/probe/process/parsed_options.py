@@ -165,6 +165,8 @@ def _caller_root():
     while frame is not None and frame.f_globals.get("__name__") in ("argparse", wrapping.__name__):
         frame = frame.f_back
     name = frame.f_globals.get("__name__", "") if frame is not None else ""
+    if name == "__main__" and "/ray/_private/" in frame.f_code.co_filename:
+        return "ray"  # the program of a worker
     package = frame.f_globals.get("__package__") if frame is not None else ""
     return (package or name or "").partition(".")[0]
 
