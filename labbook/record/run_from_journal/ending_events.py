@@ -170,12 +170,19 @@ def _shorten_frames(thread: ThreadStack) -> dict[str, Any]:
 
 
 def find_user_line(frames: Sequence[StackFrame]) -> dict[str, Any]:
-    """Returns the innermost frame of the user's code, with its source line."""
+    """Returns the innermost frame of the user's code, with its source line.
+
+    The probe writes the home folder as `~`, the interpreter does not: both get the same path.
+    """
     own = next((frame for frame in reversed(frames) if frame.get("user")), None)
     if own is None:
         return {}
-    source = own.get("source") or _read_source_line(own.get("file", ""), own.get("line", 0))
-    return {"file": own.get("file"), "line": own.get("line"), "function": own.get("function"), "source": source}
+    file = own.get("file", "")
+    source = own.get("source") or _read_source_line(file, own.get("line", 0))
+    home = str(Path("~").expanduser()).rstrip("/")
+    if len(home) > 1 and file.startswith(f"{home}/"):
+        file = f"~{file[len(home) :]}"
+    return {"file": file, "line": own.get("line"), "function": own.get("function"), "source": source}
 
 
 def _read_source_line(file: str, line: int) -> str:
