@@ -22,10 +22,16 @@ NOTEBOOK_REPORTS = ("CellExecutionError", "DeadKernelError")
 """Classes by which the runner of a notebook reports the failure of a cell."""
 
 LAUNCHER_ERRORS = (
-    *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException"),
+    *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException", "RayTaskError"),
     *NOTEBOOK_REPORTS,
 )
 """Classes by which a launcher, or the runner of a notebook, reports the failure of what it started."""
+
+
+def is_launcher_error(name: str) -> bool:
+    """Whether a class, such as `RayTaskError(ValueError)`, reports the failure of what a launcher started."""
+    return name.partition("(")[0] in LAUNCHER_ERRORS
+
 
 INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
 """Classes by which a program is stopped, not by an error of its own."""

@@ -57,7 +57,8 @@ def test_ranks_on_two_nodes_are_one_entry(book, address, monkeypatch):
     [run] = entries(book)
     assert [row["rank"] for row in run["captured"]["ranks"]["rows"]] == [0, 1]
     assert {series["rank"] for series in run["series"] if series["name"] == "loss"} == {0, 1}
-    assert run["status"] == "finished" and not run["captured"]["ranks"].get("odd")
+    assert run["status"] == "finished" and {row["status"] for row in run["captured"]["ranks"]["rows"]} == {"finished"}
+    assert not [one for one in run["arguments"] if "raylet_name" in one["values"]], "options of Ray's own program"
 
 
 def test_the_rank_that_failed_is_named_with_its_line(book, address, monkeypatch):

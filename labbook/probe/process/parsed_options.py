@@ -29,6 +29,9 @@ _LAUNCHER_WORDS = (
 _LAUNCHERS = frozenset(_LAUNCHER_WORDS.split())
 """Launchers and libraries that parse options of their own; only the options of the program they run are recorded."""
 
+_WORKER = "/ray/_private/"
+"""Part of the path of the program of a worker of Ray, whose options are Ray's."""
+
 
 class ParsedOptions:
     """Records each set of options once."""
@@ -86,6 +89,8 @@ class ParsedOptions:
         """Read settings with the usual names from the main module. Cost: 50 microseconds."""
         with self._guard:
             names = getattr(sys.modules.get("__main__"), "__dict__", {})
+            if _WORKER in str(names.get("__file__")):
+                return
             constants = {}
             for name, value in list(names.items()):
                 if name.startswith("_") or name in ("In", "Out"):
@@ -165,6 +170,8 @@ def _caller_root():
     while frame is not None and frame.f_globals.get("__name__") in ("argparse", wrapping.__name__):
         frame = frame.f_back
     name = frame.f_globals.get("__name__", "") if frame is not None else ""
+    if name == "__main__" and _WORKER in frame.f_code.co_filename:
+        return "ray"
     package = frame.f_globals.get("__package__") if frame is not None else ""
     return (package or name or "").partition(".")[0]
 

@@ -86,6 +86,7 @@ def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     if exception is None:
         return None
     frame = user_frame(exception) or (exception.frames[-1] if exception.frames else None)
+    odd = (run.captured.get("ranks") or {}).get("odd") or {}
     module = exception.module if exception.module not in ("", "builtins", "__main__") else ""
     # What the runner of a notebook reports is the exception of its kernel once more.
     hidden = (*INTERRUPTS, *NOTEBOOK_REPORTS)
@@ -95,6 +96,7 @@ def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "message": shorten_middle(exception.message, limits.message),
         "step": exception.step,
         "rank": exception.rank,
+        "is_first": not odd or (odd.get("kind") in ("failed", "alike") and exception.rank in odd.get("ranks", ())),
         "where": exception.where,
         "thread": exception.thread,
         "place": place(frame, run) if frame is not None else "",

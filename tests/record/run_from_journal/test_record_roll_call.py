@@ -55,6 +55,10 @@ ROWS = {
     "one aborted, the others still waited, one of them elsewhere": (
         [aborted(0, 100.0), interrupted(1, 62), interrupted(2, 64)], "apart", [1],
     ),
+    "one aborted, the others lost it and were stopped before they had ended": (
+        [aborted(0, 100.0), *(row(rank, "interrupted", at=100.1, line=line, signal="SIGTERM", error=RESET)
+                              for rank, line in ((1, 62), (2, 64)))], "apart", [1],
+    ),
     "one aborted, the others waited at its place": (
         [aborted(0, 100.0), interrupted(1, 64), interrupted(2, 64)], "aborted", [0],
     ),
