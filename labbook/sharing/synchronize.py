@@ -6,6 +6,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from labbook.errors import GitError
 from labbook.frozen import dataclass
@@ -142,7 +143,7 @@ def commit_edited(notebook: Notebook) -> tuple[tuple[str, str], ...]:
     ready = []
     for file in files:
         name = file.relative_to(notebook.paths.root).as_posix()
-        if has_conflict(file):
+        if file.is_file() and has_conflict(file):
             unsent[name] = "git conflict"
         else:
             ready.append(file)
@@ -151,7 +152,7 @@ def commit_edited(notebook: Notebook) -> tuple[tuple[str, str], ...]:
         outcome = commit_files(notebook, ready, f"Notes: {names}\n")
         if outcome.status == "withheld":
             # One note with a secret does not hold back the others.
-            for file in ready:
+            for file in filter(Path.is_file, ready):
                 outcome = commit_files(notebook, [file], f"Notes: {file.stem}\n")
                 if outcome.status not in ("committed", "unchanged"):
                     unsent[file.relative_to(notebook.paths.root).as_posix()] = outcome.reason

@@ -27,7 +27,7 @@ from sharing_clones import (
 )
 
 from labbook.errors import GitError
-from labbook.sharing.remote_git import choose_remote
+from labbook.sharing.remote_git import Remote, choose_remote
 from labbook.sharing.synchronize import synchronize
 from labbook.store.entry_commit import commit_files
 
@@ -243,20 +243,43 @@ def test_a_remote_that_refuses_says_why_and_its_entries_are_read(pair):
     assert tip(pair[0]) == tip(pair[1])
 
 
+def test_a_new_entry_takes_one_connection_and_what_others_sent_first_is_merged(pair, monkeypatch):
+    for number in range(2):
+        write_entry(pair[0], run_id(number), f"sentence {number}")
+        sync(pair[0])
+    fetches = []
+    real = Remote.start_fetch
+    monkeypatch.setattr(Remote, "start_fetch", lambda *given, **more: fetches.append(1) or real(*given, **more))
+    write_entry(pair[0], run_id(2), "sentence 2")
+    assert (sync(pair[0]).sent, len(fetches)) == (1, 0)
+    sync(pair[1])
+    for number, book in enumerate((pair[1], pair[0]), start=3):
+        write_entry(book, run_id(number), f"sentence {number}")
+        write_note(book, f"note{number}.md", f"# edited while the remote answers, {number}\n")
+        result = sync(book)
+        assert (result.sent, result.sent_files) == (1, 3)
+    assert result.received == 1
+    assert all(run_id(number) in "".join(disk(pair[0])) for number in range(5))
+
+
+@pytest.mark.parametrize("new_entry", [False, True])
 @pytest.mark.parametrize("decision", ["keep", "follow"])
-def test_a_replaced_history_is_asked_about(pair, decision):
+def test_a_replaced_history_is_asked_about(pair, decision, new_entry):
     for number in range(2):
         write_entry(pair[0], run_id(number), f"sentence {number}")
     sync(pair[0])
     sync(pair[1])
     remote = pair[0].paths.root.parent / "remote.git"
     call_git(remote, "update-ref", "refs/heads/labbook", "refs/heads/labbook~1")
+    if new_entry:
+        write_entry(pair[1], run_id(2), "sentence 2")
     with pytest.raises(GitError, match="force-push"):
         sync(pair[1])
     assert run_id(1) in "".join(disk(pair[1])), "nothing is lost before the decision"
     sync(pair[1], rewritten=decision)
     assert (run_id(1) in "".join(disk(pair[1]))) == (decision == "keep")
     assert run_id(0) in "".join(disk(pair[1]))
+    assert (run_id(2) in call_git(remote, "ls-tree", "-r", "--name-only", "labbook")) == new_entry
 
 
 def test_the_remote_is_chosen(pair):
@@ -273,20 +296,6 @@ def test_the_remote_is_chosen(pair):
     call_git(book.paths.root, "remote", "remove", "backup")
     with pytest.raises(GitError, match="has no remote"):
         choose_remote(book)
-
-
-def test_two_versions_of_the_same_lines_both_stay(pair):
-    note = write_note(pair[0], "ideas.md", "# Ideas\n\nfirst\n")
-    sync(pair[0])
-    sync(pair[1])
-    write_note(pair[0], "ideas.md", "# Ideas\n\nlower the rate\n")
-    write_note(pair[1], "ideas.md", "# Ideas\n\nraise the rate\n")
-    sync(pair[0])
-    assert sync(pair[1]).conflicts == ("notes/ideas.md",)
-    sync(pair[0])
-    text = note.read_text()
-    assert "lower the rate" in text and "raise the rate" in text and "Two versions of the same lines" in text
-    assert text == (pair[1].paths.notes / "ideas.md").read_text()
 
 
 def test_a_fresh_shallow_clone_finds_the_entries_and_shares(pair, tmp_path):
