@@ -73,6 +73,7 @@ class _Magics:
         going.leave_output()
         self._failed = result is None or not result.success
         number = getattr(result, "execution_count", None) or len(self._shell.history_manager.input_hist_raw) - 1
+        going.end_cell(number, getattr(result, "error_in_exec", None) or getattr(result, "error_before_exec", None))
         if self._failed:
             going.failed_cells.add(number)
         if self._one_cell:

@@ -18,7 +18,6 @@ from labbook.errors import LabbookError
 from labbook.record import notebook_command as cells
 from labbook.record.child.supervisor import ChildEnd
 from labbook.record.session import RecordRequest, open_session, write_entry
-from labbook.store.journal import write_atomically
 from labbook.store.process_identity import start_ticks
 
 _DEATH_S = 10.0
@@ -83,8 +82,7 @@ def _store(session: Any, stream: Any) -> dict[str, Any] | None:  # noqa: ANN401
             if "cells" in message:
                 folder = session.journal.paths.root / cells.FOLDER
                 folder.mkdir(mode=0o700, exist_ok=True)
-                rows = [{**row, "source": session.redactor.text(row["source"])} for row in message["cells"]]
-                write_atomically(folder / cells.CELLS_FILE, json.dumps(rows).encode(), durable=False)
+                cells.write_cells(folder, message["cells"], session.redactor)
             if "end" in message:
                 end = message["end"]
                 break

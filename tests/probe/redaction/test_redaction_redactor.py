@@ -380,3 +380,10 @@ def test_the_first_look_imports_no_regular_expressions_in_the_private_package():
     root = str(Path(labbook.probe.__file__).parent)
     done = subprocess.run([sys.executable, "-S", "-c", PRIVATE, root], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[]", "password=[REDACTED:password] [REDACTED:known]", "[]"]
+
+
+def test_a_text_that_was_clean_is_masked_once_it_is_known_to_be_secret():
+    found = redactor()
+    assert [found.text("a quiet horse") for _ in range(2)] == ["a quiet horse"] * 2
+    found.learn(["a quiet horse"])
+    assert "horse" not in found.text("a quiet horse")
