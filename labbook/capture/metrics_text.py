@@ -91,7 +91,7 @@ class _Points:
         self.running = step if is_running else None
 
 
-_AVERAGE = re.compile(rf"[ \t]{{0,3}}\([ \t]{{0,12}}(?P<number>{_NUMBER})[ \t]?%?\)")
+_AVERAGE = re.compile(rf"[ \t]{{0,3}}\([ \t]{{0,12}}(?P<number>{_NUMBER})\)")
 """The running mean behind a value of one batch: "Acc@1 70.3 (68.8)" of the examples of PyTorch and of timm."""
 
 
@@ -155,7 +155,7 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
         if part is None:
             part = data_split(line[: match.start()])
         full = name if not part or has_split(name) or name == "lr" else f"{part}/{name}"
-        mean = _AVERAGE.match(line, match.end()) if has_split(full) else None
+        mean = _AVERAGE.match(line, match.end()) if has_split(full) and not match["of"] else None
         if mean is not None and full not in seen:
             running.add(full)
             value = float(mean["number"])

@@ -121,6 +121,8 @@ def _spread(row: Mapping[str, Any]) -> dict[str, str]:
         "shape": str(row.get("shape") or ""),
         "dtype": str(row.get("dtype") or ""),
         "range": f"{low} to {high}" if low and high else "",
+        "low": low,
+        "high": high,
         "spread": f"{mean} / {std}" if mean and std else "",
     }
 

@@ -25,6 +25,7 @@ from labbook.report.graph_drawing import is_incomplete
 from labbook.report.model_svg import has_diagram
 from labbook.report.series_choice import (
     base_name,
+    count_steps,
     first_nonfinite_step,
     is_of_batches,
     one_a_name,
@@ -166,9 +167,11 @@ def _change(change: Change, limits: Limits, say: Sentences) -> dict[str, str]:
     """Returns one row; without a value, as for changed code, "now" has a sentence."""
     sentence = change.detail.strip() if "\n" not in change.detail.strip() else ""
     alone = bool(sentence) and not change.before and not change.now
+    metric, is_last, _ = change.what.partition(" (last)")
+    what = say.line("report.last_value", name=metric) if is_last and change.kind == "metric" else change.what
     return {
         "kind": change.kind,
-        "what": shorten_middle(change.what, limits.cell),
+        "what": shorten_middle(what, limits.cell),
         "before": shorten_middle(say(change.messages.get("before"), change.before), limits.cell),
         "now": shorten_middle(sentence if alone else say(change.messages.get("now"), change.now), limits.cell),
         "sentence": "" if alone else shorten_middle(sentence, limits.cell),
@@ -238,7 +241,7 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "drawn": drawable(run.series),
         "names": [n for n in dict.fromkeys(names) if n in ("loss", "grad_norm", "lr")]
         or list(dict.fromkeys(names))[:3],
-        "steps": max((s.last_step or 0 for s in shown), default=0),
+        "steps": count_steps(run) or max((s.last_step or 0 for s in shown), default=0),
         "rows": rows,
         "more": max(0, len(shown) - len(rows)),
         "sums": _summed_losses(run, [s.name for s in shown]),

@@ -157,8 +157,10 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
     first, last = pair(series.first, series.last)
     if len(series.values) == 1:
         return _plain(labels["one"], metric=name, last=last)
-    # What the program logs is numbered as it likes: by episodes, by epochs.
+    # What the program logs is numbered as it likes, by episodes or epochs; printed numbers are no steps of a run.
     steps = series.last_step if series.source == "probe" or run.imported_from else count_steps(run)
+    if not steps and series.source != "text":
+        steps = series.last_step
     if not steps:
         return _plain(labels["span"], metric=name, first=first, last=last)
     return _plain(labels["metric"], metric=name, first=first, last=last, steps=count(steps))

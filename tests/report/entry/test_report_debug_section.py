@@ -141,3 +141,10 @@ def test_a_module_has_the_parameters_of_all_in_it(runs, notebook):
 
     assert "| (root) | Net |  | 1,212 (1,202) |" in text
     assert "| body | Sequential |  | 1,210 (1,200) |" in text
+
+
+def test_ranges_and_punctuation_are_in_the_language(runs, notebook_zh):
+    text = entry_markdown(with_health(runs["finished"]()), notebook_zh)
+
+    assert "| -1 到 1.5 |" in text and " to 1.5" not in text
+    assert "训练，第 1 步" in text
