@@ -69,10 +69,7 @@ class Recording:
             self._done = True
             return self
         if _current is not None:
-            raise UsageError(
-                "this process is being recorded: recordings cannot be nested",
-                hint="end the other one first: leave its `with` block, or run `%labbook stop`",
-            )
+            raise UsageError("errors.live.nested")
         _current = self
         self._pid = os.getpid()
         try:
@@ -109,7 +106,7 @@ class Recording:
             if "line" in answer:
                 _say(answer["line"])
             elif "error" in answer:
-                raise UsageError(answer["error"], hint=answer["hint"])
+                raise UsageError.from_data(answer["error"])
             elif "run" in answer:
                 break
         self.run = answer["run"]

@@ -169,14 +169,13 @@ class FsspecStore:
         except ImportError as error:
             package = _PACKAGES.get(scheme, "")
             raise NotebookError(
-                f"the store {self.label} cannot be used: {error}",
-                hint=f"pip install 'labbook[data]' {package}".rstrip(),
+                "errors.store.not_installed",
+                store=self.label,
+                reason=error,
+                command=f"pip install 'labbook[data]' {package}".rstrip(),
             ) from error
         except Exception as error:
-            raise NotebookError(
-                f"the store {self.label} cannot be used: {type(error).__name__}",
-                hint="set `artifact_store` to a folder or a URL of fsspec such as s3://bucket/labbook",
-            ) from error
+            raise NotebookError("errors.store.unusable", store=self.label, reason=type(error).__name__) from error
         self._root = str(root)
 
     def _name(self, digest: str) -> str:

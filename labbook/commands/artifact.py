@@ -75,7 +75,7 @@ def list_command(run: str, as_json: bool, notebook: str | None) -> None:
     if as_json:
         print_json({"files": [_data(file) for file in kept], "upload": vars(state)})
     if not kept:
-        raise NothingFoundError(say.line("terminal.artifact.none"), hint=say.line("terminal.artifact.none_advice"))
+        raise NothingFoundError("terminal.artifact.none")
     if not as_json:
         _print_list(kept, say)
         _print_state(book, state, say)
@@ -148,7 +148,7 @@ def push(context: click.Context, as_json: bool, notebook: str | None) -> None:
     book = open_notebook(notebook, resume_upload=False)
     say = terminal_sentences(book)
     if not book.config.artifact_store.strip():
-        raise UsageError(say.line("terminal.artifact.no_store"), hint=say.line("terminal.artifact.no_store_advice"))
+        raise UsageError("terminal.artifact.no_store")
     before = upload_state(book)
 
     def tell(digest: str, number: int, count: int) -> None:

@@ -12,7 +12,7 @@ from labbook.commands.options import notebook_option, open_notebook, terminal_se
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
-    from labbook.store.sentences import Sentences
+    pass
 
 _EPILOG = """\b
 Examples:
@@ -43,7 +43,7 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     book = open_notebook(notebook)
     say = terminal_sentences(book)
     released = release_withheld(book, click.echo) if not notes else 0
-    files = _below(book.paths.notes, notes, say) if notes else edited_notes(book)
+    files = _below(book.paths.notes, notes) if notes else edited_notes(book)
     if not files and released:
         return
     if not files:
@@ -52,9 +52,7 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     for file in files:
         if file.is_file() and has_conflict(file):
             path = file.relative_to(book.paths.root).as_posix()
-            raise EntryError(
-                say.line("terminal.commit.conflict", path=path), hint=say.line("terminal.commit.conflict_advice")
-            )
+            raise EntryError("terminal.commit.conflict", path=path)
     names = [file.relative_to(book.paths.root).as_posix() for file in files]
     outcome = commit_files(book, files, message or _message(names))
     if outcome.status == "committed":
@@ -63,14 +61,14 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     elif outcome.status in ("unchanged", "queued"):
         click.echo(commit_line(outcome, say), err=True)
     elif outcome.status == "withheld":
-        raise EntryError(commit_line(outcome, say), hint=say.line("terminal.commit.withheld_advice"))
+        raise EntryError("commit.withheld", reason=outcome.reason, advice="terminal.commit.withheld_advice")
     else:
-        raise GitError(commit_line(outcome, say), hint=say.line("terminal.commit.failed_advice"))
+        raise GitError("commit.failed", reason=outcome.reason, advice="terminal.commit.failed_advice")
     for name in names:
         click.echo(f"  {name}")
 
 
-def _below(folder: Path, notes: Sequence[Path], say: Sentences) -> list[Path]:
+def _below(folder: Path, notes: Sequence[Path]) -> list[Path]:
     """Returns the notes with their full paths.
 
     Raises:
@@ -82,10 +80,7 @@ def _below(folder: Path, notes: Sequence[Path], say: Sentences) -> list[Path]:
     for note in notes:
         path = note.resolve()
         if not path.is_relative_to(folder.resolve()):
-            raise UsageError(
-                say.line("terminal.commit.not_a_note", path=str(note)),
-                hint=say.line("terminal.commit.not_a_note_advice", folder=str(folder)),
-            )
+            raise UsageError("terminal.commit.not_a_note", path=note, folder=folder)
         paths.append(folder / path.relative_to(folder.resolve()))
     return paths
 

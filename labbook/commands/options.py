@@ -110,6 +110,8 @@ def open_notebook(chosen: str | Path | None, *, resume_upload: bool = True) -> N
 
 
 def _follow_remote(notebook: Notebook) -> None:
+    from labbook import screen
+    from labbook.model.message import message_of
     from labbook.sharing.follow_remote import follow_remote
     from labbook.store.sync_state import take_failure
 
@@ -118,9 +120,7 @@ def _follow_remote(notebook: Notebook) -> None:
     failure = take_failure(notebook)
     if failure is not None:
         say = terminal_sentences(notebook)
-        click.echo("labbook: " + say.line("sync.background_failed", reason=failure[0]), err=True)
-        if failure[1]:
-            click.echo(f"         {failure[1]}", err=True)
+        screen.print_error(say.line("sync.background_failed", reason=message_of(failure)), say.error(failure)[1])
 
 
 def _find_notebook(chosen: str | Path | None) -> Notebook:

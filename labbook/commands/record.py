@@ -102,7 +102,7 @@ def command(
     labbook exits with the exit status of COMMAND. Put options of labbook before the --.
     """
     if not command_line:
-        raise UsageError("no command to record", hint="put it after `--`: labbook record -- python train.py")
+        raise UsageError("errors.record.no_command")
     if command_line[0].endswith(".ipynb"):
         from labbook.record.notebook_command import as_command
 
@@ -117,7 +117,7 @@ def command(
         asked = parse_requests(watch, breaks, stop_on, max_steps, profile)
         if asked and no_probe:
             first = next(iter(asked)).replace("_", "-")
-            raise UsageError(f"--{first} needs the probe", hint="leave --no-probe out")
+            raise UsageError("errors.record.needs_probe", option=first)
         flags: dict[str, object] = {}
         if level:
             flags["level"] = level

@@ -105,7 +105,7 @@ def _sync_in_background(book: Notebook, timeout: float) -> None:
         result = synchronize(choose_remote(book, timeout_s=timeout, quiet=True))
         click.echo(f"{result.commit} {result.remote}")
     except LabbookError as error:
-        update_state(book, error=error.message, advice=error.hint, told=False)
+        update_state(book, error=error.message, advice=error.hint, failure=error.as_data(), told=False)
         click.echo(error.message)
 
 
@@ -113,6 +113,7 @@ def _watch(remote: Remote, once: Callable[[], SyncResult], every: float, say: Se
     """Shares after each change of the branch or of a note, and at the given interval, until Ctrl-C."""
     import time
 
+    from labbook import screen
     from labbook.errors import GitError
     from labbook.sharing.follow_remote import change_mark
 
@@ -122,7 +123,7 @@ def _watch(remote: Remote, once: Callable[[], SyncResult], every: float, say: Se
         try:
             once()
         except GitError as error:
-            click.echo(f"labbook: {error.message}", err=True)
+            screen.print_error(*say.error(error))
         mark, deadline = change_mark(remote.notebook), time.monotonic() + every
         while time.monotonic() < deadline:
             time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))

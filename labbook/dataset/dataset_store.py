@@ -59,10 +59,7 @@ class DatasetStore:
             options = {"use_listings_cache": False} if "://" in address else {}
             self._files, self._root = fsspec.core.url_to_fs(address, **options)
         except (ImportError, ValueError) as error:
-            raise UsageError(
-                f"{address}: {error}",
-                hint="pip install 'labbook[data]', and the package that fsspec has for such addresses",
-            ) from error
+            raise UsageError("errors.store.unknown_address", address=address, reason=error) from error
 
     def manifest(self) -> Manifest | None:
         """Returns the manifest; `None` without one, or with one of another version.
@@ -76,10 +73,7 @@ class DatasetStore:
                 names = [str(name).rstrip("/").rpartition("/")[2] for name in self._listed()]
             others = sorted(name for name in names if name not in (*TABLES, _STAGING, "_manifest"))
             if others:
-                raise UsageError(
-                    f"{self.address} has other files ({', '.join(others[:3])}): no data set is written there",
-                    hint="name an empty folder, or one that does not exist yet",
-                )
+                raise UsageError("errors.dataset.other_files", address=self.address, others=others[:3])
             return None
         try:
             data = json.loads(text)
@@ -88,7 +82,7 @@ class DatasetStore:
             return Manifest({str(k): str(v) for k, v in data["months"].items()}, tuple(data.get("exchanging", ())))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
-                f"{self.address}/{MANIFEST} is no manifest of labbook: {error}", hint="name another folder"
+                "errors.dataset.no_manifest", address=self.address, manifest=MANIFEST, reason=error
             ) from error
 
     def _listed(self) -> list[Any]:
@@ -192,10 +186,7 @@ class DatasetStore:
             raise
         except Exception as error:  # stores have errors of their own
             first = (str(error).splitlines() or [type(error).__name__])[0]
-            raise NotebookError(
-                f"the data set {self.address} cannot be read or written: {first}",
-                hint="run the command again when the store works: it goes on where it stopped",
-            ) from error
+            raise NotebookError("errors.dataset.store_fails", address=self.address, reason=first) from error
 
 
 def _file(table: str, month: str) -> str:

@@ -102,8 +102,7 @@ def write_report(
             files.append(folder / f"{name}.svg")
         files += _list_runs(notebook, source, data, templates)
     except OSError as error:
-        hint = "free space or permissions there"
-        raise NotebookError(f"cannot write the report {path}: {error.strerror or error}", hint=hint) from error
+        raise NotebookError("errors.report.not_written", path=path, reason=error) from error
     totals = data["totals"]
     message = f"Report of {data['name']}: {totals['runs']} runs, {totals['broken']} failed, {totals['time']}"
     return WrittenReport(path, data, commit_files(notebook, files, message), trouble, problems)

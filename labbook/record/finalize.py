@@ -214,10 +214,7 @@ def write_entry(notebook: Notebook, run: Run) -> Path:
         page = entry_markdown(run, notebook, read_text(entry) if entry.exists() else None)
         write_atomically(entry, to_bytes(page))
     except OSError as error:
-        raise NotebookError(
-            f"cannot write the entry {entry}: {error.strerror or error}",
-            hint="free disk space or fix the permissions, then run `labbook recover`",
-        ) from error
+        raise NotebookError("errors.record.entry_not_written", entry=entry, reason=error) from error
     return entry
 
 

@@ -47,7 +47,7 @@ def main(descriptor: int) -> None:
     try:
         session = open_session(request, lambda line: tell(line=line))
     except LabbookError as error:
-        tell(error=error.message, hint=error.hint)
+        tell(error=error.as_data())
         return
     pid, began = int(asked["pid"]), time.time()
     settings = {"root": str(Path(__file__).parents[1]), **session.probe_settings(request)}

@@ -46,16 +46,10 @@ def as_command(command_line: Sequence[str]) -> tuple[str, ...]:
         return tuple(command_line)
     path = Path(command_line[0])
     if len(command_line) > 1:
-        raise UsageError(
-            f"a notebook takes no arguments: {' '.join(command_line[1:])}",
-            hint=f"for parameters: labbook record -- papermill {path} out.ipynb -p NAME VALUE",
-        )
+        raise UsageError("errors.record.notebook_arguments", words=" ".join(command_line[1:]), path=path)
     missing = [name for name in ("nbclient", "nbformat") if find_spec(name) is None]
     if missing:
-        raise UsageError(
-            f"executing {path} needs a library that is not installed: {missing[0]}",
-            hint="python -m pip install nbclient nbformat",
-        )
+        raise UsageError("errors.record.notebook_library", path=path, missing=missing[0])
     _check(path)
     return (sys.executable, "-m", RUNNER, str(path))
 
@@ -66,17 +60,18 @@ def is_notebook_run(argv: Sequence[str]) -> bool:
 
 
 def _check(path: Path) -> None:
-    hint = "open it in Jupyter and save it again"
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{path} is larger than 100 MiB", hint="clear its outputs in Jupyter")
+            raise UsageError("errors.record.notebook_large", path=path)
         data = json.loads(path.read_bytes())
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+        raise UsageError("errors.record.notebook_not_readable", path=path, reason=error) from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not a notebook: {error}", hint=hint) from error
+        raise UsageError(
+            "errors.record.not_a_notebook", path=path, reason=error, advice="errors.record.notebook_advice"
+        ) from error
     if not isinstance(data, dict) or not isinstance(data.get("cells"), list) or data.get("nbformat") != 4:
-        raise UsageError(f"{path} is not a notebook of format 4", hint=hint)
+        raise UsageError("errors.record.not_format_4", path=path, advice="errors.record.notebook_advice")
 
 
 def add_cells(run: Run, journal: Journal, folder: Path, redactor: Redactor) -> Run:

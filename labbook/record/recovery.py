@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.errors import LabbookError
 from labbook.frozen import dataclass
+from labbook.model.message import message_of
 from labbook.record.jobs.job_place import JobPlace, open_places, place_of
 from labbook.store.journal import Journal, open_journals
 from labbook.store.locks import is_locked
@@ -116,7 +117,7 @@ def _write_entry(notebook: Notebook, journal: Journal, place: JobPlace | None = 
     try:
         finished = settle_job(notebook, place, redactor) if place is not None else finalize(notebook, journal, redactor)
     except LabbookError as error:
-        sentence = sentences.line("record.not_recovered", run=journal.run_id, error=error.message)
+        sentence = sentences.line("record.not_recovered", run=journal.run_id, error=message_of(error))
         return RecoveredRun(journal.run_id, "", sentence)
     if finished is None:
         return None

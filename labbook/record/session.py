@@ -321,7 +321,9 @@ def open_session(request: RecordRequest, print_line: PrintLine) -> _Session:
             error_text, root = describe_error(failure), str(notebook.paths.root)
             print_line(session.sentences.line("record.personal_fallback", notebook=root, error=error_text))
         return session
-    raise NotebookError("; ".join(dict.fromkeys(describe_error(error) for error in errors)))
+    reasons = [describe_error(error) for error in errors]
+    reasons = [reason for number, reason in enumerate(reasons) if reason not in reasons[:number]]
+    raise NotebookError("errors.record.no_notebook", reasons=reasons)
 
 
 def _create_session(notebook: Notebook, request: RecordRequest, print_line: PrintLine) -> _Session:

@@ -14,16 +14,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
-from typing import TypeVar
 
-from labbook.errors import GitError, LabbookError
+from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.store.git_process import GitFolders, git_program, run_git
 from labbook.store.notebook import Notebook
 from labbook.store.remotes import credential_free
-from labbook.store.sentences import Sentences
-
-_Error = TypeVar("_Error", bound=LabbookError)
 
 DEFAULT_TIMEOUT_S = 60.0
 """Longest silence of a remote. Source: chosen by us; a slow server says something every few seconds (`--progress`)."""
@@ -151,7 +147,7 @@ class Remote:
         cause = next((name for name, pattern in _CAUSES if re.search(pattern, text, re.IGNORECASE)), default)
         if default == "sync.error.rejected" and cause != "sync.error.denied":
             cause = default
-        return sync_error(self.notebook, cause, remote=self.name, address=self.address, reason=self._quoted(text))
+        return GitError(cause, remote=self.name, address=self.address, reason=self._quoted(text))
 
     def _quoted(self, text: str) -> str:
         """Return the lines of git and the server that say something, without credentials and progress."""
@@ -168,7 +164,7 @@ class Remote:
         """
         program = git_program()
         if program is None:
-            raise GitError("there is no git on the PATH", hint="install git")
+            raise GitError("errors.git.none")
         settings = ["core.hooksPath=/dev/null", "core.quotePath=false", "gc.auto=0", "maintenance.auto=false"]
         options = [part for setting in settings for part in ("-c", setting)]
         command = [program, "--no-pager", *options, f"--git-dir={self.folders.git_dir}", *arguments]
@@ -184,7 +180,7 @@ class Remote:
                 start_new_session=self.quiet,
             )
         except OSError as error:
-            raise GitError(f"cannot call git in {self.folders.top}: {error.strerror or error}") from error
+            raise GitError("errors.git.not_called", folder=self.folders.top, reason=error) from error
         chunks: list[bytes] = []
         last = [time.monotonic()]
         reader = threading.Thread(target=_read_all, args=(process, chunks, last), daemon=True)
@@ -193,12 +189,8 @@ class Remote:
             reader.join(0.02 if time.monotonic() - last[0] < 1 else 0.2)
             if reader.is_alive() and time.monotonic() - last[0] > self.timeout_s:
                 _stop(process, self.quiet)
-                raise sync_error(
-                    self.notebook,
-                    "sync.error.hangs",
-                    remote=self.name,
-                    address=self.address,
-                    seconds=f"{self.timeout_s:g}",
+                raise GitError(
+                    "sync.error.hangs", remote=self.name, address=self.address, seconds=f"{self.timeout_s:g}"
                 )
         process.wait()
         return process.returncode, b"".join(chunks).decode("utf-8", "replace")
@@ -214,15 +206,15 @@ def choose_remote(
     """
     folders = notebook.git_folders()
     if folders is None or notebook.config.commit == "off":
-        raise sync_error(notebook, "sync.error.no_repository", root=str(notebook.paths.root))
+        raise GitError("sync.error.no_repository", root=str(notebook.paths.root))
     known = list_remotes(folders)
     wanted = name or notebook.config.remote
     if wanted and wanted not in known:
-        raise sync_error(notebook, "sync.error.unknown_remote", remote=wanted, known=", ".join(known) or "-")
+        raise GitError("sync.error.unknown_remote", remote=wanted, known=", ".join(known) or "-")
     if not known:
-        raise sync_error(notebook, "sync.error.no_remote", top=str(folders.top))
+        raise GitError("sync.error.no_remote", top=str(folders.top))
     if not wanted and "origin" not in known and len(known) > 1:
-        raise sync_error(notebook, "sync.error.many_remotes", known=", ".join(known), first=next(iter(known)))
+        raise GitError("sync.error.many_remotes", known=", ".join(known), first=next(iter(known)))
     chosen = wanted or ("origin" if "origin" in known else next(iter(known)))
     return Remote(notebook, folders, chosen, known[chosen], timeout_s, quiet)
 
@@ -262,17 +254,6 @@ def network_environment(environ: Mapping[str, str], *, quiet: bool) -> dict[str,
     if quiet:
         cleaned |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}
     return cleaned
-
-
-def sync_error(notebook: Notebook, key: str, **values: object) -> GitError:
-    """Return an error of sharing in the language of the notebook."""
-    return translated(GitError, notebook, key, **values)
-
-
-def translated(kind: type[_Error], notebook: Notebook, key: str, **values: object) -> _Error:
-    """Return an error in the language of the notebook; the advice of `sync.error.x` is `sync.advice.x`."""
-    say = Sentences(notebook.config.language_in_use())
-    return kind(say.line(key, **values), hint=say.line(key.replace(".error.", ".advice."), **values))
 
 
 def _read_all(process: subprocess.Popen[bytes], chunks: list[bytes], last: list[float]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.sharing.disk_update import belongs_to_notebook, move_branch, notebook_ref, update_disk
-from labbook.sharing.remote_git import Remote, read_commit, sync_error, tracking_ref
+from labbook.sharing.remote_git import Remote, read_commit, tracking_ref
 from labbook.sharing.tree_diff import (
     PathChange,
     diff_trees,
@@ -95,9 +95,10 @@ def synchronize(remote: Remote, *, rewritten: str = "") -> SyncResult:
         try:
             result = _Sync(remote, ref, rewritten).run()
         except GitError as error:
-            update_state(notebook, time=_now(), remote=remote.name, error=error.message, advice=error.hint, told=True)
+            facts = {"error": error.message, "advice": error.hint, "failure": error.as_data()}
+            update_state(notebook, time=_now(), remote=remote.name, told=True, **facts)
             raise
-    update_state(notebook, time=_now(), remote=remote.name, error="", advice="", told=True)
+    update_state(notebook, time=_now(), remote=remote.name, error="", advice="", failure=None, told=True)
     return result
 
 
@@ -180,7 +181,7 @@ class _Sync:
         start = read_commit(self.folders, self.ref)
         theirs = self.remote.fetch(self.ref)
         if not theirs and not start:
-            raise sync_error(self.notebook, "sync.error.empty", remote=self.remote.name)
+            raise GitError("sync.error.empty", remote=self.remote.name)
         seen, first = known, theirs
         while True:
             local = read_commit(self.folders, self.ref)
@@ -230,8 +231,7 @@ class _Sync:
             return None
         # The next sync asks again.
         run_git(self.folders, "update-ref", self.tracking, seen)
-        raise sync_error(
-            self.notebook,
+        raise GitError(
             "sync.error.rewritten",
             remote=self.remote.name,
             address=self.remote.address,
@@ -256,7 +256,7 @@ class _Sync:
             # What the others wrote is readable here, also for those who may not write there.
             _land(self.notebook, self.folders, self.ref, merged, local)
         if answer.status == "retry":
-            raise sync_error(self.notebook, "sync.error.too_busy", remote=self.remote.name, count=self.attempts)
+            raise GitError("sync.error.too_busy", remote=self.remote.name, count=self.attempts)
         raise self.remote.refusal(answer.text)
 
     def _result(self, start: str, first: str, tip: str, unsent: tuple[tuple[str, str], ...]) -> SyncResult:
@@ -335,7 +335,7 @@ def _merge_two(
         )
     except CodeConflictError as error:
         names = ", ".join(text_path(path) for path in error.paths[:5])
-        raise sync_error(notebook, "sync.error.code_conflict", files=names) from error
+        raise GitError("sync.error.code_conflict", files=names) from error
 
 
 def _now() -> str:

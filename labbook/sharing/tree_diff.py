@@ -48,7 +48,7 @@ def diff_trees(folders: GitFolders, before: str, after: str) -> dict[bytes, Path
         timeout_s=_LONG_S,
     )  # fmt: skip
     if answer.code:
-        raise GitError(f"cannot compare two commits in {folders.top}: {answer.error}", hint="`git fsck` may say more")
+        raise GitError("errors.git.not_compared", folder=folders.top, reason=answer.error)
     fields = answer.out.split(b"\0")[:-1]
     found = {}
     for about, path in zip(fields[0::2], fields[1::2], strict=True):
@@ -82,7 +82,7 @@ def read_blobs(folders: GitFolders, hashes: Iterable[str]) -> dict[str, bytes]:
         stop = answer.out.find(b"\n", at)
         fields = bytes(rest[at:stop]).split()
         if answer.code or len(fields) != 3:
-            raise GitError(f"the content {blob} is not in {folders.top}", hint="fetch the branch again")
+            raise GitError("errors.git.no_content", blob=blob, folder=folders.top)
         size = int(fields[2])
         found[blob] = bytes(rest[stop + 1 : stop + 1 + size])
         at = stop + size + 2
@@ -93,7 +93,7 @@ def merge_bases(folders: GitFolders, one: str, other: str) -> list[str]:
     """Return the best common ancestors of two commits, sorted; empty if their histories are unrelated."""
     answer = run_git(folders, "merge-base", "--all", one, other, timeout_s=_LONG_S)
     if answer.code not in (0, 1):
-        raise GitError(f"cannot find the common history in {folders.top}: {answer.error}")
+        raise GitError("errors.git.no_history", folder=folders.top, reason=answer.error)
     return sorted(answer.out.decode("ascii").split())
 
 

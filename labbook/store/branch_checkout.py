@@ -54,14 +54,14 @@ def restore_missing(notebook: Notebook, below: Path | None = None) -> list[Path]
     lines = "".join(f"{blob}\n" for blob in wanted.values()).encode()
     answer = run_git(folders, "cat-file", "--batch", stdin=lines, timeout_s=300)
     if answer.code:
-        raise GitError(f"cannot read the entries in {folders.top}: {answer.error}")
+        raise GitError("errors.git.entries_not_read", folder=folders.top, reason=answer.error)
     written = []
     rest = memoryview(answer.out)
     for file in wanted:
         head = bytes(rest[:200]).partition(b"\n")[0]
         fields = head.split()
         if len(fields) != 3:
-            raise GitError(f"the content of {file} is not in the repository", hint="fetch the branch again")
+            raise GitError("errors.git.no_content_of_file", file=file)
         start, size = len(head) + 1, int(fields[2])
         content, rest = bytes(rest[start : start + size]), rest[start + size + 1 :]
         if _stays_inside(file, notebook.paths.root):
@@ -69,7 +69,7 @@ def restore_missing(notebook: Notebook, below: Path | None = None) -> list[Path]
                 file.parent.mkdir(parents=True, exist_ok=True)
                 write_atomically(file, content)
             except OSError as error:
-                raise NotebookError(f"cannot write {file}: {error.strerror or error}") from error
+                raise NotebookError("errors.file.not_written", path=file, reason=error) from error
             written.append(file)
     return written
 

@@ -34,9 +34,9 @@ def edited_notes(notebook: Notebook, *, since_ns: int = 0) -> list[Path]:
     """
     folders = notebook.git_folders()
     if folders is None:
-        raise GitError(f"the notebook {notebook.paths.root} is in no git repository", hint="`git init` makes one there")
+        raise GitError("errors.git.no_repository", root=notebook.paths.root)
     if notebook.config.commit == "off":
-        raise GitError("commits are switched off in this notebook", hint="`commit` in labbook.toml says so")
+        raise GitError("errors.git.switched_off")
     notes = _changed_since(notebook.paths.notes, since_ns)
     if not notes:
         return []
@@ -105,8 +105,10 @@ def _blobs(notebook: Notebook, folders: GitFolders, notes: Sequence[Path]) -> di
     answer = run_git(folders, "ls-tree", "-r", "-z", "--full-tree", ref, "--", *below)
     if answer.code:
         raise GitError(
-            f"cannot read the branch {ref.removeprefix('refs/heads/')} of {folders.top}",
-            hint=answer.error.strip() or "`git fsck` says what is broken",
+            "errors.git.branch_not_read",
+            branch=ref.removeprefix("refs/heads/"),
+            folder=folders.top,
+            reason=answer.error.strip() or "-",
         )
     rows = (row.split(b"\t", 1) for row in answer.out.split(b"\0") if row)
     return {path: about.split()[2].decode("ascii") for about, path in rows}

@@ -10,38 +10,40 @@ from typing import Any
 
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
+from labbook.model.message import Message, message
 from labbook.store.paths import SETTINGS_FILE
 from labbook.store.toml_parser import parse_toml
 
 _MIB = 1024 * 1024
 
-Check = Callable[[Any], str]
-"""Validates a value of the right type; returns the problem, or ""."""
+Check = Callable[[Any], Message | None]
+"""Validates a value of the right type; returns the problem, or `None`."""
 
 
 def _one_of(*allowed: str) -> Check:
-    return lambda value: "" if value in allowed else "must be one of " + ", ".join(f'"{name}"' for name in allowed)
+    named = ", ".join(f'"{name}"' for name in allowed)
+    return lambda value: None if value in allowed else message("errors.settings.one_of", allowed=named)
 
 
 def _between(low: float, high: float) -> Check:
-    return lambda value: "" if low <= value <= high else f"must lie between {low:g} and {high:g}"
+    return lambda value: None if low <= value <= high else message("errors.settings.between", low=low, high=high)
 
 
-def _branch_name(value: str) -> str:
+def _branch_name(value: str) -> Message | None:
     bad = set(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)}
     parts = value.split("/")
     broken = any(not part or part.startswith(".") or part.endswith((".lock", ".")) for part in parts)
     if broken or ".." in value or "@{" in value or value == "@" or value.startswith("-") or bad & set(value):
-        return "must be the name of a branch"
-    return ""
+        return message("errors.settings.branch")
+    return None
 
 
-def _patterns(value: tuple[str, ...]) -> str:
-    return "" if all(pattern.strip() for pattern in value) else "must not contain an empty pattern"
+def _patterns(value: tuple[str, ...]) -> Message | None:
+    return None if all(pattern.strip() for pattern in value) else message("errors.settings.empty_pattern")
 
 
-def _anything(_value: object) -> str:
-    return ""
+def _anything(_value: object) -> None:
+    return None
 
 
 def _setting(default: Any, sentence: str, check: Check = _anything, *, env: str = "") -> Any:  # noqa: ANN401 - a field
@@ -155,7 +157,9 @@ def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[st
             values[each.name] = _checked(each, _from_text(each, environ[name], name), name)
     known = {each.name: each for each in fields(Config)}
     for key, value in (flags or {}).items():
-        values[key] = _checked(_known(known, key, "the command line"), value, f"setting {key}")
+        values[key] = _checked(
+            _known(known, key, message("errors.settings.flags")), value, message("errors.settings.flag", key=key)
+        )
     return Config(**values)
 
 
@@ -181,16 +185,13 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise NotebookError(f"cannot read the settings {path}: {error.strerror or error}") from error
+        raise NotebookError("errors.settings.not_readable", path=path, reason=error) from error
     except UnicodeDecodeError as error:
-        raise NotebookError(f"the settings {path} are not UTF-8 text", hint="save the file as UTF-8") from error
+        raise NotebookError("errors.settings.not_utf8", path=path) from error
     try:
         return parse_toml(text), text
     except ValueError as error:
-        raise NotebookError(
-            f"the settings {path} are not valid TOML: {error}",
-            hint='mend that line; a value looks like `title = "Lab notebook"`',
-        ) from error
+        raise NotebookError("errors.settings.not_toml", path=path, reason=error) from error
 
 
 def _from_file(root: Path) -> dict[str, Any]:
@@ -205,26 +206,29 @@ def _from_file(root: Path) -> dict[str, Any]:
         tools = whole.get("tool")
         table = tools.get("labbook", {}) if isinstance(tools, dict) else {}
     if not isinstance(table, dict):
-        raise NotebookError(f"`tool.labbook` in {path} must be a table")
+        raise NotebookError("errors.settings.no_table", path=path)
     known = {each.name: each for each in fields(Config)}
     values = {}
     for key, value in table.items():
-        where = f"{path}{_line_of(key, text)}"
-        values[key] = _checked(_known(known, key, where), value, f"{where}: {key}")
+        line = _line_of(key, text)
+        of = message("errors.settings.of_line" if line else "errors.settings.of_file", path=str(path), line=line)
+        at = message("errors.settings.in_line" if line else "errors.settings.in_file", **of.values, key=key)
+        values[key] = _checked(_known(known, key, of), value, at)
     return values
 
 
-def _known(known: Mapping[str, Field[Any]], key: str, where: str) -> Field[Any]:
+def _known(known: Mapping[str, Field[Any]], key: str, where: Message) -> Field[Any]:
     if key in known:
         return known[key]
     from difflib import get_close_matches
 
     near = get_close_matches(key.lower().replace("-", "_"), known, n=1, cutoff=0.5)
-    hint = f"did you mean `{near[0]}`?" if near else "`labbook init` writes a labbook.toml with every setting"
-    raise NotebookError(f"{where}: there is no setting {key!r}", hint=hint)
+    raise NotebookError(
+        "errors.settings.unknown", where=where, key=key, near=near, advice="errors.settings.near_advice" if near else ""
+    )
 
 
-def _checked(setting: Field[Any], value: object, where: str) -> Any:  # noqa: ANN401 - whatever the field holds
+def _checked(setting: Field[Any], value: object, where: Message | str) -> Any:  # noqa: ANN401 - whatever the field holds
     wanted = _type_of(setting)
     fitting: object = value
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
@@ -232,10 +236,18 @@ def _checked(setting: Field[Any], value: object, where: str) -> Any:  # noqa: AN
     if wanted is tuple and isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
         fitting = tuple(value)
     if type(fitting) is not wanted:
-        raise NotebookError(f"{where} = {value!r} must be {_KINDS[wanted]}", hint=str(setting.metadata["help"]))
+        raise NotebookError(
+            "errors.settings.wrong_kind",
+            where=where,
+            value=value,
+            kind=Message(_KINDS[wanted]),
+            help=str(setting.metadata["help"]),
+        )
     wrong = setting.metadata["check"](fitting)
     if wrong:
-        raise NotebookError(f"{where} = {value!r} {wrong}", hint=str(setting.metadata["help"]))
+        raise NotebookError(
+            "errors.settings.wrong_value", where=where, value=value, problem=wrong, help=str(setting.metadata["help"])
+        )
     return fitting
 
 
@@ -245,11 +257,11 @@ def _type_of(setting: Field[Any]) -> type:
 
 
 _KINDS: dict[type, str] = {
-    str: 'text in quotes, like "so"',
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    tuple: 'a list of texts, like ["so", "and so"]',
+    str: "errors.settings.kind_text",
+    bool: "errors.settings.kind_bool",
+    int: "errors.settings.kind_int",
+    float: "errors.settings.kind_number",
+    tuple: "errors.settings.kind_list",
 }
 
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -265,16 +277,22 @@ def _from_text(setting: Field[Any], text: str, name: str) -> object:
         try:
             return wanted(text)
         except ValueError:
-            raise NotebookError(f"{name} = {text!r} must be {_KINDS[wanted]}", hint=setting.metadata["help"]) from None
+            raise NotebookError(
+                "errors.settings.wrong_kind",
+                where=name,
+                value=text,
+                kind=Message(_KINDS[wanted]),
+                help=str(setting.metadata["help"]),
+            ) from None
     return text
 
 
-def _line_of(key: str, text: str) -> str:
+def _line_of(key: str, text: str) -> int:
     for number, line in enumerate(text.splitlines(), start=1):
         name = line.split("=", 1)[0].strip().strip("\"'")
         if "=" in line and name == key:
-            return f", line {number}"
-    return ""
+            return number
+    return 0
 
 
 def _toml(value: object) -> str:

@@ -306,7 +306,9 @@ def _stored(target: _Target, changes: Sequence[FileChange]) -> tuple[str, dict[b
     answer = run_git(target.folders, "cat-file", "--batch-check", stdin=b"%s^{commit}\n%s" % (ref, lines))
     replies = answer.out.split(b"\n")[:-1]
     if answer.code or len(replies) != len(requests) + 1:
-        raise GitError(f"cannot read the repository {target.folders.top}: {answer.error or 'git gave no answer'}")
+        raise GitError(
+            "errors.git.repository_not_read", folder=target.folders.top, reason=answer.error or "git gave no answer"
+        )
     hashes = [line.split()[0].decode() if re.fullmatch(rb"[0-9a-f]+ \w+ \d+", line) else "" for line in replies]
     return hashes[0], dict(zip(requests, hashes[1:], strict=True))
 
@@ -323,7 +325,7 @@ def _stage_everywhere(target: _Target, tip: str, changes: Sequence[FileChange], 
     answer = run_git(target.folders, "fast-import", "--quiet", stdin=blob_stream(changes), timeout_s=60)
     if answer.code:
         _remove_crash_report(answer.error)
-        raise GitError(f"git could not store the entry: {_first_line(answer.error)}")
+        raise GitError("errors.git.entry_not_stored", reason=_first_line(answer.error))
     hashes = answer.out.decode("ascii").split()
     gone = "0" * len(tip or hashes[0])
     written = iter(hashes)
@@ -366,7 +368,7 @@ def _worth_retrying(error: str) -> str:
     locked = re.search(r"Unable to create '(.+?)': File exists", error)
     if locked:
         return f"another program holds {locked[1]}"
-    raise GitError(f"git could not commit the entry: {_first_line(error)}")
+    raise GitError("errors.git.entry_not_committed", reason=_first_line(error))
 
 
 def _clear_stale_locks(target: _Target, previous_died: float | None) -> None:

@@ -104,7 +104,7 @@ def git_command(folders: GitFolders | None, *arguments: str, settings: Sequence[
     """
     program = git_program()
     if program is None:
-        raise GitError("there is no git on the PATH", hint="install git; until then entries are written, not committed")
+        raise GitError("errors.git.none")
     command = [program, "--no-pager"]
     for setting in (*_SETTINGS, *settings):
         command += ["-c", setting]
@@ -131,10 +131,7 @@ def quiet_filters(settings: Iterable[str]) -> list[str]:
     quiet: list[str] = []
     for name in sorted(names - {""}):
         if "=" in name or "\n" in name:
-            raise GitError(
-                f"the repository has a filter named {name!r}, which cannot be kept from running",
-                hint="rename that filter in its git configuration",
-            )
+            raise GitError("errors.git.filter", name=name)
         quiet += [f"filter.{name}.{what}=" for what in ("clean", "smudge", "process")]
         quiet.append(f"filter.{name}.required=false")
     return quiet
@@ -176,14 +173,14 @@ def run_git(
             start_new_session=True,  # Ctrl-C for the training must not interrupt a commit
         )
     except OSError as error:
-        raise GitError(f"cannot call git in {folders.top}: {error.strerror or error}") from error
+        raise GitError("errors.git.not_called", folder=folders.top, reason=error) from error
     with process:
         try:
             out, errors = process.communicate(stdin, timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
             kill_group(process.pid)
             process.communicate()
-            raise GitError(f"`git {arguments[0]}` in {folders.top} took more than {timeout_s:g} s") from error
+            raise GitError("errors.git.too_slow", verb=arguments[0], folder=folders.top, seconds=timeout_s) from error
     return GitAnswer(process.returncode, out, errors.decode("utf-8", "replace").strip())
 
 
@@ -223,10 +220,10 @@ def create_repository(folder: Path) -> GitFolders:
                 command, env=git_environment(), capture_output=True, timeout=READ_TIMEOUT_S, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise GitError(f"cannot make a repository in {folder}: {error}") from error
+            raise GitError("errors.git.not_created", folder=folder, reason=error) from error
     if done.returncode:
         message = done.stderr.decode("utf-8", "replace").strip()
-        raise GitError(f"cannot make a repository in {folder}: {message}")
+        raise GitError("errors.git.not_created", folder=folder, reason=message)
     folders = GitFolders(folder.resolve(), git_dir, git_dir)
     # `git init -b` needs git 2.28.
     run_git(folders, "symbolic-ref", "HEAD", "refs/heads/main")
@@ -292,5 +289,5 @@ def read_output(command: Sequence[str], folder: Path, environment: Mapping[str, 
             command, cwd=folder, env=environment, capture_output=True, timeout=READ_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise GitError(f"cannot call git in {folder}: {error}") from error
+        raise GitError("errors.git.not_called", folder=folder, reason=error) from error
     return done.stdout

@@ -104,10 +104,7 @@ class Journal:
         self.claim()
 
     def _not_writable(self, error: OSError) -> NotebookError:
-        return NotebookError(
-            f"cannot write the journal {self.paths.root}: {error.strerror or error}",
-            hint="free space or permissions there, or choose another notebook with `--notebook PATH`",
-        )
+        return NotebookError("errors.journal.not_writable", path=self.paths.root, reason=error)
 
     def claim(self) -> bool:
         """Acquire the lock of a living recorder; returns false if another process holds it.
@@ -250,7 +247,7 @@ def create_journal(paths: NotebookPaths, now: float, others: list[str]) -> Journ
             others = [*others, journal.run_id]
             continue
         return journal
-    raise NotebookError(f"cannot create a journal in {paths.journals}")
+    raise NotebookError("errors.journal.not_created", path=paths.journals)
 
 
 def _read_events(path: Path) -> ProcessEvents:

@@ -69,7 +69,4 @@ def why_not_writable(notebook: Notebook) -> str:
 
 def not_writable(root: Path, error: OSError) -> NotebookError:
     """Returns the error for a notebook that the system does not let us write."""
-    return NotebookError(
-        f"cannot write the notebook {root}: {error.strerror or error}",
-        hint="free space or permissions there, or choose another notebook with `--notebook PATH`",
-    )
+    return NotebookError("errors.notebook.not_writable", path=root, reason=error)

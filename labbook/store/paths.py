@@ -81,10 +81,7 @@ def check_stays_inside(path: Path, root: Path) -> None:
         NotebookError: A link leads out.
     """
     if not stays_inside(path, root):
-        raise NotebookError(
-            f"nothing is written to {path}: a link leads out of the notebook {root}",
-            hint="put a folder in the place of the link, or choose another notebook with `--notebook PATH`",
-        )
+        raise NotebookError("errors.notebook.link_out", path=path, root=root)
 
 
 @dataclass(frozen=True)
@@ -240,5 +237,5 @@ def checked_run_id(run_id: str) -> str:
         UsageError: It has not. A run id cannot name a file outside the notebook.
     """
     if not is_run_id(run_id):
-        raise UsageError(f"{run_id!r} is not a run id", hint="`labbook list` shows the ids of recent runs")
+        raise UsageError("errors.run.bad_id", run=run_id)
     return run_id
