@@ -15,6 +15,7 @@ from labbook.help_text import HelpCommand
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from labbook.model.message import Message
     from labbook.store.notebook import Notebook
     from labbook.store.sentences import Sentences
 
@@ -134,6 +135,16 @@ def terminal_sentences(notebook: Notebook) -> Sentences:
     from labbook.store.sentences import Sentences
 
     return Sentences(notebook.config.language_in_use())
+
+
+def print_recorder_line(line: str) -> None:
+    """Prints a line of the recorder of a rerun, on standard error."""
+    click.echo(line if line.startswith(" ") else f"labbook  {line}", err=True)
+
+
+def message_printer(say: Sentences) -> Callable[[Message], None]:
+    """Returns a function that prints a message about a rerun, on standard error."""
+    return lambda note: click.echo(f"labbook  {say(note)}", err=True)
 
 
 def status_label(status: str, say: Sentences) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 from labbook.dataset.dataset_tables import DATASET_SCHEMA, TABLES
 from labbook.errors import NotebookError, UsageError
 from labbook.frozen import dataclass
+from labbook.store.remote_files import make_parent, open_files
 
 MANIFEST = "manifest.json"
 _STAGING = "_staging"
@@ -47,19 +48,12 @@ class DatasetStore:
     """A data set at a path or an address such as `s3://bucket/runs`.
 
     Raises:
-        UsageError: The address is unknown to fsspec, or the package for it is not installed.
+        NotebookError: The address is unknown to fsspec, or the package for it is not installed.
     """
 
     def __init__(self, address: str) -> None:
         self.address = address
-        try:
-            import fsspec
-
-            # Listings of object stores are cached otherwise, and a file of a moment ago is not seen.
-            options = {"use_listings_cache": False} if "://" in address else {}
-            self._files, self._root = fsspec.core.url_to_fs(address, **options)
-        except (ImportError, ValueError) as error:
-            raise UsageError("errors.store.unknown_address", address=address, reason=error) from error
+        self._files, self._root = open_files(address, "errors.store.dataset_advice")
 
     def manifest(self) -> Manifest | None:
         """Returns the manifest; `None` without one, or with one of another version.
@@ -90,7 +84,7 @@ class DatasetStore:
             found: list[Any] = self._files.ls(self._root, detail=False)
         except FileNotFoundError:
             return []
-        return [name for name in found if str(name).rstrip("/") != self._root.rstrip("/")]
+        return [name for name in found if str(name).rstrip("/") != self._root]
 
     def runs(self, month: str) -> dict[str, str]:
         """Returns the runs of a month of the data set; empty if they are not known."""
@@ -155,7 +149,7 @@ class DatasetStore:
         self._move(f"{_STAGING}/{MANIFEST}", MANIFEST)
 
     def _path(self, name: str) -> str:
-        return f"{self._root.rstrip('/')}/{name}"
+        return f"{self._root}/{name}"
 
     def _read(self, name: str) -> bytes | None:
         with self._errors():
@@ -168,14 +162,14 @@ class DatasetStore:
     def _write(self, name: str, content: bytes) -> None:
         path = self._path(name)
         with self._errors():
-            self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+            make_parent(self._files, path)
             self._files.pipe_file(path, content)
 
     def _move(self, name: str, to: str) -> None:
         """Moves a file; one that is not there was moved by an export that was killed then."""
         path = self._path(to)
         with contextlib.suppress(FileNotFoundError), self._errors():
-            self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+            make_parent(self._files, path)
             self._files.mv(self._path(name), path)
 
     @contextlib.contextmanager
