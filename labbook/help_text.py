@@ -82,8 +82,8 @@ def translate_click() -> None:
     from importlib import import_module
 
     def one(text: str) -> str:
-        said: Mapping[str, str] = help_words(terminal_language()).get("click", {})
-        return said.get(text, text)
+        chinese: Mapping[str, str] = help_words(terminal_language()).get("click", {})
+        return chinese.get(text, text)
 
     def many(text: str, plural: str, count: int) -> str:
         return one(text if count == 1 else plural)

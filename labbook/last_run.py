@@ -93,8 +93,8 @@ def last(notebook: str | os.PathLike[str] | None = None) -> LastRun:
     entry, language = book.paths.root / found.path, book.config.language_in_use()
     shown = os.path.relpath(entry)
     labels = words(language)
-    told = (
+    verdict = (
         labels["status"].get(run.status, run.status),
         labels["run_verdict"].get(run.verdict, run.verdict),
     )
-    return LastRun(run, entry, "\n".join(FinishedRun(run, entry, commit, shown, language).summary()), told)
+    return LastRun(run, entry, "\n".join(FinishedRun(run, entry, commit, shown, language).summary()), verdict)

@@ -171,13 +171,13 @@ def _refresh(
     return Refreshed(read, len(gone), tuple((path, problem) for path, problem in problems))
 
 
-def _known(connection: sqlite3.Connection, asked: Sequence[str] | None) -> dict[str, tuple[int, int, str, int]]:
+def _known(connection: sqlite3.Connection, paths: Sequence[str] | None) -> dict[str, tuple[int, int, str, int]]:
     """Returns the rows of all files, or of the given ones, as the index has them."""
     columns = "SELECT path, mtime_ns, size, hash, read_ns FROM files"
-    if asked is None:
+    if paths is None:
         rows = connection.execute(columns).fetchall()
     else:
-        rows = [row for path in asked for row in connection.execute(f"{columns} WHERE path = ?", (path,))]
+        rows = [row for path in paths for row in connection.execute(f"{columns} WHERE path = ?", (path,))]
     return {row[0]: row[1:] for row in rows}
 
 

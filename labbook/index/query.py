@@ -63,7 +63,7 @@ def search(
     words: str,
     limit: int = 10,
     *,
-    meant: QuerySymptoms | None = None,
+    subject: QuerySymptoms | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> SearchResult:
     """Returns the notes that match words and conditions, best first.
@@ -75,14 +75,14 @@ def search(
         notebook: Notebook to search.
         words: Words, "quoted phrases" and conditions (`key:value`, `lr<0.02`), in English or Chinese.
         limit: Maximum number of results.
-        meant: Failures that the query is about.
+        subject: Failures that the query is about.
         tell: Called with (files read, files to read) while the index is updated.
 
     Raises:
         QueryError: The query is empty, or has an unknown name or value.
         NothingFoundError: No note matches; the hint says what may help.
     """
-    about = meant or QuerySymptoms()
+    about = subject or QuerySymptoms()
 
     def answer(index: sqlite3.Connection) -> tuple[list[Row | Hit], int, Question, QueryError | None]:
         question = parse_search(words, field_names(index))
@@ -134,8 +134,8 @@ def _nothing_found(words: str, question: Question, missing: QueryError | None) -
 
 
 def _looked_for(question: Question) -> tuple[str, ...]:
-    asked = [term for term in question.terms if not term.minor] or question.terms
-    return tuple(form for term in asked for form in term.forms)
+    terms = [term for term in question.terms if not term.minor] or question.terms
+    return tuple(form for term in terms for form in term.forms)
 
 
 def _hit(notebook: Notebook, row: Row, terms: tuple[str, ...]) -> Hit:

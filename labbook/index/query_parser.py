@@ -253,10 +253,10 @@ def match_expression(question: Question, *, prefix: bool = False, any_term: bool
         any_term: Whether one word is enough.
     """
     wanted = [term for term in question.terms if any_term or not term.minor] or list(question.terms)
-    asked = [text for text in (_term_expression(term, prefix=prefix) for term in wanted) if text]
-    if not asked:
+    expressions = [text for text in (_term_expression(term, prefix=prefix) for term in wanted) if text]
+    if not expressions:
         return ""
-    expression = (" OR " if any_term else " AND ").join(asked)
+    expression = (" OR " if any_term else " AND ").join(expressions)
     minor = [text for term in question.terms if term not in wanted and (text := _term_expression(term, prefix=False))]
     if minor:
         # Filler words are optional, but notes with them rank higher.

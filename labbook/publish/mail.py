@@ -124,6 +124,8 @@ def _password(server: MailServer, environ: Mapping[str, str]) -> str:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, smtplib.SMTPResponseException):
-        told = error.smtp_error.decode("utf-8", "replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
-        return f"{error.smtp_code} {told}"[:200]
+        answer = (
+            error.smtp_error.decode("utf-8", "replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
+        )
+        return f"{error.smtp_code} {answer}"[:200]
     return str(getattr(error, "strerror", None) or error)[:200]

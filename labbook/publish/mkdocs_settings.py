@@ -107,8 +107,8 @@ def read_settings(root: Path) -> SafeSettings:
     if not stays_inside(root / "notes", root):
         raise NotebookError("errors.site.link_folder", path=root / "notes")
     reader = _Reader(root)
-    said = reader.file(root / FILE)
-    values = {key: reader.setting(key, value) for key, value in said.items()}
+    loaded = reader.file(root / FILE)
+    values = {key: reader.setting(key, value) for key, value in loaded.items()}
     own = root / "templates" / "site"
     if own.is_dir() and any(own.iterdir()):
         reader.leave_out("templates/site")
@@ -159,7 +159,7 @@ class _Reader:
             raise NotebookError("errors.site.link_file", path=name)
         try:
             text = path.read_bytes().decode("utf-8-sig")
-            said = load_tagged(text, _of_tag)
+            loaded = load_tagged(text, _of_tag)
         except OSError as error:
             raise NotebookError(
                 "errors.site.settings_not_readable",
@@ -173,11 +173,11 @@ class _Reader:
             raise NotebookError(
                 "errors.site.not_yaml", name=name, reason=why, advice="errors.site.settings_advice"
             ) from error
-        if said is None:
+        if loaded is None:
             return {}
-        if not isinstance(said, dict):
+        if not isinstance(loaded, dict):
             raise NotebookError("errors.site.no_settings", name=name, advice="errors.site.settings_advice")
-        plain = {str(key): self._plain(value, str(key), 0) for key, value in said.items()}
+        plain = {str(key): self._plain(value, str(key), 0) for key, value in loaded.items()}
         above = plain.pop("INHERIT", _NOTHING)
         if above is _NOTHING:
             return plain
@@ -221,10 +221,10 @@ class _Reader:
         return self.leave_out(key)
 
     def _theme(self, value: object) -> dict[str, Any]:
-        said = value if isinstance(value, dict) else {"name": value}
-        if said.get("name") != "material":
-            self.leave_out(f"theme {said.get('name')}")
-        rest = {key: each for key, each in said.items() if key != "name"}
+        options = value if isinstance(value, dict) else {"name": value}
+        if options.get("name") != "material":
+            self.leave_out(f"theme {options.get('name')}")
+        rest = {key: each for key, each in options.items() if key != "name"}
         kept = self._without(rest, lambda name: name in _THEME, "theme: ")
         return {"name": "material", **self._without_html(kept, "theme")}
 
@@ -250,11 +250,11 @@ class _Reader:
             return self.leave_out(f"extension {name}")
         return _without_folders(options)
 
-    def _without(self, said: dict[Any, Any], is_kept: Callable[[str], bool], place: str) -> dict[str, Any]:
-        for key in said:
+    def _without(self, options: dict[Any, Any], is_kept: Callable[[str], bool], place: str) -> dict[str, Any]:
+        for key in options:
             if not is_kept(str(key)):
                 self.leave_out(f"{place}{key}")
-        return {str(key): value for key, value in said.items() if is_kept(str(key))}
+        return {str(key): value for key, value in options.items() if is_kept(str(key))}
 
     def _without_html(self, value: Any, place: str) -> Any:  # noqa: ANN401 - plain data
         """Returns the value with `<` and `>` escaped in texts, which the theme does not escape."""

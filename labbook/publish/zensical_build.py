@@ -76,15 +76,15 @@ def build_with_zensical(
 
 def _settings(safe: SafeSettings, notebook: Notebook) -> tuple[dict[str, Any], Path]:
     """Returns the used settings of `mkdocs.yml`, and the folder of the site."""
-    said = safe.values
-    look = said.get("theme")
+    values = safe.values
+    look = values.get("theme")
     settings = {
-        "site_name": str(said.get("site_name") or notebook.config.title or "labbook"),
+        "site_name": str(values.get("site_name") or notebook.config.title or "labbook"),
         "language": str((look.get("language") if isinstance(look, Mapping) else "") or "en"),
-        "directory_urls": said.get("use_directory_urls", True) is not False,
-        **{key: str(said.get(key) or "") for key in ("site_url", "repo_url", "edit_uri")},
+        "directory_urls": values.get("use_directory_urls", True) is not False,
+        **{key: str(values.get(key) or "") for key in ("site_url", "repo_url", "edit_uri")},
     }
-    return settings, notebook.paths.root / str(said.get("site_dir") or "site")
+    return settings, notebook.paths.root / str(values.get("site_dir") or "site")
 
 
 def _run(folder: Path) -> None:
@@ -99,8 +99,8 @@ def _run(folder: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotebookError("errors.site.zensical_not_run", reason=error) from error
     if done.returncode:
-        said = _ESCAPES.sub("", done.stderr + done.stdout).strip().splitlines() or ["it says nothing"]
-        raise NotebookError("errors.site.zensical_failed", reason=said[-1], folder=folder)
+        lines = _ESCAPES.sub("", done.stderr + done.stdout).strip().splitlines() or ["it says nothing"]
+        raise NotebookError("errors.site.zensical_failed", reason=lines[-1], folder=folder)
 
 
 def _finished(made: Path) -> dict[str, str]:

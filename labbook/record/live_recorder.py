@@ -29,27 +29,27 @@ def main(descriptor: int) -> None:
     """Records the process at the other end of a socket."""
     channel = socket.socket(fileno=descriptor)
     stream = channel.makefile("rb")
-    asked = json.loads(stream.readline())
+    request_data = json.loads(stream.readline())
 
     def tell(**message: object) -> None:
         with suppress(OSError):  # the process has died
             channel.sendall(json.dumps(message).encode() + b"\n")
 
     request = RecordRequest(
-        tuple(asked["argv"]),
-        Path(asked["notebook"]) if asked["notebook"] else None,
-        asked["experiment"],
-        {name: value for name, value in asked["flags"].items() if value is not None},
-        tuple(asked["notes"]),
-        tuple(asked["tags"]),
-        quiet=bool(asked["quiet"]),
+        tuple(request_data["argv"]),
+        Path(request_data["notebook"]) if request_data["notebook"] else None,
+        request_data["experiment"],
+        {name: value for name, value in request_data["flags"].items() if value is not None},
+        tuple(request_data["notes"]),
+        tuple(request_data["tags"]),
+        quiet=bool(request_data["quiet"]),
     )
     try:
         session = open_session(request, lambda line: tell(line=line))
     except LabbookError as error:
         tell(error=error.as_data())
         return
-    pid, began = int(asked["pid"]), time.time()
+    pid, began = int(request_data["pid"]), time.time()
     settings = {"root": str(Path(__file__).parents[1]), **session.probe_settings(request)}
     tell(run=session.journal.run_id, probe=settings if session.notebook.config.probe else None)
     session.on_start(pid)

@@ -152,8 +152,8 @@ class Remote:
     def _quoted(self, text: str) -> str:
         """Return the lines of git and the server that say something, without credentials and progress."""
         lines = [line.split("\r")[-1].strip() for line in text.splitlines()]
-        said = [line for line in lines if line and not re.search(_UNTELLING, line)]
-        masked = _ADDRESS.sub(lambda found: credential_free(found[0]), "; ".join(dict.fromkeys(said)))
+        reasons = [line for line in lines if line and not re.search(_UNTELLING, line)]
+        masked = _ADDRESS.sub(lambda found: credential_free(found[0]), "; ".join(dict.fromkeys(reasons)))
         return masked[:_MAX_QUOTED]
 
     def _run(self, *arguments: str) -> tuple[int, str]:

@@ -93,11 +93,11 @@ class Sentences:
 
     def error(self, error: LabbookError) -> tuple[str, str]:
         """Format the message and the advice of an error; the advice is "" if there is none."""
-        said = self(Message(error.key, error.values))
+        text = self(Message(error.key, error.values))
         try:
-            return said, self.fill(Message(error.advice_key, error.values))
+            return text, self.fill(Message(error.advice_key, error.values))
         except (LookupError, ValueError, TypeError, EntryError):
-            return said, ""
+            return text, ""
 
     def prepare(self, *groups: str) -> None:
         """Load template groups (first parts of keys) in advance; errors are reported on use."""

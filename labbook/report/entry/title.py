@@ -36,24 +36,24 @@ def run_title(run: Run, language: str = "en") -> str:
         run: The run.
         language: "en" or "zh".
     """
-    said = words(language)["title"]
+    labels = words(language)["title"]
     verdict = verdict_line(run, language)
     if run.status == "finished":
         if _worst_fault(run) is not None:
-            sentence = _plain(said["finished_but"], verdict=verdict)
+            sentence = _plain(labels["finished_but"], verdict=verdict)
         elif find_primary_series(run) is None:
-            sentence = _plain(said["finished"])
+            sentence = _plain(labels["finished"])
         else:
-            sentence = _plain(said["finished_with"], verdict=verdict)
+            sentence = _plain(labels["finished_with"], verdict=verdict)
     elif run.status == "failed":
-        told = ending_exception(run) is not None or find_primary_series(run) is not None
-        sentence = verdict if told else _plain(said["failed_with"], verdict=verdict)
+        has_result = ending_exception(run) is not None or find_primary_series(run) is not None
+        sentence = verdict if has_result else _plain(labels["failed_with"], verdict=verdict)
     elif run.status == "lost" and run.imported_from:
-        sentence = _plain(said["lost_import"])
+        sentence = _plain(labels["lost_import"])
     else:
         signal = _named(run.signal or "SIGKILL")
-        sentence = _plain(said[run.status], signal=signal, duration=duration(run.duration_s))
-    return _plain(said["title"], script=script_name(run), verdict=sentence)
+        sentence = _plain(labels[run.status], signal=signal, duration=duration(run.duration_s))
+    return _plain(labels["title"], script=script_name(run), verdict=sentence)
 
 
 def verdict_line(run: Run, language: str = "en") -> str:
@@ -63,26 +63,26 @@ def verdict_line(run: Run, language: str = "en") -> str:
         run: The run.
         language: "en" or "zh".
     """
-    said = words(language)["verdict"]
+    labels = words(language)["verdict"]
     exception = ending_exception(run)
     crash = next((f for f in run.findings[:1] if f.symptom and f.severity == "error"), None)
     if crash is not None and run.status == "failed":
-        return _of_finding(crash, run, said)
+        return _of_finding(crash, run, labels)
     if exception is not None:
         frame = user_frame(exception)
         kind = _named(exception.type) or "exception"
-        return kind if frame is None else _plain(said["at"], type=kind, place=_named(place(frame, run)))
+        return kind if frame is None else _plain(labels["at"], type=kind, place=_named(place(frame, run)))
     fault = _worst_fault(run) if run.status != "failed" else None
     if fault is not None:
-        return _of_finding(fault, run, said)
+        return _of_finding(fault, run, labels)
     series = _broken_series(run) or find_primary_series(run)
     if run.status == "failed" and (series is None or first_nonfinite_step(series) is None):
         if run.signal:
-            return _plain(said["signal"], signal=_named(run.signal))
-        return _plain(said["failure"]) if run.exit_code is None else _plain(said["code"], code=str(run.exit_code))
+            return _plain(labels["signal"], signal=_named(run.signal))
+        return _plain(labels["failure"]) if run.exit_code is None else _plain(labels["code"], code=str(run.exit_code))
     if series is None:
-        return _plain(said["unknown" if run.status == "lost" else "none"])
-    return _metric(series, run, said)
+        return _plain(labels["unknown" if run.status == "lost" else "none"])
+    return _metric(series, run, labels)
 
 
 def verdict_reason(run: Run, labels: Mapping[str, Any]) -> str:
@@ -117,7 +117,7 @@ def _worst_fault(run: Run) -> Finding | None:
     return next((finding for finding in run.findings if finding.symptom == worst and worst), None)
 
 
-def _of_finding(finding: Finding, run: Run, said: Mapping[str, Any]) -> str:
+def _of_finding(finding: Finding, run: Run, labels: Mapping[str, Any]) -> str:
     """Returns title and location of a finding: "input width does not match in_features, at model.py:31"."""
     title = " ".join(_NO_MARKUP.sub(" ", finding.title.replace("`", "")).split())
     # "DataLoader" and "NaN" are names, "Exploding" is a word.
@@ -125,7 +125,7 @@ def _of_finding(finding: Finding, run: Run, said: Mapping[str, Any]) -> str:
     if first[1:] == first[1:].lower():
         title = title[:1].lower() + title[1:]
     place = user_location(finding, run)
-    return _plain(said["found"], title=title, place=_named(place)) if place else title
+    return _plain(labels["found"], title=title, place=_named(place)) if place else title
 
 
 def script_name(run: Run) -> str:
@@ -135,19 +135,19 @@ def script_name(run: Run) -> str:
     return _named(name)
 
 
-def _metric(series: Series, run: Run, said: Mapping[str, Any]) -> str:
+def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
     name = _named(series.name)
     since = first_nonfinite_step(series)
     if since is not None and series.last is not None:
         value = "NaN" if math.isnan(series.last) else "inf"
-        return _plain(said["nonfinite"], metric=name, value=value, step=count(since))
+        return _plain(labels["nonfinite"], metric=name, value=value, step=count(since))
     first, last = pair(series.first, series.last)
     if len(series.values) == 1:
-        return _plain(said["one"], metric=name, last=last)
+        return _plain(labels["one"], metric=name, last=last)
     steps = series.last_step or len(series.values)
     if has_epoch_values(series, count_steps(run)):
         steps = count_steps(run) or steps
-    return _plain(said["metric"], metric=name, first=first, last=last, steps=count(steps))
+    return _plain(labels["metric"], metric=name, first=first, last=last, steps=count(steps))
 
 
 def _plain(sentence: str, **values: str) -> str:
