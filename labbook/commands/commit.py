@@ -61,9 +61,9 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     elif outcome.status in ("unchanged", "queued"):
         click.echo(commit_line(outcome, say), err=True)
     elif outcome.status == "withheld":
-        raise EntryError("commit.withheld", reason=outcome.reason, advice="terminal.commit.withheld_advice")
+        raise EntryError("commit.withheld", reason=outcome.cause, advice="terminal.commit.withheld_advice")
     else:
-        raise GitError("commit.failed", reason=outcome.reason, advice="terminal.commit.failed_advice")
+        raise GitError("commit.failed", reason=outcome.cause, advice="terminal.commit.failed_advice")
     for name in names:
         click.echo(f"  {name}")
 

@@ -63,8 +63,8 @@ def command(tool: str, path: Path, experiment: str, dry_run: bool, as_json: bool
     for place, reason in done.problems[:_SHOWN]:
         line = say.line("terminal.import.problem", path=place, reason=reason)
         click.echo(f"labbook: {harmless(line)}", err=True)
-    for reason in done.uncommitted:
-        click.echo(f"labbook: {say.line('terminal.import.uncommitted', reason=reason)}", err=True)
+    for cause in done.uncommitted:
+        click.echo(f"labbook: {say.line('terminal.import.uncommitted', reason=cause)}", err=True)
     click.echo(
         say.line(
             "terminal.import.would" if dry_run else "terminal.import.done",

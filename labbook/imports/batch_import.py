@@ -16,6 +16,7 @@ from labbook.errors import GitError, LabbookError, NothingFoundError, UsageError
 from labbook.frozen import dataclass
 from labbook.imports.imported_run import ImportedRun, Reader
 from labbook.imports.neutral_run import id_tail, new_id, picture_names, to_run
+from labbook.model.message import Message
 
 if TYPE_CHECKING:
     from labbook.model.run import Run
@@ -60,7 +61,7 @@ class Import:
 
     runs: tuple[Imported, ...]
     problems: tuple[tuple[str, str], ...]
-    uncommitted: tuple[str, ...]
+    uncommitted: tuple[Message | str, ...]
 
 
 def import_runs(
@@ -149,7 +150,7 @@ class _Batches:
         from labbook.store.recorder_redaction import make_redactor
 
         self.runs: list[Imported] = []
-        self.uncommitted: list[str] = []
+        self.uncommitted: list[Message | str] = []
         self._notebook = notebook
         self._dry_run = dry_run
         self._redactor: Redactor = make_redactor(os.environ, (), notebook.redaction_rules())
@@ -235,9 +236,9 @@ class _Batches:
             with suppress(OSError):
                 withhold(self._notebook, self._files, message, time.time(), outcome.reason)
         if outcome.status == "failed":
-            raise GitError("commit.failed", reason=outcome.reason)
+            raise GitError("commit.failed", reason=outcome.cause)
         if outcome.status in ("queued", "withheld"):
-            self.uncommitted.append(outcome.reason)
+            self.uncommitted.append(outcome.cause)
         self._waiting, self._files = [], []
 
     def _message(self) -> str:

@@ -85,9 +85,9 @@ class FinishedRun:
         if self.run.probe.status == "absent" and any(why == PATH_REPLACED for _, why in self.run.probe.unobserved):
             lines.append(f"         {sentences.line('terminal.record.path_replaced')}")
         if self.commit.status == "off":
-            commit = sentences(self.commit.reason) or sentences.line("record.commits_off")
+            commit = sentences(self.commit.cause) or sentences.line("record.commits_off")
         elif self.commit.status == "queued":
-            commit = sentences.line("record.queued", reason=self.commit.reason)
+            commit = sentences.line("record.queued", reason=self.commit.cause)
         else:
             commit = commit_line(self.commit, sentences)
         lines.append(f"         {self.shown_path}  {commit}")

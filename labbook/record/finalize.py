@@ -252,6 +252,8 @@ def _draw_model(notebook: Notebook, run: Run, folder: Path) -> None:
 
 def _commit(notebook: Notebook, run: Run, entry: Path, redactor: Redactor) -> CommitOutcome:
     """Commits the entry and its attachments; refused files are masked, or withheld from the site as well."""
+    from labbook.errors import GitError
+    from labbook.model.message import message_of
     from labbook.store.entry_commit import commit_files, withhold
     from labbook.store.last_look import mask_files
 
@@ -267,7 +269,8 @@ def _commit(notebook: Notebook, run: Run, entry: Path, redactor: Redactor) -> Co
     if outcome.status == "withheld":
         with suppress(OSError):
             withhold(notebook, files, message, run.ended or run.started, outcome.reason)
-        outcome = replace(outcome, reason=f"{outcome.reason}; run `labbook recover` to mask it and try again")
+        later = GitError("errors.commit.masked_later", cause=outcome.cause)
+        outcome = replace(outcome, reason=later.message, why=message_of(later))
     if outcome.status == "committed" and notebook.config.sync != "off":
         from labbook.store.sync_state import start_background_sync
 

@@ -121,7 +121,7 @@ def _write_entry(notebook: Notebook, journal: Journal, place: JobPlace | None = 
         return RecoveredRun(journal.run_id, "", sentence)
     if finished is None:
         return None
-    status, commit = finished.run.status, sentences(finished.commit.reason) or commit_line(finished.commit, sentences)
+    status, commit = finished.run.status, sentences(finished.commit.cause) or commit_line(finished.commit, sentences)
     sentence = sentences.line(
         "record.recovered",
         run=finished.run.id,

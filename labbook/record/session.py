@@ -388,7 +388,7 @@ def _show_end(finished: FinishedRun, session: _Session, request: RecordRequest) 
     sentences = session.sentences
     if request.quiet:
         if finished.commit.status in ("withheld", "failed"):
-            session.print_line(sentences.line("record.not_committed", reason=finished.commit.reason))
+            session.print_line(sentences.line("record.not_committed", reason=finished.commit.cause))
         return
     for line in finished.summary():
         session.print_line(line)

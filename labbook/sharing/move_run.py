@@ -22,7 +22,7 @@ from labbook.store.commit_queue import withheld_files
 from labbook.store.entry_commit import CommitOutcome, commit_files
 from labbook.store.fast_import import FileChange, read_changes
 from labbook.store.journal import open_journals, write_atomically
-from labbook.store.last_look import describe_secrets, secrets_in
+from labbook.store.last_look import secret_error, secrets_in
 from labbook.store.notebook import Notebook, not_writable
 from labbook.store.paths import check_stays_inside, checked_run_id, is_run_id
 from labbook.store.recorder_redaction import make_redactor
@@ -127,7 +127,7 @@ def _commit_edits(source: Notebook, run: str, contents: Mapping[str, bytes]) -> 
     """Commit what was edited since: a removal that is killed before its commit is undone from the branch."""
     outcome = commit_files(source, [source.paths.root / name for name in contents], f"{run}: edited before it moves\n")
     if outcome.status not in ("committed", "unchanged", "off"):
-        raise EntryError("sync.error.not_committed", run=run, reason=outcome.reason)
+        raise EntryError("sync.error.not_committed", run=run, reason=outcome.cause)
 
 
 def _experiment_page(source: Notebook, target: Notebook, slug: str) -> dict[str, bytes]:
@@ -159,7 +159,7 @@ def _add(
     judge = make_redactor(os.environ, (), target.redaction_rules())
     found = secrets_in([FileChange(os.fsencode(name), data) for name, data in new.items()], message, judge)
     if found:
-        raise _failure(run, target, describe_secrets(found), EntryError)
+        raise _failure(run, target, secret_error(found), EntryError)
     try:
         for name, data in new.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -169,7 +169,7 @@ def _add(
         raise not_writable(root, error) from error
     outcome = commit_files(target, [root / name for name in new], message)
     if outcome.status not in ("committed", "unchanged", "off"):
-        raise _failure(run, target, outcome.reason, GitError)
+        raise _failure(run, target, outcome.cause, GitError)
     return outcome
 
 
@@ -189,7 +189,7 @@ def _remove(source: Notebook, run: str, contents: Mapping[str, bytes]) -> Commit
             folder.rmdir()
     outcome = commit_files(source, [root / name for name in contents], f"{run}: moved to another notebook\n")
     if outcome.status in ("failed", "withheld"):
-        raise GitError("sync.error.not_removed", run=run, reason=outcome.reason)
+        raise GitError("sync.error.not_removed", run=run, reason=outcome.cause)
     return outcome
 
 
@@ -206,5 +206,5 @@ def _other_run(source: Notebook, entry: Entry) -> str:
     return next((run for run in named if is_run_id(run) and source.paths.entry(run).exists()), "")
 
 
-def _failure(run: str, target: Notebook, reason: str, kind: type[LabbookError]) -> LabbookError:
+def _failure(run: str, target: Notebook, reason: object, kind: type[LabbookError]) -> LabbookError:
     return kind("sync.error.move_failed", run=run, target=str(target.paths.root), reason=reason)
