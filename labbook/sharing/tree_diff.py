@@ -102,13 +102,6 @@ def is_ancestor(folders: GitFolders, one: str, other: str) -> bool:
     return run_git(folders, "merge-base", "--is-ancestor", one, other, timeout_s=_LONG_S).code == 0
 
 
-def count_commits(folders: GitFolders, one: str, other: str) -> tuple[int, int]:
-    """Return how many commits are only in the first history, and only in the second."""
-    answer = run_git(folders, "rev-list", "--left-right", "--count", f"{one}...{other}", timeout_s=_LONG_S)
-    left, _, right = answer.out.decode("ascii", "replace").strip().partition("\t")
-    return (int(left), int(right)) if answer.code == 0 else (0, 0)
-
-
 def runs_among(paths: Sequence[bytes] | Iterable[bytes]) -> int:
     """Return how many entries of runs are among some paths."""
     return sum(1 for path in paths if b"notes/runs/" in path and path.endswith(b".md"))

@@ -159,16 +159,6 @@ class CodeRepository:
         rows = [fields[at : at + 4] for at in range(0, len(fields), 4)]
         return [HistoryCommit(commit, float(when), author, subject) for commit, when, author, subject in rows]
 
-    def file_at(self, commit: str, path: str) -> bytes | None:
-        """Return the stored content of a file in a commit, or `None`.
-
-        Raises:
-            GitError: The file is too large, or git failed.
-        """
-        name = f"{_revision(commit)}:{path}"
-        kind = self._run("cat-file", "-t", name, accepted=(0, 1, 128)).strip()
-        return self._run("cat-file", "blob", name) if kind == b"blob" else None
-
     def filtered(self, paths: Sequence[str]) -> set[str]:
         """Return those of `paths` that a filter rewrites on commit."""
         found: set[str] = set()
