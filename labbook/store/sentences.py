@@ -64,7 +64,7 @@ class Sentences:
             return default
         try:
             return self.fill(message)
-        except (LookupError, ValueError, TypeError, EntryError):
+        except (LookupError, ValueError, TypeError, EntryError, OSError):
             return default or str(message.key if isinstance(message, Message) else message)
 
     def fill(self, message: Message | Mapping[str, Any] | str) -> str:
@@ -96,7 +96,7 @@ class Sentences:
         text = self(Message(error.key, error.values))
         try:
             return text, self.fill(Message(error.advice_key, error.values))
-        except (LookupError, ValueError, TypeError, EntryError):
+        except (LookupError, ValueError, TypeError, EntryError, OSError):
             return text, ""
 
     def prepare(self, *groups: str) -> None:
