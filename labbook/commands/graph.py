@@ -45,7 +45,7 @@ def command(autograd: bool, around: str, target: Path | None, notebook: str | No
     from labbook.store.templates import words
 
     if target is not None and target.suffix not in (".svg", ".mmd"):
-        raise UsageError(f"{target}: unknown format", hint="give a file that ends in .svg or .mmd")
+        raise UsageError("errors.graph.format", target=target)
     book = open_notebook(notebook)
     say = terminal_sentences(book)
     found = load_run(book.paths, find_run(book, run).id)
@@ -53,10 +53,10 @@ def command(autograd: bool, around: str, target: Path | None, notebook: str | No
     graph = health.get("autograd") or {}
     boxes = graph_drawing.fold_graph(graph.get("operations") or [])
     if not boxes:
-        raise NothingFoundError(say.line("terminal.graph.none"), hint=say.line("terminal.graph.none_advice"))
+        raise NothingFoundError("terminal.graph.none")
     shown = graph_drawing.boxes_around(boxes, around)
     if not shown:
-        raise NothingFoundError(say.line("terminal.graph.not_around", name=around))
+        raise NothingFoundError("terminal.graph.not_around", name=around)
     labels = words(book.config.language_in_use(), book.paths.templates)["autograd"]
     flight = health.get("flight") or {}
     if target is None:
@@ -73,7 +73,7 @@ def command(autograd: bool, around: str, target: Path | None, notebook: str | No
     try:
         target.write_text(text, "utf-8")
     except OSError as error:
-        raise NotebookError(f"cannot write {target}: {error.strerror or error}") from error
+        raise NotebookError("errors.file.not_written", path=target, reason=error) from error
     click.echo(str(target))
 
 

@@ -44,5 +44,5 @@ def write_project(root: Path, name: str, language: str) -> Written:
                 kept.append(target)
         append_lines(root / ".gitignore", _IGNORED)
     except OSError as error:
-        raise NotebookError(f"cannot write the project {root}: {error.strerror or error}") from error
+        raise NotebookError("errors.file.not_written", path=root, reason=error) from error
     return Written(tuple(files), tuple(kept))
