@@ -5,6 +5,7 @@ probe's folder starts its workers as without them.
 """
 
 import os
+import sys
 
 from .. import wrapping
 from ..events.jsonl import parse
@@ -66,6 +67,5 @@ def _finds_cluster(address):
         return False
     if address not in ("", "auto"):
         return True
-    from ray._private.utils import read_ray_address
-
-    return bool(read_ray_address())
+    utils = sys.modules.get("ray._private.utils")
+    return utils is not None and bool(utils.read_ray_address())
