@@ -45,9 +45,9 @@ def main(entries=ENTRIES):
     from labbook.store.notebook_finder import find_notebook
 
     def asked(words):
-        text, meant = interpret_search(book, words)
+        text, subject = interpret_search(book, words)
         try:
-            return search(book, text, meant=meant)
+            return search(book, text, subject=subject)
         except NothingFoundError:
             return None
 

@@ -1,8 +1,9 @@
 """`labbook sync` of one new entry on a large notebook, against bare git that moves the same objects.
 
-`python -m benchmarks.sync [ENTRIES]`; 2,000 by default. Two clones of the same state share with two remotes on this
-disk: in turn, an entry is committed in each, then one runs `labbook sync` and the other `git fetch` and `git push`.
-Processes are timed whole, the start of Python included; the same work inside a process is shown too.
+`python -m benchmarks.sync [ENTRIES] [ADDRESS]`; 2,000 by default. Clones of the same state share with remotes of their
+own on this disk, or below an address of a server on this machine, such as `ssh://127.0.0.1:2222`: in turn, an entry is
+committed in each, then one runs `labbook sync` and another `git fetch` and `git push`. Processes are timed whole, the
+start of Python included; the same work inside a process is shown too. At the end a fresh clone lists its entries.
 """
 
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from benchmarks._synthetic_notes import write_notes
 
-ROUNDS = 5
+ROUNDS = 7
 SETTINGS = 'title = "Many"\nlanguage = "en"\n'
 
 
@@ -62,8 +63,8 @@ def new_entry(notebook, number):
         raise SystemExit(f"not committed: {outcome}")
 
 
-def measure(count):
-    """Returns name -> seconds of each round."""
+def measure(count, address):
+    """Returns name -> seconds of each round, and the seconds of a clone and of the first list in it."""
     from labbook.sharing.remote_git import choose_remote
     from labbook.sharing.synchronize import synchronize
     from labbook.store.notebook_finder import find_notebook
@@ -76,6 +77,8 @@ def measure(count):
         for other in tops[1:]:
             shutil.copytree(top, other, symlinks=True)
         notebooks = [find_notebook(each / "clone", chosen=each / "clone", environ={}) for each in tops]
+        for each in tops:
+            call_git(each / "clone", "config", "remote.origin.url", f"{address}{each.resolve()}/remote.git")
         roots = [notebook.paths.root for notebook in notebooks]
 
         def bare():
@@ -98,17 +101,29 @@ def measure(count):
                 # The first sync looks at every note once.
                 if number:
                     times[name].append(time.perf_counter() - began)
-        return times
+        # The entries of the last notebook, as somebody who joins gets them.
+        fresh = Path(folder) / "fresh"
+        first = []
+        for work in (
+            ["git", "clone", "-q", f"{address}{tops[2].resolve()}/remote.git", str(fresh)],
+            [sys.executable, "-m", "labbook", "list", "--notebook", str(fresh)],
+        ):
+            began = time.perf_counter()
+            subprocess.run(work, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+            first.append(time.perf_counter() - began)
+        return times, first
 
 
 def main():
     """Prints medians and ratios."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-    medians = {name: statistics.median(values) for name, values in measure(count).items()}
+    times, (clone, listed) = measure(count, sys.argv[2] if len(sys.argv) > 2 else "")
+    medians = {name: statistics.median(values) for name, values in times.items()}
     reference = next(iter(medians.values()))
     print(f"one new entry on {count:,} entries, median of {ROUNDS}:")
     for name, median in medians.items():
         print(f"   {name:<44} {median * 1e3:10.1f} ms   x {median / reference:.2f}")
+    print(f"first clone: git clone {clone:.1f} s, then `labbook list`, which writes and indexes all, {listed:.1f} s")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 `labbook record -- python train.py` turns a PyTorch or PaddlePaddle run into a Markdown entry committed to git.
 
 Inside a program, `labbook.log(step=3, loss=0.2)`, `labbook.note("text")` and `labbook.keep("best.pt")` add to the entry
-of the run that is being recorded; outside a recorded run they do nothing. `labbook.checks` holds checks for before and
+of the run that is being recorded; outside a recorded run they do nothing. `with labbook.trial(lr=lr):` makes each of
+several trainings in one program an entry of its own. `labbook.checks` holds checks for before and
 during a training. `labbook.diagnose(error)` says what an exception means, and `with labbook.diagnosed():`, which is a
 decorator as well, says it on standard error for whatever is raised inside.
 `labbook.list_runs("lr<0.02 status:finished")` and `labbook.search("loss nan")` query the notebook as the commands do;
@@ -16,7 +17,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from labbook.api import keep, log, note
+from labbook.api import keep, log, note, trial
 
 __all__ = [
     "__version__",
@@ -30,6 +31,7 @@ __all__ = [
     "note",
     "recording",
     "search",
+    "trial",
 ]
 
 __version__ = "0.2.0"

@@ -1,5 +1,7 @@
 """Adds numbers, notes and files from inside a program: `labbook.log()`, `labbook.note()` and `labbook.keep()`.
 
+`labbook.trial()` marks one of several trainings in one program.
+
 Outside a recorded run they do nothing, so they can stay in the program. They never raise and import nothing heavy.
 """
 
@@ -8,7 +10,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -56,6 +59,33 @@ def keep(path: str | os.PathLike[str], name: str | None = None) -> None:
             if stat.S_ISREG(status.st_mode):
                 size, mtime_ns = status.st_size, status.st_mtime_ns
         probe.event("keep", path=full, name=str(name or "")[:_MAX_NAME], size=size, mtime_ns=mtime_ns, step=probe.step)
+
+
+@contextmanager
+def trial(**params: float | str) -> Iterator[None]:
+    """Marks one of several trainings in one program, so that it gets an entry of its own; never raises by itself.
+
+    `for lr in (0.1, 0.01):` and below it `with labbook.trial(lr=lr): train(lr)`. Trials of Optuna and Hydra are known
+    without it.
+
+    Args:
+        **params: The options of this trial.
+    """
+    probe, begun, state = _probe(), None, "complete"
+    if probe is not None:
+        with probe.guard("labbook.trial"):
+            begun = probe.trials.begin("labbook", "", None, params)
+    try:
+        yield
+    except BaseException as error:
+        if begun is not None:
+            with probe.guard("labbook.trial"):
+                state = probe.trials.state_of(begun, error)
+        raise
+    finally:
+        if begun is not None:
+            with probe.guard("labbook.trial"):
+                probe.trials.end(begun, state)
 
 
 def note(text: str) -> None:

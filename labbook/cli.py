@@ -9,22 +9,24 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import import_module
 
 import click
 
 from labbook import __version__
 from labbook.errors import LabbookError
-from labbook.help_text import HelpGroup
+from labbook.help_text import HelpGroup, terminal_language, translate_click
+from labbook.screen import print_error
 
 COMMANDS = {
     "record": ("labbook.commands.record", "Run a command and record it as an entry."),
     "sweep": ("labbook.commands.sweep", "Run a script with many combinations of options and record each."),
     "show": ("labbook.commands.show", "Show the entry of a run."),
     "list": ("labbook.commands.list", "List runs, newest first."),
+    "graph": ("labbook.commands.graph", "Show the autograd graph of a run: operations, and parameters it misses."),
     "compare": ("labbook.commands.compare", "Show the differences between runs."),
     "rerun": ("labbook.commands.rerun", "Run a recorded run again and record it."),
+    "snapshot": ("labbook.commands.snapshot", "Keep a checkpoint of a run with all that brings it back."),
     "reproduce": ("labbook.commands.reproduce", "Run a recorded run again and tell whether the result is the same."),
     "bisect": ("labbook.commands.bisect", "Find the difference between two runs that changed the result."),
     "fix": ("labbook.commands.fix", "Record what fixed a failed run."),
@@ -83,11 +85,15 @@ class CommandTable(HelpGroup):
             from difflib import get_close_matches
             from shutil import which
 
-            near = get_close_matches(args[0], COMMANDS, n=1)
-            advice = f"; did you mean `labbook {near[0]}`?" if near else "; `labbook --help` lists the commands"
-            if not near and which(args[0]):
-                advice = f"\nTo record this program: labbook record -- {' '.join(args)}"
-            ctx.fail(f"there is no command {args[0]!r}{advice}")
+            from labbook.store.sentences import Sentences
+
+            say, name = Sentences(terminal_language()), args[0]
+            near = get_close_matches(name, COMMANDS, n=1)
+            if near:
+                ctx.fail(say.line("errors.cli.near_command", name=name, near=near[0]))
+            if which(name):
+                ctx.fail(say.line("errors.cli.program", name=name, words=" ".join(args)))
+            ctx.fail(say.line("errors.cli.no_command", name=name))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -122,17 +128,18 @@ def labbook() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code; the entry point of the console script."""
+    translate_click()
     try:
         result = labbook.main(args=arguments, prog_name="labbook", standalone_mode=False)
         return int(result) if isinstance(result, int) else 0
     except LabbookError as error:
-        _print_error(error.message, error.hint)
+        print_error(*error.texts(error.language or terminal_language()))
         return error.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except click.Abort:
-        click.echo("labbook: interrupted", err=True)
+        print_error(*LabbookError("errors.cli.interrupted").texts(terminal_language()))
         return 130
     except BrokenPipeError:
         # The reader of our output has gone (`labbook list | head`): nothing may be flushed.
@@ -142,15 +149,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from labbook.crash_report import write_crash_report
 
         path = write_crash_report(error)
-        _print_error(f"a bug in labbook: {type(error).__name__}: {error}", f"a report for the developers is in {path}")
+        bug = LabbookError("errors.cli.bug", kind=type(error).__name__, reason=str(error), path=path)
+        print_error(*bug.texts(terminal_language()))
         return _EXIT_BUG
-
-
-def _print_error(message: str, hint: str) -> None:
-    with suppress(OSError):  # standard error may be full or closed: the exit code remains
-        click.echo(f"labbook: {message}", err=True)
-        if hint:
-            click.echo(f"         {hint}", err=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ cell go to the folder named by `LABBOOK_EXECUTED`, for the entry. An error of a 
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import signal
@@ -25,16 +24,12 @@ from labbook.store.recorder_redaction import make_redactor
 _MOST_OUTPUT = 256 * 1024
 _MOST_OUTPUTS = 2000
 """Most bytes of text, and most outputs, of one cell. Source: chosen by us; the console of the entry has the rest."""
-_MOST_SHOWN = 20_000
-_MOST_FIGURE = 256 * 1024
-_MOST_FIGURES = 20
 _MOST_NOTEBOOK = 1024 * 1024
 """Most bytes of the executed notebook; a larger one loses its outputs, and is left out if it is still twice as large.
 Source: the folder of an entry stays small."""
 _SAVE_EVERY_S = 10.0
 _SAVE_SHARE = 50
 """Least time between two savings, in times of the last one. Source: chosen by us, at most 2 % of the run."""
-_FIGURES = {"image/png": ".png", "image/jpeg": ".jpg"}
 
 
 class _Run:
@@ -71,7 +66,7 @@ class _Run:
 
     def wants(self, output: Mapping[str, Any], index: int, count: int) -> bool:
         """Prints an output, and returns whether the cell keeps it."""
-        text = _text_of(output)
+        text = files.text_of(output)
         if text and output.get("output_type") != "error":
             stream = sys.stderr if output.get("name") == "stderr" else sys.stdout
             end = "" if output.get("output_type") == "stream" else "\n"
@@ -88,19 +83,10 @@ class _Run:
             return
         with suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            figures = 0
-            for index, row in self.rows.items():
-                outputs = self.notebook.cells[index].get("outputs", [])
-                row["output"] = self.redactor.text("".join(map(_text_of, outputs))[-_MOST_SHOWN:])
-                row["figures"] = []
-                for output in outputs:
-                    name, data = _figure_of(output, f"cell-{row['cell']:03d}-{len(row['figures']) + 1}")
-                    if data and figures < _MOST_FIGURES:
-                        write_atomically(self.folder / name, data, durable=False)
-                        row["figures"].append(name)
-                        figures += 1
-            rows = [{**row, "source": self.redactor.text(row["source"][:_MOST_SHOWN])} for row in self.rows.values()]
-            write_atomically(self.folder / files.CELLS_FILE, json.dumps(rows).encode("utf-8", "replace"), durable=False)
+            rows = [
+                {**row, "outputs": self.notebook.cells[index].get("outputs", [])} for index, row in self.rows.items()
+            ]
+            files.write_cells(self.folder, rows, self.redactor)
             executed = self._executed()
             if len(executed) <= 2 * _MOST_NOTEBOOK:
                 write_atomically(self.folder / files.NOTEBOOK_FILE, executed, durable=False)
@@ -178,30 +164,6 @@ def main(arguments: list[str]) -> int:
             signal.signal(run.signal, signal.SIG_DFL)
             os.kill(os.getpid(), run.signal)
     return 0
-
-
-def _text_of(output: Mapping[str, Any]) -> str:
-    if output.get("output_type") == "stream":
-        return _joined(output.get("text"))
-    if output.get("output_type") == "error":
-        return f"{output.get('ename')}: {output.get('evalue')}\n"
-    return _joined((output.get("data") or {}).get("text/plain"))
-
-
-def _joined(text: Any) -> str:  # noqa: ANN401 - text or a list of lines
-    return "".join(map(str, text)) if isinstance(text, list) else str(text or "")
-
-
-def _figure_of(output: Mapping[str, Any], stem: str) -> tuple[str, bytes]:
-    """Returns name and bytes of the figure of an output, or ("", b"")."""
-    data = output.get("data") or {}
-    for kind, suffix in _FIGURES.items():
-        if kind in data:
-            with suppress(ValueError):
-                content = base64.b64decode(_joined(data[kind]))
-                if 0 < len(content) <= _MOST_FIGURE:
-                    return stem + suffix, content
-    return "", b""
 
 
 def _masked(value: Any, redactor: Any, key: str = "") -> Any:  # noqa: ANN401 - JSON

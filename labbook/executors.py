@@ -45,7 +45,7 @@ def open_executor(chosen: str = "processes", workers: int | None = None) -> Iter
     elif separator and address and scheme in _CLUSTERS:
         executor, count, close = _CLUSTERS[scheme](address, chosen)
     else:
-        raise UsageError(f"there is no executor {chosen!r}", hint=f"it is one of {CHOICES}")
+        raise UsageError("errors.executor.unknown", chosen=chosen, choices=CHOICES)
     try:
         yield executor, count
     finally:
@@ -126,11 +126,9 @@ def _imported(module: str, package: str) -> Any:  # noqa: ANN401 - a module
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise UsageError(f"the executor needs the package {module}: {error}", hint=f"pip install {package}") from error
+        raise UsageError("errors.executor.not_installed", module=module, reason=error, package=package) from error
 
 
 def _no_answer(chosen: str, error: Exception) -> UsageError:
     first = (str(error).splitlines() or [type(error).__name__])[0]
-    return UsageError(
-        f"no cluster answers at {chosen}: {first}", hint="check the address, or use `--executor processes`"
-    )
+    return UsageError("errors.executor.no_answer", chosen=chosen, reason=first)

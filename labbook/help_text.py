@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from labbook.errors import LabbookError
+
 _COLUMN_GAP = 2
 _FIRST_COLUMN = 30
 """Width and gap of the column of options, as Click's `write_dl` has them."""
@@ -21,7 +23,16 @@ _UNBREAKABLE = re.compile(r"(?:[!-~]+|.)[，。、；：！？）》”]*")
 
 
 class HelpCommand(click.Command):
-    """A command whose `--help` speaks the language of the notebook."""
+    """A command whose `--help` and errors speak the language of the notebook."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - whatever the command returns
+        """Runs the command; an error gets the language in which it is printed."""
+        try:
+            return super().invoke(ctx)
+        except LabbookError as error:
+            chosen = ctx.params.get("language")
+            error.language = error.language or chosen or terminal_language(ctx.params.get("notebook"))
+            raise
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the help; in English as Click does."""
@@ -38,17 +49,17 @@ class HelpGroup(HelpCommand, click.Group):
     command_class = HelpCommand
 
 
-def terminal_language() -> str:
-    """Returns the language of the notebook here, "en" or "zh"; without a notebook, that of the system."""
+def terminal_language(chosen: str | None = None) -> str:
+    """Returns the language of the notebook here, or of a chosen one, "en" or "zh"; without one, that of the system."""
     import os
     from pathlib import Path
 
-    from labbook.errors import LabbookError
     from labbook.store.config import Config
     from labbook.store.notebook_finder import find_notebook
 
     try:
-        notebook = find_notebook(Path.cwd(), chosen=None, environ=os.environ, create_personal=False)
+        path = Path(chosen) if chosen else None
+        notebook = find_notebook(Path.cwd(), chosen=path, environ=os.environ, create_personal=False)
     except (LabbookError, OSError):
         return Config().language_in_use()
     return notebook.config.language_in_use()
@@ -64,6 +75,23 @@ def help_words(language: str) -> Mapping[str, Any]:
         for path in sorted((builtin_folder() / "words" / "help").glob(f"{language}*.toml")):
             words |= read_words(path)
     return words
+
+
+def translate_click() -> None:
+    """Lets Click format its errors in the language of the notebook; it asks gettext, which has no Chinese for it."""
+    from importlib import import_module
+
+    def one(text: str) -> str:
+        chinese: Mapping[str, str] = help_words(terminal_language()).get("click", {})
+        return chinese.get(text, text)
+
+    def many(text: str, plural: str, count: int) -> str:
+        return one(text if count == 1 else plural)
+
+    for name in ("exceptions", "types", "parser", "formatting"):
+        vars(import_module(f"click.{name}")).update(_=one, ngettext=many)
+    # Not `_`: it would look for the notebook before each command.
+    vars(import_module("click.core"))["ngettext"] = many
 
 
 def command_words(words: Mapping[str, Any], path: Iterable[str]) -> Mapping[str, Any]:

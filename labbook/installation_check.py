@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from labbook.errors import LabbookError, Unavailable
 from labbook.frozen import dataclass
-from labbook.model.message import Message, message
+from labbook.model.message import Message, advice_of, message, message_of
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
@@ -38,7 +38,7 @@ class Readiness:
     name: str
     verdict: str
     found: Message | str
-    advice: Message | str | None = None
+    advice: Message | None = None
 
 
 def check_installation(start: Path, chosen: Path | None, environ: Mapping[str, str]) -> list[Readiness]:
@@ -87,6 +87,7 @@ def _variables(environ: Mapping[str, str]) -> list[Readiness]:
 
 
 def _notebook_rows(start: Path, chosen: Path | None, environ: Mapping[str, str]) -> list[Readiness]:
+    from labbook.store.config import unknown_settings
     from labbook.store.notebook import why_not_writable
     from labbook.store.notebook_finder import find_notebook, personal_root
     from labbook.store.paths import SETTINGS_FILE
@@ -95,19 +96,16 @@ def _notebook_rows(start: Path, chosen: Path | None, environ: Mapping[str, str])
     try:
         notebook = find_notebook(start, chosen=chosen, environ=environ, create_personal=False)
     except LabbookError as error:
-        if (
-            chosen is None
-            and not (personal / SETTINGS_FILE).exists()
-            and error.message.startswith("there is no notebook")
-        ):
+        if chosen is None and not (personal / SETTINGS_FILE).exists() and error.key == "errors.notebook.none":
             state = message("doctor.notebook.none", personal=str(personal))
             return [Readiness("notebook", "ok", state, message("doctor.notebook.init"))]
-        return [Readiness("notebook", "fail", error.message, error.hint)]
+        return [Readiness("notebook", "fail", message_of(error), advice_of(error))]
     root = str(notebook.paths.root)
     if notebook.personal:
         rows = [Readiness("notebook", "ok", message("doctor.notebook.personal", root=root))]
     else:
         rows = [Readiness("notebook", "ok", message("doctor.notebook.team", root=root, title=notebook.config.title))]
+    rows += [Readiness("settings", "warn", problem) for problem in unknown_settings(notebook.paths.root)]
     locked = why_not_writable(notebook)
     if locked:
         return [*rows, Readiness("writing", "fail", locked, message("doctor.notebook.not_writable"))]
@@ -181,7 +179,7 @@ def _remote(notebook: Notebook) -> list[Readiness]:
     """
     from labbook.sharing.disk_update import notebook_ref
     from labbook.sharing.remote_git import choose_remote, count_apart, list_remotes, tracking_ref
-    from labbook.store.sync_state import read_state
+    from labbook.store.sync_state import last_failure, read_state
 
     try:
         folders = notebook.git_folders()
@@ -193,7 +191,7 @@ def _remote(notebook: Notebook) -> list[Readiness]:
         ref = notebook_ref(notebook, folders)
         apart = count_apart(folders, ref, tracking_ref(remote.name, ref))
     except LabbookError as error:
-        return [Readiness("remote", "warn", error.message, error.hint)]
+        return [Readiness("remote", "warn", message_of(error), advice_of(error))]
     names = {"remote": remote.name, "address": remote.address}
     if apart is None:
         state = message("doctor.remote.never", **names)
@@ -203,9 +201,10 @@ def _remote(notebook: Notebook) -> list[Readiness]:
         state = message("doctor.remote.equal", **names)
     rows = [Readiness("remote", "ok", state, None if apart == (0, 0) else message("doctor.remote.sync"))]
     last = read_state(notebook)
-    if last.get("error"):
-        failed = message("doctor.remote.failed", time=str(last.get("time") or "?"), error=str(last["error"]))
-        rows.append(Readiness("sync", "warn", failed, str(last.get("advice") or "") or message("doctor.remote.sync")))
+    shown = last_failure(last)
+    if shown is not None:
+        failed = message("doctor.remote.failed", time=str(last.get("time") or "?"), error=message_of(shown))
+        rows.append(Readiness("sync", "warn", failed, advice_of(shown) or message("doctor.remote.sync")))
     elif last.get("time"):
         done = message("doctor.remote.synced", time=str(last["time"]), remote=str(last.get("remote") or "?"))
         rows.append(Readiness("sync", "ok", done))
@@ -242,7 +241,7 @@ def _uploads(notebook: Notebook) -> list[Readiness]:
     try:
         open_store(notebook.config.artifact_store, notebook.paths.root)
     except LabbookError as error:
-        return [Readiness("artifacts", "warn", error.message, error.hint)]
+        return [Readiness("artifacts", "warn", message_of(error), advice_of(error))]
     state = upload_state(notebook)
     if state.error:
         failed = message("doctor.artifacts.failed", store=store, count=state.pending, error=state.error[:_MAX_OUTPUT])

@@ -83,7 +83,7 @@ def last(notebook: str | os.PathLike[str] | None = None) -> LastRun:
     found = find_run(book, "last")
     run = load_run(book.paths, found.id)
     if run is None:
-        raise NothingFoundError(f"the run {found.id} has not ended", hint="ask again when it has")
+        raise NothingFoundError("errors.run.not_ended_ask", run=found.id)
     journal = Journal(book.paths.journal(run.id))
     done = journal.read(journal.paths.done)
     commit = CommitOutcome(
@@ -93,8 +93,8 @@ def last(notebook: str | os.PathLike[str] | None = None) -> LastRun:
     entry, language = book.paths.root / found.path, book.config.language_in_use()
     shown = os.path.relpath(entry)
     labels = words(language)
-    told = (
+    verdict = (
         labels["status"].get(run.status, run.status),
         labels["run_verdict"].get(run.verdict, run.verdict),
     )
-    return LastRun(run, entry, "\n".join(FinishedRun(run, entry, commit, shown, language).summary()), told)
+    return LastRun(run, entry, "\n".join(FinishedRun(run, entry, commit, shown, language).summary()), verdict)

@@ -7,11 +7,13 @@ probe. `labbook.notebook_magics` has the same for cells of a notebook.
 from __future__ import annotations
 
 import atexit
+import base64
 import json
 import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
@@ -26,6 +28,11 @@ _FINISH_S = 300.0
 _SEND_S = 10.0
 """How long this process waits for the recorder before it goes on without it. Source: chosen by us."""
 _PIECE = 60_000
+_SHOWN = ("text/plain", "image/png", "image/jpeg")
+_MOST_OUTPUT = 20_000
+_MOST_OUTPUTS = 200
+_MOST_DATA = 512 * 1024
+"""Most characters of text, most outputs, and most characters of one figure of a cell. Source: chosen by us."""
 _MAIN = (
     "import sys; sys.path.extend(sys.argv[2:]); from labbook.record.live_recorder import main; main(int(sys.argv[1]))"
 )
@@ -52,6 +59,10 @@ class Recording:
         self._probe: Any = None
         self._done = False
         self._tees: list[tuple[Any, Any]] = []
+        self._outputs: list[dict[str, Any]] = []
+        self._hooked: list[tuple[Any, str]] = []
+        self._began = time.time()
+        self._ended_cells: dict[int, dict[str, Any]] = {}
         self.first_cell = 0
         self.failed_cells: set[int] = set()
 
@@ -69,10 +80,7 @@ class Recording:
             self._done = True
             return self
         if _current is not None:
-            raise UsageError(
-                "this process is being recorded: recordings cannot be nested",
-                hint="end the other one first: leave its `with` block, or run `%labbook stop`",
-            )
+            raise UsageError("errors.live.nested")
         _current = self
         self._pid = os.getpid()
         try:
@@ -109,7 +117,7 @@ class Recording:
             if "line" in answer:
                 _say(answer["line"])
             elif "error" in answer:
-                raise UsageError(answer["error"], hint=answer["hint"])
+                raise UsageError.from_data(answer["error"])
             elif "run" in answer:
                 break
         self.run = answer["run"]
@@ -136,6 +144,52 @@ class Recording:
         for name in ("stdout", "stderr") if not self._tees else ():
             with suppress(AttributeError, TypeError):
                 self._tee(name, getattr(sys, name))
+        if not self._hooked:
+            self._outputs, self._began = [], time.time()
+            shell = _shell()
+            for owner, name in ((shell, "display_pub"), (shell, "displayhook")) if shell is not None else ():
+                with suppress(Exception):
+                    self._hook(getattr(owner, name))
+
+    def _hook(self, shown: Any) -> None:  # noqa: ANN401 - the display publisher or display hook of IPython
+        """Keeps what a cell displays as well; the front end gets it unchanged."""
+        name = "publish" if hasattr(shown, "publish") else "write_format_data"
+        original = getattr(shown, name)
+
+        def show_and_keep(data: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            result = original(data, *args, **kwargs)
+            with suppress(Exception):
+                if not kwargs.get("update"):
+                    self._keep({"data": {kind: data[kind] for kind in _SHOWN if kind in data}})
+            return result
+
+        setattr(shown, name, show_and_keep)
+        self._hooked.append((shown, name))
+
+    def _keep(self, output: dict[str, Any]) -> None:
+        """Adds an output of the cell, unless there are too many; images are text in base64 from here on."""
+        data: dict[str, Any] = output.get("data") or {}
+        for kind, content in data.items():
+            if isinstance(content, bytes):
+                data[kind] = base64.b64encode(content).decode("ascii")
+        text = str(output.get("text") or "")
+        last = self._outputs[-1] if self._outputs else {}
+        if text and last.get("name") == output.get("name") and "text" in last:
+            last["text"] = (last["text"] + text)[-_MOST_OUTPUT:]
+        elif len(self._outputs) < _MOST_OUTPUTS and sum(map(len, data.values())) <= _MOST_DATA:
+            self._outputs.append(output)
+
+    def end_cell(self, number: int, error: BaseException | None = None) -> None:
+        """Notes the outputs and the time of a cell that has ended.
+
+        Args:
+            number: Its number in the history of the kernel.
+            error: What it raised.
+        """
+        if error is not None:
+            self._keep({"output_type": "error", "ename": type(error).__name__, "evalue": str(error)[:2000]})
+        self._ended_cells[number] = {"outputs": self._outputs, "duration_s": time.time() - self._began}
+        self._outputs = []
 
     def leave_output(self) -> None:
         """Leaves the output as it was, until `watch_output`."""
@@ -146,6 +200,10 @@ class Recording:
                 else:
                     stream.write = before
         self._tees = []
+        for shown, name in self._hooked:
+            with suppress(Exception):
+                delattr(shown, name)
+        self._hooked = []
 
     def _tee(self, name: str, stream: Any) -> None:  # noqa: ANN401 - any stream
         """Has what is written to a stream sent to the recorder as well; the stream stays the same object."""
@@ -155,6 +213,7 @@ class Recording:
             result = write(text)
             if self._channel is not None:
                 try:
+                    self._keep({"output_type": "stream", "name": name, "text": text[-_MOST_OUTPUT:]})
                     for place in range(0, len(text), _PIECE):
                         self._send(stream=name, text=text[place : place + _PIECE])
                 except Exception:
@@ -245,8 +304,15 @@ class Recording:
         sources = shell.history_manager.input_hist_raw
         last = len(sources) - 1
         failed = self.failed_cells | ({last} if code else set())
+        if last not in self._ended_cells:
+            self.end_cell(last)  # the cell that ends the recording
         return [
-            {"cell": number, "state": "failed" if number in failed else "done", "source": sources[number]}
+            {
+                "cell": number,
+                "state": "failed" if number in failed else "done",
+                "source": sources[number],
+                **self._ended_cells.get(number, {}),
+            }
             for number in range(self.first_cell, last + 1)
         ]
 

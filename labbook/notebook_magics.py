@@ -15,7 +15,7 @@ _USAGE = "%%labbook [options], %labbook start [options] or %labbook stop"
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:  # noqa: ANN401 - never returns
-        raise UsageError(message, hint=_USAGE)
+        raise UsageError("errors.live.usage", reason=message, usage=_USAGE)
 
 
 def load(shell: Any) -> None:  # noqa: ANN401 - of IPython
@@ -54,10 +54,10 @@ class _Magics:
         elif action == "stop" and not words:
             going = current()
             if going is None:
-                raise UsageError("nothing is being recorded", hint="begin with `%labbook start`")
+                raise UsageError("errors.live.nothing_recorded")
             going.finish(int(self._failed))
         else:
-            raise UsageError(f"%labbook {line.strip()} is not a command", hint=_USAGE)
+            raise UsageError("errors.live.no_such_magic", line=line.strip(), usage=_USAGE)
 
     def cell_begins(self, _: object) -> None:
         """Watches the output of one more cell: IPython replaces the `write` of the streams for each cell."""
@@ -73,6 +73,7 @@ class _Magics:
         going.leave_output()
         self._failed = result is None or not result.success
         number = getattr(result, "execution_count", None) or len(self._shell.history_manager.input_hist_raw) - 1
+        going.end_cell(number, getattr(result, "error_in_exec", None) or getattr(result, "error_before_exec", None))
         if self._failed:
             going.failed_cells.add(number)
         if self._one_cell:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import click
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
@@ -72,6 +74,14 @@ class Cell:
 
     text: str
     style: str = ""
+
+
+def print_error(message: str, advice: str) -> None:
+    """Prints an error and, if there is one, the advice below it, on standard error."""
+    with contextlib.suppress(OSError):  # standard error may be full or closed: the exit code remains
+        click.echo(f"labbook: {message}", err=True)
+        if advice:
+            click.echo(f"         {advice}", err=True)
 
 
 def harmless(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import shutil
@@ -12,6 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+sys.path.insert(0, str(Path(__file__).parent))
+from forked_python import ForkedPython
 
 from labbook.capture.context import CaptureContext
 from labbook.probe.redaction.redactor import Redactor
@@ -21,6 +27,10 @@ from labbook.store.paths import NotebookPaths
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "programs"
+
+settings.register_profile("quick", max_examples=40, deadline=None)
+settings.register_profile("thorough", max_examples=200, deadline=None)
+settings.load_profile("quick")  # `make test-all` names the other
 
 
 STARTS_A_PROCESS = frozenset(
@@ -63,9 +73,15 @@ def note_impurity(event: str, arguments: tuple) -> None:
 
 def is_pure(item: pytest.Item) -> bool:
     """Whether a test starts no process and loads no framework, by its folder, its fixtures and its marks."""
-    folder = item.path.relative_to(ROOT / "tests").parts[0]
-    marked = any(item.get_closest_marker(mark) for mark in IMPURE_MARKS)
-    return not (marked or folder in IMPURE_FOLDERS or IMPURE_FIXTURES.intersection(item.fixturenames))
+    if item.nodeid.split("/", 2)[1] in IMPURE_FOLDERS or IMPURE_FIXTURES.intersection(item.fixturenames):
+        return False
+    return not any(mark.name in IMPURE_MARKS for mark in item.iter_markers())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves folders without pure tests out of `-m pure`."""
+    is_impure = collection_path.name in IMPURE_FOLDERS and collection_path.parent == ROOT / "tests"
+    return True if is_impure and config.option.markexpr == "pure" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -160,8 +176,20 @@ def each() -> Callable[[Iterable, Callable[..., None]], None]:
     return check_each
 
 
+@functools.cache
+def forked_labbook() -> ForkedPython:
+    """An interpreter that has imported labbook, in which this worker runs commands."""
+    forked = ForkedPython("labbook")
+    atexit.register(forked.close)
+    return forked
+
+
 class Labbook:
-    """Runs `labbook` as a user does, in one folder."""
+    """Runs `labbook` as a user does, in one folder.
+
+    Commands run in forks of an interpreter that has imported labbook, which is most of their time. A recorder, and
+    what is started with settings of its own, takes a new interpreter.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -169,15 +197,20 @@ class Labbook:
     def __call__(
         self, *arguments: str, check: bool = True, timeout: float = 100, **options
     ) -> subprocess.CompletedProcess:
-        done = subprocess.run(
-            [sys.executable, "-m", "labbook", *arguments],
-            cwd=options.pop("cwd", self.folder),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            stdin=subprocess.DEVNULL,
-            **options,
-        )
+        cwd = options.pop("cwd", self.folder)
+        words = ["-m", "labbook", *arguments]
+        if options or arguments[0] == "record":
+            done = subprocess.run(
+                [sys.executable, *words],
+                cwd=cwd,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                stdin=subprocess.DEVNULL,
+                **options,
+            )
+        else:
+            done = forked_labbook().run(words, dict(os.environ), cwd, timeout)
         if check:
             assert done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

@@ -40,9 +40,9 @@ def answers(book: Notebook, words: str) -> list[Hit]:
     from labbook.findings.search_question import interpret_search
     from labbook.index.query import search
 
-    query, meant = interpret_search(book, words)
+    query, subject = interpret_search(book, words)
     try:
-        return list(search(book, query, meant=meant).hits)
+        return list(search(book, query, subject=subject).hits)
     except NothingFoundError:
         return []
 

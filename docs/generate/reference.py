@@ -158,7 +158,8 @@ model before a long training, or explain an exception that nobody recorded.
 
 ## In any program
 
-`labbook.log`, `labbook.note` and `labbook.keep` do nothing outside a recorded run, so they can stay in the program.
+`labbook.log`, `labbook.note`, `labbook.keep` and `labbook.trial` do nothing outside a recorded run, so they can stay in
+the program.
 """
 
 _CHECKS_LEAD = """

@@ -121,20 +121,64 @@ def find_file(notebook: Notebook, word: str, name: str = "") -> KeptFile:
     is_digest = len(digest) >= _SHORTEST and not set(digest) - set("0123456789abcdef")
     kept = [one for one in list_kept(notebook) if one.hex.startswith(digest)] if is_digest else []
     if kept and len({one.hex for one in kept}) > 1:
-        raise UsageError(f"several kept files begin with {word}", hint="give more characters of the digest")
+        raise UsageError("errors.artifact.several_digests", word=word)
     if not kept:
         run = find_run(notebook, word).id
         kept = [one for one in list_kept(notebook, run) if one.hex]
         if not kept:
-            raise NothingFoundError(f"the run {run} has no kept files", hint="`labbook artifact list` shows all")
+            raise NothingFoundError("errors.artifact.none_of_run", run=run)
     chosen = [one for one in kept if name in ("", one.artifact.name, one.artifact.path)]
     chosen = chosen or [one for one in kept if one.artifact.path.endswith(f"/{name}")]
     if not chosen:
-        raise NothingFoundError(f"{word} has no kept file {name!r}", hint=f"`labbook artifact list {word}`")
+        raise NothingFoundError("errors.artifact.no_such_file", word=word, name=name)
     if len({one.hex for one in chosen}) > 1:
         names = ", ".join(dict.fromkeys(one.artifact.name for one in chosen))
-        raise UsageError(f"{word} has several such files: {names[:500]}", hint="name one of them, or give its digest")
+        raise UsageError("errors.artifact.several_files", word=word, names=names[:500])
     return chosen[0]
+
+
+def find_files(notebook: Notebook, word: str, name: str) -> list[KeptFile]:
+    """Returns the kept files of a run below a folder in their names, such as "snapshot"; empty if there are none.
+
+    Args:
+        notebook: The notebook.
+        word: A run, as every command takes it.
+        name: The folder.
+    """
+    from labbook.errors import LabbookError
+    from labbook.index.query import find_run
+
+    if not name:
+        return []
+    with suppress(LabbookError):  # a digest
+        folder = f"{name.rstrip('/')}/"
+        kept = list_kept(notebook, find_run(notebook, word).id)
+        return [one for one in kept if one.hex and one.artifact.name.startswith(folder)]
+    return []
+
+
+def get_files(notebook: Notebook, files: list[KeptFile], name: str, target: Path) -> list[Path]:
+    """Writes the files of `find_files(..., name)` into a folder, with the names that they have below `name`.
+
+    Raises:
+        NotebookError: One cannot be written.
+        UsageError: One of them exists, or its name leads out of the folder.
+    """
+    places = []
+    for file in files:
+        place = target / file.artifact.name.removeprefix(f"{name.rstrip('/')}/")
+        if ".." in place.relative_to(target).parts:
+            raise UsageError("errors.artifact.outside", name=file.artifact.name, target=target)
+        if place.exists() or place.is_symlink():
+            raise UsageError("errors.artifact.target_exists", target=place)
+        places.append(place)
+    for file, place in zip(files, places, strict=True):
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise NotebookError("errors.artifact.not_written", target=place.parent, reason=error) from error
+        get_file(notebook, file, place)
+    return places
 
 
 def get_file(notebook: Notebook, file: KeptFile, target: Path) -> None:
@@ -145,19 +189,16 @@ def get_file(notebook: Notebook, file: KeptFile, target: Path) -> None:
         UsageError: `target` exists.
     """
     if target.exists() or target.is_symlink():
-        raise UsageError(f"{target} exists", hint="remove it, or name another path with --to")
+        raise UsageError("errors.artifact.target_exists", target=target)
     for place in _places(notebook):
         try:
             size = place.size(file.hex)
         except OSError as error:
-            raise NotebookError(f"cannot read the kept file: {error}") from error
+            raise NotebookError("errors.artifact.not_readable", reason=error) from error
         if size is not None:
             _get(place, file.hex, target)
             return
-    raise NotebookError(
-        f"{file.artifact.name} ({file.hex[:12]}) is neither on this machine nor in the store",
-        hint="it may wait for an upload on the machine of the run: `labbook artifact push` there",
-    )
+    raise NotebookError("errors.artifact.nowhere", name=file.artifact.name, digest=file.hex[:12])
 
 
 def _get(place: ObjectStore, digest: str, target: Path) -> None:
@@ -168,11 +209,11 @@ def _get(place: ObjectStore, digest: str, target: Path) -> None:
             draft = Path(folder) / "object"
             place.get(digest, draft)
             if hash_file(draft)[0] != digest:
-                raise NotebookError(f"the kept file {digest[:12]} in {place.label} is damaged")
+                raise NotebookError("errors.artifact.damaged", digest=digest[:12], place=place.label)
             draft.chmod(0o644)
             draft.replace(target)
     except OSError as error:
-        raise NotebookError(f"cannot write {target}: {error}") from error
+        raise NotebookError("errors.artifact.not_written", target=target, reason=error) from error
 
 
 def verify_kept(notebook: Notebook, run: str = "", tell: Callable[[int, int], None] | None = None) -> list[Verified]:
@@ -249,7 +290,7 @@ def remove_unnamed(notebook: Notebook, found: list[Pruned]) -> None:
             if place is not None:
                 place.remove(one.digest)
         except OSError as error:
-            raise NotebookError(f"cannot remove {one.digest[:12]}: {error}") from error
+            raise NotebookError("errors.artifact.not_removed", digest=one.digest[:12], reason=error) from error
 
 
 def _named_digests(notebook: Notebook) -> Iterator[str]:
@@ -259,10 +300,7 @@ def _named_digests(notebook: Notebook) -> Iterator[str]:
     for entry in list_notes(notebook, "has:artifact").entries:
         artifacts = _artifacts_of(notebook, entry.id)
         if not artifacts:
-            raise NotebookError(
-                f"the kept files of {entry.path} are unknown: its run.json is missing or damaged",
-                hint="restore it from git, or remove the entry",
-            )
+            raise NotebookError("errors.artifact.unknown_files", path=entry.path)
         yield from (artifact.digest.partition(":")[2] for artifact in artifacts)
     for journal in open_journals(notebook.paths):
         yield from _digests_of_journal(journal)

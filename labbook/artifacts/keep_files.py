@@ -70,11 +70,14 @@ class FileKeeper:
             for event in process.of_kind(Keep):
                 if (process.name, event.get("n", -1)) not in done:
                     kept += self.keep_requested(event)
+        config = self.notebook.config
+        kept = _last_versions(kept, config.artifact_keep_last)
         known = {(artifact.path, artifact.digest) for artifact in kept}
-        for path in _written_files(items, self.notebook.config.artifacts, self.cwd, started):
+        written = find_written_files(items, config.artifacts, self.cwd, started)
+        for path in _last_files(written, config.artifacts, self.cwd, config.artifact_keep_last):
             if len(kept) >= _MOST_FILES:
                 break
-            artifact = self._keep(path, "", "setting")
+            artifact = self.keep_file(path, "", "setting")
             if artifact is not None and (artifact.path, artifact.digest) not in known:
                 kept.append(artifact)
         # Each rank of a job may have called `keep` for the same file.
@@ -83,19 +86,36 @@ class FileKeeper:
     def keep_requested(self, event: Keep) -> list[Artifact]:
         """Copies the file, or the files of the folder, of one call of `labbook.keep()`."""
         path, name, step = Path(event.get("path", "")).expanduser(), event.get("name", ""), event.get("step")
+        if path.is_relative_to(self.journal.root):
+            return self._take_over(path, name, step)
         if not path.is_dir():
-            artifact = self._keep(path, name, "keep", event.get("mtime_ns", 0))
+            artifact = self.keep_file(path, name, "keep", event.get("mtime_ns", 0))
             return [replace(artifact, step=step)] if artifact else []
         kept = []
         for inner in sorted(path.rglob("*"))[:_MOST_FILES]:
             if inner.is_file():
                 inner_name = f"{name}/{inner.relative_to(path).as_posix()}" if name else ""
-                artifact = self._keep(inner, inner_name, "keep")
+                artifact = self.keep_file(inner, inner_name, "keep")
                 kept += [replace(artifact, step=step)] if artifact else []
         return kept
 
-    def _keep(self, path: Path, name: str, via: str, mtime_ns: int = 0) -> Artifact | None:
-        """Copies one file; `None` for one that DVC or git-annex holds in this version."""
+    def _take_over(self, path: Path, name: str, step: int | None) -> list[Artifact]:
+        """Moves a file that the probe has written into the journal to the kept files."""
+        artifact = self.keep_file(path, name, "snapshot")
+        if artifact is None or not artifact.digest:
+            return []
+        path.unlink(missing_ok=True)
+        return [replace(artifact, path=artifact.name, step=step)]
+
+    def keep_file(self, path: Path, name: str, via: str, mtime_ns: int = 0) -> Artifact | None:
+        """Copies one file; `None` for one that DVC or git-annex holds in this version.
+
+        Args:
+            path: The file.
+            name: Its name, or "" for its path. A file of a snapshot that is not in the working folder has no path.
+            via: "setting", "keep" or "snapshot".
+            mtime_ns: Time of its last change when it was to be kept, or 0.
+        """
         shown = self.redactor.text(readable_text(display_path(str(path), self.cwd)))
         if holds_current_version(path):
             return None
@@ -180,8 +200,15 @@ class KeepWatcher:
                         yield event
 
 
-def _written_files(items: Iterable[FileItem], patterns: Sequence[str], cwd: Path, started: float) -> list[Path]:
-    """Returns the written files that match a pattern, in order."""
+def find_written_files(items: Iterable[FileItem], patterns: Sequence[str], cwd: Path, started: float) -> list[Path]:
+    """Returns the written files that match a pattern and still exist, in order.
+
+    Args:
+        items: Items of the probe's `files` events.
+        patterns: Patterns, see `compile_patterns`.
+        cwd: Working folder of the run.
+        started: Unix time of its start: of folders in which files were only counted, older files are left out.
+    """
     if not patterns:
         return []
     matches = compile_patterns(patterns)
@@ -196,6 +223,35 @@ def _written_files(items: Iterable[FileItem], patterns: Sequence[str], cwd: Path
                 found[member] = None
     # A draft that was renamed is gone: the file has its final name in another item.
     return sorted(path for path in found if os.path.lexists(path))
+
+
+def _last_versions(kept: Sequence[Artifact], most: int) -> list[Artifact]:
+    """Returns the last `most` versions of each path, in order; all of them for 0."""
+    places: dict[str, list[int]] = {}
+    for at, artifact in enumerate(kept):
+        places.setdefault(artifact.path, []).append(at)
+    chosen = {at for those in places.values() for at in (those[-most:] if most else those)}
+    return [artifact for at, artifact in enumerate(kept) if at in chosen]
+
+
+def _last_files(paths: Sequence[Path], patterns: Sequence[str], cwd: Path, most: int) -> list[Path]:
+    """Returns the `most` files written last of those that a pattern is the first to match; all of them for 0."""
+    if not most:
+        return list(paths)
+    chosen: set[Path] = set()
+    left = list(paths)
+    for matches in (compile_patterns([pattern]) for pattern in patterns):
+        mine = [path for path in left if matches(display_path(str(path), cwd))]
+        left = [path for path in left if path not in mine]
+        chosen.update(sorted(mine, key=_written_at)[-most:])
+    return [path for path in paths if path in chosen]
+
+
+def _written_at(path: Path) -> tuple[int, Path]:
+    try:
+        return path.stat().st_mtime_ns, path
+    except OSError:
+        return 0, path
 
 
 def _is_older(path: Path, started: float) -> bool:

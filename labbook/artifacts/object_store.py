@@ -10,17 +10,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from labbook.artifacts.file_copy import Copied, copy_file, hash_file
-from labbook.errors import NotebookError
+from labbook.store.remote_files import make_parent, open_files
 from labbook.store.remotes import credential_free
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _CHUNK = 4 << 20
 _DRAFT_LIFE_S = 3600.0
-_PACKAGES = {"s3": "s3fs", "oss": "ossfs", "gs": "gcsfs", "gcs": "gcsfs", "webdav": "webdav4", "sftp": "paramiko"}
-"""Scheme of a URL -> the package that fsspec needs for it."""
 
 
 class ObjectStore(Protocol):
@@ -161,23 +159,7 @@ class FsspecStore:
 
     def __init__(self, url: str) -> None:
         self.label = credential_free(url)
-        scheme = url.partition("://")[0]
-        try:
-            from fsspec.core import url_to_fs
-
-            self._files, root = url_to_fs(url.rstrip("/"))
-        except ImportError as error:
-            package = _PACKAGES.get(scheme, "")
-            raise NotebookError(
-                f"the store {self.label} cannot be used: {error}",
-                hint=f"pip install 'labbook[data]' {package}".rstrip(),
-            ) from error
-        except Exception as error:
-            raise NotebookError(
-                f"the store {self.label} cannot be used: {type(error).__name__}",
-                hint="set `artifact_store` to a folder or a URL of fsspec such as s3://bucket/labbook",
-            ) from error
-        self._root = str(root)
+        self._files, self._root = open_files(url.rstrip("/"), "errors.store.artifact_store_advice")
 
     def _name(self, digest: str) -> str:
         return f"{self._root}/sha256/{_checked(digest)[:2]}/{digest}"
@@ -195,8 +177,7 @@ class FsspecStore:
         """Uploads a file under its digest, large ones in several parts."""
         name = self._name(digest)
         with _plain_errors(self.label):
-            if scheme_has_folders(self._files):
-                self._files.makedirs(name.rpartition("/")[0], exist_ok=True)
+            make_parent(self._files, name)
             self._files.put_file(str(source), name)
 
     def digest_of(self, digest: str) -> tuple[str, int]:
@@ -230,12 +211,6 @@ class FsspecStore:
             digest = str(name).rpartition("/")[2]
             if _DIGEST.fullmatch(digest):
                 yield digest
-
-
-def scheme_has_folders(files: Any) -> bool:  # noqa: ANN401 - a file system of fsspec, which is not typed
-    """Whether folders must be made first: buckets have none, and making one there may try to make the bucket."""
-    protocol = files.protocol if isinstance(files.protocol, (list, tuple)) else (files.protocol,)
-    return not {"s3", "s3a", "oss", "gs", "gcs", "abfs", "az"}.intersection(protocol)
 
 
 @contextlib.contextmanager

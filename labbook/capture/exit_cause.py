@@ -125,10 +125,10 @@ def _slurm_end_time(environ: Mapping[str, str]) -> dict[str, str]:
     import subprocess
 
     try:
-        asked = subprocess.run(
+        answer = subprocess.run(
             ["scontrol", "-o", "show", "job", job], capture_output=True, text=True, timeout=_ASKS_SLURM_S, check=False
         )
-        facts = dict(word.split("=", 1) for word in asked.stdout.split() if "=" in word)
+        facts = dict(word.split("=", 1) for word in answer.stdout.split() if "=" in word)
         if facts.get("JobState") != "TIMEOUT" and facts.get("TimeLimit") == "UNLIMITED":
             return {}
         return {"SLURM_JOB_END_TIME": str(time.mktime(time.strptime(facts["EndTime"], "%Y-%m-%dT%H:%M:%S")))}

@@ -75,7 +75,7 @@ def list_command(run: str, as_json: bool, notebook: str | None) -> None:
     if as_json:
         print_json({"files": [_data(file) for file in kept], "upload": vars(state)})
     if not kept:
-        raise NothingFoundError(say.line("terminal.artifact.none"), hint=say.line("terminal.artifact.none_advice"))
+        raise NothingFoundError("terminal.artifact.none")
     if not as_json:
         _print_list(kept, say)
         _print_state(book, state, say)
@@ -83,6 +83,7 @@ def list_command(run: str, as_json: bool, notebook: str | None) -> None:
 
 @command.command(
     epilog="\b\nExamples:\n  labbook artifact get last best.pt\n  labbook artifact get 5440e2dacb5d --to model.pt\n"
+    "  labbook artifact get last snapshot --to restored\n"
 )
 @click.option("--to", "target", type=click.Path(path_type=Path), metavar="PATH", help="Write to this file or folder.")
 @notebook_option
@@ -92,11 +93,17 @@ def get(run: str, name: str, target: Path | None, notebook: str | None) -> None:
     """Write a kept file to disk.
 
     RUN is a run or the first characters of a digest, NAME the name or path of the file, which may be omitted if the
-    run has one kept file. The digest is checked. Without --to, writes to the working folder. Never replaces a file.
+    run has one kept file, or a folder in the names, such as snapshot, for all files in it. The digest is checked.
+    Without --to, writes to the working folder. Never replaces a file.
     """
-    from labbook.artifacts.inventory import find_file, get_file
+    from labbook.artifacts.inventory import find_file, find_files, get_file, get_files
 
     book = open_notebook(notebook)
+    below = find_files(book, run, name)
+    if below:
+        for path in get_files(book, below, name, target or Path()):
+            click.echo(str(path))
+        return
     file = find_file(book, run, name)
     place = target or Path()
     if place.is_dir():
@@ -148,7 +155,7 @@ def push(context: click.Context, as_json: bool, notebook: str | None) -> None:
     book = open_notebook(notebook, resume_upload=False)
     say = terminal_sentences(book)
     if not book.config.artifact_store.strip():
-        raise UsageError(say.line("terminal.artifact.no_store"), hint=say.line("terminal.artifact.no_store_advice"))
+        raise UsageError("terminal.artifact.no_store")
     before = upload_state(book)
 
     def tell(digest: str, number: int, count: int) -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
-from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, terminal_sentences
+from labbook.commands.options import (
+    json_option,
+    message_printer,
+    notebook_option,
+    open_notebook,
+    print_json,
+    print_recorder_line,
+    terminal_sentences,
+)
 from labbook.help_text import HelpCommand
 
 _EPILOG = """\b
@@ -31,22 +39,17 @@ def command(max_steps: int | None, runs: int, as_json: bool, notebook: str | Non
     """
     import sys
 
-    from labbook.model.message import Message
     from labbook.rerun.bisect_runs import bisect_runs, bisection_lines, write_bisection
     from labbook.rerun.rerun_run import program_on_stderr, read_run
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
 
-    def tell(note: Message) -> None:
-        click.echo(f"labbook  {say(note)}", err=True)
-
-    def print_line(line: str) -> None:
-        click.echo(line if line.startswith(" ") else f"labbook  {line}", err=True)
-
     one, other = read_run(book, good), read_run(book, bad)
     with program_on_stderr():
-        found = bisect_runs(book, one, other, most=runs, max_steps=max_steps, print_line=print_line, tell=tell)
+        found = bisect_runs(
+            book, one, other, most=runs, max_steps=max_steps, print_line=print_recorder_line, tell=message_printer(say)
+        )
     write_bisection(book, str(one["id"]), str(other["id"]), found, book.config.language_in_use())
     if as_json:
         guilty = [{"kind": d.kind, "name": d.name, "before": d.before, "now": d.now} for d in found.guilty]

@@ -12,7 +12,7 @@ from labbook.commands.options import notebook_option, open_notebook, terminal_se
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
-    from labbook.store.sentences import Sentences
+    from labbook.store.notebook import Notebook
 
 _EPILOG = """\b
 Examples:
@@ -24,12 +24,13 @@ Examples:
 @click.command(cls=HelpCommand, epilog=_EPILOG)
 @click.option("-m", "--message", default="", help="Commit message. Default: the names of the notes.")
 @notebook_option
-@click.argument("notes", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.argument("notes", nargs=-1, type=click.Path(path_type=Path))
 def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None:
     """Commit edited notes.
 
     Commits the given NOTES, or every edited note, to the branch that holds the entries, even when another branch is
-    checked out. Your index, staged files and HEAD do not change.
+    checked out. Your index, staged files and HEAD do not change. A note that you have deleted is deleted there when it
+    is named, and at the next `labbook sync` for everybody.
 
     A note that may contain a secret is not committed. Without NOTES, entries that were withheld because of a secret
     are masked and committed first, as `labbook recover` does.
@@ -43,7 +44,7 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     book = open_notebook(notebook)
     say = terminal_sentences(book)
     released = release_withheld(book, click.echo) if not notes else 0
-    files = _below(book.paths.notes, notes, say) if notes else edited_notes(book)
+    files = _below(book, notes) if notes else edited_notes(book)
     if not files and released:
         return
     if not files:
@@ -52,9 +53,7 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     for file in files:
         if file.is_file() and has_conflict(file):
             path = file.relative_to(book.paths.root).as_posix()
-            raise EntryError(
-                say.line("terminal.commit.conflict", path=path), hint=say.line("terminal.commit.conflict_advice")
-            )
+            raise EntryError("terminal.commit.conflict", path=path)
     names = [file.relative_to(book.paths.root).as_posix() for file in files]
     outcome = commit_files(book, files, message or _message(names))
     if outcome.status == "committed":
@@ -63,29 +62,29 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     elif outcome.status in ("unchanged", "queued"):
         click.echo(commit_line(outcome, say), err=True)
     elif outcome.status == "withheld":
-        raise EntryError(commit_line(outcome, say), hint=say.line("terminal.commit.withheld_advice"))
+        raise EntryError("commit.withheld", reason=outcome.cause, advice="terminal.commit.withheld_advice")
     else:
-        raise GitError(commit_line(outcome, say), hint=say.line("terminal.commit.failed_advice"))
+        raise GitError("commit.failed", reason=outcome.cause, advice="terminal.commit.failed_advice")
     for name in names:
         click.echo(f"  {name}")
 
 
-def _below(folder: Path, notes: Sequence[Path], say: Sentences) -> list[Path]:
+def _below(book: Notebook, notes: Sequence[Path]) -> list[Path]:
     """Returns the notes with their full paths.
 
     Raises:
-        UsageError: One lies outside the folder.
+        UsageError: One lies outside the folder, or is neither on disk nor on the branch.
     """
     from labbook.errors import UsageError
+    from labbook.store.branch_checkout import missing_files
 
-    paths = []
+    folder, paths = book.paths.notes, []
     for note in notes:
         path = note.resolve()
         if not path.is_relative_to(folder.resolve()):
-            raise UsageError(
-                say.line("terminal.commit.not_a_note", path=str(note)),
-                hint=say.line("terminal.commit.not_a_note_advice", folder=str(folder)),
-            )
+            raise UsageError("terminal.commit.not_a_note", path=note, folder=folder)
+        if not path.exists() and not any(path in (file, *file.parents) for file in missing_files(book)):
+            raise UsageError("terminal.commit.no_such_note", path=note)
         paths.append(folder / path.relative_to(folder.resolve()))
     return paths
 

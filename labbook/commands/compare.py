@@ -67,10 +67,10 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
-    runs = _runs(book, run, others, say)
+    runs = _runs(book, run, others)
     if len(runs) > 2 or markdown:
         if code:
-            raise UsageError(say.line("terminal.compare.code_of_two"), hint=say.line("terminal.compare.name_two"))
+            raise UsageError("terminal.compare.code_of_two", advice="terminal.compare.name_two")
         _compare_many(book, runs, say, markdown=markdown, as_json=as_json)
         return
     before, now = runs
@@ -134,7 +134,7 @@ def _print_table(
         click.echo(say.line("terminal.compare.no_difference"), err=True)
 
 
-def _runs(book: Notebook, run: str, others: Sequence[str], say: Sentences) -> list[Run]:
+def _runs(book: Notebook, run: str, others: Sequence[str]) -> list[Run]:
     """Returns the runs to compare, each once, in the order of the command line.
 
     Raises:
@@ -149,23 +149,19 @@ def _runs(book: Notebook, run: str, others: Sequence[str], say: Sentences) -> li
         entry = find_run(book, word)
         loaded = load_run(book.paths, entry.id)
         if loaded is None:
-            hint = say.line("terminal.compare.no_data_advice")
-            raise NothingFoundError(say.line("terminal.compare.no_data", run=entry.id), hint=hint)
+            raise NothingFoundError("terminal.compare.no_data", run=entry.id)
         return loaded
 
     if len(others) >= _MAX_RUNS:
         raise UsageError(
-            say.line("terminal.compare.too_many", count=len(others) + 1, most=_MAX_RUNS),
-            hint=say.line("terminal.compare.name_fewer"),
+            "terminal.compare.too_many", count=len(others) + 1, most=_MAX_RUNS, advice="terminal.compare.name_fewer"
         )
     if others:
         by_id = {each.id: each for each in map(load, (run, *others))}
         return list(by_id.values()) if len(by_id) > 1 else [*by_id.values(), *by_id.values()]
     now = load(run)
     if not now.previous:
-        raise NothingFoundError(
-            say.line("terminal.compare.no_previous", run=now.id), hint=say.line("terminal.compare.name_two")
-        )
+        raise NothingFoundError("terminal.compare.no_previous", run=now.id, advice="terminal.compare.name_two")
     return [load(now.previous), now]
 
 
@@ -223,6 +219,6 @@ def _print_code(
     try:
         patch = repository.diff_between(old, new, _MAX_PATCH_BYTES) if old != new else b""
     except GitError as error:
-        click.echo(f"labbook: {error.message}", err=True)
+        screen.print_error(*say.error(error))
         return
     click.echo(screen.harmless(patch.decode("utf-8", "replace")), nl=False)

@@ -103,9 +103,7 @@ def _read_evidence(book: Notebook, source: str) -> tuple[Evidence, str]:
         entry = find_run(book, source)
     except NothingFoundError as error:
         if path.name != source or path.suffix:
-            raise UsageError(
-                f"there is no file {source}", hint="name a run, a file, or - for standard input"
-            ) from error
+            raise UsageError("errors.diagnose.no_file", source=source) from error
         raise
     run = load_run(book.paths, entry.id)
     if run is not None:
@@ -121,4 +119,4 @@ def _read_file(path: Path) -> Evidence:
         return read_file(path)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UsageError(f"cannot read {path}: {reason}", hint="check its path and permissions") from error
+        raise UsageError("errors.diagnose.not_readable", path=path, reason=reason) from error

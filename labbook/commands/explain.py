@@ -77,16 +77,11 @@ def _find_page(catalogue: Catalogue, wanted: str, say: Sentences) -> Symptom:
         return known
     of_family = [symptom.id for symptom in catalogue.symptoms.values() if symptom.family == wanted]
     if of_family:
-        raise NothingFoundError(
-            say.line("terminal.explain.family", family=wanted),
-            hint=say.line("terminal.explain.family_advice", symptoms=of_family),
-        )
+        raise NothingFoundError("terminal.explain.family", family=wanted, symptoms=of_family)
     near = [symptom for symptom in sorted(catalogue.symptoms) if wanted.lower() in symptom.split("_")]
     near = near or get_close_matches(wanted, catalogue.symptoms, n=3, cutoff=0.5)
-    raise NothingFoundError(
-        say.line("terminal.explain.unknown", symptom=wanted),
-        hint=say.line("terminal.did_you_mean", names=near) if near else say.line("terminal.explain.unknown_advice"),
-    )
+    advice = "terminal.did_you_mean" if near else ""
+    raise NothingFoundError("terminal.explain.unknown", symptom=wanted, names=near, advice=advice)
 
 
 def _list_runs(book: Notebook, symptom: str) -> list[dict[str, object]]:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from labbook.store.notebook import Notebook
-    from labbook.store.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
@@ -60,18 +59,17 @@ def command(
     book = open_notebook(notebook)
     say = terminal_sentences(book)
     if form == "parquet" and output is not None:
-        raise UsageError(say.line("dataset.output_of_document"), hint="labbook export ./dataset")
+        raise UsageError("dataset.output_of_document")
     if form not in (None, "parquet") or output is not None:
-        _write_document(book, say, target, form, output, as_json)
+        _write_document(book, target, form, output, as_json)
         return
     if (target == "last" or is_run_id(target)) and not Path(target).exists():
-        raise UsageError(say.line("dataset.one_run", name=target), hint=say.line("dataset.one_run_advice", name=target))
+        raise UsageError("dataset.one_run", name=target)
     with screen.progress(say.line("dataset.reading")) as tell:
         try:
             done = export(book, target, executor=executor, tell=tell)
         except ImportError as error:
-            said = say.line("dataset.not_installed", reason=str(error))
-            raise UsageError(said, hint="pip install 'labbook[data]'") from error
+            raise UsageError("dataset.not_installed", reason=error) from error
     facts = {"runs": done.runs, "read": done.read, "removed": done.removed, "months": list(done.months)}
     if as_json:
         print_json({"target": target, **facts})
@@ -80,20 +78,18 @@ def command(
     click.echo(say.line(key, address=target, **{**facts, "months": len(done.months)}))
 
 
-def _write_document(
-    book: Notebook, say: Sentences, target: str, form: str | None, output: str | None, as_json: bool
-) -> None:
+def _write_document(book: Notebook, target: str, form: str | None, output: str | None, as_json: bool) -> None:
     from labbook import screen
     from labbook.publish.document import write_copy
 
-    document = write_copy(_find_note(book, say, target), book.paths.root, form, output)
+    document = write_copy(_find_note(book, target), book.paths.root, form, output)
     if as_json:
         print_json({"target": target, "document": document})
     else:
         screen.print_line(screen.Cell(document, "cyan"))
 
 
-def _find_note(book: Notebook, say: Sentences, target: str) -> Path:
+def _find_note(book: Notebook, target: str) -> Path:
     """Returns the note of a report, a run or an experiment.
 
     Raises:
@@ -114,4 +110,6 @@ def _find_note(book: Notebook, say: Sentences, target: str) -> Path:
         try:
             return find_experiment(book, target.removesuffix(".md").rsplit("/", 1)[-1]).path
         except UsageError:
-            raise NothingFoundError(say.line("dataset.no_note", name=target), hint=no_run.hint) from no_run
+            raise NothingFoundError(
+                "dataset.no_note", name=target, advice=no_run.advice_key, **no_run.values
+            ) from no_run

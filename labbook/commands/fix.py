@@ -54,7 +54,7 @@ def command(by: str, message: str, yes: bool, rejecting: bool, as_json: bool, no
     from labbook.fixes.confirm_fix import confirm, reject
 
     if rejecting and message.strip():
-        raise UsageError("--reject cannot be combined with -m", hint='reject first, then `labbook fix RUN -m "..."`')
+        raise UsageError("errors.fix.reject_with_text")
     book = open_notebook(notebook)
     if not (message.strip() or yes or rejecting or as_json) and sys.stdin.isatty() and sys.stdout.isatty():
         message = _ask(book, run, by)

@@ -50,7 +50,7 @@ def command(tool: str, path: Path, experiment: str, dry_run: bool, as_json: bool
     book = open_notebook(notebook)
     say = terminal_sentences(book)
     with progress(say.line("terminal.import.progress")) as tell:
-        done = import_runs(book, FORMATS[tool], path, experiment=experiment, dry_run=dry_run, say=say, progress=tell)
+        done = import_runs(book, FORMATS[tool], path, experiment=experiment, dry_run=dry_run, progress=tell)
     if as_json:
         print_json({**asdict(done), "dry_run": dry_run})
         return
@@ -63,8 +63,8 @@ def command(tool: str, path: Path, experiment: str, dry_run: bool, as_json: bool
     for place, reason in done.problems[:_SHOWN]:
         line = say.line("terminal.import.problem", path=place, reason=reason)
         click.echo(f"labbook: {harmless(line)}", err=True)
-    for reason in done.uncommitted:
-        click.echo(f"labbook: {say.line('terminal.import.uncommitted', reason=reason)}", err=True)
+    for cause in done.uncommitted:
+        click.echo(f"labbook: {say.line('terminal.import.uncommitted', reason=cause)}", err=True)
     click.echo(
         say.line(
             "terminal.import.would" if dry_run else "terminal.import.done",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.help_text import HelpCommand
+from labbook.store.project_template import PROJECTS
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
@@ -20,6 +21,7 @@ Examples:
   labbook init ../team-notebook --title "Vision team"
   labbook init --language zh
   labbook init --commit checkout     # commit entries to the branch you are on
+  labbook init digits --template torch   # a small project that trains, with its test
   labbook init --ci github           # a workflow that publishes the site of the notebook
 """
 
@@ -47,8 +49,19 @@ _NEXT_STEPS = {
     help="Also write a workflow of this CI service that builds and publishes the site. It is not committed.",
 )
 @click.option("--force", is_flag=True, help="Replace an existing workflow.")
+@click.option(
+    "--template",
+    type=click.Choice(PROJECTS),
+    help="Also write a small project that trains: configuration, script, test, README.",
+)
 def command(
-    path: Path, title: str | None, language: str | None, commit: str | None, ci: str | None, force: bool
+    path: Path,
+    title: str | None,
+    language: str | None,
+    commit: str | None,
+    ci: str | None,
+    force: bool,
+    template: str | None,
 ) -> None:
     """Create a notebook in PATH.
 
@@ -78,10 +91,25 @@ def command(
     click.echo(_where_entries_go(notebook, say))
     if written.files and notebook.repository is not None and notebook.config.commit == "branch":
         click.echo(say.line("terminal.init.add_files", git_add=_git_add(root, written.files)))
+    if template is not None:
+        _write_project(notebook, template, say)
     if ci is not None:
         _write_workflow(notebook, ci, say, force=force)
         return
-    click.echo(say.line("terminal.init.next"))
+    click.echo(say.line("terminal.init.next" if template is None else "terminal.init.next_project"))
+
+
+def _write_project(notebook: Notebook, template: str, say: Sentences) -> None:
+    from labbook.store.project_template import write_project
+
+    root = notebook.paths.root
+    made = write_project(root, template, notebook.config.language_in_use())
+    for file in made.files:
+        click.echo(say.line("terminal.init.wrote", file=str(file.relative_to(root))))
+    for file in made.kept:
+        click.echo(say.line("terminal.init.unchanged", file=str(file.relative_to(root))))
+    if made.files and notebook.repository is not None:
+        click.echo(say.line("terminal.init.add_project", git_add=_git_add(root, made.files)))
 
 
 def _write_workflow(notebook: Notebook, provider: str, say: Sentences, *, force: bool) -> None:

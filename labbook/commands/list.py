@@ -85,12 +85,11 @@ def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str,
     if as_json:
         print_json([{**entry.meta, **_data(row)} for entry, row in zip(found.entries, rows, strict=True)])
     if not rows and not query:
-        raise NothingFoundError(say.line("terminal.list.empty"), hint=say.line("terminal.list.empty_advice"))
+        raise NothingFoundError("terminal.list.empty")
     if not rows and found.missing is not None:
-        raise NothingFoundError(say(found.missing.said), hint=say(found.missing.advice))
+        raise NothingFoundError.from_data(found.missing.as_data())
     if not rows:
-        advice = say.line("terminal.list.no_match_advice")
-        raise NothingFoundError(say.line("terminal.list.no_match", filters=query), hint=advice)
+        raise NothingFoundError("terminal.list.no_match", filters=query)
     if not as_json:
         _print(rows, found, say)
         warn_of_notes(found.refreshed.problems, say)

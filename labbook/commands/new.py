@@ -56,11 +56,11 @@ def command(
     book = open_notebook(notebook)
     if done:
         if name:
-            raise UsageError("--done takes no name", hint="`labbook new --done` ends the experiment of this folder")
+            raise UsageError("errors.experiment.done_takes_no_name")
         _end(book, as_json)
         return
     if not name:
-        raise UsageError("the experiment has no name", hint='like: labbook new "digits cnn"')
+        raise UsageError("errors.experiment.no_name")
     from labbook.store.experiments import new_experiment
     from labbook.store.started_experiment import start_experiment
 
@@ -86,7 +86,7 @@ def _end(book: Notebook, as_json: bool) -> None:
 
     slug = end_experiment(book, Path.cwd())
     if not slug:
-        raise NothingFoundError("no experiment was started in this folder", hint='`labbook new "NAME"` starts one')
+        raise NothingFoundError("errors.experiment.none_started")
     if as_json:
         print_json({"experiment": slug, "started": False})
         return

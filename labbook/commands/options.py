@@ -15,6 +15,7 @@ from labbook.help_text import HelpCommand
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from labbook.model.message import Message
     from labbook.store.notebook import Notebook
     from labbook.store.sentences import Sentences
 
@@ -98,6 +99,7 @@ def open_notebook(chosen: str | Path | None, *, resume_upload: bool = True) -> N
         NotebookError: There is none, or its settings are broken.
     """
     notebook = _find_notebook(chosen)
+    warn_of_settings(notebook)
     from labbook.record.recovery import recover_pending
 
     if resume_upload and notebook.config.artifact_store:
@@ -109,7 +111,17 @@ def open_notebook(chosen: str | Path | None, *, resume_upload: bool = True) -> N
     return notebook
 
 
+def warn_of_settings(notebook: Notebook) -> None:
+    """Prints, on standard error, which settings of the notebook this labbook does not know."""
+    from labbook.store.config import unknown_settings
+
+    for problem in unknown_settings(notebook.paths.root):
+        click.echo(f"labbook: {terminal_sentences(notebook)(problem)}", err=True)
+
+
 def _follow_remote(notebook: Notebook) -> None:
+    from labbook import screen
+    from labbook.model.message import message_of
     from labbook.sharing.follow_remote import follow_remote
     from labbook.store.sync_state import take_failure
 
@@ -118,9 +130,7 @@ def _follow_remote(notebook: Notebook) -> None:
     failure = take_failure(notebook)
     if failure is not None:
         say = terminal_sentences(notebook)
-        click.echo("labbook: " + say.line("sync.background_failed", reason=failure[0]), err=True)
-        if failure[1]:
-            click.echo(f"         {failure[1]}", err=True)
+        screen.print_error(say.line("sync.background_failed", reason=message_of(failure)), say.error(failure)[1])
 
 
 def _find_notebook(chosen: str | Path | None) -> Notebook:
@@ -134,6 +144,16 @@ def terminal_sentences(notebook: Notebook) -> Sentences:
     from labbook.store.sentences import Sentences
 
     return Sentences(notebook.config.language_in_use())
+
+
+def print_recorder_line(line: str) -> None:
+    """Prints a line of the recorder of a rerun, on standard error."""
+    click.echo(line if line.startswith(" ") else f"labbook  {line}", err=True)
+
+
+def message_printer(say: Sentences) -> Callable[[Message], None]:
+    """Returns a function that prints a message about a rerun, on standard error."""
+    return lambda note: click.echo(f"labbook  {say(note)}", err=True)
 
 
 def status_label(status: str, say: Sentences) -> str:

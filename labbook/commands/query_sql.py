@@ -60,7 +60,7 @@ def command(schema: bool, form: str, limit: int, notebook: str | None, sql: str 
     if sql == "-":
         sql = sys.stdin.read()
     if not sql or not sql.strip():
-        raise UsageError(say.line("dataset.no_sql"), hint=say.line("dataset.syntax_advice"))
+        raise UsageError("dataset.no_sql", advice="dataset.syntax_advice")
     from labbook import screen
     from labbook.dataset.notebook_query import run_query
 

@@ -102,7 +102,7 @@ def command(
     labbook exits with the exit status of COMMAND. Put options of labbook before the --.
     """
     if not command_line:
-        raise UsageError("no command to record", hint="put it after `--`: labbook record -- python train.py")
+        raise UsageError("errors.record.no_command")
     if command_line[0].endswith(".ipynb"):
         from labbook.record.notebook_command import as_command
 
@@ -114,10 +114,10 @@ def command(
         from labbook.record.program_requests import parse_requests
         from labbook.record.session import RecordRequest, record
 
-        asked = parse_requests(watch, breaks, stop_on, max_steps, profile)
-        if asked and no_probe:
-            first = next(iter(asked)).replace("_", "-")
-            raise UsageError(f"--{first} needs the probe", hint="leave --no-probe out")
+        requests = parse_requests(watch, breaks, stop_on, max_steps, profile)
+        if requests and no_probe:
+            first = next(iter(requests)).replace("_", "-")
+            raise UsageError("errors.record.needs_probe", option=first)
         flags: dict[str, object] = {}
         if level:
             flags["level"] = level
@@ -125,7 +125,7 @@ def command(
             flags["probe"] = False
         if no_commit:
             flags["commit"] = "off"
-        request = RecordRequest(command_line, notebook, experiment, flags, notes, tags, full_pty, quiet, asked)
+        request = RecordRequest(command_line, notebook, experiment, flags, notes, tags, full_pty, quiet, requests)
         return record(request, _say)
 
     record_or_exec(command_line, record_it, _say)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from labbook.commands.options import notebook_option, terminal_sentences
+from labbook.commands.options import notebook_option, terminal_sentences, warn_of_settings
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def command(notebook: str | None) -> None:
     from labbook.store.notebook_finder import find_notebook
 
     book = find_notebook(Path.cwd(), chosen=Path(notebook) if notebook else None, environ=os.environ)
+    warn_of_settings(book)
     say = terminal_sentences(book)
     recovered = recover(book, click.echo)
     joined = _join_jobs(book)

@@ -55,10 +55,11 @@ def command(
     becomes ~, and names of other users in paths become [USER]. Secrets are recognised by their format, by the names
     next to them, and by value if they are in your environment.
     """
+    from labbook.errors import UsageError
     from labbook.store.recorder_redaction import make_redactor
 
     if as_json and not check:
-        raise click.UsageError("--json needs --check")
+        raise UsageError("errors.redaction.json_needs_check")
     redactor = make_redactor(os.environ, [], _rules_file(rules, notebook))
     if not check:
         for name in files:

@@ -129,11 +129,9 @@ def _period(
     named = {"--week": week, "--month": month, "--since": since, "--experiment": experiment}
     given = [option for option, value in named.items() if value is not None]
     if len(given) > 1:
-        raise UsageError(
-            f"{' and '.join(given)} exclude each other", hint="a report has one subject; write two reports"
-        )
+        raise UsageError("errors.report.two_subjects", options=" and ".join(given))
     if until is not None and since is None:
-        raise UsageError("--until needs --since", hint="name the first day as well: --since 2026-11-03")
+        raise UsageError("errors.report.until_alone")
     if month is not None:
         return month_named(month, now)
     if since is not None:

@@ -8,9 +8,11 @@ import click
 
 from labbook.commands.options import (
     json_option,
+    message_printer,
     notebook_option,
     open_notebook,
     print_json,
+    print_recorder_line,
     run_argument,
     terminal_sentences,
 )
@@ -43,7 +45,6 @@ def command(
     """
     import sys
 
-    from labbook.model.message import Message
     from labbook.rerun.repeats import repeated_runs
     from labbook.rerun.reproduction import compare_results
     from labbook.rerun.reproduction_report import reproduction_lines, verdict_data, write_verdict
@@ -52,19 +53,20 @@ def command(
     book = open_notebook(notebook)
     say = terminal_sentences(book)
 
-    def tell(note: Message) -> None:
-        click.echo(f"labbook  {say(note)}", err=True)
-
-    def print_line(line: str) -> None:
-        click.echo(line if line.startswith(" ") else f"labbook  {line}", err=True)
-
     original = read_run(book, run)
     if other:
         made = [read_run(book, other)]
     else:
         with program_on_stderr() if as_json else contextlib.nullcontext():
             ids = [
-                rerun(book, original, print_line=print_line, tell=tell, incomplete=incomplete, rebuild=rebuild).run
+                rerun(
+                    book,
+                    original,
+                    print_line=print_recorder_line,
+                    tell=message_printer(say),
+                    incomplete=incomplete,
+                    rebuild=rebuild,
+                ).run
                 for _ in range(runs)
             ]
         made = [read_run(book, one) for one in ids]

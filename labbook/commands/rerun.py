@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import click
 
-from labbook.commands.options import notebook_option, open_notebook, run_argument, terminal_sentences
+from labbook.commands.options import (
+    message_printer,
+    notebook_option,
+    open_notebook,
+    print_recorder_line,
+    run_argument,
+    terminal_sentences,
+)
 from labbook.help_text import HelpCommand
 
 _EPILOG = """\b
@@ -31,21 +38,17 @@ def command(rebuild: bool, incomplete: bool, keep: bool, notebook: str | None, r
     """
     import sys
 
-    from labbook.model.message import Message
     from labbook.rerun.rerun_run import read_run, rerun
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
 
-    def tell(note: Message) -> None:
-        click.echo(f"labbook  {say(note)}", err=True)
-
     done = rerun(
         book,
         read_run(book, run),
         more,
-        print_line=lambda line: click.echo(line if line.startswith(" ") else f"labbook  {line}", err=True),
-        tell=tell,
+        print_line=print_recorder_line,
+        tell=message_printer(say),
         incomplete=incomplete,
         rebuild=rebuild,
         keep=keep,

@@ -68,7 +68,7 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
             _print_rules(rows)
         return
     if not paths:
-        raise UsageError(say.line("terminal.review.no_path"), hint=say.line("terminal.review.no_path_advice"))
+        raise UsageError("terminal.review.no_path")
     result = review([Path(path) for path in paths], say.language)
     if as_json:
         print_json([violation_json(violation) for violation in result.violations])

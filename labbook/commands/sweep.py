@@ -84,12 +84,12 @@ def command(
     book = open_notebook(notebook)
     say = terminal_sentences(book)
     if page is not None:
-        _write_page(book, page, say)
+        _write_page(book, page)
         return
     if script is None or not Path(script).is_file():
-        raise UsageError(say.line("sweep.no_script", script=script or ""), hint=say.line("sweep.no_script_advice"))
+        raise UsageError("sweep.no_script", script=script or "")
     words, rest = _parts(options)
-    trials = make_trials(parse_axes(words, say), sample, sample_seed, say)
+    trials = make_trials(parse_axes(words), sample, sample_seed)
     found = find_style(Path(script), style)
     request = SweepRequest(
         name=(slug_part(name) if name else "") or sweep_name(script, words, rest),
@@ -99,7 +99,7 @@ def command(
         stop_on_unhealthy="unhealthy" in stop_on,
     )
     if sbatch is not None:
-        _submit(book, request, shlex.split(sbatch), say, only_print=only_print)
+        _submit(book, request, shlex.split(sbatch), only_print=only_print)
     elif only_print:
         click.echo("\n".join(shlex.join(each) for each in request.commands))
     else:
@@ -112,17 +112,15 @@ def _parts(options: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return list(options[:at]), list(options[at:])
 
 
-def _write_page(book: Notebook, name: str, say: Sentences) -> None:
+def _write_page(book: Notebook, name: str) -> None:
     from labbook.errors import NothingFoundError
     from labbook.sweep.sweep_page import write_sweep_page
     from labbook.sweep.sweep_runner import list_sweeps
 
     page = write_sweep_page(book, name)
     if page is None:
-        known = ", ".join(list_sweeps(book)[-5:])
-        raise NothingFoundError(
-            say.line("sweep.no_trials", name=name), hint=say.line("sweep.known", names=known) if known else ""
-        )
+        known = list_sweeps(book)[-5:]
+        raise NothingFoundError("sweep.no_trials", name=name, names=known, advice="sweep.known" if known else "")
     click.echo(str(page))
 
 
@@ -147,7 +145,7 @@ def _run(book: Notebook, request: SweepRequest, say: Sentences) -> None:
         sys.exit(1)
 
 
-def _submit(book: Notebook, request: SweepRequest, options: list[str], say: Sentences, *, only_print: bool) -> None:
+def _submit(book: Notebook, request: SweepRequest, options: list[str], *, only_print: bool) -> None:
     import subprocess
     from shutil import which
 
@@ -163,6 +161,5 @@ def _submit(book: Notebook, request: SweepRequest, options: list[str], say: Sent
     file.write_text(text, encoding="utf-8")
     program = which("sbatch")
     if program is None:
-        advice = say.line("sweep.no_sbatch_advice", script=str(file))
-        raise UsageError(say.line("sweep.no_sbatch"), hint=advice)
+        raise UsageError("sweep.no_sbatch", script=file)
     sys.exit(subprocess.run([program, str(file)]).returncode)

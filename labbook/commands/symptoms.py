@@ -62,12 +62,9 @@ def command(everything: bool, as_json: bool, notebook: str | None, words: tuple[
     if as_json:
         print_json([_data(symptom, counts.get(symptom.id), say.language) for symptom in rows])
     if not rows:
-        raise NothingFoundError(
-            say.line("terminal.symptoms.no_match", words=" ".join(words))
-            if words
-            else say.line("terminal.symptoms.none_seen"),
-            hint=say.line("terminal.symptoms.list_all", count=len(catalogue.symptoms)),
-        )
+        key = "terminal.symptoms.no_match" if words else "terminal.symptoms.none_seen"
+        count = len(catalogue.symptoms)
+        raise NothingFoundError(key, words=" ".join(words), count=count, advice="terminal.symptoms.list_all")
     if not as_json:
         _print(rows, counts, say)
         warn_of_pages(catalogue.problems, say)

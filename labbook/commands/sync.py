@@ -78,18 +78,17 @@ def command(
         _sync_in_background(book, timeout)
         return
     remote = choose_remote(book, remote_name, timeout_s=timeout, quiet=quiet)
-    say = terminal_sentences(book)
 
     def once() -> SyncResult:
         result = synchronize(remote, rewritten=rewritten or "")
         if as_json:
             print_json(_data(result))
         else:
-            _print(result, say, quiet)
+            _print(result, book, quiet)
         return result
 
     if watching:
-        _watch(remote, once, every, say, quiet)
+        _watch(remote, once, every, terminal_sentences(book), quiet)
     else:
         once()
 
@@ -105,7 +104,7 @@ def _sync_in_background(book: Notebook, timeout: float) -> None:
         result = synchronize(choose_remote(book, timeout_s=timeout, quiet=True))
         click.echo(f"{result.commit} {result.remote}")
     except LabbookError as error:
-        update_state(book, error=error.message, advice=error.hint, told=False)
+        update_state(book, error=error.message, advice=error.hint, failure=error.as_data(), told=False)
         click.echo(error.message)
 
 
@@ -113,6 +112,7 @@ def _watch(remote: Remote, once: Callable[[], SyncResult], every: float, say: Se
     """Shares after each change of the branch or of a note, and at the given interval, until Ctrl-C."""
     import time
 
+    from labbook import screen
     from labbook.errors import GitError
     from labbook.sharing.follow_remote import change_mark
 
@@ -122,7 +122,7 @@ def _watch(remote: Remote, once: Callable[[], SyncResult], every: float, say: Se
         try:
             once()
         except GitError as error:
-            click.echo(f"labbook: {error.message}", err=True)
+            screen.print_error(*say.error(error))
         mark, deadline = change_mark(remote.notebook), time.monotonic() + every
         while time.monotonic() < deadline:
             time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))
@@ -144,7 +144,10 @@ def _data(result: SyncResult) -> dict[str, object]:
     }
 
 
-def _print(result: SyncResult, say: Sentences, quiet: bool) -> None:
+def _print(result: SyncResult, book: Notebook, quiet: bool) -> None:
+    if quiet and not (result.conflicts or result.unsent or result.newer):
+        return
+    say = terminal_sentences(book)
     names = {"remote": result.remote, "branch": result.branch}
     if not quiet:
         if not result.received_files and not result.sent_files:

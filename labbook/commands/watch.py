@@ -24,6 +24,7 @@ def command(polling: bool, notebook: str | None) -> None:
     Watches notes/, templates/ and the settings until interrupted with Ctrl-C. If a build fails, the error is printed
     and the next change starts another build. To view the site in a browser, use `labbook serve`.
     """
+    from labbook import screen
     from labbook.commands.site import print_site
     from labbook.errors import LabbookError
     from labbook.publish.file_watch import changes
@@ -45,4 +46,4 @@ def command(polling: bool, notebook: str | None) -> None:
         try:
             print_site(build_site(book), say)
         except LabbookError as error:
-            click.echo(f"labbook: {error.message}\n         {error.hint}", err=True)
+            screen.print_error(*say.error(error))

@@ -81,11 +81,11 @@ def export(
     store = DatasetStore(address)
     prepare_private(notebook)
     with hold_lock(notebook.paths.private / "export.lock", _LOCK_WAIT_S):
-        wanted = _wanted(notebook, frozenset() if withheld else withheld_files(notebook.paths))
+        wanted = _wanted(notebook, frozenset() if withheld else withheld_files(notebook.paths), executor)
         return _export(notebook, store, wanted, executor, tell)
 
 
-def _wanted(notebook: Notebook, left_out: Collection[str]) -> dict[str, dict[str, _Run]]:
+def _wanted(notebook: Notebook, left_out: Collection[str], executor: str) -> dict[str, dict[str, _Run]]:
     """Returns month -> run id -> its entry; of two entries with the same id, the first by path."""
 
     def rows(index: sqlite3.Connection) -> list[tuple[str, str, str]]:
@@ -95,7 +95,7 @@ def _wanted(notebook: Notebook, left_out: Collection[str]) -> dict[str, dict[str
         ).fetchall()
 
     months: dict[str, dict[str, _Run]] = defaultdict(dict)
-    for run_id, path, digest in query_index(notebook, rows)[0]:
+    for run_id, path, digest in query_index(notebook, rows, executor=executor)[0]:
         if path not in left_out:
             months[entry_month(path, run_id)].setdefault(run_id, _Run(path, digest))
     return months

@@ -17,6 +17,7 @@ from typing import Any
 from labbook.dataset.dataset_tables import DATASET_SCHEMA, TABLES
 from labbook.errors import NotebookError, UsageError
 from labbook.frozen import dataclass
+from labbook.store.remote_files import make_parent, open_files
 
 MANIFEST = "manifest.json"
 _STAGING = "_staging"
@@ -47,22 +48,12 @@ class DatasetStore:
     """A data set at a path or an address such as `s3://bucket/runs`.
 
     Raises:
-        UsageError: The address is unknown to fsspec, or the package for it is not installed.
+        NotebookError: The address is unknown to fsspec, or the package for it is not installed.
     """
 
     def __init__(self, address: str) -> None:
         self.address = address
-        try:
-            import fsspec
-
-            # Listings of object stores are cached otherwise, and a file of a moment ago is not seen.
-            options = {"use_listings_cache": False} if "://" in address else {}
-            self._files, self._root = fsspec.core.url_to_fs(address, **options)
-        except (ImportError, ValueError) as error:
-            raise UsageError(
-                f"{address}: {error}",
-                hint="pip install 'labbook[data]', and the package that fsspec has for such addresses",
-            ) from error
+        self._files, self._root = open_files(address, "errors.store.dataset_advice")
 
     def manifest(self) -> Manifest | None:
         """Returns the manifest; `None` without one, or with one of another version.
@@ -76,10 +67,7 @@ class DatasetStore:
                 names = [str(name).rstrip("/").rpartition("/")[2] for name in self._listed()]
             others = sorted(name for name in names if name not in (*TABLES, _STAGING, "_manifest"))
             if others:
-                raise UsageError(
-                    f"{self.address} has other files ({', '.join(others[:3])}): no data set is written there",
-                    hint="name an empty folder, or one that does not exist yet",
-                )
+                raise UsageError("errors.dataset.other_files", address=self.address, others=others[:3])
             return None
         try:
             data = json.loads(text)
@@ -88,7 +76,7 @@ class DatasetStore:
             return Manifest({str(k): str(v) for k, v in data["months"].items()}, tuple(data.get("exchanging", ())))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
-                f"{self.address}/{MANIFEST} is no manifest of labbook: {error}", hint="name another folder"
+                "errors.dataset.no_manifest", address=self.address, manifest=MANIFEST, reason=error
             ) from error
 
     def _listed(self) -> list[Any]:
@@ -96,7 +84,7 @@ class DatasetStore:
             found: list[Any] = self._files.ls(self._root, detail=False)
         except FileNotFoundError:
             return []
-        return [name for name in found if str(name).rstrip("/") != self._root.rstrip("/")]
+        return [name for name in found if str(name).rstrip("/") != self._root]
 
     def runs(self, month: str) -> dict[str, str]:
         """Returns the runs of a month of the data set; empty if they are not known."""
@@ -161,7 +149,7 @@ class DatasetStore:
         self._move(f"{_STAGING}/{MANIFEST}", MANIFEST)
 
     def _path(self, name: str) -> str:
-        return f"{self._root.rstrip('/')}/{name}"
+        return f"{self._root}/{name}"
 
     def _read(self, name: str) -> bytes | None:
         with self._errors():
@@ -174,14 +162,14 @@ class DatasetStore:
     def _write(self, name: str, content: bytes) -> None:
         path = self._path(name)
         with self._errors():
-            self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+            make_parent(self._files, path)
             self._files.pipe_file(path, content)
 
     def _move(self, name: str, to: str) -> None:
         """Moves a file; one that is not there was moved by an export that was killed then."""
         path = self._path(to)
         with contextlib.suppress(FileNotFoundError), self._errors():
-            self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+            make_parent(self._files, path)
             self._files.mv(self._path(name), path)
 
     @contextlib.contextmanager
@@ -192,10 +180,7 @@ class DatasetStore:
             raise
         except Exception as error:  # stores have errors of their own
             first = (str(error).splitlines() or [type(error).__name__])[0]
-            raise NotebookError(
-                f"the data set {self.address} cannot be read or written: {first}",
-                hint="run the command again when the store works: it goes on where it stopped",
-            ) from error
+            raise NotebookError("errors.dataset.store_fails", address=self.address, reason=first) from error
 
 
 def _file(table: str, month: str) -> str:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 from labbook.dataset.dataset_export import export
 from labbook.dataset.dataset_tables import TABLES
 from labbook.errors import UsageError
-from labbook.model.message import Message
 from labbook.store.notebook import Notebook
-from labbook.store.sentences import Sentences
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,34 +36,31 @@ def run_query(notebook: Notebook, sql: str, *, tell: Callable[[int, int], None] 
     Raises:
         UsageError: DuckDB is not installed, or the statement is no SELECT or cannot be answered.
     """
-    say = Sentences(notebook.config.language_in_use())
     try:
         import duckdb
         import pyarrow  # noqa: F401 - the tables are exchanged with it
     except ImportError as error:
-        raise UsageError(
-            say.line("dataset.not_installed", reason=str(error)), hint="pip install 'labbook[data]'"
-        ) from error
+        raise UsageError("dataset.not_installed", reason=error) from error
     folder = notebook.paths.private / "dataset"
-    _check_statement(sql, say)
+    _check_statement(sql)
     export(notebook, str(folder), withheld=True, tell=tell)
     with duckdb.connect(":memory:") as connection:
         _open_tables(connection, str(folder))
         try:
             return connection.sql(sql).to_arrow_table()
         except duckdb.Error as error:
-            raise _explain(connection, error, say) from error
+            raise _explain(connection, error) from error
 
 
-def _check_statement(sql: str, say: Sentences) -> None:
+def _check_statement(sql: str) -> None:
     import duckdb
 
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
-        raise UsageError(_first_line(error), hint=say.line("dataset.syntax_advice")) from error
+        raise _not_answered(error) from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise UsageError(say.line("dataset.only_select"), hint=say.line("dataset.syntax_advice"))
+        raise UsageError("dataset.only_select", advice="dataset.syntax_advice")
 
 
 def _open_tables(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
@@ -98,32 +93,27 @@ def _open_tables(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
     connection.execute("SET lock_configuration = true")
 
 
-def _explain(connection: duckdb.DuckDBPyConnection, error: Exception, say: Sentences) -> UsageError:
+def _explain(connection: duckdb.DuckDBPyConnection, error: Exception) -> UsageError:
     """Returns the error for an unanswered statement, with the nearest name of a column or table."""
     text = str(error)
     if found := _COLUMN.search(text):
         name = next(group for group in found.groups() if group)
         named = [column.name for columns in TABLES.values() for column in columns]
-        message = Message("dataset.unknown_column", {"name": name})
-        return _unknown(message, name, named, say)
+        return _unknown("dataset.unknown_column", name, named)
     if found := _TABLE.search(text):
-        return _unknown(Message("dataset.unknown_table", {"name": found[1]}), found[1], list(TABLES), say)
-    return UsageError(_first_line(error), hint=say.line("dataset.syntax_advice"))
+        return _unknown("dataset.unknown_table", found[1], list(TABLES))
+    return _not_answered(error)
 
 
-def _unknown(message: Message, name: str, known: list[str], say: Sentences) -> UsageError:
+def _unknown(key: str, name: str, known: list[str]) -> UsageError:
     near = get_close_matches(name.lower(), sorted(set(known)), n=1, cutoff=0.5)
-    tables = ", ".join(TABLES)
-    advice = (
-        say.line("dataset.nearest_name", near=near[0], tables=_with_column(near[0]) or tables)
-        if near
-        else say.line("dataset.tables_advice", tables=tables)
-    )
-    return UsageError(say(message), hint=advice)
+    tables = [table for table, columns in TABLES.items() if near and near[0] in {column.name for column in columns}]
+    advice = "dataset.nearest_name" if near else "dataset.tables_advice"
+    return UsageError(key, name=name, near=near, tables=tables or list(TABLES), advice=advice)
 
 
-def _with_column(name: str) -> str:
-    return ", ".join(table for table, columns in TABLES.items() if name in {column.name for column in columns})
+def _not_answered(error: Exception) -> UsageError:
+    return UsageError("dataset.not_answered", reason=_first_line(error), advice="dataset.syntax_advice")
 
 
 def _first_line(error: Exception) -> str:

@@ -17,10 +17,9 @@ from labbook.diagnosis.catalogue.run_conditions import MARK
 from labbook.model.events.data_kinds import Loader
 from labbook.model.events.inspection_kinds import Flight
 from labbook.model.evidence import Ending, Evidence, ObservedException
-from labbook.model.run import INTERRUPTS, LAUNCHER_ERRORS, CaughtException, Run
+from labbook.model.run import INTERRUPTS, CaughtException, Run, is_launcher_error
 
 _FAILED = ("failed", "killed", "lost")
-_OF_LAUNCHERS = (*LAUNCHER_ERRORS, "SystemExit")
 _BROKEN = (
     "ConnectionRefusedError",
     "ConnectionResetError",
@@ -30,6 +29,10 @@ _BROKEN = (
     "FileNotFoundError",
 )
 _LATER_STEPS = 10
+
+
+def _is_of_launcher(name: str) -> bool:
+    return name == "SystemExit" or is_launcher_error(name)
 
 
 def collect_run_evidence(run: Run) -> Evidence:
@@ -51,7 +54,7 @@ def collect_run_evidence(run: Run) -> Evidence:
         return Evidence(raised, (), ending, run.checks, conditions, facts, framework)
     # An exception of a thread may be the reason why the main thread waits.
     ended = [e for e in caught if e.ended_process or e.where == "thread"] or caught
-    if all(e.type in _OF_LAUNCHERS for e in ended):
+    if all(_is_of_launcher(e.type) for e in ended):
         # The notebook runner goes on after the error of a cell, then fails because of it.
         ended = [replace(e, ended_process=True) for e in caught]
     raised = tuple(read_caught_exception(e) for e in sorted(ended, key=lambda e: e.t))
@@ -59,7 +62,7 @@ def collect_run_evidence(run: Run) -> Evidence:
         # The exception is about the child, or a consequence of its death.
         ending = replace(ending, facts={k: v for k, v in ending.facts.items() if k != "child_signal"})
     printed = _read_text(run.console.text) if run.console.text.strip() else Evidence()
-    if all(one.type in _OF_LAUNCHERS and one.inner is None for one in raised):
+    if all(_is_of_launcher(one.type) and one.inner is None for one in raised):
         # What the child printed says more than its exit status.
         known = {(one.type, one.message[:200]) for one in raised}
         raised = (*(one for one in printed.exceptions if (one.type, one.message[:200]) not in known), *raised)

@@ -176,10 +176,11 @@ def _page_findings(case: Case, candidates: Sequence[Candidate]) -> list[Finding]
 
 
 def _goes_on(candidate: Candidate, last_step: int) -> bool:
-    """Whether a step of the training is printed after an error that has no traceback."""
+    """Whether the program goes on after it: a step is printed after an error without a traceback, or it was ignored."""
     source = candidate.exception or candidate.line
-    traced = candidate.exception is not None and candidate.exception.frames
-    return source is not None and not traced and 0 < source.line < last_step
+    if candidate.exception is not None and (candidate.exception.frames or not candidate.fatal):
+        return not candidate.fatal
+    return source is not None and 0 < source.line < last_step
 
 
 def _family_finding(exception: ObservedException, case: Case) -> Finding | None:

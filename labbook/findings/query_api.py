@@ -43,8 +43,8 @@ def search_notes(query: str, *, limit: int = 10, notebook: str | Path | None = N
         NotebookError: There is no notebook.
     """
     book = _open(notebook)
-    words, meant = interpret_search(book, query)
-    return list(search(book, words, limit, meant=meant).hits)
+    words, subject = interpret_search(book, query)
+    return list(search(book, words, limit, subject=subject).hits)
 
 
 def _open(chosen: str | Path | None) -> Notebook:

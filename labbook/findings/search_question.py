@@ -9,7 +9,6 @@ from labbook.diagnosis.service import Diagnoser, list_fingerprints
 from labbook.diagnosis.text.log_reader import read_text
 from labbook.index.hit import Hit
 from labbook.index.query import read_field_names
-from labbook.index.query_error import query_language
 from labbook.index.query_fields import FILTERS
 from labbook.index.query_parser import parse_query
 from labbook.index.query_symptoms import QuerySymptoms, match_symptoms
@@ -28,9 +27,8 @@ def interpret_search(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
     names = read_field_names(book)
     pasted = "\n" in typed.strip() or _ERROR.search(typed) is not None
     if not pasted:
-        with query_language(book.config.language_in_use()):
-            symptoms = match_symptoms(typed, catalogue.symptoms.values(), names)
-            question = parse_query(typed, names)
+        symptoms = match_symptoms(typed, catalogue.symptoms.values(), names)
+        question = parse_query(typed, names)
         if len(question.terms) > _PAGES and not question.is_restricted:
             # It may be a message without its class: what the catalogue recognises comes before what words suggest.
             _, of_message = _interpret_paste(diagnoser, typed)

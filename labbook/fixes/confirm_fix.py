@@ -96,15 +96,9 @@ def _prepare(notebook: Notebook, run: str, by: str, text: str) -> tuple[Fix, Pro
     proposal = _compare_with(notebook, failed, cure) if cure else _find_next_cure(notebook, failed, meta, bool(text))
     cure = proposal.by if proposal else ""
     if known and known == (cure or text) and (not text or text == meta.get("fix_text")):
-        raise UsageError(
-            f"the fix of {failed} is already recorded: {_describe_fix(meta)}",
-            hint=f"change its description with `-m`, or remove it with `labbook fix {failed} --reject`",
-        )
+        raise UsageError("errors.fix.already_recorded", failed=failed, fix=_describe_fix(meta))
     if known and not by and not text and known != cure:
-        raise UsageError(
-            f"the run {failed} already has a fix: {_describe_fix(meta)}",
-            hint=f"replace it with `labbook fix {failed} --by {cure}`",
-        )
+        raise UsageError("errors.fix.has_another", failed=failed, cure=cure, fix=_describe_fix(meta))
     return _make_fix(notebook, failed, meta, proposal, text), proposal, known, meta
 
 
@@ -127,11 +121,11 @@ def reject(notebook: Notebook, run: str, by: str = "") -> RecordedFix:
     if not cure:
         proposal = _find_next_cure(notebook, failed, meta, quiet=True)
         if proposal is None:
-            raise NothingFoundError(f"no run is proposed as the fix of {failed}", hint="there is nothing to reject")
+            raise NothingFoundError("errors.fix.nothing_proposed", failed=failed)
         cure = proposal.by
     rejected = read_texts(meta, "fix_rejected")
     if cure in rejected:
-        raise UsageError(f"{cure} is already rejected as the fix of {failed}", hint="nothing needs to be done")
+        raise UsageError("errors.fix.already_rejected", cure=cure, failed=failed)
     changed: dict[str, Any] = {"fix": meta.get("fix")}
     symptoms: tuple[str, ...] = ()
     if known == cure:
@@ -163,15 +157,12 @@ def _find_failure(notebook: Notebook, word: str) -> tuple[str, str]:
     if earlier and meta.get("status") == "finished" and read_front_matter(notebook.paths, earlier) is not None:
         return earlier, entry.id
     if meta.get("status") == "running":
-        raise UsageError(f"the run {entry.id} has not ended yet", hint="repeat the command when it has failed")
+        raise UsageError("errors.run.not_ended_fix", run=entry.id)
     if meta.get("status") == "finished" and not read_texts(meta, "symptoms"):
         found = find_open_proposal(notebook.paths) if word == "last" else None
         if found is not None:
             return found
-        raise UsageError(
-            f"the run {entry.id} did not fail, and nothing was found in it",
-            hint="`labbook list status:failed` lists failed runs",
-        )
+        raise UsageError("errors.fix.did_not_fail", run=entry.id)
     return entry.id, ""
 
 
@@ -180,16 +171,14 @@ def _find_cure(notebook: Notebook, word: str, failed: str) -> str:
 
     cure = find_run(notebook, word).id
     if cure == failed:
-        raise UsageError(f"the run {failed} cannot fix itself", hint="name a later run without the failure")
+        raise UsageError("errors.fix.itself", failed=failed)
     return cure
 
 
 def _read_meta(notebook: Notebook, run_id: str) -> Mapping[str, Any]:
     meta = read_front_matter(notebook.paths, run_id)
     if meta is None:
-        raise EntryError(
-            f"cannot read the entry of {run_id}", hint="correct its front matter: the lines between the two `---`"
-        )
+        raise EntryError("errors.fix.entry_not_readable", run=run_id)
     return meta
 
 
@@ -203,18 +192,16 @@ def _compare_with(notebook: Notebook, failed: str, cure: str) -> Proposal:
 
     before, after = _read_meta(notebook, failed), _read_meta(notebook, cure)
     if str(after.get("started") or "") < str(before.get("started") or ""):
-        raise UsageError(f"the run {cure} started before {failed} and cannot have fixed it", hint="name a later run")
+        raise UsageError("errors.fix.started_before", cure=cure, failed=failed)
     gone = tuple(name for name in read_texts(before, "symptoms") if name not in read_texts(after, "symptoms"))
     other = [one for one in read_texts(before, "fingerprints") if one not in read_texts(after, "fingerprints")]
     has_failure = bool(before.get("symptoms") or before.get("fingerprints"))
     if has_failure and not gone and not other:
-        raise UsageError(
-            f"the run {cure} shows the same failure as {failed}", hint="name a later run without the failure"
-        )
+        raise UsageError("errors.fix.same_failure", cure=cure, failed=failed)
     status = str(after.get("status") or "")
     known = after.get("symptoms") or after.get("fingerprints") or status == "interrupted"
     if status != "finished" and not (has_failure and known):
-        raise UsageError(f"the run {cure} did not finish, so it fixed nothing", hint="name a finished run")
+        raise UsageError("errors.fix.not_finished", cure=cure)
     run = load_run(notebook.paths, cure)
     proposal = find_cured_failure(notebook, failed, run) if run is not None else None
     if proposal is not None:
@@ -243,10 +230,7 @@ def _find_next_cure(notebook: Notebook, failed: str, meta: Mapping[str, Any], qu
             return proposal
     if quiet:
         return None
-    raise NothingFoundError(
-        f"no later run is known to have passed the failure of {failed}",
-        hint=f'name one with `labbook fix {failed} --by RUN`, or describe the fix with `labbook fix {failed} -m "..."`',
-    )
+    raise NothingFoundError("errors.fix.no_later_run", failed=failed)
 
 
 def _make_fix(notebook: Notebook, failed: str, meta: Mapping[str, Any], proposal: Proposal | None, text: str) -> Fix:
@@ -383,9 +367,7 @@ def _refuse_secret(notebook: Notebook, text: str) -> None:
     from labbook.store.recorder_redaction import make_redactor
 
     if text and make_redactor(os.environ, (), notebook.redaction_rules()).text(text) != text:
-        raise EntryError(
-            "the description of the fix may contain a secret: nothing was written", hint="leave out the value"
-        )
+        raise EntryError("errors.fix.secret")
 
 
 def _describe_fix(meta: Mapping[str, Any]) -> str:
@@ -394,6 +376,4 @@ def _describe_fix(meta: Mapping[str, Any]) -> str:
 
 
 def _write_error(path: Path, error: OSError) -> NotebookError:
-    return NotebookError(
-        f"cannot write {path}: {error.strerror or error}", hint="free disk space or fix the permissions"
-    )
+    return NotebookError("errors.file.not_written", path=path, reason=error)

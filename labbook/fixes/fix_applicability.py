@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ _STRINGS = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"|#.*")
 _WORDS = re.compile(r"(?<![\w.])[A-Za-z_]\w*|(?<=[A-Za-z_)\]]\.)[A-Za-z_]\w*")
 _USED = re.compile(r"(?<=\.)[A-Za-z_]\w*|[A-Za-z_]\w*(?=\s*\()|[A-Za-z_]\w*(?==[^=])")
 _NAME = re.compile(r"-{0,2}[A-Za-z_][\w.-]*(?:[ =].*)?", re.DOTALL)
+_NAMED = re.compile(r"(?!\s*(?:import|from)\b)[^\w#]*\w")
 _CONFIGS = (".json", ".yaml", ".yml", ".toml", ".ini", ".cfg")
 _ANY_NAME = frozenset({"", "*"})
 
@@ -152,7 +154,22 @@ def can_apply(change: Change, here: Circumstances, *, raised: bool = False) -> b
         return change.before == here.packages.get(change.what, "")
     if change.kind == "config" or (change.kind == "code" and change.what.endswith(_CONFIGS)):
         return any(_has_old_lines(change.detail, text, _WORDS.findall) for text in here.configs)
-    return change.kind == "code" and _has_old_lines(change.detail, here.code, _used_names)
+    if change.kind != "code" or not _has_old_lines(change.detail, here.code, _used_names):
+        return False
+    lines = changed_lines(change.detail)
+    removed, added = (["".join(_STRINGS.split(line)) for line in part] for part in lines)
+    if raised and not removed:
+        around = {normalise_source(line) for line in _lines_around(change.detail)}
+        return not around or not around.isdisjoint(normalise_source(line.strip()) for line in here.code.splitlines())
+    # Another path or key is right for the very line only; another number may stand for a width.
+    return removed != added or all(line in here.code for line in lines[0])
+
+
+def _lines_around(diff: str) -> list[str]:
+    """Returns the unchanged lines of a diff that are next to added ones; imports are next to anything."""
+    pairs = list(pairwise(diff.splitlines()))
+    beside = [a for a, b in pairs if b[:1] == "+"] + [b for a, b in pairs if a[:1] == "+"]
+    return [line.strip() for line in beside if line[:1] == " " and _NAMED.match(line)]
 
 
 def _is_value_to_change(change: Change, value: str | None, raised: bool) -> bool:

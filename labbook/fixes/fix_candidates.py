@@ -132,10 +132,10 @@ def rank_changes(
 
 def find_new_inputs(failed: Run, now: Run) -> list[Change]:
     """Returns the files that the failure names, that the first run did not read and the later one did."""
-    said = [raised.message for raised in failed.exceptions] + [finding.message for finding in failed.findings]
+    messages = [raised.message for raised in failed.exceptions] + [finding.message for finding in failed.findings]
     known = {use.path for use in failed.files if use.mode != "written"}
     uses = [use for use in now.files if use.mode == "read" and use.path not in known]
-    named = [use for use in uses if any(use.path in text for text in said)]
+    named = [use for use in uses if any(use.path in text for text in messages)]
     return [Change("input", use.path, "", describe_file(vars(use))) for use in named]
 
 
@@ -147,9 +147,9 @@ def drop_doubles(changes: Sequence[Change]) -> list[Change]:
 
 def name_first(changes: Sequence[Change], failed: Run) -> tuple[Change, ...]:
     """Returns the differences with those first whose name the failure says: the missing module, the refused option."""
-    said = [f"{raised.type}: {raised.message}" for raised in failed.exceptions if raised.ended_process]
-    said += [text for finding in failed.findings for text in (finding.message, *finding.values.values())]
-    return tuple(sorted(changes, key=lambda change: not is_named(change, said)))
+    messages = [f"{raised.type}: {raised.message}" for raised in failed.exceptions if raised.ended_process]
+    messages += [text for finding in failed.findings for text in (finding.message, *finding.values.values())]
+    return tuple(sorted(changes, key=lambda change: not is_named(change, messages)))
 
 
 def is_named(change: Change, texts: Iterable[str]) -> bool:
@@ -170,14 +170,14 @@ def keep_used(changes: Sequence[Change], failed: Run, now: Run) -> tuple[Change,
     if not now.sources or not failed.sources:
         return tuple(changes)
     used = {_normal_path(name) for run in (failed, now) for name in _used_files(run)}
-    said = [raised.message for raised in failed.exceptions]
+    messages = [raised.message for raised in failed.exceptions]
     scripts = {run.script.rpartition("/")[2] for run in (failed, now)}
 
     modules = {normalize_name(name) for run in (failed, now) for name in run.packages}
 
     def is_used(change: Change) -> bool:
         if change.kind == "package" and modules and not (change.before and change.now):
-            return normalize_name(change.what) in modules or is_named(change, said)
+            return normalize_name(change.what) in modules or is_named(change, messages)
         if change.kind != "code" or change.what in HISTORY or change.what.startswith("and "):
             return True
         if change.what.endswith(_COMPILED):

@@ -7,6 +7,8 @@ from itertools import pairwise
 
 from labbook.health.activation import has_batch_norm
 from labbook.health.input_data import has_distinct_fingerprints
+from labbook.health.layer_history import modules_of
+from labbook.health.validation import held_out
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Loader, Prints
 from labbook.model.message import Message, message
@@ -122,6 +124,39 @@ def loading_place(loader: Loader) -> object:
     return place if loader.get("line") else loader.get("index")
 
 
+@check("state_carried_between_sequences", family="loop-bug", tier=1, needs=("prints",))
+def state_begins_anew(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a recurrent layer begins each batch with the state of the last one, of samples in random order.
+
+    Source: a logical invariant (tier 1) over every two looks at neighbouring steps, at least twice, where all loaders
+    of the training shuffle, or samples cut by hand come again with others after them. Text that is read in order is
+    trained this way on purpose.
+    """
+    read = _train_prints(signals)
+    if not read or not all(_is_shuffled(signals, event) for event in read):
+        return None
+    for module in modules_of(signals):
+        looks = [(step, row["carried"]) for step, row in module.history if "carried" in row]
+        after = [carried for (last, _), (step, carried) in pairwise(looks) if step == last + 1]
+        if len(after) >= 2 and all(after):
+            observed = message("health.state_carried_between_sequences.carried", layer=module.label, steps=len(after))
+            return Outcome("warn", observed)
+    return None
+
+
+def _is_shuffled(signals: Signals, event: Prints) -> bool:
+    """Whether the samples of an epoch are surely in a random order."""
+    if event.get("loader") is not None:
+        loader = loader_of(signals, event)
+        return bool(loader.get("shuffle")) and not loader.get("iterable")
+    rows = _row_prints(event)
+    after: dict[str, list[str]] = {}
+    for one, other in pairwise(rows):
+        after.setdefault(one, []).append(other)
+    again = [others for others in after.values() if len(others) > 1]
+    return len(again) >= 2 * _STEPS and sum(len(set(others)) == 1 for others in again) < 0.2 * len(again)
+
+
 @check("iterable_dataset_duplicated", family="data", tier=1, needs=("loaders", "prints"))
 def stream_is_split(run: Run, signals: Signals) -> Outcome | None:
     """Whether each batch of an iterable dataset came once from every worker. Source: a logical invariant (tier 1)."""
@@ -182,6 +217,8 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
             held_out.setdefault(event.get("loader"), set()).update(_row_prints(event))
     judged = {loader: found for loader, found in held_out.items() if len(found) >= 20}
     shares = {loader: len(found & trained) / len(found) for loader, found in judged.items()}
+    if not shares and _measured_on_training(run, signals, own):
+        return Outcome("fail", message("health.train_val_overlap.same_loader"))
     if not shares or len(trained) < 20 or not has_distinct_fingerprints(signals):
         return None
     # Only some samples of a batch are looked at: a set that is all training data shows as large a share as that.
@@ -196,12 +233,37 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("fail", message("health.train_val_overlap.found", bad=both, samples=len(judged[worst])))
 
 
+def _measured_on_training(run: Run, signals: Signals, own: set[int | None]) -> bool:
+    """Whether a metric is called validation, and all evaluations ran over the loaders that the model is trained on."""
+    names = [series for series in (*run.series, *run.printed) if held_out(series.name) and "test" not in series.name]
+    loaders = [phase.get("loader") for phase in signals.evaluations]
+    return bool(names) and len(loaders) >= 3 and None not in loaders and set(loaders) <= own
+
+
 def _samples_of_an_epoch(signals: Signals) -> int:
     return max((e.get("samples", 0) for e in _train_prints(signals)), default=0)
 
 
 def _row_prints(event: Prints) -> list[str]:
     return [row[0] for row in event.get("rows", [])]
+
+
+@check("validation_changes", family="data", tier=3, needs=("prints", "loaders"))
+def validation_stays(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a validation loader that does not shuffle gave other batches in each epoch, as with augmentation.
+
+    Source: a hint (tier 3), chosen by us: at least 3 epochs, no batch of which came again at its place.
+    """
+    by_loader: dict[object, list[tuple[str, ...]]] = {}
+    for event in signals.prints:
+        facts, prints = loader_of(signals, event), tuple(event.get("prints", []))
+        if event.get("phase") == "eval" and facts.get("shuffle") is False and not facts.get("iterable") and prints:
+            by_loader.setdefault(loading_place(facts), []).append(prints)
+    for epochs in by_loader.values():
+        alike = any(a == b for one, other in pairwise(epochs) for a, b in zip(one, other, strict=False))
+        if len(epochs) >= 3 and not alike and len({len(one) for one in epochs}) == 1:
+            return Outcome("note", message("health.validation_changes.epochs", epochs=len(epochs)))
+    return None
 
 
 @check("batch_size_irregular", family="data", tier=3, needs=("loaders",))
@@ -224,8 +286,10 @@ CHECKS = (
     batches_differ,
     order_changes,
     order_is_shuffled,
+    state_begins_anew,
     stream_is_split,
     workers_draw_their_own,
     validation_is_new,
+    validation_stays,
     last_batch_large_enough,
 )

@@ -115,7 +115,9 @@ def checklist(run: Run, pages: CheckPages) -> list[CheckResult]:
     rows = _corroborated([_row(check, outcome, pages) for check, outcome in outcomes], run, pages)
     rows = _explained(rows, pages.causes_of)
     shown = _worth_reading(rows)
-    rest = [row for row in rows if row not in shown]
+    # By identity: comparing 100 rows field by field takes a fifth of the time of an imported run.
+    known = {id(row) for row in shown}
+    rest = [row for row in rows if id(row) not in known]
     if not rest or not run.signals:
         return shown
     idle = tuple(check.id for check, outcome in answers if outcome is None)

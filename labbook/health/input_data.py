@@ -8,15 +8,21 @@ from collections.abc import Sequence
 from labbook.health.activation import first_not_normalised
 from labbook.health.layer_history import Module, modules_of
 from labbook.health.measurements import join_names, unobserved
-from labbook.health.training_kind import training_losses
+from labbook.health.training_kind import training_loss, training_losses
 from labbook.health.trend_tests import mann_kendall, mean, median, spread
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Leaf
-from labbook.model.message import message
+from labbook.model.events.inspection_kinds import FunctionLook, ModuleLook
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _SAMPLES = 500
+_FEWEST = 3
+_SHORTEST = 8
+_HIDDEN = 0.2
+"""Share of exact zeros in the weights of an attention; a causal mask makes nearly half so. Source: chosen by us."""
+
 _TABLE = 50
 """Columns up to which a constant one is worth a note: flattened images have dark borders. Source: chosen by us."""
 
@@ -130,11 +136,20 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
 
 @check("target_in_inputs", family="data", tier=1, needs=("batches",))
 def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
-    """Whether one column of the input alone determined the target in at least 128 samples, in every batch inspected.
+    """Whether one column of the input alone determined the target in at least 128 samples, or tokens are their target.
 
-    Source: a logical invariant (tier 1); deepchecks FeatureLabelCorrelation. Only tables of at least 3 columns: a line
-    through one feature is a task of its own.
+    Source: a logical invariant (tier 1) over every batch inspected; deepchecks FeatureLabelCorrelation. Only tables of
+    at least 3 columns: a line through one feature is a task of its own. Tokens that are to be given back are a task
+    where something narrow lies between: only a loss that falls under a tenth of chance level is a warning.
     """
+    path = _sequence_ahead(signals, 0)
+    if path:
+        loss = training_loss(run, signals)
+        observed = message("health.target_in_inputs.same", path=path)
+        if isinstance(loss, Message) or loss.classes < 2:
+            return Outcome("note", observed)
+        copied = median(loss.values[-20:]) < 0.1 * math.log(loss.classes)
+        return Outcome("warn" if copied else "note", observed)
     for path, looks in input_leaves(signals).items():
         compared = [leaf for _, _, leaf in looks if leaf.get("telling_n")]
         columns, samples = (compared[-1].get("telling", ()), compared[-1].get("telling_n", 0)) if compared else ((), 0)
@@ -143,6 +158,53 @@ def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.target_in_inputs.columns", indices=indices, path=path, samples=samples)
             return Outcome("warn", observed)
     return None
+
+
+def _sequence_ahead(signals: Signals, ahead: int) -> str:
+    """Returns the path of the only sequence of tokens that a model is given, which the target is `ahead` of; else "".
+
+    The target may be given to the model as well, and masks of 0 and 1.
+    """
+    batches = [b for b in signals.batches if b.get("phase") == "train" and b.get("leaves")]
+    found = ""
+    for batch in batches:
+        leaves = [leaf for leaf in batch.get("leaves", []) if leaf.get("role") == "input"]
+        tokens = [e for e in leaves if e.get("integer") and len(e.get("shape", ())) == 2 and (e.get("max") or 0) > 1]
+        if not tokens or tokens[0].get("ahead") != ahead or any(e.get("ahead") is None for e in tokens):
+            return ""
+        found = tokens[0].get("path", "")
+    return found if len(batches) >= _FEWEST else ""
+
+
+@check("attention_sees_target", family="loop-bug", tier=1, needs=("batches", "tensors"))
+def attention_is_causal(run: Run, signals: Signals) -> Outcome | None:
+    """Whether attention of a model that predicts the next token hides nothing, so that it reads what it predicts.
+
+    Source: a logical invariant (tier 1) over at least 3 looks: the target is the input one token later, and no
+    attention over that sequence has a mask or, as its softmax shows, zeros.
+    """
+    path = _sequence_ahead(signals, 1)
+    lengths = (
+        {n for _, _, leaf in input_leaves(signals).get(path, []) for n in leaf.get("shape", ())} if path else set()
+    )
+    open_looks = 0
+    for event in signals.tensors:
+        rows = [row for row in event.get("functions", []) if row.get("fn") in ("softmax", "attention")]
+        softmax = {m.number for m in modules_of(signals) if m.type == "Softmax" and m.model == event.get("model", 0)}
+        looks = [*rows, *(row for row in event.get("modules", []) if row.get("i") in softmax)]
+        square = [look for look in looks if _is_over_sequence(look, lengths)]
+        if any(look.get("masked") or (look.get("zero") or 0.0) > _HIDDEN for look in square):
+            return Outcome("ok", message("health.attention_sees_target.ok"))
+        open_looks += bool(square)
+    if open_looks < _FEWEST:
+        return None
+    return Outcome("fail", message("health.attention_sees_target.open", path=path))
+
+
+def _is_over_sequence(look: FunctionLook | ModuleLook, lengths: set[int]) -> bool:
+    """Whether these are the weights of an attention over a sequence of one of these lengths, or one token shorter."""
+    form = look.get("shape", ())
+    return len(form) >= 2 and form[-1] == form[-2] >= _SHORTEST and bool({form[-1], form[-1] + 1} & lengths)
 
 
 @check("batch_leading_dim_mismatch", family="data", tier=1, needs=("batches",))
@@ -251,6 +313,7 @@ CHECKS = (
     images_scaled_once,
     features_vary,
     inputs_do_not_hold_target,
+    attention_is_causal,
     leaves_agree,
     little_padding,
     channels_first,

@@ -8,11 +8,20 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from labbook.health.input_data import has_distinct_fingerprints
+from labbook.health.layer_history import modules_of
 from labbook.health.measurements import called_in, join_names, place_of, too_few, unobserved
 from labbook.health.regression_outputs import one_a_sample, target_of
-from labbook.health.training_kind import BINARY, CLASSIFIERS, ignored_labels, opposed_optimizers, training_losses
+from labbook.health.training_kind import (
+    BINARY,
+    CLASSIFIERS,
+    REGRESSIONS,
+    ignored_labels,
+    opposed_optimizers,
+    training_losses,
+)
 from labbook.health.trend_tests import binomial_at_least, mean, median
 from labbook.model.check import Outcome, check
+from labbook.model.events.data_kinds import Leaf
 from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import Message, message
 from labbook.model.run import Run
@@ -128,8 +137,17 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     """Whether all of at least 500 labels are one class, in the data and in what the loss gets.
 
     Source: a logical invariant (tier 1); TheDeepChecker target_constant. Labels of contrastive losses are constant by
-    design, so those of the data have to be, too.
+    design, so those of the data have to be, too. Targets of all binary losses together, as of masks, are judged from
+    5 calls on, unless networks play against each other.
     """
+    binary = [one for one in training_losses(signals) if one.get("fn") in BINARY]
+    ends = {one.get("target", {}).get(end) for one in binary for end in ("min", "max")}
+    labels = sum(one.get("items", 0) * one.get("observed", 0) for one in binary)
+    seen = sum(one.get("observed", 0) for one in binary)
+    alone = len(binary) == len(training_losses(signals)) and not opposed_optimizers(run, signals)
+    if alone and len(ends) == 1 and ends <= {0.0, 1.0} and seen >= 5 and labels >= _LABELS:
+        observed = message("health.label_constant.all", labels=labels, value=ends.pop())
+        return Outcome("fail", observed, called_in(binary[0].get("line", "")))
     loss, counts = _classifies(signals), label_counts(signals)
     if loss is None or sum(counts.values()) < _LABELS:
         return None
@@ -140,6 +158,68 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
             "fail", message("health.label_constant.all", labels=labels, value=value), called_in(loss.get("line", ""))
         )
     return None
+
+
+@check("padding_in_loss", family="data", tier=2, needs=("losses", "models"))
+def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
+    """Whether padding of target sequences counts in the loss as a word to be predicted.
+
+    Source: chosen by us (tier 2): an embedding declares `padding_idx`, the classes of the loss are its words, the
+    target has several tokens a sample, that index is over a twentieth of them, and no index or weight leaves it out.
+    """
+    pads = {
+        (int(m.options["padding_idx"]), int(m.options["num_embeddings"]))
+        for m in modules_of(signals)
+        if m.options.get("padding_idx") is not None and m.options.get("num_embeddings") is not None
+    }
+    samples = median([s for b in signals.batches if b.get("phase") == "train" and (s := b.get("samples", 0))])
+    for loss in training_losses(signals):
+        target = loss.get("target", {}).get("shape", ())
+        several = math.prod(target) >= 3 * samples > 0
+        if loss.get("fn") not in CLASSIFIERS or loss.get("weight") or loss.get("ignored") or not several:
+            continue
+        counts = Counter(_labels_of_batches(signals))
+        for pad, words in pads:
+            share = counts[str(pad)] / max(1, sum(counts.values()))
+            if words == loss.get("classes") and share > 0.05 and loss.get("reduction") != "none":
+                observed = message("health.padding_in_loss.share", share=share, index=pad)
+                return Outcome("warn", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+    return None
+
+
+def _labels_of_batches(signals: Signals) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    for batch in signals.batches:
+        if batch.get("phase") == "train":
+            seen.update(batch.get("labels", {}).get("histogram", {}))
+    return seen
+
+
+@check("regression_loss_for_classes", family="loop-bug", tier=3, needs=("losses",))
+def classes_have_their_loss(run: Run, signals: Signals) -> Outcome | None:
+    """Whether probabilities of a sigmoid or softmax are fitted to 0 and 1 by a mean squared or absolute error.
+
+    Source: a hint (tier 3); the gradient vanishes where the answer is certain and wrong. All outputs lie between 0 and
+    1, and each sample has a target of only 0 and 1, or a row of them; networks that play against each other do so too.
+    """
+    if opposed_optimizers(run, signals):
+        return None
+    for loss in training_losses(signals):
+        if loss.get("fn") not in REGRESSIONS or (loss.get("unit_range") or 0.0) < 1.0:
+            continue
+        targets = [target for b in signals.batches if (target := target_of(b)) is not None]
+        if len(targets) >= 3 and all(_is_binary(target) for target in targets):
+            observed = message("health.regression_loss_for_classes.binary", function=loss.get("fn", ""))
+            return Outcome("note", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+    return None
+
+
+def _is_binary(target: Leaf) -> bool:
+    """Whether a target holds nothing but 0 and 1, at most a row of a few for each sample."""
+    zeros, share, form = target.get("zero"), target.get("mean"), target.get("shape", ())
+    if zeros is None or share is None or len(form) > 2 or math.prod(form[1:]) > _LONG_TAIL:
+        return False
+    return abs(zeros + share - 1) < 1e-4 and {target.get("min"), target.get("max")} <= {0.0, 1.0}
 
 
 @check("class_imbalance", family="data", tier=2, needs=("losses",))
@@ -247,6 +327,8 @@ def validation_classes_known(run: Run, signals: Signals) -> Outcome | None:
 CHECKS = (
     labels_in_range,
     labels_vary,
+    padding_left_out,
+    classes_have_their_loss,
     classes_balanced,
     labels_mixed,
     labels_consistent,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import field
 from functools import lru_cache
 from typing import Literal
@@ -18,6 +19,8 @@ from labbook.model.events.inspection_kinds import (
 )
 from labbook.model.message import Message, message
 from labbook.model.signals import Signals
+
+_BOUNDED = ("relu", "relu6", "sigmoid", "hardsigmoid", "tanh", "softmax")
 
 
 @dataclass(frozen=True)
@@ -165,3 +168,21 @@ def has_returned_range(signals: Signals, names: tuple[str, ...], low: float, hig
         least is not None and most is not None and abs(least - low) <= near and abs(most - high) <= near
         for least, most in ((row.get("min"), row.get("max")) for row in outputs)
     )
+
+
+def output_activation(signals: Signals) -> str:
+    """Returns the activation, in lower case, whose values a model returns at every look; empty where none is known."""
+    made: dict[str, Sequence[tuple[int, ModuleLook]]] = {}
+    for (fn, line), calls in functions_of(signals).items():
+        made[f"{fn} {line}"] = calls
+    for one in modules_of(signals):
+        if one.name:
+            made[f"{one.type.lower()} {one.model} {one.number}"] = one.history
+    for root in roots_of(signals):
+        returned = {step: (row.get("min"), row.get("max")) for step, row in root.history if row.get("min") is not None}
+        for name, history in made.items():
+            both = [(step, row) for step, row in history if step in returned]
+            alike = all((row.get("min"), row.get("max")) == returned[step] for step, row in both)
+            if len(both) >= 3 and alike and name.split()[0] in _BOUNDED:
+                return name.split()[0]
+    return ""

@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
-from labbook.health.layer_history import has_returned_range
+import math
+
+from labbook.health.layer_history import has_returned_range, output_activation
 from labbook.health.measurements import called_in, measured_in, missing, of_optimizer, place_of, unobserved
-from labbook.health.training_kind import acts, opposed_optimizers, training_losses
+from labbook.health.training_kind import REGRESSIONS, acts, opposed_optimizers, training_losses
 from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import LossCall
-from labbook.model.message import message
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _STREAK = 3
+_ROUNDING = 1e-3
+_REACH = {
+    "relu": (0.0, math.inf),
+    "relu6": (0.0, 6.0),
+    "sigmoid": (0.0, 1.0),
+    "hardsigmoid": (0.0, 1.0),
+    "tanh": (-1.0, 1.0),
+    "softmax": (0.0, 1.0),
+}
+"""Lowest and highest output of activations."""
+
 _CALLS = 3
 _PHASE = 10
 
 
 @check("backward_but_no_step", family="loop-bug", tier=1, needs=("loop",))
 def backwards_have_steps(run: Run, signals: Signals) -> Outcome | None:
-    """Whether an optimizer was created and gradients were computed, but it never stepped.
+    """Whether an optimizer was created and gradients were computed, but it never stepped, or one of several did not.
 
     Source: a logical invariant (tier 1), after 20 backwards in a run that finished. Without an optimizer a program
     computes gradients for another purpose.
     """
     steps, backwards = signals.loop.get("steps", 0), signals.loop.get("backwards", 0)
+    idle = signals.loop.get("idle", {})
+    if steps and idle.get("parameters", 0) and backwards >= 20 and run.status in ("finished", "interrupted"):
+        optimizers, parameters = idle.get("optimizers", 0), idle.get("parameters", 0)
+        observed = message("health.backward_but_no_step.idle", optimizers=optimizers, parameters=parameters)
+        return Outcome("fail", observed)
     if steps or backwards < 20:
         return Outcome("ok", message("health.loop.counts", steps=steps, backwards=backwards)) if steps else None
     if not signals.loop.get("optimizers") or run.status not in ("finished", "interrupted"):
@@ -123,8 +141,16 @@ def _supervised(run: Run, signals: Signals) -> bool:
 def no_dropout_in_evaluation(run: Run, signals: Signals) -> Outcome | None:
     """Whether functional dropout went on under a model in evaluation mode. With repeated batches it is Monte Carlo.
 
-    Source: a logical invariant (tier 1); TrainCheck transformers-33844.
+    Source: a logical invariant (tier 1); TrainCheck transformers-33844. Phases of a single forward, as of a whole
+    graph, are taken together.
     """
+    single = [e for e in signals.evaluations if e.get("batches", 0) == 1 and not e.get("training")]
+    dropped = [e for e in single if e.get("dropout_active", 0)]
+    if len(dropped) >= _CALLS and len(dropped) > 0.9 * len(single):
+        calls, place = sum(e.get("dropout_active", 0) for e in dropped), place_of(dropped[0].get("dropout_line", ""))
+        observed = message("health.dropout_active_in_eval.active", calls=calls, batches=len(dropped))
+        evidence = called_in(dropped[0].get("dropout_line", "")) if place else ()
+        return Outcome("fail", observed, evidence, place)
     for phase in signals.evaluations:
         active, batches = phase.get("dropout_active", 0), phase.get("batches", 0)
         if active >= max(_CALLS, batches // 2) and not phase.get("training") and batches >= 2:
@@ -171,8 +197,15 @@ def _from_activation(loss: LossCall, signals: Signals) -> bool:
 
 @check("missing_output_activation", family="loop-bug", tier=2, needs=("losses",))
 def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
-    """Whether `nll_loss` gets something else than log-probabilities. Source: tier 2; logsumexp of a row is not 0."""
+    """Whether `nll_loss` or `kl_div` gets something else than log-probabilities.
+
+    Source: tier 2; logsumexp of a row is not 0 for `nll_loss`; values above 0 for `kl_div`, whose logarithms are not.
+    """
     for loss in training_losses(signals):
+        top = loss.get("input", {}).get("max")
+        if loss.get("fn") == "kl_div" and top is not None and top > _ROUNDING and loss.get("observed", 0) >= _CALLS:
+            observed = message("health.missing_output_activation.positive", largest=top)
+            return Outcome("warn", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
         share, seen = loss.get("logprob_rows"), loss.get("observed", 0)
         if loss.get("fn") != "nll_loss" or share is None or seen < _CALLS:
             continue
@@ -185,11 +218,13 @@ def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
 
 @check("loss_activation_mismatch", family="loop-bug", tier=2, needs=("losses",))
 def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
-    """Whether cross entropy gets scores that are never negative and often exactly 0, as after a ReLU.
+    """Whether cross entropy gets scores as after a ReLU, or the last activation of a regression misses its targets.
 
-    Source: chosen by us (tier 2), over a tenth of all scores, a warning over a quarter; AUTOTRAINER's improper
-    activation. Scores that never leave [0, 1] may be probabilities, which other checks judge.
+    Source: chosen by us (tier 2): a tenth of all scores exactly 0 and none negative, which no linear layer gives; a
+    fifth of the range of the targets that the activation cannot reach; AUTOTRAINER's improper activation. Scores that
+    never leave [0, 1] may be probabilities, which other checks judge.
     """
+    activation = output_activation(signals)
     for loss in training_losses(signals):
         scores = loss.get("input", {})
         zero, low, line = scores.get("zero"), scores.get("min"), loss.get("line", "")
@@ -197,9 +232,28 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
         fits = loss.get("fn") in ("cross_entropy", "bce_with_logits") and not probable
         if fits and zero is not None and zero > 0.1 and low == 0.0 and loss.get("observed", 0) >= _CALLS:
             observed = message("health.loss_activation_mismatch.zeros", share=zero)
-            verdict = "warn" if zero > 0.25 else "note"
-            return Outcome(verdict, observed, called_in(line), place_of(line))
+            return Outcome("warn", observed, called_in(line), place_of(line))
+        missed = _out_of_reach(loss, activation)
+        if missed is not None:
+            return Outcome("warn", missed, called_in(line), place_of(line))
     return None
+
+
+def _out_of_reach(loss: LossCall, activation: str) -> Message | None:
+    """That a regression's targets lie beyond what the last activation of the model can give."""
+    scores, target = loss.get("input", {}), loss.get("target", {})
+    least, most, low, high = scores.get("min"), scores.get("max"), target.get("min"), target.get("max")
+    if activation not in _REACH or loss.get("fn") not in REGRESSIONS or loss.get("observed", 0) < _CALLS:
+        return None
+    if least is None or most is None or low is None or high is None:
+        return None
+    bottom, top = _REACH[activation]
+    if least < bottom or most > top:
+        return None  # what the model returned was scaled before the loss
+    if max(bottom - low, high - top) <= 0.2 * (high - low):
+        return None
+    covered = message("health.range", low=low, high=high)
+    return message("health.loss_activation_mismatch.reach", activation=activation, targets=covered)
 
 
 @check("loss_broadcast", family="loop-bug", tier=1)

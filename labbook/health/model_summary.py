@@ -37,7 +37,8 @@ def summary(run: Run) -> dict[str, Any]:
         `weight`, `update` (medians over the dense steps, `None` when not measured)}, matrices in the order in which
         they run. `phases`: phase -> seconds a step. `losses`: list of {`function`, `line`, `calls`, `classes`}.
         `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`, `shuffle`}. `flight`: what the flight recorder
-        found, without tensors. `batches`, `layers`, `weights`: see `debug_output`.
+        found, without tensors. `autograd`: {`step`, `operations`, `more`, `unreachable`, `cut`}: see
+        `protocol.GRAPH`. `batches`, `layers`, `weights`: see `debug_output`.
     """
     if not run.signals:
         return {}
@@ -48,12 +49,28 @@ def summary(run: Run) -> dict[str, Any]:
         "phases": {name: float(f"{seconds:.4g}") for name, seconds in phase_times(signals).items()},
         "losses": [_loss(loss) for loss in signals.losses if loss.get("training") is not False][:8],
         "loaders": [_loader(loader) for loader in signals.loaders[:8]],
+        "autograd": _autograd(signals),
         "flight": _flight(signals.flight),
         "batches": debug_output.batches(signals),
         "layers": debug_output.layers(signals),
         "weights": debug_output.parameters(signals),
     }
     return {name: value for name, value in facts.items() if value}
+
+
+def _autograd(signals: Signals) -> dict[str, Any]:
+    """The operations of the first backward call, with the last word on parameters that it missed."""
+    first = next((graph for graph in signals.graphs if graph.get("operations")), None)
+    if first is None:
+        return {}
+    last = signals.graphs[-1]
+    return {
+        "step": first.get("step"),
+        "operations": first.get("operations"),
+        "more": bool(first.get("more")),
+        "unreachable": last.get("unreachable", []),
+        "cut": last.get("cut"),
+    }
 
 
 def _latest(signals: Signals) -> list[Model]:

@@ -19,7 +19,7 @@ NONNEGATIVE = frozenset(
 """Loss functions that cannot be negative. Kullback-Leibler and likelihood losses can, pointwise or by their inputs."""
 
 CLASSIFIERS = ("cross_entropy", "nll_loss")
-_REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1", "huber")
+REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1", "huber")
 BINARY = ("binary_cross_entropy", "bce_with_logits")
 
 _POLICIES = frozenset({"policy", "actor", "critic", "advantage", "td", "pg", "rollout"})
@@ -181,7 +181,7 @@ def bootstraps(signals: Signals) -> bool:
     Source: chosen by us; a copy that changes and is called in at least half of the steps.
     """
     function = loss_function(signals)
-    if function is not None and function.get("fn") not in _REGRESSIONS:
+    if function is not None and function.get("fn") not in REGRESSIONS:
         return False
     steps = signals.loop.get("steps", 0)
     return any(

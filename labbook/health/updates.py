@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import combinations
 
 from labbook.health.layer_history import Parameter, parameters_of
 from labbook.health.measurements import called_in, join_names, measured_in, of_optimizer, too_few
@@ -23,6 +24,7 @@ _CLIPPED = 20
 _WIPED = 3.0
 _FIRST = 5
 _MOVED = 0.01
+_UNMOVED = 1e-3
 _FLAT_STEPS = 50
 _FEWEST_WEIGHTS = 64
 _NEAR = 0.07
@@ -137,11 +139,16 @@ def _begins_at_zero(parameter: Parameter) -> bool:
 def updates_have_effect(run: Run, signals: Signals) -> Outcome | None:
     """Whether all matrices hardly moved over 100 steps at a constant learning rate.
 
-    Source: a hint (tier 3); 1e-6 of the norm. TheDeepChecker's 1e-4 gave 2 false alarms in 12 healthy runs.
+    Source: a hint (tier 3); 1e-6 of the norm. TheDeepChecker's 1e-4 gave 2 false alarms in 12 healthy runs. In a short
+    run the largest update times the number of steps bounds how far a matrix has come: a thousandth teaches nothing.
     """
     rates = [v for s in measured_in(run, signals, "lr") for v in s.values if v > 0]
     ratios = [median(v) for p in parameters_of(signals) if p.is_matrix and len(v := p.values("ratio", _WARM_UP)) >= 5]
     steps = max((p.history[-1][0] for p in parameters_of(signals) if p.history), default=0)
+    short = [p.values("ratio") for p in parameters_of(signals) if p.is_matrix and p.trainable]
+    furthest = max((max(v) * steps for v in short if len(v) >= _STREAK), default=0.0)
+    if steps >= _WARM_UP and 0 < furthest < _UNMOVED:
+        return Outcome("note", message("health.update_too_small.moved", steps=steps, share=furthest))
     if (
         not ratios
         or steps < 100
@@ -187,6 +194,20 @@ def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("note", observed)
 
 
+@check("clip_without_gradient", family="gradient", tier=1, needs=("loop",))
+def clipping_sees_gradients(run: Run, signals: Signals) -> Outcome | None:
+    """Whether nearly all calls that clip gradients found none, although steps had some: they come before `backward`.
+
+    Source: a logical invariant (tier 1), over at least 20 calls.
+    """
+    clip = signals.loop.get("clip", {})
+    calls, empty = clip.get("calls", 0), clip.get("empty", 0)
+    norms = [v for s in measured_in(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
+    if calls < _CLIPPED or empty <= 0.9 * calls or not norms or median(norms) <= 0:
+        return None
+    return Outcome("warn", message("health.clip_without_gradient.empty", empty=empty, calls=calls, norm=median(norms)))
+
+
 @check("most_parameters_frozen", family="gradient", tier=3, needs=("models",))
 def most_is_trained(run: Run, signals: Signals) -> Outcome | None:
     """Whether most of the models' elements are frozen. Source: a hint (tier 3); usual in fine-tuning and adapters."""
@@ -203,7 +224,8 @@ def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
     """Whether a layer that does not train still has the random weights of its initialisation, though others train.
 
     Source: chosen by us (tier 2): written by an initialiser, its standard deviation kept within 7 %, no state loaded.
-    Random features below a small trained head are a method, so they are a note; a random output layer is not.
+    Random features below a small trained head are a method, so they are a note; a random output layer is not. A layer
+    beside which two narrow matrices train, as in low-rank adaptation, is left out.
     """
     if any(event.get("what") == "model" and event.get("matched") for event in signals.loaded):
         return None
@@ -212,6 +234,7 @@ def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
         layers = [p for p in matrices if p.model == model]
         frozen = [p for p in layers if not p.trainable and p.elements >= _FEWEST_WEIGHTS and _as_initialised(p)]
         trained = [p for p in layers if p.trainable]
+        frozen = [p for p in frozen if not _is_adapted(p, trained)]
         if not frozen or not trained:
             continue
         last = max(layers, key=lambda p: p.order)
@@ -220,6 +243,17 @@ def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
         observed = message("health.frozen_at_random.layers", frozen=len(frozen), layers=len(layers), names=names)
         return Outcome(verdict, observed, where={"parameter": frozen[0].name})
     return None
+
+
+def _is_adapted(frozen: Parameter, trained: Sequence[Parameter]) -> bool:
+    """Whether two narrow matrices train beside a frozen one, whose product has its shape."""
+    if len(frozen.shape) != 2:
+        return False
+    around = frozen.name.rpartition(".")[0].rpartition(".")[0]
+    near = [p for p in trained if len(p.shape) == 2 and (not around or p.name.startswith(f"{around}."))]
+    forms = [sorted(p.shape) for p in near if min(p.shape) < min(frozen.shape)]
+    wanted = sorted(frozen.shape)
+    return any(one[0] == other[0] and sorted((one[1], other[1])) == wanted for one, other in combinations(forms, 2))
 
 
 def _as_initialised(parameter: Parameter) -> bool:
@@ -248,14 +282,16 @@ def regularisation_is_small(run: Run, signals: Signals) -> Outcome | None:
 
 def _penalty(run: Run, signals: Signals) -> Outcome | None:
     losses, series = training_losses(signals), measured_in(run, signals, "loss")
-    if len(losses) != 1 or len(series) != 1 or not any(graph.get("penalised") for graph in signals.graphs):
+    if not losses or len(series) != 1 or not any(graph.get("penalised") for graph in signals.graphs):
         return None
-    first, total = losses[0].get("value_first"), series[0].values[0]
-    if losses[0].get("reduction") != "mean" or not first or not total > 10 * first > 0:
+    values, total = [loss.get("value_first") or 0.0 for loss in losses], series[0].values[0]
+    # Several losses may have weights, as 100 for the distance of two images.
+    if any(loss.get("reduction") != "mean" for loss in losses) or min(values) <= 0:
         return None
-    observed = message(
-        "health.regularisation_dominates.penalty", total=total, function=losses[0].get("fn", ""), value=first
-    )
+    if total <= (10 if len(losses) == 1 else 200) * sum(values):
+        return None
+    functions = join_names([loss.get("fn", "") for loss in losses])
+    observed = message("health.regularisation_dominates.penalty", total=total, function=functions, value=sum(values))
     return Outcome("warn", observed, called_in(losses[0].get("line", "")), {"step": 1})
 
 
@@ -289,6 +325,7 @@ CHECKS = (
     updates_are_small,
     updates_have_effect,
     clipping_is_rare,
+    clipping_sees_gradients,
     most_is_trained,
     frozen_layers_were_trained,
     regularisation_is_small,

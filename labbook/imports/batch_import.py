@@ -16,12 +16,12 @@ from labbook.errors import GitError, LabbookError, NothingFoundError, UsageError
 from labbook.frozen import dataclass
 from labbook.imports.imported_run import ImportedRun, Reader
 from labbook.imports.neutral_run import id_tail, new_id, picture_names, to_run
+from labbook.model.message import Message
 
 if TYPE_CHECKING:
     from labbook.model.run import Run
     from labbook.probe.redaction.redactor import Redactor
     from labbook.store.notebook import Notebook
-    from labbook.store.sentences import Sentences
 
 _BATCH = 200
 _HEAD_BYTES = 32768
@@ -61,7 +61,7 @@ class Import:
 
     runs: tuple[Imported, ...]
     problems: tuple[tuple[str, str], ...]
-    uncommitted: tuple[str, ...]
+    uncommitted: tuple[Message | str, ...]
 
 
 def import_runs(
@@ -71,7 +71,6 @@ def import_runs(
     *,
     experiment: str = "",
     dry_run: bool = False,
-    say: Sentences,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Import:
     """Writes an entry for each run at a path and commits them.
@@ -82,7 +81,6 @@ def import_runs(
         path: A file or folder.
         experiment: Experiment of the runs, created if there is none; "" for the experiment or folder in the tool.
         dry_run: Whether nothing is written.
-        say: Sentences of the errors.
         progress: Gets the number of runs that are done.
 
     Raises:
@@ -90,9 +88,9 @@ def import_runs(
         NothingFoundError: There is no run.
     """
     if not path.exists():
-        raise UsageError(say.line("terminal.import.no_path", path=str(path)))
+        raise UsageError("terminal.import.no_path", path=path)
     if not reader.recognizes(path):
-        raise _wrong_format(reader, path, say)
+        raise _wrong_format(reader, path)
     batches = _Batches(notebook, dry_run=dry_run)
     reading = _Reading(reader, path, notebook.paths.notes)
     for count, imported in enumerate(reading.runs(), 1):
@@ -100,7 +98,7 @@ def import_runs(
         progress(count, count + 1)
     batches.commit()
     if not batches.runs and not reading.problems:
-        raise NothingFoundError(say.line("terminal.import.no_runs", path=str(path), tool=reader.title))
+        raise NothingFoundError("terminal.import.no_runs", path=path, tool=reader.title)
     return Import(tuple(batches.runs), tuple(reading.problems), tuple(batches.uncommitted))
 
 
@@ -108,19 +106,16 @@ def _experiment_of(imported: ImportedRun, chosen: str) -> str:
     return chosen or imported.experiment or imported.tool
 
 
-def _wrong_format(reader: Reader, path: Path, say: Sentences) -> LabbookError:
+def _wrong_format(reader: Reader, path: Path) -> LabbookError:
     from labbook.imports.formats import FORMATS, likely_formats
 
     if path.is_dir() and not any(path.iterdir()):
-        return NothingFoundError(say.line("terminal.import.empty", path=str(path)))
+        return NothingFoundError("terminal.import.empty", path=path)
     likely = [name for name in likely_formats(path) if name != reader.name]
     if not likely:
-        return NothingFoundError(say.line("terminal.import.no_runs", path=str(path), tool=reader.title))
+        return NothingFoundError("terminal.import.no_runs", path=path, tool=reader.title)
     titles = [FORMATS[name].title for name in likely]
-    return UsageError(
-        say.line("terminal.import.wrong_format", path=str(path), tool=reader.title, likely=titles),
-        hint=say.line("terminal.import.wrong_format_advice", name=likely[0], path=str(path)),
-    )
+    return UsageError("terminal.import.wrong_format", path=path, tool=reader.title, likely=titles, name=likely[0])
 
 
 class _Reading:
@@ -155,7 +150,7 @@ class _Batches:
         from labbook.store.recorder_redaction import make_redactor
 
         self.runs: list[Imported] = []
-        self.uncommitted: list[str] = []
+        self.uncommitted: list[Message | str] = []
         self._notebook = notebook
         self._dry_run = dry_run
         self._redactor: Redactor = make_redactor(os.environ, (), notebook.redaction_rules())
@@ -210,7 +205,7 @@ class _Batches:
         return self._experiments[name]
 
     def _write(self, imported: ImportedRun, run_id: str, experiment: str) -> Run:
-        from labbook.record.finalize import add_findings, write_entry
+        from labbook.record.run_entry import add_findings, write_entry
         from labbook.store.journal import write_atomically
 
         run = add_findings(self._notebook, to_run(imported, run_id, experiment, self._redactor))
@@ -241,9 +236,9 @@ class _Batches:
             with suppress(OSError):
                 withhold(self._notebook, self._files, message, time.time(), outcome.reason)
         if outcome.status == "failed":
-            raise GitError(outcome.reason)
+            raise GitError("commit.failed", reason=outcome.cause)
         if outcome.status in ("queued", "withheld"):
-            self.uncommitted.append(outcome.reason)
+            self.uncommitted.append(outcome.cause)
         self._waiting, self._files = [], []
 
     def _message(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import field
@@ -174,6 +175,22 @@ class SeriesCollector:
             kept = array("q", (found[0][i] for i in keep)), array("d", (found[1][i] for i in keep))
             self._points[name] = kept
 
+    def add_of_file(self, begun: set[str], name: str, step: int, value: float) -> None:
+        """Adds a point of a file; the first one of a later file restarts a series that had reached its step.
+
+        Args:
+            begun: Names of the series that this file has begun; changed.
+            name: Name of the series.
+            step: Step of the point.
+            value: Its value.
+        """
+        if name not in begun:
+            begun.add(name)
+            last = self.last_step(name)
+            if last is not None and step <= last:
+                self.restart(name, step)
+        self.add(name, step, value)
+
     def last_step(self, name: str) -> int | None:
         """Returns the step of the last point of a series, or `None`."""
         found = self._points.get(name)
@@ -198,6 +215,30 @@ class SeriesCollector:
             count=len(given),
             nonfinite=sum(not math.isfinite(value) for value in given),
         )
+
+
+def folders_with(path: Path, part: str) -> Iterator[tuple[Path, list[Path]]]:
+    """Yields the folders, at the path and below it, that have files with `part` in their names, with these files."""
+    if path.is_file():
+        if part in path.name:
+            yield path.parent, [path]
+        return
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        found = sorted(Path(folder, name) for name in files if part in name)
+        if found:
+            yield Path(folder), found
+
+
+def name_below(folder: Path, root: Path) -> str:
+    """Returns the name of a run by its folder: the path below the imported one, or the name of the imported one."""
+    below = os.path.relpath(folder, root if root.is_dir() else root.parent)
+    return folder.resolve().name if folder == root or below == "." else Path(below).as_posix()
+
+
+def experiment_of(folder: Path, root: Path) -> str:
+    """Returns the experiment of a run by its folder: the imported folder, or the one above it."""
+    return root.resolve().name if root.is_dir() and folder != root else folder.resolve().parent.name
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -241,5 +282,27 @@ def read_picture(path: Path, tag: str, step: int) -> Picture | None:
         content = path.read_bytes()
     except OSError:
         return None
+    return encoded_picture(content, tag, step)
+
+
+def encoded_picture(content: bytes, tag: str, step: int) -> Picture | None:
+    """Returns an encoded image as a picture; `None` if it is too large or no image."""
     suffix = picture_suffix(content)
-    return Picture(tag, step, suffix, content) if suffix else None
+    return Picture(tag, step, suffix, content) if suffix and len(content) <= MAX_PICTURE_BYTES else None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Returns the object in a JSON file; empty if there is none."""
+    try:
+        return parse_object(path.read_text("utf-8", "replace"))
+    except OSError:
+        return {}
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """Returns an object of JSON; empty if the text is none."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -6,7 +6,6 @@ Source: swanlab/proto/swanlab of SwanLab 0.8: records in the framing of LevelDB 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -23,6 +22,8 @@ from labbook.imports.imported_run import (
     LoggedText,
     Picture,
     SeriesCollector,
+    parse_object,
+    read_object,
     read_picture,
 )
 from labbook.imports.wire_format import Message, RecordFile
@@ -82,7 +83,7 @@ class _Builder:
         self._read_logs()
         start = self._start
         state = self._finish.integer(1) if self._finish is not None else 0
-        metadata = _json(self._folder / "files" / "swanlab-metadata.json")
+        metadata = read_object(self._folder / "files" / "swanlab-metadata.json")
         runtime = metadata.get("runtime")
         runtime = runtime if isinstance(runtime, Mapping) else {}
         started = start.time(12)
@@ -137,7 +138,7 @@ class _Builder:
         for file in sorted(self._folder.glob("logs/*/*.log")):
             name = unquote(file.parent.name)
             for line in file.read_text("utf-8", "replace").splitlines():
-                row = _parsed(line)
+                row = parse_object(line)
                 if isinstance(row.get("index"), int):
                     self._points.add_number(name, row["index"], row.get("data"))
                 self._last = max(self._last, _moment(row.get("create_time")))
@@ -156,21 +157,6 @@ def _config(path: Path) -> dict[str, Any]:
     wrapped = {name: value for name, value in found.items() if isinstance(value, Mapping) and "value" in value}
     order = sorted(wrapped, key=lambda name: wrapped[name].get("sort") or 0)
     return {name: wrapped[name]["value"] for name in order} | {k: v for k, v in found.items() if k not in wrapped}
-
-
-def _parsed(line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return {}
-    return row if isinstance(row, dict) else {}
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        return _parsed(path.read_text("utf-8", "replace"))
-    except OSError:
-        return {}
 
 
 def _moment(text: object) -> float:

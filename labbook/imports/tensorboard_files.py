@@ -9,7 +9,6 @@ Source: tensorflow/core/util/event.proto, framework/summary.proto, framework/ten
 from __future__ import annotations
 
 import math
-import os
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,6 @@ from pathlib import Path
 
 from labbook.frozen import dataclass
 from labbook.imports.imported_run import (
-    MAX_PICTURE_BYTES,
     MAX_PICTURES,
     MAX_TEXT,
     MAX_TEXTS,
@@ -27,7 +25,10 @@ from labbook.imports.imported_run import (
     LoggedText,
     Picture,
     SeriesCollector,
-    picture_suffix,
+    encoded_picture,
+    experiment_of,
+    folders_with,
+    name_below,
 )
 from labbook.imports.wire_format import Message, RecordFile
 
@@ -76,15 +77,8 @@ class TensorBoardReader:
 
 
 def _folders(path: Path) -> Iterator[_Folder]:
-    if path.is_file():
-        if _EVENT_FILE in path.name:
-            yield _Folder(path.parent, (path,))
-        return
-    for folder, folders, files in os.walk(path):
-        folders.sort()
-        events = sorted(Path(folder, name) for name in files if _EVENT_FILE in name)
-        if events:
-            yield _Folder(Path(folder), tuple(sorted(events, key=_file_order)))
+    for folder, events in folders_with(path, _EVENT_FILE):
+        yield _Folder(folder, tuple(sorted(events, key=_file_order)))
 
 
 def _file_order(path: Path) -> tuple[int, str]:
@@ -215,13 +209,7 @@ class _RunBuilder:
                 self._tensor(tag, step, value.message(8), kind, folder)
 
     def _scalar(self, tag: str, step: int, value: float, folder: _Folder) -> None:
-        name = self._name(tag, folder)
-        if name not in self._begun:
-            self._begun.add(name)
-            last = self.points.last_step(name)
-            if last is not None and step <= last:
-                self.points.restart(name, step)
-        self.points.add(name, step, value)
+        self.points.add_of_file(self._begun, self._name(tag, folder), step, value)
 
     def _name(self, tag: str, folder: _Folder) -> str:
         main = tag.replace("/", "_") + "_"
@@ -247,9 +235,9 @@ class _RunBuilder:
                 self._scalar(tag, step, number, folder)
 
     def _picture(self, tag: str, step: int, content: bytes, folder: _Folder) -> None:
-        suffix = picture_suffix(content)
-        if suffix and len(content) <= MAX_PICTURE_BYTES and len(self.pictures) < MAX_PICTURES:
-            self.pictures.append(Picture(folder.prefix + tag, step, suffix, content))
+        picture = encoded_picture(content, folder.prefix + tag, step)
+        if picture is not None and len(self.pictures) < MAX_PICTURES:
+            self.pictures.append(picture)
 
     def _hparams(self, data: Message) -> None:
         for entry in data.message(3).messages(1):
@@ -286,15 +274,13 @@ def _read_run(folder: Path, parts: Sequence[_Folder], root: Path) -> ImportedRun
     built = _RunBuilder()
     for part in parts:
         built.read(part)
-    name = "" if folder == root else os.path.relpath(folder, root if root.is_dir() else root.parent)
-    name = folder.resolve().name if name in ("", ".") else name
     return ImportedRun(
         tool="tensorboard",
         path=folder,
         # The name of an event file has the time, the host and the process that wrote it.
         identity=f"{folder.resolve().name}/{parts[0].files[0].name}",
-        name=Path(name).as_posix(),
-        experiment=root.resolve().name if root.is_dir() and folder != root else folder.resolve().parent.name,
+        name=name_below(folder, root),
+        experiment=experiment_of(folder, root),
         params=built.params,
         series=built.points.series(),
         texts=tuple(built.texts),

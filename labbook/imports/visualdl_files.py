@@ -5,13 +5,11 @@ Source: visualdl/proto/record.proto and visualdl/writer/record_writer.py of Visu
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 from labbook.imports.imported_run import (
-    MAX_PICTURE_BYTES,
     MAX_PICTURES,
     MAX_TEXT,
     MAX_TEXTS,
@@ -21,7 +19,10 @@ from labbook.imports.imported_run import (
     LoggedText,
     Picture,
     SeriesCollector,
-    picture_suffix,
+    encoded_picture,
+    experiment_of,
+    folders_with,
+    name_below,
 )
 from labbook.imports.wire_format import Message, RecordFile
 
@@ -36,24 +37,12 @@ class VisualDLReader:
 
     def recognizes(self, path: Path) -> bool:
         """Whether there is a record file at the path or below it."""
-        return next(_folders(path), None) is not None
+        return next(folders_with(path, _RECORD_FILE), None) is not None
 
     def runs(self, path: Path) -> Iterator[ImportedRun]:
         """Yields a run for each folder with record files."""
-        for folder, files in _folders(path):
+        for folder, files in folders_with(path, _RECORD_FILE):
             yield _read_run(folder, files, path)
-
-
-def _folders(path: Path) -> Iterator[tuple[Path, list[Path]]]:
-    if path.is_file():
-        if _RECORD_FILE in path.name:
-            yield path.parent, [path]
-        return
-    for folder, folders, files in os.walk(path):
-        folders.sort()
-        records = sorted(Path(folder, name) for name in files if _RECORD_FILE in name)
-        if records:
-            yield Path(folder), records
 
 
 def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
@@ -77,27 +66,24 @@ def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
                 times += [moment] if moment > 0 else []
                 if value.has(14):
                     pair = value.message(14)
-                    _add(points, begun, f"{tag}/{pair.text(1)}", step, pair.float32(2))
+                    points.add_of_file(begun, f"{tag}/{pair.text(1)}", step, pair.float32(2))
                 elif value.has(5):
-                    content = value.message(5).data(4)
-                    suffix = picture_suffix(content)
-                    if suffix and len(content) <= MAX_PICTURE_BYTES and len(pictures) < MAX_PICTURES:
-                        pictures.append(Picture(tag, step, suffix, content))
+                    picture = encoded_picture(value.message(5).data(4), tag, step)
+                    pictures += [picture] if picture is not None and len(pictures) < MAX_PICTURES else []
                 elif value.has(12):
                     texts += [LoggedText(tag, step, value.message(12).text(1)[:MAX_TEXT])]
                 elif value.has(13):
                     params.update(_hparams(value.message(13)))
                 elif not any(value.has(other) for other in (6, 7, 8, 9, 10, 11)):
                     # A value of 0 is not written: it is the default of the field.
-                    _add(points, begun, tag, step, value.float32(4))
+                    points.add_of_file(begun, tag, step, value.float32(4))
         truncated = truncated or records.truncated
-    name = folder.resolve().name if folder == root else os.path.relpath(folder, root if root.is_dir() else root.parent)
     return ImportedRun(
         tool="visualdl",
         path=folder,
         identity=f"{folder.resolve().name}/{files[0].name}",
-        name=folder.resolve().name if name == "." else Path(name).as_posix(),
-        experiment=root.resolve().name if root.is_dir() and folder != root else folder.resolve().parent.name,
+        name=name_below(folder, root),
+        experiment=experiment_of(folder, root),
         params=params,
         series=points.series(),
         texts=tuple(texts[:MAX_TEXTS]),
@@ -106,15 +92,6 @@ def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
         ended=max(times, default=None),
         unobserved=(NO_STATUS, *((TRUNCATED,) if truncated else ())),
     )
-
-
-def _add(points: SeriesCollector, begun: set[str], name: str, step: int, value: float) -> None:
-    if name not in begun:
-        begun.add(name)
-        last = points.last_step(name)
-        if last is not None and step <= last:
-            points.restart(name, step)
-    points.add(name, step, value)
 
 
 def _hparams(data: Message) -> dict[str, object]:

@@ -22,6 +22,7 @@ from labbook.imports.imported_run import (
     Picture,
     SeriesCollector,
     flat,
+    read_object,
     read_picture,
 )
 from labbook.imports.wire_format import Message, RecordFile
@@ -92,7 +93,7 @@ class _Builder:
         started = run.time(17) or _folder_time(folder)
         exit_code = self._exit.integer(1) if self._exit is not None else None
         runtime = max(self._runtime, float(self._exit.integer(2)) if self._exit is not None else 0.0)
-        metadata = _json(files / "wandb-metadata.json")
+        metadata = read_object(files / "wandb-metadata.json")
         run_id = run.text(1) or self._file.stem.removeprefix("run-") if self._file.suffix == ".wandb" else folder.name
         unobserved = [TRUNCATED] if records.truncated else []
         if self._file.suffix != ".wandb":
@@ -182,8 +183,8 @@ class _Builder:
                 if name not in (*_OWN, "wandb_version"):
                     self._config[name] = value.get("value") if isinstance(value, Mapping) else value
         if not self._summary:
-            self._summary = {k: v for k, v in _json(files / "wandb-summary.json").items() if k not in _OWN}
-        runtime = _json(files / "wandb-summary.json").get("_runtime")
+            self._summary = {k: v for k, v in read_object(files / "wandb-summary.json").items() if k not in _OWN}
+        runtime = read_object(files / "wandb-summary.json").get("_runtime")
         self._runtime = float(runtime) if isinstance(runtime, (int, float)) else 0.0
 
 
@@ -194,14 +195,6 @@ def _value(text: str) -> Any:  # noqa: ANN401 - JSON data
         return text
 
 
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text("utf-8", "replace"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _folder_time(folder: Path) -> float:
     """Returns the time in the name of a folder, `offline-run-20261125_215903-d389gair`, as UTC; 0 without one."""
     import re
@@ -209,10 +202,7 @@ def _folder_time(folder: Path) -> float:
 
     found = re.search(r"(\d{8})_(\d{6})", folder.name)
     try:
-        return (
-            datetime.strptime("".join(found.groups()), "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc).timestamp()
-            if found
-            else 0.0
-        )
+        stamp = datetime.strptime("".join(found.groups()), "%Y%m%d%H%M%S") if found else None
+        return stamp.replace(tzinfo=timezone.utc).timestamp() if stamp else 0.0
     except ValueError:
         return 0.0

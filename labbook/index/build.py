@@ -35,6 +35,9 @@ from labbook.store.paths import NotebookPaths
 if TYPE_CHECKING:
     import sqlite3
 
+_Reading = tuple[Seen, str, int, "Note | None"]
+"""A file, the digest of its content, when it was read (ns), and the note if the content has changed."""
+
 _BATCH = 200
 _MANY = 2000
 """Up to this number of notes, every note is checked for every query. Source: chosen by us; that takes 20 ms."""
@@ -61,6 +64,7 @@ def query_index(
     query: Callable[[sqlite3.Connection], Answer],
     *,
     tell: Callable[[int, int], None] | None = None,
+    executor: str = "",
 ) -> tuple[Answer, Refreshed]:
     """Returns the answer to a query from an up-to-date index, and the result of the update.
 
@@ -75,15 +79,19 @@ def query_index(
         notebook: Notebook of the index.
         query: Reads from the index; may be called twice.
         tell: Called with (files read, files to read) during the update.
+        executor: Where many changed notes are read, one of `labbook.executors.CHOICES`; "": in this process. The index
+            is the same.
 
     Raises:
         NotebookError: This Python's SQLite has no full-text search.
+        UsageError: The executor cannot be used.
 
     Cost: 0.9 s for 100,000 notes, 10 ms for their 2,000 folders; measured on 2 cores.
     """
 
     def work(connection: sqlite3.Connection) -> tuple[Answer, Refreshed]:
-        refreshed = _refresh(connection, notebook.paths, None, tell, quick=_may_be_quick(connection))
+        quick = _may_be_quick(connection)
+        refreshed = _refresh(connection, notebook.paths, None, tell, quick=quick, executor=executor)
         return query(connection), refreshed
 
     return with_index(notebook, work)
@@ -134,6 +142,7 @@ def _refresh(
     until: float = float("inf"),
     *,
     quick: bool = False,
+    executor: str = "",
 ) -> Refreshed:
     began = time.time_ns()
     look = None
@@ -153,13 +162,23 @@ def _refresh(
     gone = [path for path in known if path not in seen]
     read = 0
     whole = True
-    for start in range(0, len(changed), _BATCH):
-        if time.monotonic() > until:
-            whole = False
-            break
-        read += _write(connection, paths, changed[start : start + _BATCH], known)
-        if tell is not None:
-            tell(min(start + _BATCH, len(changed)), len(changed))
+    hashes = {path: row[2] for path, row in known.items()}
+    batches = [changed[start : start + _BATCH] for start in range(0, len(changed), _BATCH)]
+    requests = [(paths.root, [(file, hashes.get(file.path, "")) for file in batch]) for batch in batches]
+    with contextlib.ExitStack() as stack:
+        results: Iterator[list[_Reading]] = map(_read_files, requests)
+        if executor and len(changed) > _MANY:
+            from labbook.executors import in_order, open_executor
+
+            pool, workers = stack.enter_context(open_executor(executor))
+            results = (made for _, made in in_order(pool, workers, _read_files, requests))
+        for number, batch in enumerate(batches):
+            if time.monotonic() > until:
+                whole = False
+                break
+            read += _write(connection, next(results))
+            if tell is not None:
+                tell(number * _BATCH + len(batch), len(changed))
     if gone:
         _forget(connection, gone)
     if look is not None and look.listed and whole:
@@ -171,13 +190,13 @@ def _refresh(
     return Refreshed(read, len(gone), tuple((path, problem) for path, problem in problems))
 
 
-def _known(connection: sqlite3.Connection, asked: Sequence[str] | None) -> dict[str, tuple[int, int, str, int]]:
+def _known(connection: sqlite3.Connection, paths: Sequence[str] | None) -> dict[str, tuple[int, int, str, int]]:
     """Returns the rows of all files, or of the given ones, as the index has them."""
     columns = "SELECT path, mtime_ns, size, hash, read_ns FROM files"
-    if asked is None:
+    if paths is None:
         rows = connection.execute(columns).fetchall()
     else:
-        rows = [row for path in asked for row in connection.execute(f"{columns} WHERE path = ?", (path,))]
+        rows = [row for path in paths for row in connection.execute(f"{columns} WHERE path = ?", (path,))]
     return {row[0]: row[1:] for row in rows}
 
 
@@ -200,25 +219,25 @@ def _relative(paths: NotebookPaths, path: Path) -> str:
     return os.path.relpath(path, paths.root).replace(os.sep, "/")
 
 
-def _write(
-    connection: sqlite3.Connection,
-    paths: NotebookPaths,
-    files: Sequence[Seen],
-    known: dict[str, tuple[int, int, str, int]],
-) -> int:
-    """Reads files, writes changes in one transaction, and returns the number of changed files."""
-    ready: list[tuple[Seen, str, int, Note | None]] = []
-    for file in files:
+def _read_files(request: tuple[Path, Sequence[tuple[Seen, str]]]) -> list[_Reading]:
+    """Reads files below a folder, each with the digest that the index has of it."""
+    root, files = request
+    ready: list[_Reading] = []
+    for file, known in files:
         read_ns = time.time_ns()
         try:
-            with (paths.root / file.path).open("rb") as stream:
+            with (root / file.path).open("rb") as stream:
                 content = stream.read(MAX_BYTES)
         except OSError:
             continue
         digest = content_digest(file.size, content)
-        same = file.path in known and known[file.path][2] == digest
-        note = None if same else read_note(file.path, content, file.mtime_ns / 1e9)
+        note = None if known == digest else read_note(file.path, content, file.mtime_ns / 1e9)
         ready.append((file, digest, read_ns, note))
+    return ready
+
+
+def _write(connection: sqlite3.Connection, ready: Sequence[_Reading]) -> int:
+    """Writes what was read in one transaction, and returns the number of changed files."""
     with transaction(connection):
         for file, digest, read_ns, note in ready:
             if note is not None:

@@ -73,10 +73,7 @@ def require_module(connection: sqlite3.Connection, name: str = "fts5") -> None:
     except sqlite3.OperationalError as error:
         if "no such module" not in str(error):
             raise
-        raise NotebookError(
-            f"the SQLite {sqlite3.sqlite_version} of this Python cannot search text: {error}",
-            hint="use a Python whose sqlite3 module has FTS5 (python.org, conda, uv and the distributions' own have)",
-        ) from error
+        raise NotebookError("errors.index.no_fts", version=sqlite3.sqlite_version, reason=error) from error
 
 
 def give_up(connection: sqlite3.Connection) -> None:

@@ -99,3 +99,13 @@ def runs_with(
         (key, value.lower(), fixed, most),
     )
     return [(name, json.loads(meta), place) for name, meta, place in rows.fetchall()]
+
+
+def runs_of_experiment(index: sqlite3.Connection, experiment: str, most: int) -> list[dict[str, Any]]:
+    """Returns the front matter of the runs of an experiment, newest first, at most so many."""
+    rows = index.execute(
+        "SELECT n.meta FROM facets f JOIN notes n ON n.id = f.note"
+        " WHERE f.key = 'experiment' AND f.value = ? AND n.kind = 'run' ORDER BY n.started DESC LIMIT ?",
+        (experiment.lower(), most),
+    )
+    return [json.loads(meta) for (meta,) in rows.fetchall()]

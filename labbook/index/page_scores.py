@@ -78,24 +78,24 @@ class PageScores:
 
     def ranked(self, question: str) -> list[PageScore]:
         """Returns the pages that share a meaning with a question, the best first."""
-        asked = tuple(dict.fromkeys(read_meanings(question)))
-        total = sum(self._weight(one) for one in asked)
-        near = {at for one in asked for name in one for at in self._places.get(name, ())}
+        meanings = tuple(dict.fromkeys(read_meanings(question)))
+        total = sum(self._weight(one) for one in meanings)
+        near = {at for one in meanings for name in one for at in self._places.get(name, ())}
         explained: dict[str, set[Meaning]] = defaultdict(set)
         best: dict[str, float] = defaultdict(float)
-        said: set[str] = set()
+        named: set[str] = set()
         for at in near:
             page, is_title, phrase = self._phrases[at]
-            shared = [one for one in asked if any(one & other for other in phrase)]
-            covered = [one for one in phrase if any(one & other for other in asked)]
+            shared = [one for one in meanings if any(one & other for other in phrase)]
+            covered = [one for one in phrase if any(one & other for other in meanings)]
             weights = [sum(map(self._weight, part)) for part in (shared, covered, phrase)]
             fit = (weights[0] + weights[1]) / (total + weights[2])
             explained[page].update(shared)
             if len(covered) == len(phrase) and weights[2] >= _RARE * self._weight(frozenset()):
-                said.add(page)
+                named.add(page)
             best[page] = max(best[page], fit * (_TITLE_WEIGHT if is_title else 1.0))
         shares = {page: sum(map(self._weight, found)) / total for page, found in explained.items()}
-        scores = [PageScore(share, share + best[page], page, page in said) for page, share in shares.items()]
+        scores = [PageScore(share, share + best[page], page, page in named) for page, share in shares.items()]
         return sorted(scores, key=lambda one: (-one.score, one.symptom))
 
     def _weight(self, meaning: Meaning) -> float:

@@ -11,7 +11,7 @@ from labbook.frozen import dataclass
 from labbook.index.build import Refreshed, query_index
 from labbook.index.fix_outcomes import confirmed_fix
 from labbook.index.hit import Hit
-from labbook.index.query_error import QueryError, query_language, unknown
+from labbook.index.query_error import QueryError, unknown
 from labbook.index.query_fields import FieldNames, field_names, unmatched_value
 from labbook.index.query_parser import Question, match_expression, parse_query
 from labbook.index.query_symptoms import QuerySymptoms
@@ -19,9 +19,7 @@ from labbook.index.ranking import Row, best
 from labbook.index.snippet import find_snippet
 from labbook.index.sql_filters import escaped, filter_sql
 from labbook.model.entry import Entry
-from labbook.model.message import message
 from labbook.store.notebook import Notebook
-from labbook.store.sentences import Sentences
 
 if TYPE_CHECKING:
     import sqlite3
@@ -65,7 +63,7 @@ def search(
     words: str,
     limit: int = 10,
     *,
-    meant: QuerySymptoms | None = None,
+    subject: QuerySymptoms | None = None,
     tell: Callable[[int, int], None] | None = None,
 ) -> SearchResult:
     """Returns the notes that match words and conditions, best first.
@@ -77,26 +75,25 @@ def search(
         notebook: Notebook to search.
         words: Words, "quoted phrases" and conditions (`key:value`, `lr<0.02`), in English or Chinese.
         limit: Maximum number of results.
-        meant: Failures that the query is about.
+        subject: Failures that the query is about.
         tell: Called with (files read, files to read) while the index is updated.
 
     Raises:
         QueryError: The query is empty, or has an unknown name or value.
         NothingFoundError: No note matches; the hint says what may help.
     """
-    about = meant or QuerySymptoms()
+    about = subject or QuerySymptoms()
 
     def answer(index: sqlite3.Connection) -> tuple[list[Row | Hit], int, Question, QueryError | None]:
         question = parse_search(words, field_names(index))
         rows, total = best(index, question, about, limit)
         return rows, total, question, None if rows else _missing(index, question)
 
-    with query_language(notebook.config.language_in_use()):
-        (rows, total, question, missing), refreshed = query_index(notebook, answer, tell=tell)
+    (rows, total, question, missing), refreshed = query_index(notebook, answer, tell=tell)
     terms = _looked_for(question)
     hits = [row if isinstance(row, Hit) else _hit(notebook, row, terms) for row in rows]
     if not hits:
-        raise _nothing_found(notebook, words, question, missing)
+        raise _nothing_found(words, question, missing)
     return SearchResult(tuple(hits[:limit]), max(total, len(hits[:limit])), refreshed, terms)
 
 
@@ -113,7 +110,7 @@ def parse_search(words: str, names: FieldNames | None = None) -> Question:
     """
     question = parse_query(words, names)
     if not question.is_restricted and not match_expression(question):
-        raise QueryError(message("terminal.query.nothing_to_look_for"), message("terminal.query.nothing_advice"))
+        raise QueryError("terminal.query.nothing_to_look_for", advice="terminal.query.nothing_advice")
     return question
 
 
@@ -129,17 +126,16 @@ def _missing(index: sqlite3.Connection, question: Question) -> QueryError | None
     )
 
 
-def _nothing_found(notebook: Notebook, words: str, question: Question, missing: QueryError | None) -> NothingFoundError:
-    say = Sentences(notebook.config.language_in_use())
+def _nothing_found(words: str, question: Question, missing: QueryError | None) -> NothingFoundError:
     if missing is not None:
-        return NothingFoundError(say(missing.said), hint=say(missing.advice))
+        return NothingFoundError.from_data(missing.as_data())
     advice = "terminal.search.no_match_filters" if question.is_restricted else "terminal.search.no_match_words"
-    return NothingFoundError(say.line("terminal.search.no_match", words=words), hint=say.line(advice))
+    return NothingFoundError("terminal.search.no_match", words=words, advice=advice)
 
 
 def _looked_for(question: Question) -> tuple[str, ...]:
-    asked = [term for term in question.terms if not term.minor] or question.terms
-    return tuple(form for term in asked for form in term.forms)
+    terms = [term for term in question.terms if not term.minor] or question.terms
+    return tuple(form for term in terms for form in term.forms)
 
 
 def _hit(notebook: Notebook, row: Row, terms: tuple[str, ...]) -> Hit:
@@ -180,8 +176,7 @@ def list_notes(
         found = index.execute(query, [*values, -1 if limit is None else limit]).fetchall()
         return found, total, None if found else _missing(index, question), question.compared_keys
 
-    with query_language(notebook.config.language_in_use()):
-        (found, total, missing, keys), refreshed = query_index(notebook, rows, tell=tell)
+    (found, total, missing, keys), refreshed = query_index(notebook, rows, tell=tell)
     return Listed(tuple(Entry(path, json.loads(meta)) for path, meta in found), total, refreshed, missing, keys)
 
 
@@ -214,7 +209,7 @@ def find_run(notebook: Notebook, word: str) -> Entry:
         return Entry(found[0][1], json.loads(found[0][2]))
     if found:
         several = ", ".join(row[0] for row in found[:5])
-        raise UsageError(f"{len(found)} runs begin with {word!r}: {several}", hint="give more characters of the id")
+        raise UsageError("errors.run.several", count=len(found), word=word, several=several)
     raise _no_run(notebook, word)
 
 
@@ -236,7 +231,7 @@ def _no_run(notebook: Notebook, word: str) -> NothingFoundError:
 
     names = [name for name, _ in run_names(notebook, "", 5000)]
     if not names:
-        return NothingFoundError("there is no run yet", hint="record one: labbook record -- python train.py")
+        return NothingFoundError("errors.run.none_yet")
     near = get_close_matches(word, names, n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`labbook list` shows the ids of recent runs"
-    return NothingFoundError(f"there is no run {word!r}", hint=hint)
+    advice = "errors.run.near_advice" if near else ""
+    return NothingFoundError("errors.run.unknown", word=word, near=near, advice=advice)

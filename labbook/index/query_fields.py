@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.frozen import dataclass
 from labbook.index.query_error import QueryError
-from labbook.model.message import message
 from labbook.model.run_fields import (
     ALIASES,
     METRIC_PARTS,
@@ -160,14 +159,11 @@ def check_filter(wanted: Filter) -> Filter:
     """
     is_ordered = wanted.operator not in (":", "=")
     if wanted.key in FILTERS and is_ordered:
-        raise QueryError(
-            message("terminal.query.not_a_number", name=wanted.key),
-            message("terminal.query.text_operators", name=wanted.key),
-        )
+        raise QueryError("terminal.query.not_a_number", name=wanted.key, advice="terminal.query.text_operators")
     values = [_seconds(value) for value in wanted.values] if wanted.key in ("duration", "duration_s") else wanted.values
     if is_ordered and (bad := [value for value in values if as_number(value) is None]):
         raise QueryError(
-            message("terminal.query.bad_number", value=bad[0], name=wanted.key), message("terminal.query.number_advice")
+            "terminal.query.bad_number", value=bad[0], name=wanted.key, advice="terminal.query.number_advice"
         )
     return Filter(wanted.key, tuple(values), wanted.negated, wanted.operator)
 

@@ -15,7 +15,6 @@ from labbook.index.cjk import is_cjk, name_parts, normalized, segment_phrase, sp
 from labbook.index.query_error import QueryError, nearest, unknown
 from labbook.index.query_fields import FILTERS, SAME_FIELD, VALUES, FieldNames, Filter, check_filter
 from labbook.index.vocabulary import vocabulary
-from labbook.model.message import message
 
 _WORD = re.compile(r"""-?(?:[^\s"]*[:=<>])?"[^"]*"?|\S+""")
 _CONDITION = re.compile(r"(-?)((?:--)?[A-Za-z_][\w./-]*?)(<=|>=|!=|==|<|>|:|=)(.+)", re.DOTALL)
@@ -120,9 +119,9 @@ class _Reader:
         if condition and condition.key in ("since", "before"):
             kind = "date"
         if self._joins and "date" in (kind, self._last):
-            raise QueryError(message("terminal.query.or_with_date"), message("terminal.query.or_advice"))
+            raise QueryError("terminal.query.or_with_date", advice="terminal.query.or_advice")
         if self._joins and kind != self._last:
-            raise QueryError(message("terminal.query.or_between_kinds"), message("terminal.query.or_advice"))
+            raise QueryError("terminal.query.or_between_kinds", advice="terminal.query.or_advice")
         if condition is None:
             self._read_words(token)
         else:
@@ -254,10 +253,10 @@ def match_expression(question: Question, *, prefix: bool = False, any_term: bool
         any_term: Whether one word is enough.
     """
     wanted = [term for term in question.terms if any_term or not term.minor] or list(question.terms)
-    asked = [text for text in (_term_expression(term, prefix=prefix) for term in wanted) if text]
-    if not asked:
+    expressions = [text for text in (_term_expression(term, prefix=prefix) for term in wanted) if text]
+    if not expressions:
         return ""
-    expression = (" OR " if any_term else " AND ").join(asked)
+    expression = (" OR " if any_term else " AND ").join(expressions)
     minor = [text for term in question.terms if term not in wanted and (text := _term_expression(term, prefix=False))]
     if minor:
         # Filler words are optional, but notes with them rank higher.
@@ -357,6 +356,4 @@ def _moment(value: str, now: datetime) -> float:
             day = date.fromisoformat(value if len(value) > 7 else f"{value}-01")
         return datetime(day.year, day.month, day.day).astimezone().timestamp()
     except (ValueError, OverflowError, OSError):
-        raise QueryError(
-            message("terminal.query.bad_date", value=value), message("terminal.query.date_advice")
-        ) from None
+        raise QueryError("terminal.query.bad_date", value=value, advice="terminal.query.date_advice") from None

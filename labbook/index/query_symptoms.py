@@ -104,6 +104,6 @@ def _quoting(words: str, symptoms: Iterable[Symptom]) -> Iterable[Symptom]:
     if len(words) < _QUOTE_LETTERS or " " not in words:
         return
     for symptom in symptoms:
-        said = (*(pattern.text for pattern in symptom.patterns), *(example.text for example in symptom.matches))
-        if any(words in text.lower() for text in said):
+        texts = (*(pattern.text for pattern in symptom.patterns), *(example.text for example in symptom.matches))
+        if any(words in text.lower() for text in texts):
             yield symptom

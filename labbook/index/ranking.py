@@ -69,36 +69,36 @@ class Row:
 
 
 def best(
-    index: sqlite3.Connection, question: Question, meant: QuerySymptoms, limit: int
+    index: sqlite3.Connection, question: Question, subject: QuerySymptoms, limit: int
 ) -> tuple[list[Row | Hit], int]:
     """Returns the best notes and pages, each once, and the number of matches, at most `COUNTED` and the pages."""
     answers = _Answers(limit)
     terms = match_expression(question)
     counted = 0
-    answers.add(_alike(index, question, replace(meant, symptoms=(), families=()), limit))
-    if terms and not meant.whole:
+    answers.add(_alike(index, question, replace(subject, symptoms=(), families=()), limit))
+    if terms and not subject.whole:
         rows, counted = _by_words(index, question, limit, _COLUMNS_OF_PEOPLE)
         answers.add(rows)
-    pages = {page.symptom: page for page in meant.pages}
+    pages = {page.symptom: page for page in subject.pages}
     # Of symptoms that are as likely, all fixes come before the pages.
-    first, others = meant.symptoms[: meant.equal], meant.symptoms[meant.equal :]
+    first, others = subject.symptoms[: subject.equal], subject.symptoms[subject.equal :]
     for names in (first, *((name,) for name in others)):
         for name in names:
-            answers.add(_distinct_fixes(_alike(index, question, _only(meant, name), limit, fixed=(1,))))
+            answers.add(_distinct_fixes(_alike(index, question, _only(subject, name), limit, fixed=(1,))))
         answers.add(pages[name] for name in names if name in pages)
-    answers.add(meant.pages)
-    answers.add(_alike(index, question, replace(meant, fingerprints=(), families=()), limit))
-    if meant.whole:
-        answers.add(_alike(index, question, replace(meant, fingerprints=(), symptoms=()), limit))
+    answers.add(subject.pages)
+    answers.add(_alike(index, question, replace(subject, fingerprints=(), families=()), limit))
+    if subject.whole:
+        answers.add(_alike(index, question, replace(subject, fingerprints=(), symptoms=()), limit))
     # The words of a known failure alone are evidence only where people wrote them, or in titles and tags.
-    known = meant.whole and bool(answers.found)
+    known = subject.whole and bool(answers.found)
     rows, more = _by_words(index, question, limit, _COLUMNS_OF_PEOPLE if known else "")
     answers.add(rows)
     if not answers.found:
         rows, more = _by_some_words(index, question, limit)
         answers.add(rows)
-    total = max(counted, more, _count(index, question, meant) if meant.whole else 0)
-    found = [one if isinstance(one, Hit) else _with_fix(index, one, meant) for one in answers.found.values()]
+    total = max(counted, more, _count(index, question, subject) if subject.whole else 0)
+    found = [one if isinstance(one, Hit) else _with_fix(index, one, subject) for one in answers.found.values()]
     return found, max(total, len(found) - len(pages)) + len(pages)
 
 
@@ -117,8 +117,8 @@ class _Answers:
             self.found.setdefault(row.symptom if isinstance(row, Hit) else row.number, row)
 
 
-def _only(meant: QuerySymptoms, name: str) -> QuerySymptoms:
-    return replace(meant, fingerprints=(), symptoms=(name,), families=())
+def _only(subject: QuerySymptoms, name: str) -> QuerySymptoms:
+    return replace(subject, fingerprints=(), symptoms=(name,), families=())
 
 
 def _distinct_fixes(rows: Iterable[Row]) -> Iterator[Row]:
@@ -133,18 +133,22 @@ def _distinct_fixes(rows: Iterable[Row]) -> Iterator[Row]:
             return
 
 
-def _wanted(meant: QuerySymptoms) -> Iterator[tuple[str, str]]:
-    for key, names in (("fingerprint", meant.fingerprints), ("symptom", meant.symptoms), ("family", meant.families)):
+def _wanted(subject: QuerySymptoms) -> Iterator[tuple[str, str]]:
+    for key, names in (
+        ("fingerprint", subject.fingerprints),
+        ("symptom", subject.symptoms),
+        ("family", subject.families),
+    ):
         for name in names:
             yield key, name
 
 
 def _alike(
-    index: sqlite3.Connection, question: Question, meant: QuerySymptoms, limit: int, fixed: Sequence[int] = (1, 0)
+    index: sqlite3.Connection, question: Question, subject: QuerySymptoms, limit: int, fixed: Sequence[int] = (1, 0)
 ) -> Iterator[Row]:
     """Returns runs with the failure, best match first; among equal matches, those with a confirmed fix."""
     for key in ("fingerprint", "symptom", "family"):
-        names = [name for one, name in _wanted(meant) if one == key]
+        names = [name for one, name in _wanted(subject) if one == key]
         for is_fixed in (1,) if _asks_for_fix(question) else fixed:
             for name in names:
                 where, values = _rest(question, key, name)
@@ -171,10 +175,10 @@ def _rest(question: Question, key: str, name: str) -> tuple[str, list[Any]]:
     return filter_sql(replace(question, filters=rest))
 
 
-def _count(index: sqlite3.Connection, question: Question, meant: QuerySymptoms) -> int:
+def _count(index: sqlite3.Connection, question: Question, subject: QuerySymptoms) -> int:
     """Returns the number of runs with one of the failures, at most `COUNTED`."""
     notes: set[int] = set()
-    for key, name in _wanted(meant):
+    for key, name in _wanted(subject):
         where, values = _rest(question, key, name)
         # Without a filter the notes are not read.
         source = "failures f" if where == "1" else "failures f JOIN notes n ON n.id = f.note"
@@ -278,10 +282,10 @@ def _row(row: Sequence[Any], why: str, *, symptom: str = "", loose: bool = False
     return Row(number, path, kind, title, json.loads(meta), name, why, symptom, loose)
 
 
-def _with_fix(index: sqlite3.Connection, row: Row, meant: QuerySymptoms) -> Row:
+def _with_fix(index: sqlite3.Connection, row: Row, subject: QuerySymptoms) -> Row:
     listed = row.meta.get("symptoms")
     own = [str(name) for name in listed] if isinstance(listed, list) else []
-    shared = row.symptom or next((name for name in own if name in meant.symptoms), own[0] if own else "")
+    shared = row.symptom or next((name for name in own if name in subject.symptoms), own[0] if own else "")
     if row.kind == "symptom":
         shared = row.name
     held = fix_outcome(index, row.name, row.meta) if row.kind == "run" and row.meta.get("fix") else None

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from labbook.errors import LabbookError
 from labbook.frozen import dataclass
 
 
@@ -28,9 +29,19 @@ class Message:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-def message(key: str, **values: Any) -> Message:  # noqa: ANN401 - numbers, text, messages and lists of them
+def message(key: str, /, **values: Any) -> Message:  # noqa: ANN401 - numbers, text, messages and lists of them
     """Create the message of a key with its values."""
     return Message(key, values)
+
+
+def message_of(error: LabbookError) -> Message:
+    """Return the message of an error, as a value of another message."""
+    return Message(error.key, error.values)
+
+
+def advice_of(error: LabbookError) -> Message | None:
+    """Return the advice of an error, or `None`."""
+    return Message(error.advice_key, error.values) if error.hint else None
 
 
 def as_data(message: Message) -> dict[str, Any]:

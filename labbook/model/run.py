@@ -22,10 +22,16 @@ NOTEBOOK_REPORTS = ("CellExecutionError", "DeadKernelError")
 """Classes by which the runner of a notebook reports the failure of a cell."""
 
 LAUNCHER_ERRORS = (
-    *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException"),
+    *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException", "RayTaskError"),
     *NOTEBOOK_REPORTS,
 )
 """Classes by which a launcher, or the runner of a notebook, reports the failure of what it started."""
+
+
+def is_launcher_error(name: str) -> bool:
+    """Whether a class, such as `RayTaskError(ValueError)`, reports the failure of what a launcher started."""
+    return name.partition("(")[0] in LAUNCHER_ERRORS
+
 
 INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
 """Classes by which a program is stopped, not by an error of its own."""
@@ -350,6 +356,11 @@ class Run:
     verdict: str = ""
     verdict_reason: str = ""
     imported_from: Facts = field(default_factory=dict)
+
+    @property
+    def captured_in(self) -> str:
+        """Id of the run whose attachments have the patch and the package list: that of a trial is the run around it."""
+        return str((self.captured.get("trial") or {}).get("run") or self.id)
 
     @property
     def duration_s(self) -> float | None:

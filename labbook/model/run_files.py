@@ -7,8 +7,10 @@ from pathlib import PurePosixPath
 from labbook.frozen import dataclass
 
 _SHORT = 16
-_WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".pdparams", ".pdopt", ".pdmodel", ".h5", ".npz", ".pkl",
-            ".tar", ".msgpack")  # fmt: skip
+WEIGHT_ENDINGS = (
+    ".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".pdparams", ".pdopt", ".pdmodel", ".h5", ".npz", ".pkl", ".tar",
+    ".msgpack",
+)  # fmt: skip
 """Endings of files that hold weights or the state of a training. Source: the frameworks' documentation."""
 
 
@@ -20,7 +22,7 @@ def short_fingerprint(fingerprint: str) -> str:
 
 def is_checkpoint(path: str) -> bool:
     """Whether a path has the ending of a file with weights or the state of a training."""
-    return PurePosixPath(path).suffix.lower() in _WEIGHTS
+    return PurePosixPath(path).suffix.lower() in WEIGHT_ENDINGS
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Artifact:
         name: The name given to `labbook.keep()`, else the path.
         digest: "sha256:..." of the bytes that are kept, or "" with `reason`.
         size_bytes: Size of the file; -1 if unknown.
-        via: "setting" or "keep".
+        via: "setting", "keep" or "snapshot".
         reason: Why the file is not kept, or what is uncertain about the copy; "" if it is kept as it was.
         step: Last optimizer step before the call of `keep`, or `None`.
     """

@@ -21,10 +21,11 @@ VERDICTS = ("healthy", "suspect", "unhealthy", "failed", "unknown")
 """healthy: training was observed and no check warned. suspect: a check warned. unhealthy: a check failed, or the loss
 ended as NaN or infinity. failed: the command failed or was killed. unknown: not enough was observed to say."""
 
-REASONS = ("running", "lost", "no_step", "not_measured", "no_checks", "exit")
+REASONS = ("running", "lost", "no_step", "trials", "not_measured", "no_checks", "exit")
 """Reasons that are no symptoms. running: the run has not ended. lost: how it ended is not known. no_step: no training
-step was observed. not_measured: steps were counted, but neither loss nor gradients were observed. no_checks: an older
-entry without health checks. exit: the command failed without a diagnosis."""
+step was observed. trials: each trial of the run has its own verdict. not_measured: steps were counted, but neither loss
+nor gradients were observed. no_checks: an older entry without health checks. exit: the command failed without a
+diagnosis."""
 
 LIKELY = 2
 """Last tier of certainty that counts for a verdict; hints do not."""
@@ -65,6 +66,8 @@ def judge_run(run: Run) -> Verdict:
         return Verdict("unknown", "lost")
     # Of an imported run the steps are known by its series.
     if not run.imported_from and not any(process.steps for process in run.processes):
+        if run.captured.get("trials"):
+            return Verdict("unknown", "trials")
         return Verdict("unknown", "no_step")
     warned = _first(run, "warn")
     if warned:

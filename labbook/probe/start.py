@@ -22,6 +22,9 @@ WATCHED = {
     "visualdl.writer.writer": "process.metric_loggers",
     "wandb.sdk.wandb_run": "process.metric_loggers",
     "mlflow.tracking.client": "process.metric_loggers",
+    "optuna.trial._trial": "process.metric_loggers",
+    "ray._private.worker": "process.ray_workers",
+    "ray.exceptions": "process.ray_workers",
 }
 """Imported module -> module of the probe whose `attach(module, probe)` is called after the import."""
 
@@ -44,6 +47,8 @@ class Probe:
         requests: What the user asked for besides looking (`--watch` and its kin), or `None`.
         late: Whether the process ran before the probe was started.
         exceptions: The `ExceptionRecorder` of this process.
+        trials: The `Trials` of this process, or `None`.
+        has_short_trials: Whether it has several trials that are so short that each may cost only little.
         suspended: Above 0 while `labbook.checks` runs the model for its own ends: adapters look away.
     """
 
@@ -63,9 +68,13 @@ class Probe:
         self.is_profiling = False
         self.late = False
         self.exceptions = None
+        self.trials = None
+        self.has_short_trials = False
+        self._parts = []
         self._step = None
         self._next_look = 1
         self._at_exit = []
+        self._at_end = []
         self._after_fork = []
         self._at_steps = []
         self._before_reading = []
@@ -130,6 +139,10 @@ class Probe:
         """Has `call()` called before this process, or a fork of it, ends in an orderly way or by `exec`."""
         self._at_exit.append(call)
 
+    def at_end(self, call):
+        """Has `call()` called when the program has ended, perhaps twice; not before `exec`, nor at an interrupt."""
+        self._at_end.append(call)
+
     def after_fork(self, call):
         """Has `call()` called in each forked child, after its own event file was begun."""
         self._after_fork.append(call)
@@ -155,8 +168,8 @@ class Probe:
         if self._warm is None:
             self._warm = (step, self._spent, time.monotonic())
 
-    def begin(self, role="python"):
-        """Opens the event file of this process and says hello.
+    def begin(self, role="python", part=""):
+        """Opens the event file of this process, or of a part of it, and says hello.
 
         Raises:
             OSError: The journal cannot be written.
@@ -164,27 +177,56 @@ class Probe:
         ticks = process_info.start_ticks()
         self.role = role
         self.pid = os.getpid()
-        self.writer.open(process_info.file_name(self.pid, ticks))
+        self.writer.open(process_info.file_name(self.pid, ticks) + (part and "-" + part))
         self.event(protocol.HELLO, **process_info.hello(role, ticks))
 
-    def forked(self, role="fork"):
-        """Begins anew in a forked child: own file, own counts; the parent's file is left alone. Never raises."""
+    def forked(self, role="fork", part="", resumed=None):
+        """Begins anew in a forked child: own file, own counts; the parent's file is left alone. Never raises.
+
+        Args:
+            role: "fork"; "python" for a further recording of the same process, "trial" for a part of it.
+            part: Name of that part.
+            resumed: State of the event file to go on with, instead of another one.
+        """
         if self._ended and role == "fork":
             return  # forked between two recordings
         begun, began = time.monotonic(), time.perf_counter()
         with self.guard("fork"):
             self.writer.forget()
+            if role == "fork":
+                self._parts.clear()
             self._step, self._next_look, self._spent, self._warm = None, 1, 0.0, None
             self._begun = begun
             self._ended = False
             self._errors.clear()
             self._unobserved.clear()
             self.totals.clear()
-            self.begin(role)
+            if resumed is not None:
+                self.role = role
+                self.writer.resume(resumed)
+            else:
+                self.begin(role, part)
             for call in self._after_fork:
                 with self.guard("after fork"):
                     call()
             self.add_overhead(time.perf_counter() - began)
+
+    def begin_part(self, name):
+        """Has what follows written to an event file of its own, counted from zero, until `end_part`. Never raises."""
+        role, self.role = self.role, "trial"
+        self.flush()
+        self._parts.append((self.writer.state(), role, self._begun, self._spent))
+        self.forked("trial", name)
+
+    def end_part(self):
+        """Ends the part that was begun last, and goes on with the file before it. Never raises."""
+        if not self._parts:
+            return
+        state, role, begun, spent = self._parts.pop()
+        self.finish()
+        spent += self._spent
+        self.forked("trial", resumed=state)
+        self.role, self._begun, self._spent = role, begun, self._spent + spent
 
     def attach(self, settings):
         """Begins a further recording of this process, in another journal."""
@@ -205,11 +247,18 @@ class Probe:
             with self.guard("exit"):
                 call()
 
+    def end(self):
+        """Does what waits for the end of the program. Never raises."""
+        for call in self._at_end:
+            with self.guard("end"):
+                call()
+
     def finish(self):
         """Writes what is left and the last event; later events are dropped. Never raises."""
         if self._ended:
             return
         ended, began = time.monotonic(), time.perf_counter()
+        self.end()
         self.flush()
         for (where, _), (text, count) in list(self._errors.items()):
             if count > 1:
@@ -272,6 +321,10 @@ def _start(settings, late):
         from .process import interpreter_hooks
 
         interpreter_hooks.install(probe)
+    with probe.guard("trials"):
+        from .process import trials
+
+        trials.install(probe)
     with probe.guard("adapters"):
         _watch_adapters(probe)
     if settings.get("asked"):

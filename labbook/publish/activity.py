@@ -22,12 +22,12 @@ _TOP = 16
 """Space above the squares for the names of months."""
 
 
-def calendar(source: SiteSource, said: Mapping[str, Any]) -> dict[str, Any]:
+def calendar(source: SiteSource, labels: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a year of days, a column for each week, the current one last.
 
     Args:
         source: The notebook.
-        said: Words of the home page with names of months.
+        labels: Words of the home page with names of months.
 
     Returns:
         `width` and `height` of the picture, `days` with `x`, `y`, `level` (0 to 4), `day`, `runs` and `broken`, and
@@ -42,7 +42,7 @@ def calendar(source: SiteSource, said: Mapping[str, Any]) -> dict[str, Any]:
             broken[day] += row.status in BROKEN
     begin = containing_week(source.now, source.week_start).begin - timedelta(weeks=_WEEKS - 1)
     today = datetime.fromtimestamp(source.now).date()
-    names = list(said["months"])
+    names = list(labels["months"])
     days: list[dict[str, Any]] = []
     months: list[dict[str, Any]] = []
     for offset in range(_WEEKS * 7):

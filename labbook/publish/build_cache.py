@@ -47,8 +47,8 @@ class BuildCache:
         wanted = content_key(self._program, name, key).encode()
         path = self._folder / name
         with contextlib.suppress(OSError):
-            said, _, content = path.read_bytes().partition(b"\n")
-            if said == wanted + b" " + content_key(content).encode():
+            header, _, content = path.read_bytes().partition(b"\n")
+            if header == wanted + b" " + content_key(content).encode():
                 return content
         content = make()
         # A read-only folder only costs time.

@@ -48,8 +48,8 @@ class FrameParts:
         addresses: list[str],
     ) -> None:
         self._outside = outside
-        said = (addresses, config.extra, config.extra_css, config.extra_javascript, config.copyright)
-        self._addresses = repr((*said, {name: config.theme[name] for name in config.theme}))
+        settings = (addresses, config.extra, config.extra_css, config.extra_javascript, config.copyright)
+        self._addresses = repr((*settings, {name: config.theme[name] for name in config.theme}))
         self._known: dict[tuple[str, str], list[str]] = {}
         self._unlike: set[str] = set()
         self._place = cache(self._place_of)

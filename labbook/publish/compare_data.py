@@ -46,9 +46,9 @@ def compare_files(source: SiteSource) -> list[SiteFile]:
 def compare_page(templates: Templates) -> Page:
     """Returns the page that compares the runs in its address: `compare/index.html#runs=<id>,<id>`."""
     title = str(templates.words["site_compare"]["title"])
-    said = {"script_words": script_words(templates, "site_compare")}
+    context = {"script_words": script_words(templates, "site_compare")}
     scripts = ("assets/vendor/uPlot/uPlot.iife.min.js", "assets/rows.js", "assets/compare.js")
-    return rendered(templates, "compare", "compare/index.md", title, said, wide=True, scripts=scripts)
+    return rendered(templates, "compare", "compare/index.md", title, context, wide=True, scripts=scripts)
 
 
 def compare_data(path: Path) -> bytes:

@@ -74,7 +74,7 @@ def write_document(note: Path, root: Path, to: str, target: Path) -> None:
         "docx": _write_word,
     }
     if to not in writers:
-        raise UsageError(f"{to!r} is not a format of documents", hint="it is one of " + ", ".join(FORMATS))
+        raise UsageError("errors.document.unknown_format", to=to, formats=list(FORMATS))
     writers[to](note, root, target)
 
 
@@ -145,7 +145,7 @@ def _read(note: Path) -> tuple[dict[str, object], str]:
     try:
         meta, body = frontmatter.parse(read_text(note), str(note))
     except OSError as error:
-        raise NotebookError(f"cannot read {note}: {error.strerror or error}", hint="check its permissions") from error
+        raise NotebookError("errors.document.note_not_readable", note=note, reason=error) from error
     return dict(meta), body
 
 
@@ -153,9 +153,7 @@ def _rendered(text: str, *, raw: bool) -> str:
     try:
         import markdown
     except ImportError as error:
-        raise NotebookError(
-            "Python-Markdown is not installed", hint='install it with `pip install "labbook[site]"`'
-        ) from error
+        raise NotebookError("errors.document.no_markdown") from error
     renderer = markdown.Markdown(extensions=list(_EXTENSIONS))
     if not raw:
         renderer = markdown.Markdown(extensions=[name for name in _EXTENSIONS if name != "md_in_html"])
@@ -210,10 +208,7 @@ def _write_pdf(note: Path, root: Path, target: Path) -> None:
 def _print_in_browser(page: str, target: Path) -> None:
     browser = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
-        raise NotebookError(
-            "a PDF needs WeasyPrint, Chromium or Chrome, and none is installed",
-            hint="install one (`pip install weasyprint`), or write HTML with `--to html` and print it",
-        )
+        raise NotebookError("errors.document.no_pdf_program")
     with tempfile.TemporaryDirectory(prefix="labbook-print-") as folder:
         source, printed = Path(folder, "page.html"), Path(folder, "page.pdf")
         source.write_text(page, "utf-8")
@@ -224,18 +219,14 @@ def _print_in_browser(page: str, target: Path) -> None:
         command += ["--no-pdf-header-footer", f"--print-to-pdf={printed}", source.as_uri()]
         _call(command, "the browser")
         if not printed.is_file():
-            raise NotebookError(
-                f"{browser} printed nothing", hint="write HTML with `--to html` and print it in a browser"
-            )
+            raise NotebookError("errors.document.nothing_printed", browser=browser)
         _write(target, printed.read_bytes())
 
 
 def _write_word(note: Path, root: Path, target: Path) -> None:
     pandoc = shutil.which("pandoc")
     if pandoc is None:
-        raise NotebookError(
-            "a Word file needs pandoc, which is not installed", hint="install pandoc, or use `--to html`"
-        )
+        raise NotebookError("errors.document.no_pandoc")
     with tempfile.TemporaryDirectory(prefix="labbook-word-") as folder:
         source, made = Path(folder, "page.html"), Path(folder, "page.docx")
         source.write_text(html_document(note, root), "utf-8")
@@ -247,16 +238,14 @@ def _call(command: list[str], who: str) -> None:
     try:
         done = subprocess.run(command, capture_output=True, timeout=_PRINT_S, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotebookError(f"{who} could not be used: {error}", hint="write HTML with `--to html`") from error
+        raise NotebookError("errors.document.program_unusable", program=who, reason=error) from error
     if done.returncode:
         last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise NotebookError(f"{who} failed: {''.join(last)[:200]}", hint="write HTML with `--to html`")
+        raise NotebookError("errors.document.program_failed", program=who, reason="".join(last)[:200])
 
 
 def _write(target: Path, content: str | bytes) -> None:
     try:
         write_atomically(target, content.encode("utf-8", "replace") if isinstance(content, str) else content)
     except OSError as error:
-        raise NotebookError(
-            f"cannot write {target}: {error.strerror or error}", hint="name another file with `-o`"
-        ) from error
+        raise NotebookError("errors.document.not_written", target=target, reason=error) from error

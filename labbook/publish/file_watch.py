@@ -76,10 +76,7 @@ def _observer(notebook: Notebook, happened: queue.Queue[str], *, polling: bool) 
         from watchdog.observers import Observer
         from watchdog.observers.polling import PollingObserver
     except ImportError as error:
-        raise UsageError(
-            "watching needs a library that is not installed: watchdog",
-            hint='python -m pip install "watchdog>=6"; or build by hand: labbook site build',
-        ) from error
+        raise UsageError("errors.site.no_watchdog") from error
 
     class Handler(FileSystemEventHandler):
         """Puts the paths of changes into the queue."""

@@ -53,17 +53,15 @@ def send_mail(config: Config, subject: str, text: str, page: str, environ: Mappi
     """
     server = server_named(config.notify_smtp, config.notify_user)
     if not config.notify_to:
-        raise UsageError("the settings name nobody to send to", hint='set `notify_to = ["name@example.org"]`')
+        raise UsageError("errors.mail.nobody")
     sender = config.notify_from or (server.user if "@" in server.user else "")
     if not sender:
-        raise UsageError("the settings name no sender", hint='set `notify_from = "labbook@example.org"`')
+        raise UsageError("errors.mail.no_sender")
     mail = EmailMessage()
     try:
         mail["Subject"], mail["From"], mail["To"] = " ".join(subject.split()), sender, ", ".join(config.notify_to)
     except ValueError as error:
-        raise UsageError(
-            f"an address in the settings is invalid: {error}", hint="correct notify_to and notify_from"
-        ) from error
+        raise UsageError("errors.mail.bad_address", reason=error) from error
     mail["Date"], mail["Message-ID"] = formatdate(localtime=True), make_msgid(domain="labbook.invalid")
     mail.set_content(text)
     mail.add_alternative(page, subtype="html")
@@ -75,13 +73,10 @@ def send_mail(config: Config, subject: str, text: str, page: str, environ: Mappi
             refused = connection.send_message(mail)
     except (OSError, smtplib.SMTPException) as error:
         raise LabbookError(
-            f"the mail server {server.host}:{server.port} did not take the mail: {_reason(error)}",
-            hint=f"check notify_smtp in labbook.toml and the password in {PASSWORD}; the report itself is written",
+            "errors.mail.not_taken", host=server.host, port=str(server.port), reason=_reason(error), password=PASSWORD
         ) from error
     if refused:
-        raise LabbookError(
-            f"the mail server refused {', '.join(refused)}", hint="check notify_to; the others have the mail"
-        )
+        raise LabbookError("errors.mail.refused", refused=list(refused))
 
 
 def server_named(address: str, user: str = "") -> MailServer:
@@ -96,15 +91,9 @@ def server_named(address: str, user: str = "") -> MailServer:
     except ValueError:
         port = 0
     if parts.scheme not in _PORTS or not parts.hostname or not port:
-        raise UsageError(
-            f"{address!r} is no mail server" if address else "the settings name no mail server",
-            hint='set `notify_smtp = "smtps://mail.example.org:465"`',
-        )
+        raise UsageError("errors.mail.bad_server" if address else "errors.mail.no_server", address=address)
     if "@" in parts.netloc:
-        raise UsageError(
-            "notify_smtp has a user or a password, and the settings are shared by git",
-            hint=f"name the user in `notify_user`, and give the password in {PASSWORD} or ~/.netrc",
-        )
+        raise UsageError("errors.mail.password_in_settings", password=PASSWORD)
     return MailServer(parts.hostname, port, user, parts.scheme == "smtps")
 
 
@@ -135,6 +124,8 @@ def _password(server: MailServer, environ: Mapping[str, str]) -> str:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, smtplib.SMTPResponseException):
-        told = error.smtp_error.decode("utf-8", "replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
-        return f"{error.smtp_code} {told}"[:200]
+        answer = (
+            error.smtp_error.decode("utf-8", "replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
+        )
+        return f"{error.smtp_code} {answer}"[:200]
     return str(getattr(error, "strerror", None) or error)[:200]

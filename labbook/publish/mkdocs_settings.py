@@ -21,8 +21,6 @@ from labbook.store.paths import stays_inside
 
 FILE = "mkdocs.yml"
 
-_HINT = "correct mkdocs.yml, then try again"
-
 _TEXT = ("site_name", "site_url", "site_description", "site_author", "copyright", "repo_url", "repo_name", "edit_uri")
 _PLAIN = (
     *("docs_dir", "site_dir", "use_directory_urls", "nav", "extra_css", "strict", "validation"),
@@ -107,10 +105,10 @@ def read_settings(root: Path) -> SafeSettings:
         NotebookError: The file, or one that it inherits from, is unreadable or has no settings; names file and line.
     """
     if not stays_inside(root / "notes", root):
-        raise NotebookError(f"{root / 'notes'} is a link that leads out of the notebook", hint="put a folder there")
+        raise NotebookError("errors.site.link_folder", path=root / "notes")
     reader = _Reader(root)
-    said = reader.file(root / FILE)
-    values = {key: reader.setting(key, value) for key, value in said.items()}
+    loaded = reader.file(root / FILE)
+    values = {key: reader.setting(key, value) for key, value in loaded.items()}
     own = root / "templates" / "site"
     if own.is_dir() and any(own.iterdir()):
         reader.leave_out("templates/site")
@@ -158,23 +156,28 @@ class _Reader:
         """Returns the settings in a file, merged over those that it inherits."""
         name = os.path.relpath(path, self._root)
         if not stays_inside(path, self._root):
-            raise NotebookError(f"{name} is a link that leads out of the notebook", hint="put a file in its place")
+            raise NotebookError("errors.site.link_file", path=name)
         try:
             text = path.read_bytes().decode("utf-8-sig")
-            said = load_tagged(text, _of_tag)
+            loaded = load_tagged(text, _of_tag)
         except OSError as error:
-            hint = f"`labbook init {self._root}` writes it" if not parents else _HINT
-            raise NotebookError(f"cannot read {path}: {error.strerror or error}", hint=hint) from error
+            raise NotebookError(
+                "errors.site.settings_not_readable",
+                path=path,
+                reason=error,
+                root=self._root,
+                advice="errors.site.settings_advice" if parents else "errors.site.init_advice",
+            ) from error
         except ValueError as error:
             why = " ".join(str(error).split())
             raise NotebookError(
-                f"labbook cannot build the site: {name} cannot be read: not valid YAML: {why}", hint=_HINT
+                "errors.site.not_yaml", name=name, reason=why, advice="errors.site.settings_advice"
             ) from error
-        if said is None:
+        if loaded is None:
             return {}
-        if not isinstance(said, dict):
-            raise NotebookError(f"labbook cannot build the site: {name} holds no settings", hint=_HINT)
-        plain = {str(key): self._plain(value, str(key), 0) for key, value in said.items()}
+        if not isinstance(loaded, dict):
+            raise NotebookError("errors.site.no_settings", name=name, advice="errors.site.settings_advice")
+        plain = {str(key): self._plain(value, str(key), 0) for key, value in loaded.items()}
         above = plain.pop("INHERIT", _NOTHING)
         if above is _NOTHING:
             return plain
@@ -188,7 +191,7 @@ class _Reader:
         """Returns a copy without values left out; each use of an alias counts."""
         self._values += 1
         if self._values > _MOST_VALUES or depth > _DEEPEST:
-            raise NotebookError(f"labbook cannot build the site: {FILE} holds too much", hint=_HINT)
+            raise NotebookError("errors.site.too_much", name=FILE, advice="errors.site.settings_advice")
         if isinstance(value, _Nothing):
             return self.leave_out(f"{value.tag} in {place}")
         if isinstance(value, dict):
@@ -218,10 +221,10 @@ class _Reader:
         return self.leave_out(key)
 
     def _theme(self, value: object) -> dict[str, Any]:
-        said = value if isinstance(value, dict) else {"name": value}
-        if said.get("name") != "material":
-            self.leave_out(f"theme {said.get('name')}")
-        rest = {key: each for key, each in said.items() if key != "name"}
+        options = value if isinstance(value, dict) else {"name": value}
+        if options.get("name") != "material":
+            self.leave_out(f"theme {options.get('name')}")
+        rest = {key: each for key, each in options.items() if key != "name"}
         kept = self._without(rest, lambda name: name in _THEME, "theme: ")
         return {"name": "material", **self._without_html(kept, "theme")}
 
@@ -247,11 +250,11 @@ class _Reader:
             return self.leave_out(f"extension {name}")
         return _without_folders(options)
 
-    def _without(self, said: dict[Any, Any], is_kept: Callable[[str], bool], place: str) -> dict[str, Any]:
-        for key in said:
+    def _without(self, options: dict[Any, Any], is_kept: Callable[[str], bool], place: str) -> dict[str, Any]:
+        for key in options:
             if not is_kept(str(key)):
                 self.leave_out(f"{place}{key}")
-        return {str(key): value for key, value in said.items() if is_kept(str(key))}
+        return {str(key): value for key, value in options.items() if is_kept(str(key))}
 
     def _without_html(self, value: Any, place: str) -> Any:  # noqa: ANN401 - plain data
         """Returns the value with `<` and `>` escaped in texts, which the theme does not escape."""

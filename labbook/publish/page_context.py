@@ -62,8 +62,8 @@ class PageContext:
         for row in source.rows:
             for parent in row.parents:
                 self._readers[parent].append(row)
-        said = templates.words["site"]
-        self._said = {key: str(said[key]) for key in _BAR_WORDS}
+        labels = templates.words["site"]
+        self._said = {key: str(labels[key]) for key in _BAR_WORDS}
         # Cached, because each neighbour of a run needs it.
         self._all_runs, self._compare = at("runs/index.md"), at("compare/index.md")
         self._urls: dict[str, str] = {}

@@ -39,24 +39,29 @@ def site_pages(source: SiteSource, templates: Templates, view: SymptomView | Non
         view: The notebook by symptom, if available.
     """
     view = view or symptom_view(source)
-    said = templates.words["site"]
+    labels = templates.words["site"]
     months = {month: rows for month, rows in by_month(source.rows).items() if month != "other"}
     pages = [
-        rendered(templates, "home", "index.md", str(said["home"]), _home(view, templates), wide=True),
+        rendered(templates, "home", "index.md", str(labels["home"]), _home(view, templates), wide=True),
         rendered(
             templates,
             "runs",
             "runs/index.md",
-            str(said["runs"]),
+            str(labels["runs"]),
             _runs(source, months) | {"script_words": script_words(templates, "site_runs")},
             wide=True,
             scripts=("assets/rows.js", "assets/grid.js", "assets/query.js", "assets/runs_rules.js", "assets/runs.js"),
         ),
         compare_page(templates),
         rendered(
-            templates, "experiments", "experiments/index.md", str(said["experiments"]), _experiments(source), wide=True
+            templates,
+            "experiments",
+            "experiments/index.md",
+            str(labels["experiments"]),
+            _experiments(source),
+            wide=True,
         ),
-        rendered(templates, "reports", "reports/index.md", str(said["reports"]), _reports(source), wide=True),
+        rendered(templates, "reports", "reports/index.md", str(labels["reports"]), _reports(source), wide=True),
     ]
     return [*pages, *month_pages(source, templates), *symptom_pages(view, templates)]
 

@@ -84,8 +84,8 @@ def write_report(
     path = notebook.paths.reports / f"{data['name']}.md"
     check_stays_inside(path, notebook.paths.root)
     restore_before_writing(notebook, path)
-    said = templates.words["week"]
-    pictures = _pictures(source, data, (str(said["legend_run"]), str(said["legend_best"])))
+    labels = templates.words["week"]
+    pictures = _pictures(source, data, (str(labels["legend_run"]), str(labels["legend_best"])))
     folder = path.with_suffix("")
     data["figures"] = [{"experiment": name, "path": f"{folder.name}/{name}.svg"} for name in pictures]
     files = [path]
@@ -102,8 +102,7 @@ def write_report(
             files.append(folder / f"{name}.svg")
         files += _list_runs(notebook, source, data, templates)
     except OSError as error:
-        hint = "free space or permissions there"
-        raise NotebookError(f"cannot write the report {path}: {error.strerror or error}", hint=hint) from error
+        raise NotebookError("errors.report.not_written", path=path, reason=error) from error
     totals = data["totals"]
     message = f"Report of {data['name']}: {totals['runs']} runs, {totals['broken']} failed, {totals['time']}"
     return WrittenReport(path, data, commit_files(notebook, files, message), trouble, problems)
@@ -210,8 +209,8 @@ def _list_runs(notebook: Notebook, source: PeriodSource, data: dict[str, Any], t
             continue
         rows = [one for one in source.rows if one.experiment == name]
         text = read_text(page)
-        told = experiment_runs_markdown(name, rows, figures.get(name, ""), templates)
-        changed = with_block(text, "runs", told) if "<!-- labbook:begin runs -->" in text else text
+        block = experiment_runs_markdown(name, rows, figures.get(name, ""), templates)
+        changed = with_block(text, "runs", block) if "<!-- labbook:begin runs -->" in text else text
         if changed != text:
             write_atomically(page, changed.encode("utf-8", "surrogateescape"))
             written.append(page)

@@ -20,12 +20,12 @@ def script_words(templates: Templates, *sections: str, **more: str) -> Any:  # n
         sections: Names of sections; later ones override.
         more: More words.
     """
-    said: dict[str, str] = {f"status_{name}": str(word) for name, word in templates.words["status"].items()}
-    said |= {f"verdict_{name}": str(word) for name, word in templates.words["run_verdict"].items()}
+    labels: dict[str, str] = {f"status_{name}": str(word) for name, word in templates.words["status"].items()}
+    labels |= {f"verdict_{name}": str(word) for name, word in templates.words["run_verdict"].items()}
     for section in sections:
         found: Mapping[str, Any] = templates.words[section]
-        said |= {name: str(word) for name, word in found.items() if isinstance(word, str)}
-    return finished_text(attribute(json.dumps(said | more, ensure_ascii=False)))
+        labels |= {name: str(word) for name, word in found.items() if isinstance(word, str)}
+    return finished_text(attribute(json.dumps(labels | more, ensure_ascii=False)))
 
 
 def attribute(text: str) -> str:

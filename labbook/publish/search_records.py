@@ -71,25 +71,25 @@ def run_record(entry: Entry, row: RunRow, symptoms: Mapping[str, Symptom]) -> Se
         row: The row of the run.
         symptoms: The catalogue.
     """
-    error, said = "", []
+    error, texts = "", []
     for part in split_parts(entry.body):
         if part.name == "exception":
             paragraphs = map(_plain, _HEADINGS.sub("", part.text).split("\n\n"))
             error = next((text for text in paragraphs if text), "").replace(" : ", ": ", 1)
         elif part.name == "diagnosis":
-            said += [_plain(evidence) for evidence in _EVIDENCE.findall(part.text)]
+            texts += [_plain(evidence) for evidence in _EVIDENCE.findall(part.text)]
         elif not part.name:
-            said.append(_plain(_HEADINGS.sub("", part.text)))
+            texts.append(_plain(_HEADINGS.sub("", part.text)))
     fix = str(entry.meta.get("fix_text") or "") if row.fix else ""
     known = [name for name in row.symptoms if name in symptoms]
     titles = [wording.title for name in known for wording in symptoms[name].wording.values()]
     parts = row.path.split("/")
-    words = " ".join(said)[:MOST_CHARACTERS]
+    words = " ".join(texts)[:MOST_CHARACTERS]
     return SearchRecord(
         "run",
         row.path.removeprefix("notes/"),
         _line(row.title),
-        _line(fix or error or next(iter(_sentences(said)), "")),
+        _line(fix or error or next(iter(_sentences(texts)), "")),
         " ".join([error, *row.symptoms, *titles, *row.tags, row.experiment, row.script, fix, words]),
         record_facets(row),
         f"{parts[2]}-{parts[3]}" if len(parts) >= 5 and parts[2].isdigit() and parts[3].isdigit() else "",

@@ -94,8 +94,8 @@ class Service:
         try:
             for payload in payloads:
                 self._sent += 1
-                asked = json.dumps({"message_id": self._sent, "payload": payload}, ensure_ascii=False)
-                self._process.stdin.write(base64.b64encode(asked.encode("utf-8", "replace")) + b",")
+                request = json.dumps({"message_id": self._sent, "payload": payload}, ensure_ascii=False)
+                self._process.stdin.write(base64.b64encode(request.encode("utf-8", "replace")) + b",")
             self._process.stdin.flush()
         except OSError as error:
             raise PagefindFailed(f"pagefind ended: {error.strerror or error}") from error

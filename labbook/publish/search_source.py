@@ -200,5 +200,7 @@ class _Kept:
 
 def _made_with(symptoms: Mapping[str, Any]) -> str:
     """Returns what records depend on besides their entry: the format and the names of symptoms."""
-    titles = [[name, *(said.title for said in known.wording.values())] for name, known in sorted(symptoms.items())]
+    titles = [
+        [name, *(wording.title for wording in known.wording.values())] for name, known in sorted(symptoms.items())
+    ]
     return hashlib.sha256(json.dumps([_FORMAT, titles]).encode()).hexdigest()

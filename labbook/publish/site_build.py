@@ -21,8 +21,10 @@ from labbook.publish.mkdocs_settings import read_settings
 from labbook.publish.post_build import KEPT_BY_OTHERS
 from labbook.publish.site_cache import keep_index, note_times, restore_index, restore_times, site_in, state_in
 from labbook.publish.site_folder import check_site_folder, note_written, remove_written
+from labbook.screen import print_error
 from labbook.store.locks import hold_lock
 from labbook.store.notebook import Notebook
+from labbook.store.sentences import Sentences
 
 _LONGEST_WAIT_S = 600.0
 _PORTS = range(8000, 8050)
@@ -84,7 +86,7 @@ def build_site(
     many = min(8, _cores()) if workers is None else workers
     if cache is not None:
         if engine != "mkdocs":
-            raise UsageError(f"--cache cannot be combined with --engine {engine}", hint="leave --engine out")
+            raise UsageError("errors.site.cache_with_engine", engine=engine)
         cache = cache.absolute()
         folder = folder or site_in(cache)
     notebook.paths.private.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -116,7 +118,7 @@ def _cores() -> int:
 def serve_site(
     notebook: Notebook,
     port: int | None,
-    say: Callable[[str], None],
+    print_line: Callable[[str], None],
     *,
     polling: bool = False,
     on_build: Callable[[BuiltSite], None] | None = None,
@@ -128,7 +130,7 @@ def serve_site(
     Args:
         notebook: The notebook.
         port: Port; by default the first free one from 8000 on.
-        say: Prints the address and later errors.
+        print_line: Prints the address.
         polling: Poll for changes (needed on network file systems).
         on_build: Called after each build.
         site: Folder of the site; by default the one of `mkdocs.yml`.
@@ -146,13 +148,12 @@ def serve_site(
     with _Warnings() as log:
         folder = Path(_config(notebook, log, site, trusted=trusted).site_dir)
     builds = Builds()
+    sentences = Sentences(notebook.config.language_in_use())
     try:
         server = SiteServer(_free_port(port), folder, builds)
     except OSError as error:
-        raise UsageError(
-            f"cannot listen on {HOST}: {error.strerror}", hint="choose another port with --port"
-        ) from error
-    say(f"http://{HOST}:{server.server_port}/  (Ctrl-C ends it)")
+        raise UsageError("errors.site.not_listening", host=HOST, reason=error) from error
+    print_line(sentences.line("terminal.site.serving", address=f"http://{HOST}:{server.server_port}/"))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     began = False
     try:
@@ -170,7 +171,7 @@ def serve_site(
                     _reopened(notebook), workers=1, on_pages_ready=builds.done, folder=site, trusted=trusted
                 )
             except LabbookError as error:
-                say(f"labbook: {error.message}\n         {error.hint}")
+                print_error(*error.texts(notebook.config.language_in_use()))
                 continue
             if done.rendered or changed:
                 builds.done()
@@ -195,10 +196,7 @@ def _require() -> None:
     os.environ.setdefault("NO_MKDOCS_2_WARNING", "true")
     missing = [name for name in ("mkdocs", "material") if find_spec(name) is None]
     if missing:
-        raise UsageError(
-            f"the site needs a library that is not installed: {missing[0]}",
-            hint=f"python -m pip install {' '.join(_requirements())}",
-        )
+        raise UsageError("errors.site.not_installed", missing=missing[0], packages=" ".join(_requirements()))
 
 
 def _requirements() -> list[str]:
@@ -216,7 +214,7 @@ def _requirements() -> list[str]:
 def _settings_file(notebook: Notebook) -> Path:
     path = notebook.paths.root / "mkdocs.yml"
     if not path.is_file():
-        raise NotebookError(f"there is no {path}", hint=f"`labbook init {notebook.paths.root}` writes it")
+        raise NotebookError("errors.site.no_file", path=path, root=notebook.paths.root)
     notebook.paths.notes.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -258,8 +256,7 @@ def _loaded_by_mkdocs(path: Path, site_dir: str | None) -> Any:  # noqa: ANN401 
         raise
     except Exception as error:
         raise NotebookError(
-            f"MkDocs cannot read {path}: {type(error).__name__}: {error}",
-            hint="correct mkdocs.yml and the files that it names",
+            "errors.site.mkdocs_not_readable", path=path, kind=type(error).__name__, reason=str(error)
         ) from error
 
 
@@ -324,12 +321,9 @@ def _call(work: Callable[[], Any], log: _Warnings) -> Any:  # noqa: ANN401 - wha
     except (MkDocsException, Abort, SystemExit) as error:
         # MkDocs logs the reason before it aborts.
         reason = log.messages[-1] if isinstance(error, (Abort, SystemExit)) and log.messages else str(error)
-        raise NotebookError(
-            f"MkDocs cannot build the site: {reason}", hint="correct mkdocs.yml, then try again"
-        ) from error
+        raise NotebookError("errors.site.mkdocs_failed", reason=reason) from error
     except OSError as error:
-        where = f" {error.filename}" if error.filename else ""
-        raise NotebookError(f"cannot write the site{where}: {error.strerror or error}") from error
+        raise NotebookError("errors.site.not_written", path=str(error.filename or ""), reason=error) from error
 
 
 def _free_port(port: int | None) -> int:
@@ -340,8 +334,9 @@ def _free_port(port: int | None) -> int:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if probe.connect_ex((HOST, candidate)) != 0:
                 return candidate
-    taken = f"port {port} is" if port is not None else f"ports {_PORTS.start} to {_PORTS.stop - 1} are"
-    raise UsageError(f"{taken} in use on {HOST}", hint="choose another with --port")
+    if port is not None:
+        raise UsageError("errors.site.port_taken", port=str(port), host=HOST)
+    raise UsageError("errors.site.ports_taken", first=str(_PORTS.start), last=str(_PORTS.stop - 1), host=HOST)
 
 
 class _Warnings(logging.Handler):

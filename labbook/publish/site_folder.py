@@ -55,16 +55,10 @@ def check_site_folder(root: Path, folder: Path, chosen: Path | None = None) -> N
     why = why_not_here(root, folder) if chosen is None else ""
     if why:
         target = Path(os.path.normpath(root / folder))
-        raise NotebookError(
-            f"the site is not written to {target}: site_dir in mkdocs.yml {why}",
-            hint=f"name the folder yourself: `labbook site build --site-dir {target}`",
-        )
+        raise NotebookError("errors.site.not_there", target=target, why=why)
     leading_out = _link_out_of(folder)
     if leading_out is not None:
-        raise NotebookError(
-            f"the site is not written to {folder}: {leading_out} is a link that leads out of it",
-            hint="remove the link, then build again",
-        )
+        raise NotebookError("errors.site.link_inside", folder=folder, link=leading_out)
 
 
 def written_files(site: Path, record: Path) -> set[str]:
@@ -201,9 +195,7 @@ def replace_site(site: Path, made: Path, record: Path) -> int:
 
 
 def _in_the_way(path: Path) -> NotebookError:
-    return NotebookError(
-        f"{path} is in the way of the site, and labbook did not write it", hint="move it away, then build again"
-    )
+    return NotebookError("errors.site.in_the_way", path=path)
 
 
 def _link_out_of(site: Path) -> Path | None:

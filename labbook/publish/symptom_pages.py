@@ -37,10 +37,10 @@ _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
 
 def symptom_pages(view: SymptomView, templates: Templates) -> list[Page]:
     """Returns the lists of symptoms and fixes, and a page for each symptom seen or described in the notebook."""
-    said = templates.words["site"]
+    labels = templates.words["site"]
     pages = [
-        rendered(templates, "symptoms", "symptoms/index.md", str(said["symptoms"]), _overview(view), wide=True),
-        rendered(templates, "fixes", "fixes/index.md", str(said["fixes_all"]), _all_fixes(view), wide=True),
+        rendered(templates, "symptoms", "symptoms/index.md", str(labels["symptoms"]), _overview(view), wide=True),
+        rendered(templates, "fixes", "fixes/index.md", str(labels["fixes_all"]), _all_fixes(view), wide=True),
     ]
     return [*pages, *(symptom_page(view, name, templates) for name in sorted(view.paged))]
 
@@ -145,9 +145,9 @@ def _without_title(own: str) -> str:
 
 
 def _facts(symptom: Symptom, language: str, own_headings: set[str]) -> dict[str, Any]:
-    said = symptom.said(language)
+    wording = symptom.said(language)
     headings = [{table[number] for table in HEADINGS.values()} for number in range(3)]
-    parts = [said.see, said.why, said.attempts]
+    parts = [wording.see, wording.why, wording.attempts]
     see, why, attempts = (part if not headings[n] & own_headings else () for n, part in enumerate(parts))
     return {
         "family": symptom.family,

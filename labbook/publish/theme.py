@@ -106,8 +106,8 @@ def policy(extra: Mapping[str, Any]) -> str:
 
     A team adds hosts of analytics scripts or fonts there; `{scripts}` stands for the scripts of the theme.
     """
-    said = extra.get("content_security_policy")
-    return POLICY if said is None else str(said or "")
+    own = extra.get("content_security_policy")
+    return POLICY if own is None else str(own or "")
 
 
 def without_built_in_search(plugins: Any) -> None:  # noqa: ANN401 - a collection of plugins of MkDocs
@@ -126,13 +126,13 @@ def is_listed(source: str) -> bool:
     return section in _LISTED and rest != "index.md"
 
 
-def navigation(sources: Sequence[str], said: Mapping[str, str]) -> list[dict[str, Any]]:
+def navigation(sources: Sequence[str], labels: Mapping[str, str]) -> list[dict[str, Any]]:
     """Returns the tabs of the site: home, runs, experiments, symptoms, fixes, reports, other notes."""
-    nav: list[dict[str, Any]] = [{str(said["home"]): "index.md"}]
-    nav += [{str(said[word]): f"{section}/index.md"} for section, word in _TABS.items()]
+    nav: list[dict[str, Any]] = [{str(labels["home"]): "index.md"}]
+    nav += [{str(labels[word]): f"{section}/index.md"} for section, word in _TABS.items()]
     others = sorted(s for s in sources if s.split("/")[0] not in _LISTED and s not in _UNLISTED)
     if others:
-        nav.append({str(said["notes"]): list(others)})
+        nav.append({str(labels["notes"]): list(others)})
     return nav
 
 
@@ -150,15 +150,15 @@ def coloured(html: str) -> str:
 def _pills() -> list[tuple[str, str]]:
     """Returns HTML of an entry -> its replacement."""
     found = []
-    for said in map(words, LANGUAGES):
-        for status, word in said["status"].items():
+    for labels in map(words, LANGUAGES):
+        for status, word in labels["status"].items():
             opening = "<p><strong"
             found.append((f"{opening}>{word}</strong>", f'{opening} class="lb-status lb-{status}">{word}</strong>'))
-        for verdict, word in said["run_verdict"].items():
+        for verdict, word in labels["run_verdict"].items():
             pill = f'· <strong class="lb-status lb-{verdict}">{word}</strong>'
             found.append((f"· <strong>{word}</strong>", pill))
         for verdict in _VERDICTS:
-            word = str(said["verdicts"].get(verdict, verdict)).strip("*")
+            word = str(labels["verdicts"].get(verdict, verdict)).strip("*")
             pill = f'<td><span class="lb-verdict lb-{verdict.replace(" ", "-")}">{word}</span></td>'
             found += [(f"<td>{word}</td>", pill), (f"<td><strong>{word}</strong></td>", pill)]
     return found

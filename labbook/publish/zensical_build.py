@@ -44,7 +44,7 @@ def build_with_zensical(
         NotebookError: `mkdocs.yml` is unusable, or the folder of the site is refused.
     """
     if find_spec("zensical") is None:
-        raise UsageError("this needs a library that is not installed: zensical", hint="python -m pip install zensical")
+        raise UsageError("errors.site.no_zensical")
     safe = read_settings(notebook.paths.root)
     settings, site = _settings(safe, notebook)
     site = chosen.absolute() if chosen is not None else site
@@ -67,7 +67,7 @@ def build_with_zensical(
         _run(folder)
         left = _finished(folder / "site")
         if left:
-            raise NotebookError(f"the page of {next(iter(left))} would not be safe: {next(iter(left.values()))}")
+            raise NotebookError("errors.site.unsafe_page", page=next(iter(left)), what=next(iter(left.values())))
     pages = replace_site(site, folder / "site", notebook.paths.private / "site.json")
     problem = finish_site(notebook, source, site, templates, directory_urls=settings["directory_urls"])
     note_written(site, files_below(folder / "site"))
@@ -76,15 +76,15 @@ def build_with_zensical(
 
 def _settings(safe: SafeSettings, notebook: Notebook) -> tuple[dict[str, Any], Path]:
     """Returns the used settings of `mkdocs.yml`, and the folder of the site."""
-    said = safe.values
-    look = said.get("theme")
+    values = safe.values
+    look = values.get("theme")
     settings = {
-        "site_name": str(said.get("site_name") or notebook.config.title or "labbook"),
+        "site_name": str(values.get("site_name") or notebook.config.title or "labbook"),
         "language": str((look.get("language") if isinstance(look, Mapping) else "") or "en"),
-        "directory_urls": said.get("use_directory_urls", True) is not False,
-        **{key: str(said.get(key) or "") for key in ("site_url", "repo_url", "edit_uri")},
+        "directory_urls": values.get("use_directory_urls", True) is not False,
+        **{key: str(values.get(key) or "") for key in ("site_url", "repo_url", "edit_uri")},
     }
-    return settings, notebook.paths.root / str(said.get("site_dir") or "site")
+    return settings, notebook.paths.root / str(values.get("site_dir") or "site")
 
 
 def _run(folder: Path) -> None:
@@ -97,10 +97,10 @@ def _run(folder: Path) -> None:
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=_LONGEST_S, errors="replace"
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotebookError(f"Zensical cannot be run: {error}") from error
+        raise NotebookError("errors.site.zensical_not_run", reason=error) from error
     if done.returncode:
-        said = _ESCAPES.sub("", done.stderr + done.stdout).strip().splitlines() or ["it says nothing"]
-        raise NotebookError(f"Zensical cannot build the site: {said[-1]}", hint=f"what it was given lies in {folder}")
+        lines = _ESCAPES.sub("", done.stderr + done.stdout).strip().splitlines() or ["it says nothing"]
+        raise NotebookError("errors.site.zensical_failed", reason=lines[-1], folder=folder)
 
 
 def _finished(made: Path) -> dict[str, str]:

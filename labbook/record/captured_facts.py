@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.model.run import Facts, FileUse, Process, Run
 from labbook.model.run_files import Artifact
-from labbook.record.kept_files import keep_files
+from labbook.record.kept_files import file_items, keep_files
 from labbook.record.run_from_journal.journal_reader import variables_read
 from labbook.store.journal import Journal, ProcessEvents
 from labbook.store.paths import check_stays_inside
@@ -23,35 +23,50 @@ if TYPE_CHECKING:
 
 
 def add_captured(
-    notebook: Notebook, journal: Journal, start: Facts, run: Run, processes: Sequence[ProcessEvents], redactor: Redactor
+    notebook: Notebook,
+    journal: Journal,
+    start: Facts,
+    run: Run,
+    processes: Sequence[ProcessEvents],
+    redactor: Redactor,
+    recorded: Sequence[ProcessEvents] = (),
 ) -> Run:
-    """Adds the facts of the capture sources; `after.json` stores those of the end for a later recovery."""
+    """Adds the facts of the capture sources; `after.json` stores those of the end for a later recovery.
+
+    Args:
+        notebook: Notebook of the run.
+        journal: Its journal.
+        start: Facts of its start.
+        run: The run.
+        processes: Events of its processes, without those of its trials.
+        redactor: Masks secrets.
+        recorded: All events as they are in the journal, by which calls of `labbook.keep()` are known.
+    """
     from labbook.capture.exit_cause import explain_exit
     from labbook.capture.processes import find_unobserved
     from labbook.capture.reproducibility import judge_reproducibility
     from labbook.capture.resources import read_resources
     from labbook.capture.sources import capture_after
     from labbook.capture.used_files import summarize_files
-    from labbook.model.events.process_kinds import Files
     from labbook.record.jobs.job_journal import JobJournal
     from labbook.record.run_from_journal.ending_events import standstill_facts
     from labbook.record.run_from_journal.roll_call import roll_call
 
     before = journal.read(journal.paths.before)
     after: dict[str, Any] = journal.read(journal.paths.after)
-    items = [item for process in processes for event in process.of_kind(Files) for item in event.get("items", [])]
+    items = file_items(processes)
     journal.mask(_learn_from_files(items, redactor))
     if not after:
         context = capture_context(notebook, journal, start, redactor, _main_python(processes, run))
         after = dict(capture_after(context))
         files = summarize_files(items, context.cwd, notebook.config)
         after["files"] = [redactor.data(vars(f)) for f in files]
-        after["artifacts"] = keep_files(notebook, journal, context, run, processes)
+        after["artifacts"] = keep_files(notebook, journal, context, run, recorded or processes)
         journal.write(journal.paths.after, after, durable=False)
         after = journal.read(journal.paths.after)  # as written: bytes that are not UTF-8 are replaced
     file_uses = tuple(FileUse(**f) for f in after.get("files") or ())
     artifacts = tuple(Artifact(**one) for one in after.pop("artifacts", ()))
-    captured = {**before, **{k: v for k, v in after.items() if k != "files"}}
+    captured = {**before, **{k: v for k, v in after.items() if k not in ("files", "snapshot")}}
     captured = _add_variables(captured, redactor.data(variables_read(processes)))
     deciding = journal.parts()[0]
     captured["resources"] = read_resources(deciding.paths.resources)

@@ -11,6 +11,9 @@ from labbook.model.run import Run
 if TYPE_CHECKING:
     from labbook.model.confirmed_fix import Proposal
     from labbook.store.entry_commit import CommitOutcome
+    from labbook.store.sentences import Sentences
+
+_MAX_ROWS = 3
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,19 @@ class FinishedRun:
             result=result,
         )
 
+    def _configuration_lines(self, sentences: Sentences) -> list[str]:
+        """Returns what is certainly wrong in the configuration: at most three rows, those of the schema first."""
+        from labbook.report.entry.configuration_section import configuration_rows
+        from labbook.report.entry.section_limits import shorten_middle
+        from labbook.store.templates import words
+
+        labels = words(self.language)
+        rows = [row for row in configuration_rows(self.run) if row.get("certainty") in ("schema", "certain")]
+        lead = f"{labels['headings']['configuration']}{labels['health']['colon']}"
+        lines = [shorten_middle(lead + sentences(row["message"]), 160) for row in rows[:_MAX_ROWS]]
+        more = len(rows) - _MAX_ROWS
+        return lines + ([str(labels["health"]["more_findings"]).format(count=more)] if more > 0 else [])
+
     def summary(self) -> list[str]:
         """Returns the lines for the terminal: verdict, place of the failure, path of the entry."""
         from labbook.capture.processes import PATH_REPLACED
@@ -78,6 +94,7 @@ class FinishedRun:
         lines += [f"         {line}" for line in ([ranks] if ranks else []) + diagnosis]
         primary = self.run.findings[0].symptom if failed and self.run.findings else ""
         lines += [f"         {line}" for line in finding_lines(self.run, self.language, but=primary)]
+        lines += [f"         {line}" for line in self._configuration_lines(sentences)]
         if self.proposal is not None and not self.proposal.confirmed:
             from labbook.report.entry.fix_section import proposal_line
 
@@ -85,9 +102,9 @@ class FinishedRun:
         if self.run.probe.status == "absent" and any(why == PATH_REPLACED for _, why in self.run.probe.unobserved):
             lines.append(f"         {sentences.line('terminal.record.path_replaced')}")
         if self.commit.status == "off":
-            commit = sentences(self.commit.reason) or sentences.line("record.commits_off")
+            commit = sentences(self.commit.cause) or sentences.line("record.commits_off")
         elif self.commit.status == "queued":
-            commit = sentences.line("record.queued", reason=self.commit.reason)
+            commit = sentences.line("record.queued", reason=self.commit.cause)
         else:
             commit = commit_line(self.commit, sentences)
         lines.append(f"         {self.shown_path}  {commit}")

@@ -14,28 +14,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labbook.compare.previous_run import previous_run, remember_run
-from labbook.findings.run_findings import add_diagnosis
+from labbook.findings.configuration_check import add_configuration_check
 from labbook.fixes.propose_fix import propose_fix
 from labbook.model.run import Console, Facts, Run
 from labbook.record.captured_facts import add_captured, capture_context
 from labbook.record.end_summary import FinishedRun
 from labbook.record.jobs.job_console import read_consoles
-from labbook.record.kept_files import add_lineage, draw_lineage
+from labbook.record.kept_files import add_lineage
 from labbook.record.notebook_command import add_cells
 from labbook.record.profiler_traces import add_traces
+from labbook.record.run_entry import add_findings, entry_files, write_entry
 from labbook.record.run_from_journal.journal_reader import build_run
-from labbook.store.journal import Journal, write_atomically
-from labbook.store.paths import check_stays_inside
+from labbook.record.run_from_journal.trial_parts import split_trials
+from labbook.record.run_snapshot import add_snapshot
+from labbook.record.trial_entries import trial_facts, trial_runs, write_trials
+from labbook.store.journal import Journal
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor
     from labbook.store.entry_commit import CommitOutcome
     from labbook.store.notebook import Notebook
-
-_SERIES_POINTS = 2000
-_ALL_POINTS = 20_000
-"""Maximum points of one series, and of all together, in `run.json`; the journal has all of them. Source: 20,000 points
-take about 800 kB, and the folder of an entry stays under 1 MiB."""
 
 
 def preload_modules(notebook: Notebook, ended: Callable[[], bool]) -> None:
@@ -103,19 +101,28 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     """
     start = journal.read(journal.paths.start)
     end = journal.ending()
-    processes = journal.processes()
+    recorded = journal.processes()
+    processes, trials = split_trials(recorded)
     console = read_consoles(journal, redactor)
     run = build_run(start, end, processes, console)
-    run = _add_console_metrics(run)
-    run = add_captured(notebook, journal, start, run, processes, redactor)
-    run = add_traces(run, journal, notebook.paths.attachments(run.id), redactor)
+    if not trials:
+        run = _add_console_metrics(run)
+    run = add_captured(notebook, journal, start, run, processes, redactor, recorded)
+    run = add_traces(run, notebook, journal, redactor)
     run = add_lineage(notebook, run, redactor)
     run = add_cells(run, journal, notebook.paths.attachments(run.id), redactor)
     run = _add_changes(notebook, run, redactor)
+    run = add_configuration_check(notebook, run)
+    others: list[Path] = []
+    if trials:
+        runs = trial_runs(notebook, run, start, trials)
+        others = write_trials(notebook, runs)
+        run = replace(run, captured={**run.captured, "trials": trial_facts(run, trials, runs)})
     run = add_findings(notebook, run)
+    run = add_snapshot(notebook, journal, start, run, processes, redactor)
     entry = write_entry(notebook, run)
     proposal = propose_fix(notebook, run)
-    outcome = _commit(notebook, run, entry, redactor)
+    outcome = _commit(notebook, run, [*entry_files(notebook, run.id, entry), *others], redactor)
     remember_run(notebook.paths, run)
     journal.write(
         journal.paths.done,
@@ -157,109 +164,13 @@ def _add_changes(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
     return replace(run, previous=str(before["id"]), changes=tuple(changes))
 
 
-def add_findings(notebook: Notebook, run: Run) -> Run:
-    """Adds health checks, the diagnosis, the primary series, tags and the title."""
-    from labbook.report.entry.title import run_title
-    from labbook.report.run_data import judged
-
-    if run.signals or run.series or run.frameworks:
-        from labbook.diagnosis.catalogue.check_pages import load_check_pages
-        from labbook.health.checklist import checklist
-        from labbook.health.debug_output import update_ratio
-        from labbook.health.model_summary import summary
-        from labbook.report.terminal_findings import visible_findings
-
-        framework = run.frameworks[0].name if run.frameworks else ""
-        pages = load_check_pages(notebook.paths.symptoms, framework)
-        run = replace(run, checks=tuple(checklist(run, pages)), health=summary(run))
-        run = _add_primary_series(notebook, run)
-        run = replace(
-            run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in visible_findings(run)))))
-        )
-        ratios = tuple(series for signals in run.signals if (series := update_ratio(signals)) is not None)
-        run = replace(run, series=run.series + ratios)
-    run = judged(add_diagnosis(notebook, run))
-    tags = dict.fromkeys((*run.tags, *(f.name for f in run.frameworks if f.optimizers or len(run.frameworks) == 1)))
-    run = replace(run, tags=tuple(tags))
-    return replace(run, title=run_title(run, notebook.config.language_in_use()))
-
-
-def _add_primary_series(notebook: Notebook, run: Run) -> Run:
-    """Adds the series that stands for the run, and its direction."""
-    from labbook.health.training_kind import may_rise
-    from labbook.model.metric_kinds import metric_kind, named_metric
-    from labbook.report.series_choice import primary_series
-    from labbook.store.experiments import metric_goal
-
-    goal = metric_goal(notebook, run.experiment)
-    name = primary_series(run, goal)
-    kind = metric_kind(name)
-    chosen = goal.direction if not goal.metric or named_metric([name], goal.metric) else ""
-    free = kind.quantity == "loss" and kind.is_training and any(may_rise(run, each) for each in run.signals)
-    return replace(run, primary=name, direction=chosen or ("none" if free else ""))
-
-
-def write_entry(notebook: Notebook, run: Run) -> Path:
-    """Writes the entry and its attachments, each file atomically."""
-    from labbook.errors import NotebookError
-    from labbook.report.entry.entry_page import entry_markdown
-    from labbook.store.entry_text import read_text, to_bytes
-
-    entry = notebook.paths.entry(run.id)
-    check_stays_inside(entry, notebook.paths.root)
-    try:
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        if run.status != "running":
-            _write_attachments(notebook, run)
-        page = entry_markdown(run, notebook, read_text(entry) if entry.exists() else None)
-        write_atomically(entry, to_bytes(page))
-    except OSError as error:
-        raise NotebookError(
-            f"cannot write the entry {entry}: {error.strerror or error}",
-            hint="free disk space or fix the permissions, then run `labbook recover`",
-        ) from error
-    return entry
-
-
-def _write_attachments(notebook: Notebook, run: Run) -> None:
-    from labbook.model.run_json import line_by_line, run_to_json
-
-    folder = notebook.paths.attachments(run.id)
-    folder.mkdir(parents=True, exist_ok=True)
-    if run.parents:
-        draw_lineage(run, folder)
-    _draw_model(notebook, run, folder)
-    if run.series:
-        from labbook.report.curves import curves_svg, drawable, metrics_csv
-        from labbook.report.gradient_flow_svg import flow_svg, worth_drawing
-
-        if worth_drawing(run):
-            write_atomically(folder / "flow.svg", flow_svg(run).encode("utf-8"), durable=False)
-        if drawable(run.series):
-            curves = curves_svg(run.series, run.title).encode("utf-8")
-            write_atomically(folder / "curves.svg", curves, durable=False)
-        write_atomically(folder / "metrics.csv", metrics_csv(run.series).encode("utf-8"), durable=False)
-    points = max(20, min(_SERIES_POINTS, _ALL_POINTS // max(1, len(run.series))))
-    facts = line_by_line(run_to_json(run, max_points=points))
-    write_atomically(folder / "run.json", facts.encode("utf-8"), durable=False)
-
-
-def _draw_model(notebook: Notebook, run: Run, folder: Path) -> None:
-    from labbook.report.model_svg import has_diagram, model_svg
-    from labbook.store.templates import words
-
-    if has_diagram(run):
-        labels = words(notebook.config.language_in_use(), notebook.paths.templates)["diagram"]
-        write_atomically(folder / "model.svg", model_svg(run, labels).encode("utf-8"), durable=False)
-
-
-def _commit(notebook: Notebook, run: Run, entry: Path, redactor: Redactor) -> CommitOutcome:
-    """Commits the entry and its attachments; refused files are masked, or withheld from the site as well."""
+def _commit(notebook: Notebook, run: Run, files: list[Path], redactor: Redactor) -> CommitOutcome:
+    """Commits entries and their attachments; refused files are masked, or withheld from the site as well."""
+    from labbook.errors import GitError
+    from labbook.model.message import message_of
     from labbook.store.entry_commit import commit_files, withhold
     from labbook.store.last_look import mask_files
 
-    folder = notebook.paths.attachments(run.id)
-    files = [entry, *(sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else [])]
     message = redactor.text(commit_message(run))
     outcome = commit_files(notebook, files, message, when=run.ended, redactor=redactor)
     if outcome.status == "withheld":
@@ -270,7 +181,8 @@ def _commit(notebook: Notebook, run: Run, entry: Path, redactor: Redactor) -> Co
     if outcome.status == "withheld":
         with suppress(OSError):
             withhold(notebook, files, message, run.ended or run.started, outcome.reason)
-        outcome = replace(outcome, reason=f"{outcome.reason}; run `labbook recover` to mask it and try again")
+        later = GitError("errors.commit.masked_later", cause=outcome.cause)
+        outcome = replace(outcome, reason=later.message, why=message_of(later))
     if outcome.status == "committed" and notebook.config.sync != "off":
         from labbook.store.sync_state import start_background_sync
 

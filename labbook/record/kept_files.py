@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import LabbookError
-from labbook.model.events.process_kinds import Files
+from labbook.model.events.process_kinds import FileItem, Files
 from labbook.model.events.request_kinds import Keep
 from labbook.model.run import Run
 from labbook.model.run_files import Parent
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext
     from labbook.probe.redaction.redactor import Redactor
     from labbook.store.notebook import Notebook
+
+
+def file_items(processes: Sequence[ProcessEvents]) -> list[FileItem]:
+    """Returns the items of all `files` events."""
+    return [item for process in processes for event in process.of_kind(Files) for item in event.get("items", [])]
 
 
 def keep_files(
@@ -32,10 +37,9 @@ def keep_files(
         return []
     from labbook.artifacts.keep_files import FileKeeper, artifact_facts
 
-    items = [item for process in processes for event in process.of_kind(Files) for item in event.get("items", [])]
     keeper = FileKeeper(notebook, journal.paths, context.cwd, context.redactor)
     with suppress(OSError, ValueError):
-        return artifact_facts(keeper.keep_outputs(items, processes, run.started))
+        return artifact_facts(keeper.keep_outputs(file_items(processes), processes, run.started))
     return []
 
 

@@ -18,7 +18,6 @@ from labbook.errors import LabbookError
 from labbook.record import notebook_command as cells
 from labbook.record.child.supervisor import ChildEnd
 from labbook.record.session import RecordRequest, open_session, write_entry
-from labbook.store.journal import write_atomically
 from labbook.store.process_identity import start_ticks
 
 _DEATH_S = 10.0
@@ -29,27 +28,27 @@ def main(descriptor: int) -> None:
     """Records the process at the other end of a socket."""
     channel = socket.socket(fileno=descriptor)
     stream = channel.makefile("rb")
-    asked = json.loads(stream.readline())
+    request_data = json.loads(stream.readline())
 
     def tell(**message: object) -> None:
         with suppress(OSError):  # the process has died
             channel.sendall(json.dumps(message).encode() + b"\n")
 
     request = RecordRequest(
-        tuple(asked["argv"]),
-        Path(asked["notebook"]) if asked["notebook"] else None,
-        asked["experiment"],
-        {name: value for name, value in asked["flags"].items() if value is not None},
-        tuple(asked["notes"]),
-        tuple(asked["tags"]),
-        quiet=bool(asked["quiet"]),
+        tuple(request_data["argv"]),
+        Path(request_data["notebook"]) if request_data["notebook"] else None,
+        request_data["experiment"],
+        {name: value for name, value in request_data["flags"].items() if value is not None},
+        tuple(request_data["notes"]),
+        tuple(request_data["tags"]),
+        quiet=bool(request_data["quiet"]),
     )
     try:
         session = open_session(request, lambda line: tell(line=line))
     except LabbookError as error:
-        tell(error=error.message, hint=error.hint)
+        tell(error=error.as_data())
         return
-    pid, began = int(asked["pid"]), time.time()
+    pid, began = int(request_data["pid"]), time.time()
     settings = {"root": str(Path(__file__).parents[1]), **session.probe_settings(request)}
     tell(run=session.journal.run_id, probe=settings if session.notebook.config.probe else None)
     session.on_start(pid)
@@ -83,8 +82,7 @@ def _store(session: Any, stream: Any) -> dict[str, Any] | None:  # noqa: ANN401
             if "cells" in message:
                 folder = session.journal.paths.root / cells.FOLDER
                 folder.mkdir(mode=0o700, exist_ok=True)
-                rows = [{**row, "source": session.redactor.text(row["source"])} for row in message["cells"]]
-                write_atomically(folder / cells.CELLS_FILE, json.dumps(rows).encode(), durable=False)
+                cells.write_cells(folder, message["cells"], session.redactor)
             if "end" in message:
                 end = message["end"]
                 break

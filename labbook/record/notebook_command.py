@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,11 @@ _MOST_CELL = 4000
 _MOST_TEXT = 256 * 1024
 """Most cells, characters of one and of all of them in `run.json`. Source: the folder of an entry stays under 1 MiB."""
 
+_MOST_SHOWN = 20_000
+_MOST_FIGURE = 256 * 1024
+_MOST_FIGURES = 20
+_FIGURES = {"image/png": ".png", "image/jpeg": ".jpg"}
+
 _STATES = ("done", "failed", "running", "not_run")
 
 
@@ -46,16 +52,10 @@ def as_command(command_line: Sequence[str]) -> tuple[str, ...]:
         return tuple(command_line)
     path = Path(command_line[0])
     if len(command_line) > 1:
-        raise UsageError(
-            f"a notebook takes no arguments: {' '.join(command_line[1:])}",
-            hint=f"for parameters: labbook record -- papermill {path} out.ipynb -p NAME VALUE",
-        )
+        raise UsageError("errors.record.notebook_arguments", words=" ".join(command_line[1:]), path=path)
     missing = [name for name in ("nbclient", "nbformat") if find_spec(name) is None]
     if missing:
-        raise UsageError(
-            f"executing {path} needs a library that is not installed: {missing[0]}",
-            hint="python -m pip install nbclient nbformat",
-        )
+        raise UsageError("errors.record.notebook_library", path=path, missing=missing[0])
     _check(path)
     return (sys.executable, "-m", RUNNER, str(path))
 
@@ -66,17 +66,18 @@ def is_notebook_run(argv: Sequence[str]) -> bool:
 
 
 def _check(path: Path) -> None:
-    hint = "open it in Jupyter and save it again"
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{path} is larger than 100 MiB", hint="clear its outputs in Jupyter")
+            raise UsageError("errors.record.notebook_large", path=path)
         data = json.loads(path.read_bytes())
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+        raise UsageError("errors.record.notebook_not_readable", path=path, reason=error) from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not a notebook: {error}", hint=hint) from error
+        raise UsageError(
+            "errors.record.not_a_notebook", path=path, reason=error, advice="errors.record.notebook_advice"
+        ) from error
     if not isinstance(data, dict) or not isinstance(data.get("cells"), list) or data.get("nbformat") != 4:
-        raise UsageError(f"{path} is not a notebook of format 4", hint=hint)
+        raise UsageError("errors.record.not_format_4", path=path, advice="errors.record.notebook_advice")
 
 
 def add_cells(run: Run, journal: Journal, folder: Path, redactor: Redactor) -> Run:
@@ -105,6 +106,61 @@ def add_cells(run: Run, journal: Journal, folder: Path, redactor: Redactor) -> R
         write_atomically(folder / NOTEBOOK_FILE, redactor.text(text).encode(), durable=False)
         facts["file"] = NOTEBOOK_FILE
     return replace(run, captured={**run.captured, "notebook": facts})
+
+
+def write_cells(folder: Path, rows: Sequence[Mapping[str, Any]], redactor: Redactor) -> None:
+    """Writes the rows of the cells, masked, and their figures, for `add_cells`.
+
+    Args:
+        folder: Where they are written; it exists.
+        rows: One a cell: "cell", "state", "source", "outputs" in the form of nbformat, perhaps "duration_s", "before".
+        redactor: Masks texts.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    written: list[dict[str, Any]] = []
+    figures = 0
+    for row in rows:
+        outputs = row.get("outputs") or ()
+        names: list[str] = []
+        for output in outputs:
+            name, data = _figure_of(output, f"cell-{int(row['cell']):03d}-{len(names) + 1}")
+            if data and figures < _MOST_FIGURES:
+                write_atomically(folder / name, data, durable=False)
+                names.append(name)
+                figures += 1
+        texts = {
+            "source": redactor.text(str(row["source"])[:_MOST_SHOWN]),
+            "output": redactor.text("".join(map(text_of, outputs))[-_MOST_SHOWN:]),
+        }
+        written.append({**{key: row[key] for key in row if key != "outputs"}, **texts, "figures": names})
+    write_atomically(folder / CELLS_FILE, json.dumps(written).encode("utf-8", "replace"), durable=False)
+
+
+def text_of(output: Mapping[str, Any]) -> str:
+    """Returns the text of an output, in the form of nbformat."""
+    if output.get("output_type") == "stream":
+        return _joined(output.get("text"))
+    if output.get("output_type") == "error":
+        return f"{output.get('ename')}: {output.get('evalue')}\n"
+    return _joined((output.get("data") or {}).get("text/plain"))
+
+
+def _joined(text: Any) -> str:  # noqa: ANN401 - text or a list of lines
+    return "".join(map(str, text)) if isinstance(text, list) else str(text or "")
+
+
+def _figure_of(output: Mapping[str, Any], stem: str) -> tuple[str, bytes]:
+    """Returns name and bytes of the figure of an output, or ("", b"")."""
+    data = output.get("data") or {}
+    for kind, suffix in _FIGURES.items():
+        if kind in data:
+            with suppress(ValueError):
+                content = base64.b64decode(_joined(data[kind]))
+                if 0 < len(content) <= _MOST_FIGURE:
+                    return stem + suffix, content
+    return "", b""
 
 
 def _bounded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Moves small traces of `--profile` into the entry's folder; larger ones stay in place."""
+"""Draws the traces of `--profile` into the entry's folder, with small ones beside; larger ones stay in the journal."""
 
 from __future__ import annotations
 
@@ -11,33 +11,81 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.model.run import Run
 from labbook.store.journal import Journal, write_atomically
+from labbook.store.templates import words
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor
+    from labbook.store.notebook import Notebook
 
 _MAX_BYTES = 512 * 1024
 """Largest trace that is committed, compressed. Source: the folder of an entry stays under 1 MiB."""
+
+_MAX_DRAWN = 96 * 1024 * 1024
+"""Longest trace that is drawn. Source: chosen by us, about 4 seconds and 1 GB of memory."""
 
 _MAX_TEXT = 12 * 1024 * 1024
 """Longest trace that is searched for secrets. Source: chosen by us, 4 seconds."""
 
 
-def add_traces(run: Run, journal: Journal, folder: Path, redactor: Redactor) -> Run:
+def add_traces(run: Run, notebook: Notebook, journal: Journal, redactor: Redactor) -> Run:
     """Returns the run with the files of its profiles.
 
-    Each profile gets `file` (name in the entry's folder, or ""), `kept` (path in the journal) and `bytes`.
+    Each profile gets `file` (name in the entry's folder, or ""), `kept` (path in the journal) and `bytes`; and, if the
+    trace could be read, `flame`, `memory` (pictures in that folder) and `speedscope` (name of a file there).
 
     Args:
         run: A run with the profiles of the probe's events.
+        notebook: Its language is that of the pictures; the entry's folder gets them, and small traces, redacted.
         journal: Journal with the traces.
-        folder: The entry's folder; small traces are written there, redacted.
         redactor: Masks secrets.
     """
     profiles = run.asked.get("profiles")
     if not profiles:
         return run
-    stored = [{**profile, **_store_trace(profile, journal, folder, redactor)} for profile in profiles]
+    folder = notebook.paths.attachments(run.id)
+    labels = words(notebook.config.language_in_use(), notebook.paths.templates)["profile"]
+    stored = []
+    for profile in profiles:
+        facts = {**profile, **_store_trace(profile, journal, folder, redactor)}
+        # The profiler of another version may write something else: the table of the entry does not depend on it.
+        with suppress(OSError, EOFError, ValueError, LookupError, TypeError, RecursionError):
+            facts |= _draw(facts, journal, folder, redactor, labels)
+        stored.append(facts)
     return replace(run, asked={**run.asked, "profiles": stored})
+
+
+def _draw(
+    profile: Mapping[str, Any], journal: Journal, folder: Path, redactor: Redactor, labels: Mapping[str, Any]
+) -> dict[str, str]:
+    """Writes the flame graph, the speedscope file and the memory curve of a trace; returns their names."""
+    from labbook.report.flame_svg import flame_svg, memory_svg
+    from labbook.report.profile_trace import read_trace, speedscope
+
+    name = Path(str(profile.get("trace") or "")).name
+    path = journal.paths.root / "profile" / name
+    if not name or path.is_symlink() or not path.is_file():
+        return {}
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+        content = stream.read(_MAX_DRAWN + 1)
+    if len(content) > _MAX_DRAWN:
+        return {}
+    trace = read_trace(content.decode("utf-8", "replace"), redactor.text)
+    threads = [
+        str(labels["gpu_stream" if root.kind == "gpu" else "thread"]).format(number=number)
+        for number, root in enumerate(trace.threads, start=1)
+    ]
+    steps = max(1, int(profile.get("end_step") or 0) - int(profile.get("begin_step") or 0) + 1)
+    stem = name.partition(".")[0]
+    made: dict[str, tuple[str, str]] = {}
+    if trace.threads:
+        made["flame"] = f"flame-{stem}.svg", flame_svg(trace, threads, labels, steps)
+        made["speedscope"] = f"{stem}.speedscope.json", speedscope(trace, threads, f"{journal.run_id} {stem}")
+    if trace.memory:
+        made["memory"] = f"memory-{stem}.svg", memory_svg(trace.memory, labels)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in made.values():
+        write_atomically(folder / file, text.encode("utf-8"), durable=False)
+    return {key: file for key, (file, _) in made.items()}
 
 
 def _store_trace(profile: Mapping[str, Any], journal: Journal, folder: Path, redactor: Redactor) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def parse_requests(
             requests[option] = [[text.strip(), parse_condition(text, f"--{option}")] for text in texts]
     if max_steps is not None:
         if max_steps < 1:
-            raise UsageError(f"--max-steps {max_steps}: not a positive number", hint="give 1 or more")
+            raise UsageError("errors.record.max_steps", steps=max_steps)
         requests["max_steps"] = max_steps
     if profile is not None:
         requests["profile"] = _parse_step_count(profile)
@@ -47,12 +47,7 @@ def _parse_step_count(typed: str) -> int:
     try:
         steps = int(typed)
     except ValueError:
-        raise UsageError(
-            f"--profile {typed}: not a number of steps",
-            hint="put `--` before the command: --profile -- python ...",
-        ) from None
+        raise UsageError("errors.record.profile_no_number", typed=typed) from None
     if not 1 <= steps <= _MOST_PROFILED:
-        raise UsageError(
-            f"--profile {typed}: cannot profile so many steps", hint=f"give a number from 1 to {_MOST_PROFILED}"
-        )
+        raise UsageError("errors.record.profile_too_many", typed=typed, most=_MOST_PROFILED)
     return steps

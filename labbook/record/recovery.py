@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import LabbookError
 from labbook.frozen import dataclass
+from labbook.model.message import message_of
 from labbook.record.jobs.job_place import JobPlace, open_places, place_of
 from labbook.store.journal import Journal, open_journals
 from labbook.store.locks import is_locked
@@ -82,7 +82,7 @@ def _is_running(journal: Journal) -> bool:
     if journal.paths.done.exists():
         return False
     start = journal.read(journal.paths.start)
-    own_host = start.get("host") == socket.gethostname()
+    own_host = start.get("host") == os.uname().nodename
     return is_locked(journal.paths.alive) or (own_host and bool(start) and not _is_dead(journal))
 
 
@@ -116,11 +116,11 @@ def _write_entry(notebook: Notebook, journal: Journal, place: JobPlace | None = 
     try:
         finished = settle_job(notebook, place, redactor) if place is not None else finalize(notebook, journal, redactor)
     except LabbookError as error:
-        sentence = sentences.line("record.not_recovered", run=journal.run_id, error=error.message)
+        sentence = sentences.line("record.not_recovered", run=journal.run_id, error=message_of(error))
         return RecoveredRun(journal.run_id, "", sentence)
     if finished is None:
         return None
-    status, commit = finished.run.status, sentences(finished.commit.reason) or commit_line(finished.commit, sentences)
+    status, commit = finished.run.status, sentences(finished.commit.cause) or commit_line(finished.commit, sentences)
     sentence = sentences.line(
         "record.recovered",
         run=finished.run.id,
@@ -146,7 +146,7 @@ def _is_dead(journal: Journal) -> bool:
     start = journal.read(journal.paths.start)
     if not start:
         return _idle_s(journal) > 5.0
-    if start.get("host") not in (None, socket.gethostname()):
+    if start.get("host") not in (None, os.uname().nodename):
         return _idle_s(journal) > _STALE_S
     if journal.read(journal.paths.end):
         return True
@@ -164,9 +164,12 @@ def _idle_s(journal: Journal) -> float:
 
 def recover_pending(notebook: Notebook, print_line: Callable[[str], None]) -> None:
     """Recovers dead runs and commits queued entries, as every command does first; never raises."""
-    from labbook.store.sentences import Sentences
 
-    sentences = Sentences(notebook.config.language_in_use())
+    def say(key: str, **values: object) -> None:
+        from labbook.store.sentences import Sentences  # most often there is nothing to say
+
+        print_line(Sentences(notebook.config.language_in_use()).line(key, **values))
+
     try:
         recover(notebook, print_line)
         from labbook.store.entry_commit import commit_queued
@@ -174,6 +177,6 @@ def recover_pending(notebook: Notebook, print_line: Callable[[str], None]) -> No
         if notebook.paths.private.joinpath("queue").is_dir():
             for outcome in commit_queued(notebook):
                 if outcome.status == "committed":
-                    print_line(sentences.line("terminal.recover.queued_committed", commit=outcome.commit[:9]))
+                    say("terminal.recover.queued_committed", commit=outcome.commit[:9])
     except (LabbookError, OSError) as error:
-        print_line(sentences.line("record.recovery_failed", error=str(error)))
+        say("record.recovery_failed", error=str(error))

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 
-def run_experiment(notebook: Notebook, script: str, asked: str, project: str, root: str) -> str:
+def run_experiment(notebook: Notebook, script: str, chosen: str, project: str, root: str) -> str:
     """Returns the experiment of the run: the chosen one, or that of its script and project."""
     from labbook.store.experiments import choose_experiment, script_mode
 
-    chosen = asked or _started_here(notebook) or notebook.config.experiment
+    chosen = chosen or _started_here(notebook) or notebook.config.experiment
     return choose_experiment(notebook, script, chosen, project=project, root=root, mode=script_mode(Path(script)))
 
 

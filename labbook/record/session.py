@@ -207,6 +207,7 @@ class _Session:
             "budget": config.probe_budget,
             "config_max_bytes": config.config_max_bytes,
             **({"asked": dict(request.requests)} if request.requests else {}),
+            **({"state": state} if (state := config.state_request()) else {}),
         }
 
     def on_start(self, pid: int) -> None:
@@ -275,10 +276,9 @@ class _Session:
         from labbook.record.finalize import finalize
 
         self._write_end(end)
-        if self.sampler is not None:
-            self.sampler.stop()
-        if self.hang_watch is not None:
-            self.hang_watch.stop()
+        for watching in (self.sampler, self.hang_watch):
+            if watching is not None:
+                watching.stop()
         for thread in self.threads:
             thread.join()
         if self.watcher is not None:
@@ -303,6 +303,7 @@ def open_session(request: RecordRequest, print_line: PrintLine) -> _Session:
     Raises:
         NotebookError: Neither can be used; the message has both reasons.
     """
+    from labbook.store.config import unknown_settings
     from labbook.store.notebook_finder import find_notebook
 
     requested = partial(find_notebook, Path.cwd(), chosen=request.notebook, environ=dict(os.environ))
@@ -318,10 +319,14 @@ def open_session(request: RecordRequest, print_line: PrintLine) -> _Session:
             errors.append(error)
             continue
         for failure in errors:
-            error_text, root = describe_error(failure), str(notebook.paths.root)
-            print_line(session.sentences.line("record.personal_fallback", notebook=root, error=error_text))
+            known = {"notebook": str(notebook.paths.root), "error": describe_error(failure)}
+            print_line(session.sentences.line("record.personal_fallback", **known))
+        for problem in unknown_settings(notebook.paths.root):
+            print_line(session.sentences(problem))
         return session
-    raise NotebookError("; ".join(dict.fromkeys(describe_error(error) for error in errors)))
+    reasons = [describe_error(error) for error in errors]
+    reasons = [reason for number, reason in enumerate(reasons) if reason not in reasons[:number]]
+    raise NotebookError("errors.record.no_notebook", reasons=reasons)
 
 
 def _create_session(notebook: Notebook, request: RecordRequest, print_line: PrintLine) -> _Session:
@@ -343,8 +348,7 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     root = redactor.text(project.root)
     experiment = run_experiment(notebook, script, request.experiment, redactor.text(project.name), root)
     day = notebook.paths.entry(new_run_id(now)).parent
-    others = [path.stem for path in day.glob("*.md")]
-    journal = create_journal(notebook.paths, now, others)
+    journal = create_journal(notebook.paths, now, [path.stem for path in day.glob("*.md")])
     start: dict[str, Any] = {
         "schema": 1,
         "id": journal.run_id,
@@ -386,7 +390,7 @@ def _show_end(finished: FinishedRun, session: _Session, request: RecordRequest) 
     sentences = session.sentences
     if request.quiet:
         if finished.commit.status in ("withheld", "failed"):
-            session.print_line(sentences.line("record.not_committed", reason=finished.commit.reason))
+            session.print_line(sentences.line("record.not_committed", reason=finished.commit.cause))
         return
     for line in finished.summary():
         session.print_line(line)

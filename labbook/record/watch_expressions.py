@@ -13,6 +13,7 @@ import warnings
 from typing import Any
 
 from labbook.errors import UsageError
+from labbook.model.message import Message, message
 
 _MAX_TEXT = 500
 _HINT = 'like "loss > 10", "grad_norm > 100 and lr > 0", "not acc >= 0.5", "loss == nan", or "nan"'
@@ -26,8 +27,8 @@ _NUMBERS = {"nan": math.nan, "inf": math.inf}
 class _ConditionError(Exception):
     """An invalid part of a condition; `at` counts bytes from 0."""
 
-    def __init__(self, reason: str, at: int) -> None:
-        super().__init__(reason)
+    def __init__(self, reason: Message, at: int) -> None:
+        super().__init__(reason.key)
         self.reason = reason
         self.at = at
 
@@ -45,19 +46,19 @@ def parse_condition(text: str, option: str) -> list[Any]:
     plain = text.strip()
     try:
         if len(plain) > _MAX_TEXT:
-            raise _ConditionError(f"it is longer than {_MAX_TEXT} characters", _MAX_TEXT)
+            raise _ConditionError(message("errors.record.condition_long", most=_MAX_TEXT), _MAX_TEXT)
         return _condition(_parse_expression(plain))
     except _ConditionError as error:
         place = len(plain.encode()[: error.at].decode(errors="replace")) + 1
         excerpt = plain if len(plain) <= 80 else plain[:80] + "..."
         raise UsageError(
-            f"{option} {excerpt!r}, character {place}: {error.reason}", hint=f"a condition is {_HINT}"
+            "errors.record.condition", option=option, excerpt=excerpt, place=place, reason=error.reason, syntax=_HINT
         ) from None
 
 
 def _parse_expression(text: str) -> ast.expr:
     if not text:
-        raise _ConditionError("the condition is empty", 0)
+        raise _ConditionError(message("errors.record.condition_empty"), 0)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -65,9 +66,9 @@ def _parse_expression(text: str) -> ast.expr:
     except SyntaxError as error:
         # Python gives no offset for an error at the end of the text; other offsets count characters from 1.
         at = len(text[: error.offset - 1].encode()) if error.offset and error.lineno == 1 else len(text.encode())
-        raise _ConditionError("not a valid expression", at) from None
+        raise _ConditionError(message("errors.record.condition_syntax"), at) from None
     except (ValueError, MemoryError, RecursionError):
-        raise _ConditionError("not a valid expression", 0) from None
+        raise _ConditionError(message("errors.record.condition_syntax"), 0) from None
 
 
 def _condition(node: ast.expr) -> list[Any]:
@@ -80,8 +81,8 @@ def _condition(node: ast.expr) -> list[Any]:
     if isinstance(node, ast.Name) and node.id in _NUMBERS:
         return ["nonfinite" if node.id == "nan" else "infinite"]
     if _series_name(node):
-        raise _ConditionError(f"`{_series_name(node)}` is no condition: compare it with a number", node.col_offset)
-    raise _ConditionError("expected a comparison, `and`, `or`, `not`, `nan` or `inf`", node.col_offset)
+        raise _ConditionError(message("errors.record.condition_series", series=_series_name(node)), node.col_offset)
+    raise _ConditionError(message("errors.record.condition_expected"), node.col_offset)
 
 
 def _comparison(node: ast.Compare) -> list[Any]:
@@ -89,13 +90,13 @@ def _comparison(node: ast.Compare) -> list[Any]:
     comparison: list[Any] = ["compare", operands[0]]
     for sign, operand, part in zip(node.ops, operands[1:], node.comparators, strict=True):
         if type(sign) not in _SIGNS:
-            raise _ConditionError("only <, <=, >, >=, == and != compare numbers", part.col_offset)
+            raise _ConditionError(message("errors.record.condition_sign"), part.col_offset)
         about_nan = ["number", "nan"] in (operand, comparison[-1])
         if about_nan and not isinstance(sign, (ast.Eq, ast.NotEq)):
-            raise _ConditionError("nan is neither smaller nor larger than anything: use == or !=", part.col_offset)
+            raise _ConditionError(message("errors.record.condition_nan"), part.col_offset)
         comparison += [_SIGNS[type(sign)], operand]
     if not any(operand[0] == "series" for operand in operands):
-        raise _ConditionError("the comparison has no series, such as `loss`", node.col_offset)
+        raise _ConditionError(message("errors.record.condition_no_series"), node.col_offset)
     return comparison
 
 
@@ -114,9 +115,7 @@ def _operand(node: ast.expr) -> list[str]:
             return ["number", repr(-float(value) if isinstance(node.op, ast.USub) else float(value))]
     name = _series_name(node)
     if not name:
-        raise _ConditionError(
-            'expected a number or the name of a series (quote a name such as "val/acc@5")', node.col_offset
-        )
+        raise _ConditionError(message("errors.record.condition_operand"), node.col_offset)
     return ["series", name]
 
 

@@ -49,12 +49,12 @@ def release_withheld(notebook: Notebook, print_line: Callable[[str], None]) -> i
         message = redactor.text(item.message)
         outcome = commit_files(notebook, files, message, when=item.when, redactor=redactor, only_new=item.only_new)
         if outcome.status in ("withheld", "failed"):
-            print_line(sentences.line("record.withheld", entry=name, reason=outcome.reason))
+            print_line(sentences.line("record.withheld", entry=name, reason=outcome.cause))
             print_line(f"         {sentences.line('record.withheld_advice')}")
             continue
         remove_commit(item)
         _note_outcome(notebook, name, outcome)
-        commit = sentences(outcome.reason) or commit_line(outcome, sentences)
+        commit = sentences(outcome.cause) or commit_line(outcome, sentences)
         print_line(sentences.line("record.released", entry=name, commit=commit))
     return len(items)
 

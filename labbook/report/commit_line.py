@@ -13,9 +13,9 @@ def commit_line(outcome: CommitOutcome, say: Sentences) -> str:
     if outcome.status == "unchanged":
         return say.line("commit.unchanged")
     if outcome.status == "queued":
-        return say.line("commit.queued", reason=outcome.reason)
+        return say.line("commit.queued", reason=outcome.cause)
     if outcome.status == "withheld":
-        return say.line("commit.withheld", reason=outcome.reason)
+        return say.line("commit.withheld", reason=outcome.cause)
     if outcome.status == "off":
-        return say.line("commit.off", reason=outcome.reason)
-    return say.line("commit.failed", reason=outcome.reason)
+        return say.line("commit.off", reason=outcome.cause)
+    return say.line("commit.failed", reason=outcome.cause)

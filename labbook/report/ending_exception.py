@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from labbook.model.run import INTERRUPTS, LAUNCHER_ERRORS, CaughtException, Frame, Run
+from labbook.model.run import INTERRUPTS, CaughtException, Frame, Run, is_launcher_error
 
 
 def ending_exception(run: Run) -> CaughtException | None:
@@ -15,12 +15,16 @@ def ending_exception(run: Run) -> CaughtException | None:
     if run.status not in ("failed", "killed", "interrupted", "lost"):
         return None
     ending = [e for e in run.exceptions if e.ended_process and e.type not in INTERRUPTS]
-    if ending and all(e.type in LAUNCHER_ERRORS for e in ending):
+    if ending and all(is_launcher_error(e.type) for e in ending):
         # A kernel outlives the error of its cell: the last one before the report counts.
         reported = min(e.t for e in ending)
-        own = [e for e in run.exceptions if e.type not in (*INTERRUPTS, *LAUNCHER_ERRORS) and e.t <= reported]
+        own = [e for e in run.exceptions if e.type not in INTERRUPTS and not is_launcher_error(e.type)]
+        own = [e for e in own if e.t <= reported]
+        of_ranks = {e.rank: e for e in sorted(own, key=lambda e: e.t) if e.where == "task" and e.rank is not None}
+        if of_ranks:
+            return min(of_ranks.values(), key=lambda e: e.t)
         return max(own or ending, key=lambda e: e.t)
-    ending = [e for e in ending if e.type not in LAUNCHER_ERRORS]
+    ending = [e for e in ending if not is_launcher_error(e.type)]
     if run.status == "interrupted":
         # An exception during an interrupt is not the reason of the end.
         return None

@@ -215,8 +215,8 @@ def _state(
     mark = f'<text class="i" x="{_HEALTH - 12:.0f}" y="{y:.1f}">▲</text>' if worst.get(state) == id(row) else ""
     if row["total"] > 1:
         text += f" ({one['modules']}/{row['total']})"
-    told = svg_text(labels["in_modules"].format(count=one["modules"], name=one["name"]), 120)
-    title = f"<title>{told}</title>" if row["total"] > 1 else ""
+    summary = svg_text(labels["in_modules"].format(count=one["modules"], name=one["name"]), 120)
+    title = f"<title>{summary}</title>" if row["total"] > 1 else ""
     paint = _PAINT.get(state, "--c7")
     return [
         f'<rect x="{_HEALTH:.0f}" y="{y - 8:.1f}" width="8" height="8" rx="2" fill="var({paint})"/>',

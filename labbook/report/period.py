@@ -88,7 +88,7 @@ def week_named(name: str, now: float, week_start: str = "monday") -> Period:
             return _week(int(found[1]), int(found[2]), _first_day(week_start))
     except ValueError:
         pass
-    raise UsageError(f"{name!r} is not a week", hint=f"a week is written like {this.name}; `last` is the one before")
+    raise UsageError("errors.report.not_a_week", name=name, example=this.name)
 
 
 def month_named(name: str, now: float) -> Period:
@@ -109,8 +109,7 @@ def month_named(name: str, now: float) -> Period:
             return _month(int(found[1]), int(found[2]))
     except ValueError:
         pass
-    hint = f"a month is written like {today:%Y-%m}; `last` is the one before"
-    raise UsageError(f"{name!r} is not a month", hint=hint)
+    raise UsageError("errors.report.not_a_month", name=name, example=f"{today:%Y-%m}")
 
 
 def days_between(since: str, until: str, now: float) -> Period:
@@ -127,7 +126,7 @@ def days_between(since: str, until: str, now: float) -> Period:
     begin = _date_named(since, now)
     end = _date_named(until, now) if until else datetime.fromtimestamp(now).date()
     if end < begin:
-        raise UsageError(f"{begin} is after {end}", hint="give the earlier date with --since, the later with --until")
+        raise UsageError("errors.report.wrong_order", begin=str(begin), end=str(end))
     return Period("days", f"{begin}_{end}", begin, end)
 
 
@@ -136,7 +135,7 @@ def _date_named(text: str, now: float) -> date:
         return date.fromisoformat(text.strip())
     except ValueError:
         today = datetime.fromtimestamp(now).date()
-        raise UsageError(f"{text!r} is not a date", hint=f"a date is written like {today}") from None
+        raise UsageError("errors.report.not_a_date", text=text, today=str(today)) from None
 
 
 def _week(year: int, number: int, first_day: int) -> Period:

@@ -23,18 +23,18 @@ def print_diagnosis(diagnosis: Diagnosis, language: str) -> None:
         diagnosis: A diagnosis with at least one finding.
         language: "en" or "zh".
     """
-    said = words(language)["diagnosis"]
+    labels = words(language)["diagnosis"]
     causes = [finding for finding in diagnosis.findings if not finding.follows_from]
     consequences = [finding for finding in diagnosis.findings if finding.follows_from]
     for number, finding in enumerate(causes[:_MAX_SHOWN]):
         if number:
             screen.print_line("")
-        _print_finding(finding, said)
+        _print_finding(finding, labels)
         for other in consequences:
             if other.follows_from == (finding.symptom or finding.family):
-                screen.print_line("  ", f"{said['follows']} ", screen.Cell(headline(other, said), "dim"))
+                screen.print_line("  ", f"{labels['follows']} ", screen.Cell(headline(other, labels), "dim"))
     for finding in causes[_MAX_SHOWN:]:
-        screen.print_line(f"{said['further']} ", headline(finding, said))
+        screen.print_line(f"{labels['further']} ", headline(finding, labels))
 
 
 def unsure_lines(diagnosis: Diagnosis, pages: Sequence[Symptom], language: str) -> list[str]:
@@ -45,17 +45,17 @@ def unsure_lines(diagnosis: Diagnosis, pages: Sequence[Symptom], language: str) 
         pages: Pages of the catalogue, nearest first.
         language: "en" or "zh".
     """
-    said = words(language)["diagnosis"]
-    lines = [fill(said["unsure_line"], reason=diagnosis.unsure or "no failure")]
+    labels = words(language)["diagnosis"]
+    lines = [fill(labels["unsure_line"], reason=diagnosis.unsure or "no failure")]
     if pages:
-        lines.append(str(said["nearest_line"]))
+        lines.append(str(labels["nearest_line"]))
         lines += [f"  labbook explain {page.id}  {page.said(language).title}" for page in pages]
     return lines
 
 
-def _print_finding(finding: Finding, said: Mapping[str, Any]) -> None:
+def _print_finding(finding: Finding, labels: Mapping[str, Any]) -> None:
     style = "bold red" if finding.severity == "error" else "bold yellow"
-    screen.print_line(screen.Cell(headline(finding, said), style))
+    screen.print_line(screen.Cell(headline(finding, labels), style))
     where = finding.where
     if where.get("file"):
         place = f"{where['file']}:{where['line']}" if where.get("line") else str(where["file"])
@@ -64,14 +64,14 @@ def _print_finding(finding: Finding, said: Mapping[str, Any]) -> None:
         screen.print_line("  ", sentence)
     for number, cause in enumerate(finding.causes):
         screen.print_line(
-            "  ", screen.Cell(str(said["why" if number == 0 else "else"]), "bold"), " ", strip_markdown(cause)
+            "  ", screen.Cell(str(labels["why" if number == 0 else "else"]), "bold"), " ", strip_markdown(cause)
         )
     for number, fix in enumerate(finding.fixes, 1):
-        lead = str(said["fixes"]) if number == 1 else " " * len(said["fixes"])
+        lead = str(labels["fixes"]) if number == 1 else " " * len(labels["fixes"])
         screen.print_line("  ", screen.Cell(lead, "bold"), f" {number}. {strip_markdown(fix)}")
     for seen in finding.seen_before:
         if seen.fits:
-            screen.print_line("  ", screen.Cell(fill(said["cured_line"], run=seen.run, fix=seen.fix), "green"))
+            screen.print_line("  ", screen.Cell(fill(labels["cured_line"], run=seen.run, fix=seen.fix), "green"))
             return
-    if finding.seen_before:
-        screen.print_line("  ", seen_line(finding, said))
+    if earlier := seen_line(finding, labels):
+        screen.print_line("  ", earlier)

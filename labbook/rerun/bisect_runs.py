@@ -71,10 +71,7 @@ def bisect_runs(
 
     candidates = [*setting_differences(good, bad), *_code(notebook, good, bad)]
     if not candidates:
-        raise UsageError(
-            "the runs do not differ in options, environment variables or code",
-            hint=f"`labbook compare {good.get('id')} {bad.get('id')}` shows packages, data and hardware",
-        )
+        raise UsageError("errors.rerun.no_difference", good=good.get("id"), bad=bad.get("id"))
     judge: Judge = make_judge(good, bad)
     spent = 0
     if requests:

@@ -127,10 +127,7 @@ def make_judge(good: Mapping[str, Any], bad: Mapping[str, Any]) -> Judge:
     name = str(good.get("primary") or bad.get("primary") or "")
     one, other = _value(good, name), _value(bad, name)
     if one is None or other is None or one == other:
-        raise UsageError(
-            f"{good.get('id')} and {bad.get('id')} do not differ in status, symptoms or {name or 'a metric'}",
-            hint="name a run with another result",
-        )
+        raise UsageError("errors.rerun.same_result", good=good.get("id"), bad=bad.get("id"), metric=name or "a metric")
 
     def closer(run: Mapping[str, Any]) -> bool | None:
         value = _value(run, name)

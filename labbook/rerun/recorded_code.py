@@ -60,7 +60,7 @@ def recorded_code(
     """
     code = captured_facts(run, "code")
     if not code or "unavailable" in code:
-        raise UsageError(f"the code of {run.get('id')} was not recorded", hint="only its command and result are known")
+        raise UsageError("errors.rerun.no_code", run=run.get("id"))
     notes = () if code.get("patch_complete", True) else (_incomplete(run, code, allowed=incomplete),)
     original = Path(str(run.get("cwd") or "")).expanduser()
     # Not in the notebook, whose files the recorder does not count as the program's.
@@ -87,10 +87,7 @@ def recorded_code(
 def _incomplete(run: Mapping[str, Any], code: Mapping[str, Any], *, allowed: bool) -> Message:
     why = str(code.get("patch_note") or "a part of the uncommitted changes was not recorded")
     if not allowed:
-        raise UsageError(
-            f"the entry of {run.get('id')} lacks a part of its code: {why}",
-            hint="run it without that part with `--incomplete`",
-        )
+        raise UsageError("errors.rerun.code_incomplete", run=run.get("id"), why=why)
     return message("rerun.incomplete", why=why)
 
 
@@ -102,10 +99,11 @@ def _repository(code: Mapping[str, Any], original: Path, notebook: Notebook) -> 
     for folders in found:
         if not commit or _has_commit(folders, commit):
             return folders
-    remote = f" from {code['remote']}" if code.get("remote") else ""
     raise UsageError(
-        f"the commit {commit[:9]} of the run is in no repository here",
-        hint=f"fetch it{remote}, and call labbook in that repository",
+        "errors.rerun.no_commit",
+        commit=commit[:9],
+        remote=code.get("remote"),
+        advice="errors.rerun.fetch_from_advice" if code.get("remote") else "",
     )
 
 
@@ -120,13 +118,9 @@ def _check_out(repository: GitFolders, place: Path, commit: str) -> None:
     try:
         done = run_git(repository, "worktree", "add", "--quiet", "--detach", str(place), commit, timeout_s=_GIT_S)
     except GitError as error:
-        raise UsageError(
-            f"the recorded commit cannot be checked out: {error.message}", hint="free space there"
-        ) from error
+        raise UsageError("errors.rerun.not_checked_out_space", reason=error) from error
     if done.code:
-        raise UsageError(
-            f"the recorded commit cannot be checked out: {done.error.splitlines()[-1:]}", hint="try `git fsck`"
-        )
+        raise UsageError("errors.rerun.not_checked_out", reason="".join(done.error.splitlines()[-1:]))
     folders = discover(place)
     if folders is not None and (place / ".gitmodules").is_file():
         with contextlib.suppress(GitError):
@@ -138,24 +132,26 @@ def _apply(notebook: Notebook, run: Mapping[str, Any], code: Mapping[str, Any], 
     name = str(code.get("patch") or "")
     if not name:
         return
-    patch = notebook.paths.attachments(str(run.get("id"))) / Path(name).name
+    of = (run.get("captured") or {}).get("trial") or {}
+    patch = notebook.paths.attachments(str(of.get("run") or run.get("id"))) / Path(name).name
     folders = discover(place)
     try:
         content = patch.read_bytes()
     except OSError as error:
-        raise UsageError(
-            f"the recorded patch {patch} cannot be read: {error.strerror or error}", hint="restore it from git"
-        ) from error
+        raise UsageError("errors.rerun.patch_not_readable", patch=patch, reason=error) from error
     if folders is None:
-        raise UsageError(f"{place} is no repository", hint="try again")
+        raise UsageError("errors.rerun.no_repository", folder=place)
     done = run_git(folders, "apply", "--whitespace=nowarn", "--allow-empty", "-", stdin=content, timeout_s=_GIT_S)
     if done.code and "allow-empty" in done.error:  # before git 2.35
         done = run_git(folders, "apply", "--whitespace=nowarn", "-", stdin=content, timeout_s=_GIT_S)
     if done.code:
         first = next(iter(done.error.splitlines()), "git apply failed")
         raise UsageError(
-            f"the recorded patch of {run.get('id')} does not apply: {first}",
-            hint=f"apply {patch} by hand to commit {str(code.get('commit') or '')[:9]}",
+            "errors.rerun.patch_fails",
+            run=run.get("id"),
+            reason=first,
+            patch=patch,
+            commit=str(code.get("commit") or "")[:9],
         )
 
 
@@ -180,10 +176,7 @@ def rerun_command(run: Mapping[str, Any], code: RecordedCode, more: tuple[str, .
     words = [str(word) for word in run.get("argv") or ()]
     masked = next((word for word in words if _MASK in word), "")
     if masked:
-        raise UsageError(
-            f"the command has a value that was masked: {masked}",
-            hint="secrets are not recorded; run the command yourself with `labbook record`",
-        )
+        raise UsageError("errors.rerun.masked", masked=masked)
     top = str(code.original)
     moved = [str(code.cwd) + word[len(top) :] if word == top or word.startswith(top + "/") else word for word in words]
     return [*moved, *more]

@@ -47,7 +47,7 @@ def rebuilt_environment(run: Mapping[str, Any]) -> Path:
     python = captured_facts(run, "python")
     packages = python.get("packages")
     if not isinstance(packages, Mapping) or not packages:
-        raise UsageError(f"the packages of {run.get('id')} were not recorded", hint="leave --rebuild out")
+        raise UsageError("errors.rerun.no_packages", run=run.get("id"))
     wanted = sorted(f"{name}=={version}" for name, version in packages.items() if version)
     version = str(python.get("version") or "")
     key = hashlib.sha256("\n".join([version, *wanted]).encode()).hexdigest()[:16]
@@ -71,12 +71,9 @@ def _build_commands(folder: Path, version: str, listed: Path) -> list[list[str]]
         return [[uv, "venv", "--quiet", "--python", version or "3", str(folder)], [*install, str(listed)]]
     short = ".".join(version.split(".")[:2])
     interpreter = next((found for name in (f"python{short}", "python3") if (found := shutil.which(name))), "")
-    told = _version_of(interpreter) if interpreter else "none"
-    if short and told != short:
-        raise NotebookError(
-            f"the run used Python {version}, and this machine has {told}",
-            hint=f"install Python {short}, or uv, which fetches it; or leave --rebuild out",
-        )
+    present = _version_of(interpreter) if interpreter else "none"
+    if short and present != short:
+        raise NotebookError("errors.rerun.no_python", version=version, present=present, short=short)
     pip = [
         str(folder / "bin" / "python"),
         "-m",
@@ -103,14 +100,11 @@ def _call(command: list[str]) -> None:
             command, capture_output=True, text=True, errors="replace", timeout=_BUILD_S, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotebookError(f"the recorded environment cannot be built: {error}", hint="leave --rebuild out") from error
+        raise NotebookError("errors.rerun.environment_not_built", reason=error) from error
     if done.returncode:
-        told = [line for line in done.stderr.splitlines() if line.strip()]
-        line = next((line for line in told if "error" in line.lower()), told[-1] if told else "no reason given")
-        raise NotebookError(
-            f"the recorded environment cannot be built: {line.strip()[:300]}",
-            hint="install what is missing, or leave --rebuild out to use the present environment",
-        )
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        line = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "no reason given")
+        raise NotebookError("errors.rerun.package_not_installed", reason=line.strip()[:300])
 
 
 def with_environment(variables: Mapping[str, str], path: Path | None) -> contextlib.AbstractContextManager[None]:

@@ -26,7 +26,7 @@ def prepare_inputs(run: Mapping[str, Any], code: RecordedCode) -> list[Message]:
         What is missing or has changed.
     """
     budget = Budget(seconds=20.0, full_bytes=8 << 30)
-    told: list[Message] = []
+    notes: list[Message] = []
     for row in list_rows(run, "files"):
         if not str(row.get("mode") or "").startswith("read"):
             continue
@@ -35,14 +35,14 @@ def prepare_inputs(run: Mapping[str, Any], code: RecordedCode) -> list[Message]:
         if not path.is_absolute() and not here.exists():
             _link(there, here)
         if not here.exists():
-            told.append(message("rerun.input_missing", path=str(path)))
+            notes.append(message("rerun.input_missing", path=str(path)))
         elif (was := str(row.get("before") or row.get("fingerprint") or "")) and here.is_file():
             now = fingerprint_file(here, budget).text
             # A sampled fingerprint and a whole one cannot be compared.
             if now and now.partition(":")[0] == was.partition(":")[0] and now != was:
-                told.append(message("rerun.input_changed", path=str(path)))
-    rest = len(told) - _MAX_TOLD
-    return told if rest <= 0 else [*told[:_MAX_TOLD], message("rerun.more_inputs", count=rest)]
+                notes.append(message("rerun.input_changed", path=str(path)))
+    rest = len(notes) - _MAX_TOLD
+    return notes if rest <= 0 else [*notes[:_MAX_TOLD], message("rerun.more_inputs", count=rest)]
 
 
 def _link(there: Path, here: Path) -> None:

@@ -62,9 +62,9 @@ def read_run(notebook: Notebook, word: str) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"the data of {entry.id} cannot be read: {path}", hint="restore it from git") from error
+        raise UsageError("errors.rerun.data_not_readable", run=entry.id, path=path) from error
     if not isinstance(data, dict) or data.get("status") == "running":
-        raise UsageError(f"{entry.id} has not ended", hint="wait for its end, or call `labbook recover`")
+        raise UsageError("errors.rerun.not_ended", run=entry.id)
     return data
 
 
@@ -133,7 +133,7 @@ def rerun(
             )
             end = record(request, print_line)
     if not created or not notebook.paths.entry(created[0]).is_file():
-        raise NotebookError("the rerun has no entry", hint="`labbook recover` finishes it if it was interrupted")
+        raise NotebookError("errors.rerun.no_entry")
     path_of_entry = change_entry(
         notebook, created[0], lambda page: frontmatter.update(page, {"rerun_of": run.get("id")}, created[0])
     )
@@ -169,7 +169,7 @@ def change_entry(notebook: Notebook, run_id: str, change: Callable[[str], str]) 
     try:
         write_atomically(path, to_bytes(change(read_text(path))))
     except OSError as error:
-        raise NotebookError(f"cannot write {path}: {error.strerror or error}", hint="free space there") from error
+        raise NotebookError("errors.file.not_written", path=path, reason=error) from error
     return path
 
 

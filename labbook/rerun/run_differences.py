@@ -104,7 +104,7 @@ def code_differences(good: Path, bad: Path) -> list[Difference]:
     options = ("--unified=0", "--no-color", "--no-ext-diff", "--no-renames", "--full-index", "--binary")
     done = run_git(folders, "diff", *options, *trees, timeout_s=_GIT_S)
     if done.code:
-        raise UsageError("the code of the two runs is in two repositories", hint="compare runs of one project")
+        raise UsageError("errors.rerun.two_repositories")
     found = []
     for section in re.split(r"(?m)^(?=diff --git )", done.out.decode("utf-8", "surrogateescape")):
         if not section.strip():
@@ -142,7 +142,7 @@ def apply_code(folder: Path, chosen: Sequence[Difference]) -> None:
         _repository(folder), "apply", *options, stdin=patch.encode("utf-8", "surrogateescape"), timeout_s=_GIT_S
     )
     if done.code:
-        raise UsageError(f"a change of code does not apply: {done.error[:200]}", hint="compare runs that are closer")
+        raise UsageError("errors.rerun.change_fails", reason=done.error[:200])
 
 
 def _lines(hunk: str, sign: str) -> str:
@@ -152,7 +152,7 @@ def _lines(hunk: str, sign: str) -> str:
 def _repository(folder: Path) -> GitFolders:
     folders = discover(folder)
     if folders is None:
-        raise UsageError(f"{folder} is no repository", hint="try again")
+        raise UsageError("errors.rerun.no_repository", folder=folder)
     return folders
 
 
@@ -164,5 +164,5 @@ def _tree(folder: Path) -> str:
         for arguments in (("read-tree", "HEAD"), ("add", "--all", ".")):
             done = run_git(folders, *arguments, environment=index, timeout_s=_GIT_S)
             if done.code and arguments[0] == "add":
-                raise GitError(f"git cannot read {folder}: {done.error[:200]}")
+                raise GitError("errors.git.not_read", folder=folder, reason=done.error[:200])
         return run_git(folders, "write-tree", environment=index, timeout_s=_GIT_S).out.decode().strip()

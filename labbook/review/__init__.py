@@ -6,6 +6,7 @@ Nothing is imported or executed; a rule reports nothing where it cannot resolve 
 - `source_file` is one parsed file; `code_index` covers all files: classes, functions, calls, values of names.
 - `gradient_flow` follows backward, step and zero_grad through a loop; `output_activation` finds the activation that
   produced a value, `eval_loops` evaluation loops, `partial_device_move` batches that are moved only in part.
+- `unread_options` finds options of the command line that no line reads; the check of a configuration calls it.
 - `rules/` contains the rules, one module per subject.
 
 To add a rule, write one function in the right module of `rules/`, add its row to that module's `RULES`, and add a

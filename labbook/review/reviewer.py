@@ -111,10 +111,10 @@ def review_files(files: Sequence[Path], language: str = "en", seconds: float | N
 def _files(path: Path) -> list[Path]:
     if path.is_file():
         if path.suffix not in (".py", ".ipynb", ".pyw"):
-            raise UsageError(f"{path} is neither Python nor a notebook", hint="give .py or .ipynb files, or a folder")
+            raise UsageError("errors.review.neither", path=path)
         return [path]
     if not path.is_dir():
-        raise UsageError(f"there is no file or folder {path}", hint="give Python files, notebooks or folders")
+        raise UsageError("errors.review.no_path", path=path)
     found: list[Path] = []
     waiting = [path]
     while waiting and len(found) < _MAX_FILES:

@@ -11,13 +11,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from labbook.errors import GitError
 from labbook.frozen import dataclass
-from labbook.sharing.file_merge import merge_file
-from labbook.sharing.remote_git import sync_error
 from labbook.sharing.tree_diff import PathChange, diff_trees, read_blobs, text_path
 from labbook.store.branch_checkout import hide_entries, notebook_prefix
 from labbook.store.fast_import import blob_hash
-from labbook.store.git_index_sync import stage
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
 from labbook.store.journal import write_atomically
@@ -37,7 +35,7 @@ def notebook_ref(notebook: Notebook, folders: GitFolders) -> str:
         return f"refs/heads/{notebook.config.branch}"
     ref = head_ref(folders)
     if not ref:
-        raise sync_error(notebook, "sync.error.detached", top=str(folders.top))
+        raise GitError("sync.error.detached", top=str(folders.top))
     return ref
 
 
@@ -95,6 +93,8 @@ def update_disk(notebook: Notebook, folders: GitFolders, ref: str, old: str, new
         if place.tree is not None:
             entries = {p: c.after.blob if c.after else "0" * len(new) for p, c in wanted.items()}
             modes = {p: c.after.mode for p, c in wanted.items() if c.after}
+            from labbook.store.git_index_sync import stage
+
             stage(place.tree.folders, entries, modes=modes)
         merged += _write_all(folders, place, wanted)
     return merged
@@ -110,7 +110,7 @@ def _places(notebook: Notebook, folders: GitFolders, ref: str) -> list[_Place]:
     for tree in trees:
         doing = operation(tree.folders.git_dir)
         if doing:
-            raise sync_error(notebook, "sync.error.busy", operation=doing, top=str(tree.folders.top))
+            raise GitError("sync.error.busy", operation=doing, top=str(tree.folders.top))
     places = [_Place(tree.folders.top, tree) for tree in trees]
     if folders.top not in {place.top for place in places} and not folders.bare:
         places.append(_Place(folders.top, None))
@@ -137,7 +137,7 @@ def _check_clean(notebook: Notebook, place: _Place, changes: Mapping[bytes, Path
             edited.append(path)
     if edited:
         names = ", ".join(text_path(path) for path in sorted(edited)[:5])
-        raise sync_error(notebook, "sync.error.edited_files", files=names, top=str(place.top))
+        raise GitError("sync.error.edited_files", files=names, top=str(place.top))
 
 
 def _write_all(folders: GitFolders, place: _Place, changes: Mapping[bytes, PathChange]) -> list[Path]:
@@ -186,6 +186,8 @@ def _write_some(folders: GitFolders, place: _Place, changes: Mapping[bytes, Path
         if edited:
             mine = present[path] or b""
             base = blobs[change.before.blob] if change.before and change.before.is_file else None
+            from labbook.sharing.file_merge import merge_file  # 10 ms, for notes edited here and elsewhere
+
             data = merge_file(path, base, mine, data).data
             merged.append(file)
             if _read(file) != mine:

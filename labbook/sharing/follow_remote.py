@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
-
 from labbook.errors import LabbookError
 from labbook.model.message import Message, message
-from labbook.sharing.disk_update import notebook_ref
-from labbook.sharing.remote_git import list_remotes, read_commit, tracking_ref
-from labbook.sharing.synchronize import merge_fetched
-from labbook.sharing.tree_diff import diff_trees, is_ancestor, runs_among
-from labbook.store.branch_checkout import adopt_remote_branch, restore_missing
 from labbook.store.git_process import GitFolders
-from labbook.store.git_state import head_ref
+from labbook.store.git_state import head_ref, read_commit
 from labbook.store.notebook import Notebook
-from labbook.store.sync_state import read_state, update_state
+from labbook.store.sync_state import read_state, tracking_marks, update_state
 
 
 def follow_remote(notebook: Notebook) -> list[Message]:
@@ -31,13 +22,12 @@ def follow_remote(notebook: Notebook) -> list[Message]:
         folders = notebook.git_folders()
         if folders is None or folders.bare or notebook.config.commit != "branch":
             return []
-        tracked, head = _marks(notebook, folders)
+        tracked, head = tracking_marks(notebook, folders), _head_mark(folders)
         state = read_state(notebook)
         if state.get("tracked") == tracked and state.get("head") == head:
             return []
         done = _follow(notebook, folders, first="tracked" not in state, moved=state.get("head") != head)
-        tracked, head = _marks(notebook, folders)
-        update_state(notebook, tracked=tracked, head=head)
+        update_state(notebook, tracked=tracking_marks(notebook, folders), head=_head_mark(folders))
         return done
     except (LabbookError, OSError):
         return []  # reading goes on with what is here; `labbook sync` and `labbook doctor` say why
@@ -48,11 +38,18 @@ def change_mark(notebook: Notebook) -> tuple[str, ...]:
     from labbook.store.changed_notes import newest_change
 
     folders = notebook.git_folders()
-    tip = _read_ref(folders, f"refs/heads/{notebook.config.branch}") if folders else ""
+    tip = read_commit(folders, f"refs/heads/{notebook.config.branch}") if folders else ""
     return (tip, str(newest_change(notebook.paths.notes)))
 
 
 def _follow(notebook: Notebook, folders: GitFolders, *, first: bool, moved: bool) -> list[Message]:
+    # Every command calls this module, and needs these 20 ms of imports only when something has moved.
+    from labbook.sharing.disk_update import notebook_ref
+    from labbook.sharing.remote_git import list_remotes, tracking_ref
+    from labbook.sharing.synchronize import merge_fetched
+    from labbook.sharing.tree_diff import diff_trees, is_ancestor, runs_among
+    from labbook.store.branch_checkout import adopt_remote_branch, restore_missing
+
     ref = notebook_ref(notebook, folders)
     done = []
     tip = read_commit(folders, ref)
@@ -77,39 +74,8 @@ def _follow(notebook: Notebook, folders: GitFolders, *, first: bool, moved: bool
     return done
 
 
-def _marks(notebook: Notebook, folders: GitFolders) -> tuple[list[str], str]:
-    """Return where the remote-tracking branches and the branch are, and what is checked out."""
-    name = notebook.config.branch
-    heads = [_read_ref(folders, f"refs/heads/{name}") and "branch"]
-    packed = _stamp(folders.common_dir / "packed-refs")
-    tracked = [f"{file}:{_text(file)}" for file in _loose(folders.common_dir / "refs" / "remotes", name)]
+def _head_mark(folders: GitFolders) -> str:
     ref = head_ref(folders)
-    return [*heads, packed, *tracked], f"{ref or _text(folders.git_dir / 'HEAD')}:{_read_ref(folders, ref)}"
-
-
-def _loose(folder: Path, name: str) -> Iterator[Path]:
-    return (each / name for each in sorted(folder.iterdir()) if each.is_dir()) if folder.is_dir() else iter(())
-
-
-def _read_ref(folders: GitFolders, ref: str) -> str:
-    """Return the commit of a ref from its file, or from the packed refs; "" if it has neither."""
-    loose = _text(folders.common_dir / ref) if ref else ""
-    if loose or not ref:
-        return loose
-    rows = _text(folders.common_dir / "packed-refs").splitlines()
-    return next((row.partition(" ")[0] for row in rows if row.endswith(f" {ref}")), "")
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_bytes().decode("utf-8", "surrogateescape").strip()
-    except OSError:
-        return ""
-
-
-def _stamp(file: Path) -> str:
-    try:
-        status = os.stat(file)  # noqa: PTH116 - a small file, looked at by every command
-    except OSError:
-        return ""
-    return f"{status.st_mtime_ns}-{status.st_size}"
+    if ref:
+        return f"{ref}:{read_commit(folders, ref)}"
+    return (folders.git_dir / "HEAD").read_text("utf-8", "surrogateescape").strip()

@@ -17,13 +17,12 @@ from labbook.errors import EntryError, GitError, LabbookError, NothingFoundError
 from labbook.frozen import dataclass
 from labbook.index.query import find_run
 from labbook.model.entry import Entry
-from labbook.sharing.remote_git import translated
 from labbook.store.branch_checkout import restore_before_writing, restore_missing
 from labbook.store.commit_queue import withheld_files
 from labbook.store.entry_commit import CommitOutcome, commit_files
 from labbook.store.fast_import import FileChange, read_changes
 from labbook.store.journal import open_journals, write_atomically
-from labbook.store.last_look import describe_secrets, secrets_in
+from labbook.store.last_look import secret_error, secrets_in
 from labbook.store.notebook import Notebook, not_writable
 from labbook.store.paths import check_stays_inside, checked_run_id, is_run_id
 from labbook.store.recorder_redaction import make_redactor
@@ -69,7 +68,7 @@ def move_run(source: Notebook, word: str, target: Notebook) -> MovedRun:
     entry = _find(source, word, target)
     run = checked_run_id(entry.id)
     if source.paths.root.resolve() == target.paths.root.resolve():
-        raise translated(UsageError, source, "sync.error.same_notebook", run=run)
+        raise UsageError("sync.error.same_notebook", run=run)
     _check_movable(source, entry, run)
     for below in (source.paths.entry(run), source.paths.attachments(run)):
         restore_before_writing(source, below)
@@ -97,21 +96,21 @@ def _find(source: Notebook, word: str, target: Notebook) -> Entry:
             with contextlib.suppress(GitError):
                 if restore_missing(source, source.paths.entry(word.strip())):
                     return find_run(source, word)
-            raise translated(UsageError, source, "sync.error.same_notebook", run=word.strip()) from None
+            raise UsageError("sync.error.same_notebook", run=word.strip()) from None
         raise
 
 
 def _check_movable(source: Notebook, entry: Entry, run: str) -> None:
     running = entry.meta.get("status") == "running"
     if running or any(journal.paths.root.name == run for journal in open_journals(source.paths)):
-        raise translated(EntryError, source, "sync.error.not_a_run", run=run)
+        raise EntryError("sync.error.not_a_run", run=run)
     folder = source.paths.attachments(run).relative_to(source.paths.root).as_posix()
     withheld = withheld_files(source.paths)
     if any(file in (folder, f"{folder}.md") or file.startswith(f"{folder}/") for file in withheld):
-        raise translated(EntryError, source, "sync.error.withheld_run", run=run)
+        raise EntryError("sync.error.withheld_run", run=run)
     kept = [file.artifact.name for file in list_kept(source, run) if file.artifact.digest]
     if kept:
-        raise translated(EntryError, source, "sync.error.kept_files", run=run, count=len(kept), first=kept[0])
+        raise EntryError("sync.error.kept_files", run=run, count=len(kept), first=kept[0])
 
 
 def _read(source: Notebook, run: str) -> dict[str, bytes]:
@@ -120,7 +119,7 @@ def _read(source: Notebook, run: str) -> dict[str, bytes]:
     try:
         changes = read_changes(source.paths, files)
     except OSError as error:
-        raise EntryError(f"cannot read {error.filename}: {error.strerror or error}") from error
+        raise EntryError("errors.file.not_readable", path=str(error.filename), reason=error) from error
     return {os.fsdecode(change.path): change.data for change in changes if change.data is not None}
 
 
@@ -128,7 +127,7 @@ def _commit_edits(source: Notebook, run: str, contents: Mapping[str, bytes]) -> 
     """Commit what was edited since: a removal that is killed before its commit is undone from the branch."""
     outcome = commit_files(source, [source.paths.root / name for name in contents], f"{run}: edited before it moves\n")
     if outcome.status not in ("committed", "unchanged", "off"):
-        raise translated(EntryError, source, "sync.error.not_committed", run=run, reason=outcome.reason)
+        raise EntryError("sync.error.not_committed", run=run, reason=outcome.cause)
 
 
 def _experiment_page(source: Notebook, target: Notebook, slug: str) -> dict[str, bytes]:
@@ -155,12 +154,12 @@ def _add(
     for name in new:
         check_stays_inside(root / name, root)
         if os.path.lexists(root / name) and _content(root / name) != new[name]:
-            raise translated(EntryError, source, "sync.error.exists", run=run)
+            raise EntryError("sync.error.exists", run=run)
     # Before a byte of it lies in the other notebook, whose site may be published.
     judge = make_redactor(os.environ, (), target.redaction_rules())
     found = secrets_in([FileChange(os.fsencode(name), data) for name, data in new.items()], message, judge)
     if found:
-        raise _failure(source, run, target, describe_secrets(found), EntryError)
+        raise _failure(run, target, secret_error(found), EntryError)
     try:
         for name, data in new.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +169,7 @@ def _add(
         raise not_writable(root, error) from error
     outcome = commit_files(target, [root / name for name in new], message)
     if outcome.status not in ("committed", "unchanged", "off"):
-        raise _failure(source, run, target, outcome.reason, GitError)
+        raise _failure(run, target, outcome.cause, GitError)
     return outcome
 
 
@@ -178,7 +177,7 @@ def _remove(source: Notebook, run: str, contents: Mapping[str, bytes]) -> Commit
     """Remove the files that the target has, unless one was edited since, and commit that."""
     root = source.paths.root
     if any(_content(root / name) != data for name, data in contents.items()):
-        raise translated(EntryError, source, "sync.error.edited", run=run)
+        raise EntryError("sync.error.edited", run=run)
     try:
         for name in contents:
             (root / name).unlink(missing_ok=True)
@@ -190,7 +189,7 @@ def _remove(source: Notebook, run: str, contents: Mapping[str, bytes]) -> Commit
             folder.rmdir()
     outcome = commit_files(source, [root / name for name in contents], f"{run}: moved to another notebook\n")
     if outcome.status in ("failed", "withheld"):
-        raise translated(GitError, source, "sync.error.not_removed", run=run, reason=outcome.reason)
+        raise GitError("sync.error.not_removed", run=run, reason=outcome.cause)
     return outcome
 
 
@@ -207,5 +206,5 @@ def _other_run(source: Notebook, entry: Entry) -> str:
     return next((run for run in named if is_run_id(run) and source.paths.entry(run).exists()), "")
 
 
-def _failure(source: Notebook, run: str, target: Notebook, reason: str, kind: type[LabbookError]) -> LabbookError:
-    return translated(kind, source, "sync.error.move_failed", run=run, target=str(target.paths.root), reason=reason)
+def _failure(run: str, target: Notebook, reason: object, kind: type[LabbookError]) -> LabbookError:
+    return kind("sync.error.move_failed", run=run, target=str(target.paths.root), reason=reason)

@@ -14,16 +14,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
-from typing import TypeVar
 
-from labbook.errors import GitError, LabbookError
+from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.store.git_process import GitFolders, git_program, run_git
+from labbook.store.git_state import read_commit
 from labbook.store.notebook import Notebook
 from labbook.store.remotes import credential_free
-from labbook.store.sentences import Sentences
-
-_Error = TypeVar("_Error", bound=LabbookError)
 
 DEFAULT_TIMEOUT_S = 60.0
 """Longest silence of a remote. Source: chosen by us; a slow server says something every few seconds (`--progress`)."""
@@ -36,6 +33,7 @@ _SLOWER = r"\[rejected\]|cannot lock ref|incorrect old value|failed to update re
 _UNTELLING = r"\d+% \(|^(To|Done|Everything) ?|^(hint|=|Total|Delta)"
 
 _CAUSES = (
+    ("sync.error.full", r"no space left|disk quota exceeded|file too large"),
     (
         "sync.error.denied",
         r"permission denied|authentication failed|could not read (username|password)|403|401|access denied"
@@ -66,6 +64,35 @@ class PushAnswer:
     text: str = ""
 
 
+class SilentRemoteError(GitError):
+    """A remote did not answer in time."""
+
+
+class GitCall:
+    """A call of git that talks to a remote, while this process does something else.
+
+    Attributes:
+        process: The process.
+        chunks: What it printed so far.
+        heard: When it last printed something, on the monotonic clock.
+        reader: Thread that reads until the end of its output.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.chunks: list[bytes] = []
+        self.heard = time.monotonic()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as stream:
+            while chunk := os.read(stream.fileno(), 65536):
+                self.chunks.append(chunk)
+                self.heard = time.monotonic()
+
+
 @dataclass(frozen=True)
 class Remote:
     """A remote of the notebook's repository.
@@ -92,28 +119,44 @@ class Remote:
         Raises:
             GitError: The remote cannot be read.
         """
-        tracking = tracking_ref(self.name, ref)
+        return self.fetched(self.start_fetch(ref, unshallow=unshallow), ref)
+
+    def start_fetch(self, ref: str, *, unshallow: bool = False) -> GitCall:
+        """Start to fetch a branch; `fetched` waits for the end."""
         options = ["--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-gc", "--no-recurse-submodules"]
         if unshallow:
             options.append("--unshallow")
-        code, text = self._run("fetch", *options, self.name, f"+{ref}:{tracking}")
+        return self._start("fetch", *options, self.name, f"+{ref}:{tracking_ref(self.name, ref)}")
+
+    def fetched(self, call: GitCall, ref: str) -> str:
+        """Wait for the end of a fetch; the result is that of `fetch`.
+
+        Raises:
+            GitError: The remote cannot be read.
+        """
+        code, text = self._finish(call)
         if code and re.search(r"couldn't find remote ref|remote ref does not exist", text, re.IGNORECASE):
             return ""
         if code:
             raise self._failure(text)
-        return read_commit(self.folders, tracking)
+        return read_commit(self.folders, tracking_ref(self.name, ref))
 
-    def push(self, commit: str, ref: str, expected: str, *, force: bool = False) -> PushAnswer:
-        """Push a commit to a branch of the remote.
+    def push(self, commit: str, ref: str) -> PushAnswer:
+        """Push a commit to a branch of the remote that has not moved since it was fetched.
+
+        Raises:
+            GitError: The remote cannot be reached.
+        """
+        return self.pushed(self.start_push(commit, ref))
+
+    def start_push(self, commit: str, ref: str, *, only_from: str = "") -> GitCall:
+        """Start to push a commit to a branch of the remote; `pushed` waits for the end.
 
         Args:
             commit: Full hash.
             ref: Full name of the branch.
-            expected: Commit that the branch of the remote has now, or "".
-            force: Whether the branch may be replaced if it is still at `expected`.
-
-        Raises:
-            GitError: The remote cannot be reached.
+            only_from: An ancestor of the commit; the branch of the remote moves only if it is there. "": it moves from
+                any ancestor.
         """
         options = [
             "--porcelain",
@@ -123,9 +166,17 @@ class Remote:
             "--recurse-submodules=no",
             "--no-signed",
         ]
-        if force:
-            options.append(f"--force-with-lease={ref}:{expected}")
-        code, text = self._run("push", *options, self.name, f"{commit}:{ref}")
+        if only_from:
+            options.append(f"--force-with-lease={ref}:{only_from}")
+        return self._start("push", *options, self.name, f"{commit}:{ref}")
+
+    def pushed(self, call: GitCall) -> PushAnswer:
+        """Wait for the end of a push.
+
+        Raises:
+            GitError: The remote cannot be reached.
+        """
+        code, text = self._finish(call)
         if not code:
             return PushAnswer("ok")
         row = next((line for line in text.splitlines() if line.startswith("!")), "")
@@ -138,7 +189,7 @@ class Remote:
     def is_reachable(self) -> str:
         """Return why the remote cannot be read, or ""."""
         try:
-            code, text = self._run("ls-remote", "--quiet", "--heads", self.name)
+            code, text = self._finish(self._start("ls-remote", "--quiet", "--heads", self.name))
         except GitError as error:
             return error.message
         return self._failure(text).message if code else ""
@@ -149,26 +200,26 @@ class Remote:
 
     def _failure(self, text: str, default: str = "sync.error.other") -> GitError:
         cause = next((name for name, pattern in _CAUSES if re.search(pattern, text, re.IGNORECASE)), default)
-        if default == "sync.error.rejected" and cause != "sync.error.denied":
+        if default == "sync.error.rejected" and cause not in ("sync.error.denied", "sync.error.full"):
             cause = default
-        return sync_error(self.notebook, cause, remote=self.name, address=self.address, reason=self._quoted(text))
+        return GitError(cause, remote=self.name, address=self.address, reason=self._quoted(text))
 
     def _quoted(self, text: str) -> str:
         """Return the lines of git and the server that say something, without credentials and progress."""
         lines = [line.split("\r")[-1].strip() for line in text.splitlines()]
-        said = [line for line in lines if line and not re.search(_UNTELLING, line)]
-        masked = _ADDRESS.sub(lambda found: credential_free(found[0]), "; ".join(dict.fromkeys(said)))
+        reasons = [line for line in lines if line and not re.search(_UNTELLING, line)]
+        masked = _ADDRESS.sub(lambda found: credential_free(found[0]), "; ".join(dict.fromkeys(reasons)))
         return masked[:_MAX_QUOTED]
 
-    def _run(self, *arguments: str) -> tuple[int, str]:
-        """Run git as the user would and return its status and what it printed.
+    def _start(self, *arguments: str) -> GitCall:
+        """Start git as the user would.
 
         Raises:
-            GitError: It was silent for too long, or cannot be started.
+            GitError: It cannot be started.
         """
         program = git_program()
         if program is None:
-            raise GitError("there is no git on the PATH", hint="install git")
+            raise GitError("errors.git.none")
         settings = ["core.hooksPath=/dev/null", "core.quotePath=false", "gc.auto=0", "maintenance.auto=false"]
         options = [part for setting in settings for part in ("-c", setting)]
         command = [program, "--no-pager", *options, f"--git-dir={self.folders.git_dir}", *arguments]
@@ -184,24 +235,42 @@ class Remote:
                 start_new_session=self.quiet,
             )
         except OSError as error:
-            raise GitError(f"cannot call git in {self.folders.top}: {error.strerror or error}") from error
-        chunks: list[bytes] = []
-        last = [time.monotonic()]
-        reader = threading.Thread(target=_read_all, args=(process, chunks, last), daemon=True)
-        reader.start()
-        while reader.is_alive():
-            reader.join(0.02 if time.monotonic() - last[0] < 1 else 0.2)
-            if reader.is_alive() and time.monotonic() - last[0] > self.timeout_s:
-                _stop(process, self.quiet)
-                raise sync_error(
-                    self.notebook,
+            raise GitError("errors.git.not_called", folder=self.folders.top, reason=error) from error
+        return GitCall(process)
+
+    def _finish(self, call: GitCall) -> tuple[int, str]:
+        """Return the status of git and what it printed.
+
+        Raises:
+            GitError: It was silent for too long.
+        """
+        while call.reader.is_alive():
+            call.reader.join(0.02 if time.monotonic() - call.heard < 1 else 0.2)
+            if call.reader.is_alive() and time.monotonic() - call.heard > self.timeout_s:
+                self.stop(call)
+                raise SilentRemoteError(
                     "sync.error.hangs",
                     remote=self.name,
                     address=self.address,
                     seconds=f"{self.timeout_s:g}",
                 )
-        process.wait()
-        return process.returncode, b"".join(chunks).decode("utf-8", "replace")
+        call.process.wait()
+        return call.process.returncode, b"".join(call.chunks).decode("utf-8", "replace")
+
+    def stop(self, call: GitCall) -> None:
+        """Stop git and its transport: ssh ends when git closes its input."""
+        if call.process.poll() is not None:
+            return
+        with contextlib.suppress(OSError):
+            if self.quiet:
+                os.killpg(call.process.pid, signal.SIGTERM)
+            else:
+                call.process.terminate()
+        try:
+            call.process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            call.process.kill()
+            call.process.wait()
 
 
 def choose_remote(
@@ -214,15 +283,15 @@ def choose_remote(
     """
     folders = notebook.git_folders()
     if folders is None or notebook.config.commit == "off":
-        raise sync_error(notebook, "sync.error.no_repository", root=str(notebook.paths.root))
+        raise GitError("sync.error.no_repository", root=str(notebook.paths.root))
     known = list_remotes(folders)
     wanted = name or notebook.config.remote
     if wanted and wanted not in known:
-        raise sync_error(notebook, "sync.error.unknown_remote", remote=wanted, known=", ".join(known) or "-")
+        raise GitError("sync.error.unknown_remote", remote=wanted, known=", ".join(known) or "-")
     if not known:
-        raise sync_error(notebook, "sync.error.no_remote", top=str(folders.top))
+        raise GitError("sync.error.no_remote", top=str(folders.top))
     if not wanted and "origin" not in known and len(known) > 1:
-        raise sync_error(notebook, "sync.error.many_remotes", known=", ".join(known), first=next(iter(known)))
+        raise GitError("sync.error.many_remotes", known=", ".join(known), first=next(iter(known)))
     chosen = wanted or ("origin" if "origin" in known else next(iter(known)))
     return Remote(notebook, folders, chosen, known[chosen], timeout_s, quiet)
 
@@ -242,12 +311,6 @@ def tracking_ref(remote: str, ref: str) -> str:
     return f"refs/remotes/{remote}/{ref.removeprefix('refs/heads/')}"
 
 
-def read_commit(folders: GitFolders, ref: str) -> str:
-    """Return the commit of a ref, or ""."""
-    answer = run_git(folders, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-    return answer.out.decode("ascii", "replace").strip() if answer.code == 0 else ""
-
-
 def count_apart(folders: GitFolders, ref: str, other: str) -> tuple[int, int] | None:
     """Return how many commits only `ref` has and how many only `other` has, or `None` if one does not exist."""
     answer = run_git(folders, "rev-list", "--left-right", "--count", f"{ref}...{other}", "--")
@@ -262,36 +325,3 @@ def network_environment(environ: Mapping[str, str], *, quiet: bool) -> dict[str,
     if quiet:
         cleaned |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}
     return cleaned
-
-
-def sync_error(notebook: Notebook, key: str, **values: object) -> GitError:
-    """Return an error of sharing in the language of the notebook."""
-    return translated(GitError, notebook, key, **values)
-
-
-def translated(kind: type[_Error], notebook: Notebook, key: str, **values: object) -> _Error:
-    """Return an error in the language of the notebook; the advice of `sync.error.x` is `sync.advice.x`."""
-    say = Sentences(notebook.config.language_in_use())
-    return kind(say.line(key, **values), hint=say.line(key.replace(".error.", ".advice."), **values))
-
-
-def _read_all(process: subprocess.Popen[bytes], chunks: list[bytes], last: list[float]) -> None:
-    assert process.stdout is not None
-    with process.stdout as stream:
-        while chunk := os.read(stream.fileno(), 65536):
-            chunks.append(chunk)
-            last[0] = time.monotonic()
-
-
-def _stop(process: subprocess.Popen[bytes], own_session: bool) -> None:
-    """Stop git and its transport: ssh ends when git closes its input."""
-    with contextlib.suppress(OSError):
-        if own_session:
-            os.killpg(process.pid, signal.SIGTERM)
-        else:
-            process.terminate()
-    try:
-        process.wait(2.0)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

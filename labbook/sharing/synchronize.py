@@ -6,11 +6,12 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.sharing.disk_update import belongs_to_notebook, move_branch, notebook_ref, update_disk
-from labbook.sharing.remote_git import Remote, read_commit, sync_error, tracking_ref
+from labbook.sharing.remote_git import GitCall, Remote, SilentRemoteError, tracking_ref
 from labbook.sharing.tree_diff import (
     PathChange,
     diff_trees,
@@ -20,15 +21,15 @@ from labbook.sharing.tree_diff import (
     runs_among,
     text_path,
 )
-from labbook.sharing.tree_merge import CodeConflictError, commit_merge
 from labbook.store.branch_checkout import adopt_remote_branch, notebook_prefix, restore_missing
 from labbook.store.changed_notes import edited_notes, has_conflict
 from labbook.store.entry_commit import commit_files, commit_queued
 from labbook.store.git_identity import read_signers
 from labbook.store.git_process import GitFolders, run_git
+from labbook.store.git_state import read_commit
 from labbook.store.locks import hold_lock
 from labbook.store.notebook import Notebook
-from labbook.store.sync_state import file_system_time, read_state, update_state
+from labbook.store.sync_state import file_system_time, read_state, tracking_marks, update_state
 
 _ATTEMPTS = 12
 """Most pushes of one sync. Source: chosen by us; 8 clones that push at once needed at most 7 here."""
@@ -95,9 +96,14 @@ def synchronize(remote: Remote, *, rewritten: str = "") -> SyncResult:
         try:
             result = _Sync(remote, ref, rewritten).run()
         except GitError as error:
-            update_state(notebook, time=_now(), remote=remote.name, error=error.message, advice=error.hint, told=True)
+            facts = {"error": error.message, "advice": error.hint, "failure": error.as_data()}
+            update_state(notebook, time=_now(), remote=remote.name, told=True, **facts)
             raise
-    update_state(notebook, time=_now(), remote=remote.name, error="", advice="", told=True)
+    marks: dict[str, object] = {}
+    if "tracked" in read_state(notebook) and read_commit(folders, tracking_ref(remote.name, ref)) == result.commit:
+        # The next command need not look at what this one has merged.
+        marks["tracked"] = tracking_marks(notebook, folders)
+    update_state(notebook, time=_now(), remote=remote.name, error="", advice="", failure=None, told=True, **marks)
     return result
 
 
@@ -118,7 +124,7 @@ def align_disk(notebook: Notebook, folders: GitFolders, ref: str) -> None:
     """Bring the notes on disk to the branch where another work tree or git itself has moved it."""
     tip = read_commit(folders, ref)
     base = str(read_state(notebook).get("base") or "")
-    if notebook.config.commit == "branch" and tip and base and base != tip and read_commit(folders, base):
+    if notebook.config.commit == "branch" and tip and base and base != tip:
         if is_ancestor(folders, base, tip):
             update_disk(notebook, folders, ref, base, tip)
         update_state(notebook, base=tip)
@@ -137,7 +143,7 @@ def commit_edited(notebook: Notebook) -> tuple[tuple[str, str], ...]:
     ready = []
     for file in files:
         name = file.relative_to(notebook.paths.root).as_posix()
-        if has_conflict(file):
+        if file.is_file() and has_conflict(file):
             unsent[name] = "git conflict"
         else:
             ready.append(file)
@@ -146,7 +152,7 @@ def commit_edited(notebook: Notebook) -> tuple[tuple[str, str], ...]:
         outcome = commit_files(notebook, ready, f"Notes: {names}\n")
         if outcome.status == "withheld":
             # One note with a secret does not hold back the others.
-            for file in ready:
+            for file in filter(Path.is_file, ready):
                 outcome = commit_files(notebook, [file], f"Notes: {file.stem}\n")
                 if outcome.status not in ("committed", "unchanged"):
                     unsent[file.relative_to(notebook.paths.root).as_posix()] = outcome.reason
@@ -172,16 +178,30 @@ class _Sync:
         known = known or read_commit(self.folders, self.tracking)
         if not read_commit(self.folders, self.ref) and not known:
             self._adopt()
-        align_disk(self.notebook, self.folders, self.ref)
-        unsent = commit_edited(self.notebook)
-        if "base" not in read_state(self.notebook):
-            # A first sync that was killed, or a commit that adopted the remote's branch.
-            restore_missing(self.notebook)
+        sent = read_commit(self.folders, self.ref)
+        ahead = self._is_ahead(sent, known)
+        remote = self.remote
+        call = remote.start_push(sent, self.ref, only_from=known) if ahead else remote.start_fetch(self.ref)
+        try:
+            # All this while the remote answers.
+            align_disk(self.notebook, self.folders, self.ref)
+            unsent = commit_edited(self.notebook)
+            if "base" not in read_state(self.notebook):
+                # A first sync that was killed, or a commit that adopted the remote's branch.
+                restore_missing(self.notebook)
+            if ahead:
+                diff_trees(self.folders, known, sent)  # for the result
+        except BaseException:
+            self.remote.stop(call)
+            raise
         start = read_commit(self.folders, self.ref)
-        theirs = self.remote.fetch(self.ref)
+        if ahead and self._is_pushed(call):
+            first, seen, theirs = known, sent, sent
+        else:
+            theirs = self.remote.fetch(self.ref) if ahead else self.remote.fetched(call, self.ref)
+            first, seen = theirs, known
         if not theirs and not start:
-            raise sync_error(self.notebook, "sync.error.empty", remote=self.remote.name)
-        seen, first = known, theirs
+            raise GitError("sync.error.empty", remote=self.remote.name)
         while True:
             local = read_commit(self.folders, self.ref)
             merged, base = self._merge(local, theirs, seen)
@@ -195,6 +215,26 @@ class _Sync:
             seen, theirs = merged, self.remote.fetch(self.ref)
         update_state(self.notebook, shared={**(shared if isinstance(shared, dict) else {}), self.remote.name: tip})
         return self._result(start, first, tip, unsent)
+
+    def _is_ahead(self, local: str, known: str) -> bool:
+        """Whether the branch only adds to what the remote had: then one connection sends it, and nothing is fetched."""
+        if not known or not local or local == known or read_commit(self.folders, self.tracking) != known:
+            return False
+        return is_ancestor(self.folders, known, local)
+
+    def _is_pushed(self, call: GitCall) -> bool:
+        """Whether the first push succeeded; if not, what the remote has is fetched, and the next push says why.
+
+        Raises:
+            SilentRemoteError: The remote did not answer; asking again would take as long.
+        """
+        self.attempts += 1
+        try:
+            return self.remote.pushed(call).status == "ok"
+        except SilentRemoteError:
+            raise
+        except GitError:
+            return False
 
     def _adopt(self) -> None:
         adopt_remote_branch(self.folders, self.ref)
@@ -230,8 +270,7 @@ class _Sync:
             return None
         # The next sync asks again.
         run_git(self.folders, "update-ref", self.tracking, seen)
-        raise sync_error(
-            self.notebook,
+        raise GitError(
             "sync.error.rewritten",
             remote=self.remote.name,
             address=self.remote.address,
@@ -246,7 +285,12 @@ class _Sync:
             GitError: The remote refuses, or somebody was faster each time.
         """
         self.attempts += 1
-        answer = self.remote.push(merged, self.ref, theirs)
+        try:
+            answer = self.remote.push(merged, self.ref)
+        except GitError:
+            if theirs:
+                _land(self.notebook, self.folders, self.ref, merged, local)
+            raise
         if answer.status == "ok":
             return True
         if answer.status == "retry" and self.attempts < _ATTEMPTS:
@@ -256,7 +300,7 @@ class _Sync:
             # What the others wrote is readable here, also for those who may not write there.
             _land(self.notebook, self.folders, self.ref, merged, local)
         if answer.status == "retry":
-            raise sync_error(self.notebook, "sync.error.too_busy", remote=self.remote.name, count=self.attempts)
+            raise GitError("sync.error.too_busy", remote=self.remote.name, count=self.attempts)
         raise self.remote.refusal(answer.text)
 
     def _result(self, start: str, first: str, tip: str, unsent: tuple[tuple[str, str], ...]) -> SyncResult:
@@ -317,6 +361,8 @@ def _land(
 def _merge_two(
     notebook: Notebook, folders: GitFolders, one: str, other: str, base: str | None, *, one_parent: bool = False
 ) -> tuple[str, tuple[bytes, ...]]:
+    from labbook.sharing.tree_merge import CodeConflictError, commit_merge  # 10 ms, needed only for two histories
+
     prefix = notebook_prefix(notebook, folders)
     is_ours: Callable[[bytes], bool] | None = None
     if notebook.config.commit == "checkout":
@@ -335,7 +381,7 @@ def _merge_two(
         )
     except CodeConflictError as error:
         names = ", ".join(text_path(path) for path in error.paths[:5])
-        raise sync_error(notebook, "sync.error.code_conflict", files=names) from error
+        raise GitError("sync.error.code_conflict", files=names) from error
 
 
 def _now() -> str:

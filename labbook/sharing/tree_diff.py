@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 
 from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.store.git_process import GitFolders, run_git
 
 _LONG_S = 600.0
+_ANCESTORS: set[tuple[Path, str, str]] = set()
+"""Pairs of commits of which the first is in the history of the second; that never changes."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,14 @@ class PathChange:
     after: TreeEntry | None
 
 
-def diff_trees(folders: GitFolders, before: str, after: str) -> dict[bytes, PathChange]:
+@lru_cache(maxsize=4)
+def diff_trees(folders: GitFolders, before: str, after: str) -> Mapping[bytes, PathChange]:
     """Return the changed paths between two commits; "" stands for no commit.
 
     Raises:
         GitError: A commit is missing.
 
-    Cost: one process; it reads only the folders that differ.
+    Cost: one process that reads only the folders that differ; none for the same commits again.
     """
     empty = empty_tree(after or before)
     answer = run_git(
@@ -48,7 +52,7 @@ def diff_trees(folders: GitFolders, before: str, after: str) -> dict[bytes, Path
         timeout_s=_LONG_S,
     )  # fmt: skip
     if answer.code:
-        raise GitError(f"cannot compare two commits in {folders.top}: {answer.error}", hint="`git fsck` may say more")
+        raise GitError("errors.git.not_compared", folder=folders.top, reason=answer.error)
     fields = answer.out.split(b"\0")[:-1]
     found = {}
     for about, path in zip(fields[0::2], fields[1::2], strict=True):
@@ -59,6 +63,8 @@ def diff_trees(folders: GitFolders, before: str, after: str) -> dict[bytes, Path
 
 def empty_tree(like: str) -> str:
     """Return the hash of the empty tree, which git knows without having it, in the format of another hash."""
+    import hashlib  # 3 ms, rarely needed
+
     name = "sha256" if len(like) == 64 else "sha1"
     return hashlib.new(name, b"tree 0\0", usedforsecurity=False).hexdigest()
 
@@ -82,7 +88,7 @@ def read_blobs(folders: GitFolders, hashes: Iterable[str]) -> dict[str, bytes]:
         stop = answer.out.find(b"\n", at)
         fields = bytes(rest[at:stop]).split()
         if answer.code or len(fields) != 3:
-            raise GitError(f"the content {blob} is not in {folders.top}", hint="fetch the branch again")
+            raise GitError("errors.git.no_content", blob=blob, folder=folders.top)
         size = int(fields[2])
         found[blob] = bytes(rest[stop + 1 : stop + 1 + size])
         at = stop + size + 2
@@ -93,20 +99,18 @@ def merge_bases(folders: GitFolders, one: str, other: str) -> list[str]:
     """Return the best common ancestors of two commits, sorted; empty if their histories are unrelated."""
     answer = run_git(folders, "merge-base", "--all", one, other, timeout_s=_LONG_S)
     if answer.code not in (0, 1):
-        raise GitError(f"cannot find the common history in {folders.top}: {answer.error}")
+        raise GitError("errors.git.no_history", folder=folders.top, reason=answer.error)
     return sorted(answer.out.decode("ascii").split())
 
 
 def is_ancestor(folders: GitFolders, one: str, other: str) -> bool:
-    """Whether a commit is in the history of another."""
-    return run_git(folders, "merge-base", "--is-ancestor", one, other, timeout_s=_LONG_S).code == 0
-
-
-def count_commits(folders: GitFolders, one: str, other: str) -> tuple[int, int]:
-    """Return how many commits are only in the first history, and only in the second."""
-    answer = run_git(folders, "rev-list", "--left-right", "--count", f"{one}...{other}", timeout_s=_LONG_S)
-    left, _, right = answer.out.decode("ascii", "replace").strip().partition("\t")
-    return (int(left), int(right)) if answer.code == 0 else (0, 0)
+    """Whether a commit is in the history of another; false if one of them is not here."""
+    pair = (folders.common_dir, one, other)
+    if one != other and pair not in _ANCESTORS:
+        if run_git(folders, "merge-base", "--is-ancestor", one, other, timeout_s=_LONG_S).code:
+            return False
+        _ANCESTORS.add(pair)
+    return True
 
 
 def runs_among(paths: Sequence[bytes] | Iterable[bytes]) -> int:

@@ -179,7 +179,9 @@ def write_commit(
     answer = run_git(folders, "fast-import", "--quiet", "--force", stdin=b"".join(stream), timeout_s=600)
     run_git(folders, "update-ref", "-d", scratch)
     if answer.code:
-        raise GitError(f"git could not write the merge in {folders.top}: {answer.error.splitlines()[:1]}")
+        raise GitError(
+            "errors.git.merge_not_written", folder=folders.top, reason="".join(answer.error.splitlines()[:1])
+        )
     return answer.out.decode("ascii").split()[0]
 
 

@@ -57,10 +57,7 @@ def write_workflow(notebook: Notebook, provider: str, *, force: bool = False) ->
     """
     folders = notebook.git_folders()
     if folders is None or folders.bare or notebook.config.commit == "off":
-        raise UsageError(
-            f"no workflow for {notebook.paths.root}: its entries are not committed to git",
-            hint='`commit = "branch"` in labbook.toml of a notebook inside a git repository changes that',
-        )
+        raise UsageError("errors.workflow.not_committed", root=notebook.paths.root)
     source = builtin_folder() / "ci"
     names = read_toml(source / "providers.toml")[0][provider]
     branch = head_ref(folders).removeprefix("refs/heads/") or "main"
@@ -73,13 +70,13 @@ def write_workflow(notebook: Notebook, provider: str, *, force: bool = False) ->
     try:
         kept = [path for path, text in texts.items() if path.is_file() and path.read_bytes() == text.encode()]
         if file.exists() and file not in kept and not force:
-            raise UsageError(f"{file} exists and has another text", hint="--force replaces it")
+            raise UsageError("errors.workflow.exists", file=file)
         for path in texts.keys() - kept:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(texts[path].encode())
         unlinked = main is not None and names["file"] not in main.read_text("utf-8", "replace")
     except OSError as error:
-        raise NotebookError(f"cannot write {error.filename or file}: {error.strerror or error}") from error
+        raise NotebookError("errors.file.not_written", path=str(error.filename or file), reason=error) from error
     written = tuple(path for path in texts if path not in kept)
     return Workflow(file, written, tuple(kept), main if unlinked else None, branch)
 
@@ -107,5 +104,5 @@ def _text(template: Path, values: Mapping[str, str]) -> str:
     try:
         text = template.read_text("utf-8")
     except OSError as error:
-        raise NotebookError(f"labbook's template {template} is missing", hint="install labbook again") from error
+        raise NotebookError("errors.template.missing", template=template) from error
     return fill_template(text, values)

@@ -7,7 +7,7 @@ before the commit found a possible secret; its files are then neither published 
 from __future__ import annotations
 
 import json
-import secrets
+import os
 import time
 from pathlib import Path
 
@@ -61,7 +61,7 @@ def enqueue(
     for other in pending_commits(paths, queue=queue):
         if set(other.files) <= set(files):
             remove_commit(other)
-    name = f"{time.time_ns():020d}-{secrets.token_hex(3)}"
+    name = f"{time.time_ns():020d}-{os.urandom(3).hex()}"
     draft = folder / f"{name}.tmp"
     slip = folder / f"{name}.json"
     content = {"files": files, "message": message, "when": when, "reason": reason, "only_new": only_new}

@@ -10,38 +10,40 @@ from typing import Any
 
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
+from labbook.model.message import Message, message
 from labbook.store.paths import SETTINGS_FILE
 from labbook.store.toml_parser import parse_toml
 
 _MIB = 1024 * 1024
 
-Check = Callable[[Any], str]
-"""Validates a value of the right type; returns the problem, or ""."""
+Check = Callable[[Any], Message | None]
+"""Validates a value of the right type; returns the problem, or `None`."""
 
 
 def _one_of(*allowed: str) -> Check:
-    return lambda value: "" if value in allowed else "must be one of " + ", ".join(f'"{name}"' for name in allowed)
+    named = ", ".join(f'"{name}"' for name in allowed)
+    return lambda value: None if value in allowed else message("errors.settings.one_of", allowed=named)
 
 
 def _between(low: float, high: float) -> Check:
-    return lambda value: "" if low <= value <= high else f"must lie between {low:g} and {high:g}"
+    return lambda value: None if low <= value <= high else message("errors.settings.between", low=low, high=high)
 
 
-def _branch_name(value: str) -> str:
+def _branch_name(value: str) -> Message | None:
     bad = set(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)}
     parts = value.split("/")
     broken = any(not part or part.startswith(".") or part.endswith((".lock", ".")) for part in parts)
     if broken or ".." in value or "@{" in value or value == "@" or value.startswith("-") or bad & set(value):
-        return "must be the name of a branch"
-    return ""
+        return message("errors.settings.branch")
+    return None
 
 
-def _patterns(value: tuple[str, ...]) -> str:
-    return "" if all(pattern.strip() for pattern in value) else "must not contain an empty pattern"
+def _patterns(value: tuple[str, ...]) -> Message | None:
+    return None if all(pattern.strip() for pattern in value) else message("errors.settings.empty_pattern")
 
 
-def _anything(_value: object) -> str:
-    return ""
+def _anything(_value: object) -> None:
+    return None
 
 
 def _setting(default: Any, sentence: str, check: Check = _anything, *, env: str = "") -> Any:  # noqa: ANN401 - a field
@@ -98,7 +100,27 @@ class Config:
         "", 'Where kept files go: a folder, or a URL such as "s3://bucket/labbook"; empty keeps them on this machine.'
     )
     artifact_limit: int = _setting(4096 * _MIB, "Larger files, in bytes, are not kept.", _between(0, 2**60))
+    artifact_keep_last: int = _setting(
+        0,
+        "How many files of a run one pattern of `artifacts` keeps, and how many versions of one path `labbook.keep()` "
+        "keeps: the last ones. 0: all.",
+        _between(0, 2**31),
+    )
+    snapshot: str = _setting(
+        "",
+        'Snapshot to keep of each run: "best" or "last" (checkpoint), "failed" (of failed runs), or "" for none.',
+        _one_of("", "best", "last", "failed"),
+    )
+    snapshot_state: int = _setting(
+        0,
+        'With snapshot = "last" or "failed": largest state of model and optimizer, in bytes, that is saved when '
+        "the process ends; 0 saves none.",
+        _between(0, 2**60),
+    )
     config_max_bytes: int = _setting(65536, "Largest configuration file that an entry keeps.", _between(0, 2**30))
+    config_schema: str = _setting(
+        "", 'JSON Schema of the configuration: "schema.json", or "module:Dataclass" of the program; empty checks none.'
+    )
     environment_allow: tuple[str, ...] = _setting(
         (), "Names of further environment variables whose values may be recorded."
     )
@@ -126,6 +148,12 @@ class Config:
         "monday", 'First day of a reported week: "monday" or "sunday".', _one_of("monday", "sunday")
     )
 
+    def state_request(self) -> dict[str, object]:
+        """Returns the setting `state` of the probe: when it saves the state of a training, and how much; or nothing."""
+        if self.snapshot not in ("last", "failed") or not self.snapshot_state:
+            return {}
+        return {"when": self.snapshot, "limit": self.snapshot_state}
+
     def language_in_use(self, environ: Mapping[str, str] | None = None) -> str:
         """Language of entries, "en" or "zh"; "auto" is resolved by the locale variables."""
         if self.language != "auto":
@@ -144,7 +172,8 @@ def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[st
         flags: Settings from the command line; they override all others.
 
     Raises:
-        NotebookError: An unknown key, a value of the wrong type, or broken TOML; names file, key, value and line.
+        NotebookError: A value of the wrong type, broken TOML, or an unknown flag; names file, key, value and line.
+            Unknown keys of the file are skipped: `unknown_settings` names them.
     """
     values: dict[str, Any] = {}
     if root is not None:
@@ -155,7 +184,11 @@ def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[st
             values[each.name] = _checked(each, _from_text(each, environ[name], name), name)
     known = {each.name: each for each in fields(Config)}
     for key, value in (flags or {}).items():
-        values[key] = _checked(_known(known, key, "the command line"), value, f"setting {key}")
+        if key not in known:
+            where, near = message("errors.settings.flags"), _nearest(key)
+            advice = "errors.settings.near_advice" if near else ""
+            raise NotebookError("errors.settings.unknown", where=where, key=key, near=near, advice=advice)
+        values[key] = _checked(known[key], value, message("errors.settings.flag", key=key))
     return Config(**values)
 
 
@@ -181,50 +214,82 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise NotebookError(f"cannot read the settings {path}: {error.strerror or error}") from error
+        raise NotebookError("errors.settings.not_readable", path=path, reason=error) from error
     except UnicodeDecodeError as error:
-        raise NotebookError(f"the settings {path} are not UTF-8 text", hint="save the file as UTF-8") from error
+        raise NotebookError("errors.settings.not_utf8", path=path) from error
     try:
         return parse_toml(text), text
     except ValueError as error:
-        raise NotebookError(
-            f"the settings {path} are not valid TOML: {error}",
-            hint='mend that line; a value looks like `title = "Lab notebook"`',
-        ) from error
+        raise NotebookError("errors.settings.not_toml", path=path, reason=error) from error
 
 
-def _from_file(root: Path) -> dict[str, Any]:
+def unknown_settings(root: Path) -> list[Message]:
+    """Return a sentence for each key of the settings file that `load_config` skips.
+
+    It is mistyped, or a setting of a newer labbook: in a team not everybody updates on the same day.
+
+    Args:
+        root: Folder of the notebook; its settings can be read.
+    """
+    from labbook import __version__
+
+    path, table, text = _read_table(root)
+    known = {each.name for each in fields(Config)}
+    found = []
+    for key in table:
+        if key not in known:
+            line = _line_of(key, text)
+            place = message("errors.settings.of_line" if line else "errors.settings.of_file", path=str(path), line=line)
+            near = _nearest(key)
+            if near:
+                found.append(message("terminal.problems.setting_near", place=place, name=key, near=near))
+            else:
+                found.append(message("terminal.problems.setting", place=place, name=key, version=__version__))
+    return found
+
+
+def _read_table(root: Path) -> tuple[Path, Mapping[str, Any], str]:
+    """Return path, settings and text of the settings file.
+
+    Raises:
+        NotebookError: It cannot be read, or is not TOML.
+    """
     path = root / SETTINGS_FILE
     if path.is_file():
         table, text = read_toml(path)
     else:
         path = root / "pyproject.toml"
         if not path.is_file():
-            return {}
+            return path, {}, ""
         whole, text = read_toml(path)
         tools = whole.get("tool")
         table = tools.get("labbook", {}) if isinstance(tools, dict) else {}
     if not isinstance(table, dict):
-        raise NotebookError(f"`tool.labbook` in {path} must be a table")
+        raise NotebookError("errors.settings.no_table", path=path)
+    return path, table, text
+
+
+def _from_file(root: Path) -> dict[str, Any]:
+    path, table, text = _read_table(root)
     known = {each.name: each for each in fields(Config)}
     values = {}
     for key, value in table.items():
-        where = f"{path}{_line_of(key, text)}"
-        values[key] = _checked(_known(known, key, where), value, f"{where}: {key}")
+        if key in known:  # `unknown_settings` names the others
+            line = _line_of(key, text)
+            at = "errors.settings.in_line" if line else "errors.settings.in_file"
+            values[key] = _checked(known[key], value, message(at, path=str(path), line=line, key=key))
     return values
 
 
-def _known(known: Mapping[str, Field[Any]], key: str, where: str) -> Field[Any]:
-    if key in known:
-        return known[key]
+def _nearest(key: str) -> str:
+    """Return the setting that a name resembles most, or ""."""
     from difflib import get_close_matches
 
-    near = get_close_matches(key.lower().replace("-", "_"), known, n=1, cutoff=0.5)
-    hint = f"did you mean `{near[0]}`?" if near else "`labbook init` writes a labbook.toml with every setting"
-    raise NotebookError(f"{where}: there is no setting {key!r}", hint=hint)
+    names = [each.name for each in fields(Config)]
+    return next(iter(get_close_matches(key.lower().replace("-", "_"), names, n=1, cutoff=0.7)), "")
 
 
-def _checked(setting: Field[Any], value: object, where: str) -> Any:  # noqa: ANN401 - whatever the field holds
+def _checked(setting: Field[Any], value: object, where: Message | str) -> Any:  # noqa: ANN401 - whatever the field holds
     wanted = _type_of(setting)
     fitting: object = value
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
@@ -232,10 +297,18 @@ def _checked(setting: Field[Any], value: object, where: str) -> Any:  # noqa: AN
     if wanted is tuple and isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
         fitting = tuple(value)
     if type(fitting) is not wanted:
-        raise NotebookError(f"{where} = {value!r} must be {_KINDS[wanted]}", hint=str(setting.metadata["help"]))
+        raise NotebookError(
+            "errors.settings.wrong_kind",
+            where=where,
+            value=value,
+            kind=Message(_KINDS[wanted]),
+            help=str(setting.metadata["help"]),
+        )
     wrong = setting.metadata["check"](fitting)
     if wrong:
-        raise NotebookError(f"{where} = {value!r} {wrong}", hint=str(setting.metadata["help"]))
+        raise NotebookError(
+            "errors.settings.wrong_value", where=where, value=value, problem=wrong, help=str(setting.metadata["help"])
+        )
     return fitting
 
 
@@ -245,11 +318,11 @@ def _type_of(setting: Field[Any]) -> type:
 
 
 _KINDS: dict[type, str] = {
-    str: 'text in quotes, like "so"',
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    tuple: 'a list of texts, like ["so", "and so"]',
+    str: "errors.settings.kind_text",
+    bool: "errors.settings.kind_bool",
+    int: "errors.settings.kind_int",
+    float: "errors.settings.kind_number",
+    tuple: "errors.settings.kind_list",
 }
 
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -265,16 +338,22 @@ def _from_text(setting: Field[Any], text: str, name: str) -> object:
         try:
             return wanted(text)
         except ValueError:
-            raise NotebookError(f"{name} = {text!r} must be {_KINDS[wanted]}", hint=setting.metadata["help"]) from None
+            raise NotebookError(
+                "errors.settings.wrong_kind",
+                where=name,
+                value=text,
+                kind=Message(_KINDS[wanted]),
+                help=str(setting.metadata["help"]),
+            ) from None
     return text
 
 
-def _line_of(key: str, text: str) -> str:
+def _line_of(key: str, text: str) -> int:
     for number, line in enumerate(text.splitlines(), start=1):
         name = line.split("=", 1)[0].strip().strip("\"'")
         if "=" in line and name == key:
-            return f", line {number}"
-    return ""
+            return number
+    return 0
 
 
 def _toml(value: object) -> str:

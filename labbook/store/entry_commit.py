@@ -18,15 +18,23 @@ from typing import TYPE_CHECKING
 
 from labbook.errors import GitError, LabbookError
 from labbook.frozen import dataclass
+from labbook.model.message import Message, message_of
 from labbook.store import commit_queue
 from labbook.store.branch_checkout import adopt_remote_branch, hide_entries, notebook_prefix
-from labbook.store.fast_import import FileChange, blob_hash, blob_stream, commit_stream, read_changes
+from labbook.store.fast_import import (
+    FileChange,
+    blob_hash,
+    blob_stream,
+    commit_stream,
+    failure_reason,
+    read_changes,
+    temporary_obstacle,
+)
 from labbook.store.git_identity import Signers, read_signers
 from labbook.store.git_index_sync import IndexLockedError, clear_leftovers, stage, update_files
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
 from labbook.store.journal import write_atomically
-from labbook.store.last_look import describe_secrets, secrets_in
 from labbook.store.locks import hold_lock
 
 if TYPE_CHECKING:
@@ -50,13 +58,24 @@ class CommitOutcome:
             (by setting, or no repository), "withheld" (a file or the message may contain a secret) or "failed".
         commit: Full hash, or "".
         ref: Full name of the branch, or "".
-        reason: Why it was not committed, as part of a sentence, or "".
+        reason: Why it was not committed, as part of a sentence in English, or "".
+        why: The same for any language, if it is known as a message.
     """
 
     status: str
     commit: str = ""
     ref: str = ""
     reason: str = ""
+    why: Message | None = None
+
+    @property
+    def cause(self) -> Message | str:
+        """Why it was not committed, as a value of a message."""
+        return self.why or self.reason
+
+
+def _not_committed(status: str, error: LabbookError, ref: str = "") -> CommitOutcome:
+    return CommitOutcome(status, "", ref, error.message, message_of(error))
 
 
 def commit_files(
@@ -93,7 +112,8 @@ def commit_files(
         relative = tuple(str(path.relative_to(root)) for path in files)
         commit_queue.enqueue(notebook.paths, relative, message, stamp, outcome.reason, only_new=only_new)
     except (OSError, ValueError) as error:
-        return CommitOutcome("failed", "", outcome.ref, f"{outcome.reason}; and it cannot be queued: {error}")
+        failed = GitError("errors.commit.not_queued", cause=outcome.cause, reason=error)
+        return _not_committed("failed", failed, outcome.ref)
     return outcome
 
 
@@ -126,7 +146,7 @@ def withhold(
     commit_queue.enqueue(notebook.paths, relative, message, when, reason, queue=queue, only_new=only_new)
 
 
-class _MustWaitError(Exception):
+class _MustWaitError(GitError):
     """The commit is not possible now, but may be later."""
 
 
@@ -143,14 +163,15 @@ def _last_look(
     notebook: Notebook, changes: Sequence[FileChange], message: str, redactor: Redactor | None
 ) -> CommitOutcome | None:
     """Return the outcome "withheld" if a file or the message may contain a secret or cannot be scanned."""
+    from labbook.store.last_look import secret_error, secrets_in
     from labbook.store.recorder_redaction import make_redactor
 
     try:
         judge = redactor or make_redactor(os.environ, (), notebook.redaction_rules())
     except LabbookError as error:
-        return CommitOutcome("failed", reason=error.message)
+        return _not_committed("failed", error)
     found = secrets_in(changes, message, judge)
-    return CommitOutcome("withheld", reason=describe_secrets(found)) if found else None
+    return _not_committed("withheld", secret_error(found)) if found else None
 
 
 def _attempt(
@@ -192,15 +213,15 @@ def _attempt(
             if only_new:
                 changes = _leave_existing(target, changes, when)
             return _land(target, changes, message, signers, when, patience_s, lock, previous_died)
-    except (GitError, _MustWaitError) as error:
-        return CommitOutcome("queued", "", ref, str(error))
+    except GitError as error:
+        return _not_committed("queued", error, ref)
     except ValueError as error:
         return CommitOutcome("failed", "", ref, str(error))
     except OSError as error:
         if off:
             return CommitOutcome("off", reason=off)
-        reason = f"{error.filename or notebook.paths.root}: {error.strerror or error}"
-        return CommitOutcome("queued", "", ref, reason)
+        place = str(error.filename or notebook.paths.root)
+        return _not_committed("queued", GitError("errors.commit.file", path=place, reason=error), ref)
 
 
 def _target(notebook: Notebook, folders: GitFolders) -> _Target:
@@ -209,13 +230,15 @@ def _target(notebook: Notebook, folders: GitFolders) -> _Target:
     if notebook.config.commit == "checkout":
         doing = operation(folders.git_dir)
         if doing:
-            raise _MustWaitError(f"a {doing} is in progress in {folders.top}")
+            raise _MustWaitError("errors.commit.in_progress", operation=doing, folder=folders.top)
         ref = head_ref(folders)
         if not ref:
-            raise _MustWaitError(f"no branch is checked out in {folders.top} (detached head)")
+            raise _MustWaitError("errors.commit.detached", folder=folders.top)
     for tree in trees:
         if tree.busy_with == ref:
-            raise _MustWaitError(f"{ref.removeprefix('refs/heads/')} is being rebased in {tree.folders.top}")
+            raise _MustWaitError(
+                "errors.commit.rebased", branch=ref.removeprefix("refs/heads/"), folder=tree.folders.top
+            )
     return _Target(folders, ref, tuple(tree for tree in trees if tree.ref == ref))
 
 
@@ -274,10 +297,9 @@ def _land(
                 for top, unchanged in before.items():
                     update_files(top, changes, unchanged)
                 return CommitOutcome("committed", answer.out.decode("ascii").strip(), target.ref)
-            _remove_crash_report(answer.error)
-            trouble = _worth_retrying(answer.error)
+            trouble = temporary_obstacle(answer.error)
         if time.monotonic() > deadline:
-            raise _MustWaitError(trouble)
+            raise _MustWaitError.from_data(trouble.as_data())
         if lock is not None:
             _clear_stale_locks(target, previous_died)
         time.sleep(random.uniform(0.005, 0.05))
@@ -306,7 +328,9 @@ def _stored(target: _Target, changes: Sequence[FileChange]) -> tuple[str, dict[b
     answer = run_git(target.folders, "cat-file", "--batch-check", stdin=b"%s^{commit}\n%s" % (ref, lines))
     replies = answer.out.split(b"\n")[:-1]
     if answer.code or len(replies) != len(requests) + 1:
-        raise GitError(f"cannot read the repository {target.folders.top}: {answer.error or 'git gave no answer'}")
+        raise GitError(
+            "errors.git.repository_not_read", folder=target.folders.top, reason=answer.error or "git gave no answer"
+        )
     hashes = [line.split()[0].decode() if re.fullmatch(rb"[0-9a-f]+ \w+ \d+", line) else "" for line in replies]
     return hashes[0], dict(zip(requests, hashes[1:], strict=True))
 
@@ -316,14 +340,15 @@ def _same(changes: Sequence[FileChange], stored: Mapping[bytes, str]) -> bool:
     return all(c.path in stored and stored[c.path] == blob_hash(c.data, stored[c.path]) for c in changes)
 
 
-def _stage_everywhere(target: _Target, tip: str, changes: Sequence[FileChange], keep_open: Sequence[int]) -> str:
-    """Write the changes to the index of every work tree of the branch; returns the obstacle, or ""."""
+def _stage_everywhere(
+    target: _Target, tip: str, changes: Sequence[FileChange], keep_open: Sequence[int]
+) -> GitError | None:
+    """Write the changes to the index of every work tree of the branch; returns the obstacle, or `None`."""
     if not target.trees:
-        return ""
+        return None
     answer = run_git(target.folders, "fast-import", "--quiet", stdin=blob_stream(changes), timeout_s=60)
     if answer.code:
-        _remove_crash_report(answer.error)
-        raise GitError(f"git could not store the entry: {_first_line(answer.error)}")
+        raise GitError("errors.git.entry_not_stored", reason=failure_reason(answer.error))
     hashes = answer.out.decode("ascii").split()
     gone = "0" * len(tip or hashes[0])
     written = iter(hashes)
@@ -334,10 +359,10 @@ def _stage_everywhere(target: _Target, tip: str, changes: Sequence[FileChange], 
     except IndexLockedError as error:
         if error.age_s > _STALE_S:
             # Whoever made it has most likely died: waiting costs each run the whole time and gains nothing.
-            minutes = f"{error.age_s / 60:.0f} min old; remove it if no git is running there"
-            raise _MustWaitError(f"{error.message}, {minutes}") from error
-        return error.message
-    return ""
+            minutes = round(error.age_s / 60)
+            raise _MustWaitError("errors.commit.old_lock", reason=error, minutes=minutes) from error
+        return error
+    return None
 
 
 def _other_trees(target: _Target) -> list[WorkTree]:
@@ -355,20 +380,6 @@ def _as_before(tree: WorkTree, changes: Sequence[FileChange], stored: Mapping[by
     return found
 
 
-def _worth_retrying(error: str) -> str:
-    """Return the obstacle if it is temporary.
-
-    Raises:
-        GitError: It is permanent.
-    """
-    if "does not contain" in error or "but expected" in error or "reference already exists" in error:
-        return "the branch kept moving"
-    locked = re.search(r"Unable to create '(.+?)': File exists", error)
-    if locked:
-        return f"another program holds {locked[1]}"
-    raise GitError(f"git could not commit the entry: {_first_line(error)}")
-
-
 def _clear_stale_locks(target: _Target, previous_died: float | None) -> None:
     """Remove locks on the branch that a killed process left.
 
@@ -383,15 +394,3 @@ def _clear_stale_locks(target: _Target, previous_died: float | None) -> None:
             age = time.time() - made
             if age > _STALE_S or (previous_died is not None and made >= previous_died - 0.01 and age > 1.0):
                 path.unlink()
-
-
-def _remove_crash_report(error: str) -> None:
-    """Remove the report that fast-import writes to the git folder when it fails."""
-    report = re.search(r"dumping crash report to (.+fast_import_crash_\d+)", error)
-    if report:
-        Path(report[1]).unlink(missing_ok=True)
-
-
-def _first_line(error: str) -> str:
-    lines = [line for line in error.splitlines() if not line.startswith("fast-import: dumping")]
-    return lines[0].removeprefix("fatal: ").removeprefix("error: ") if lines else "it gave no reason"

@@ -211,14 +211,14 @@ def _check(notebook: Notebook, name: str, mode: str, template: str) -> None:
     # Its page is committed immediately, and the file name contains the name.
     redactor = make_redactor(os.environ, (), notebook.redaction_rules())
     for hit in scan_bytes(name.encode("utf-8", "replace"), redactor):
-        raise UsageError(f"the name may hold a secret ({hit.rule}): no experiment was made", hint="leave the value out")
+        raise UsageError("errors.experiment.secret", rule=hit.rule)
     if not slug_part(name):
-        raise UsageError(f"{name!r} has no letter or digit to make a name of", hint='like: labbook new "digits cnn"')
+        raise UsageError("errors.experiment.no_letters", name=name)
     if mode not in MODES:
-        raise UsageError(f"there is no mode {mode!r}", hint="it is one of " + ", ".join(MODES))
+        raise UsageError("errors.experiment.no_mode", mode=mode, modes=list(MODES))
     known = experiment_templates(notebook) if template else []
     if template and template not in known:
-        raise UsageError(f"there is no template {template!r}", hint="it is one of " + ", ".join(known))
+        raise UsageError("errors.experiment.no_template", template=template, known=known)
 
 
 def experiment_templates(notebook: Notebook) -> list[str]:
@@ -243,10 +243,7 @@ def _create(
         with path.open("xb") as stream:
             stream.write(text.encode("utf-8", "replace"))
     except OSError as error:
-        raise NotebookError(
-            f"cannot write the experiment's page {path}: {error.strerror or error}",
-            hint="free space or permissions there",
-        ) from error
+        raise NotebookError("errors.experiment.not_written", path=path, reason=error) from error
     return Experiment(slug, path)
 
 
@@ -376,14 +373,17 @@ def find_experiment(notebook: Notebook, chosen: str) -> Experiment:
         return matches[0]
     if matches:
         raise UsageError(
-            f"{chosen!r} may be any of {len(matches)} experiments",
-            hint="say which: " + ", ".join(each.slug for each in matches[:5]),
+            "errors.experiment.several", chosen=chosen, count=len(matches), slugs=[each.slug for each in matches[:5]]
         )
     from difflib import get_close_matches
 
     near = get_close_matches(chosen, [each.slug for each in known], n=1, cutoff=0.4)
-    advice = f"did you mean {near[0]}? " if near else ""
-    raise UsageError(f"there is no experiment {chosen!r}", hint=f"{advice}`labbook new {chosen!r}` starts it")
+    raise UsageError(
+        "errors.experiment.unknown",
+        chosen=chosen,
+        near="".join(near),
+        advice="errors.experiment.near_advice" if near else "",
+    )
 
 
 def _match(known: list[Experiment], chosen: str) -> Iterator[Experiment]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.store.git_identity import Signers
 from labbook.store.paths import NotebookPaths
@@ -149,5 +149,34 @@ def blob_hash(data: bytes | None, like: str) -> str:
     """Return the blob hash of a content, in the format of another hash; "" for no content."""
     if data is None:
         return ""
+    import hashlib  # 3 ms; most often no file has changed
+
     name = "sha256" if len(like) == 64 else "sha1"
     return hashlib.new(name, b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def temporary_obstacle(error: str) -> GitError:
+    """Return why `git fast-import` failed, if another try may succeed.
+
+    Args:
+        error: What it printed; the crash report that it names is removed.
+
+    Raises:
+        GitError: The failure is permanent.
+    """
+    reason = failure_reason(error)
+    if "does not contain" in error or "but expected" in error or "reference already exists" in error:
+        return GitError("errors.commit.branch_moved")
+    locked = re.search(r"Unable to create '(.+?)': File exists", error)
+    if locked:
+        return GitError("errors.git.index_locked", lock=locked[1])
+    raise GitError("errors.git.entry_not_committed", reason=reason)
+
+
+def failure_reason(error: str) -> str:
+    """Return the first line of what `git fast-import` printed, and remove the crash report that it names."""
+    report = re.search(r"dumping crash report to (.+fast_import_crash_\d+)", error)
+    if report:
+        Path(report[1]).unlink(missing_ok=True)
+    lines = [line for line in error.splitlines() if not line.startswith("fast-import: dumping")]
+    return lines[0].removeprefix("fatal: ").removeprefix("error: ") if lines else "it gave no reason"

@@ -99,10 +99,7 @@ def _cut(text: str, path: str) -> _Parts | None:
         return None
     end = _END.search(text, fence.end())
     if end is None:
-        raise EntryError(
-            f"{path}: the front matter that begins in line 1 has no end",
-            hint="add a line `---` after its last key",
-        )
+        raise EntryError("errors.front_matter.no_end", path=path)
     return _Parts(text[: fence.end()], text[fence.end() : end.start()], end.group(), text[end.end() :])
 
 
@@ -140,19 +137,27 @@ def _load(text: str, path: str) -> dict[str, Any]:
         if mark is not None and error.context_mark is not None and mark.line >= text.count("\n"):
             # For an unclosed construct, the context marks where it was opened.
             mark = error.context_mark
-        where = f"line {mark.line + 2}" if mark is not None else "line 1"
-        raise EntryError(f"{path}: {where}: {error.problem or error.context}", hint=_HINT) from error
+        raise EntryError(
+            "errors.front_matter.wrong",
+            path=path,
+            line=mark.line + 2 if mark is not None else 1,
+            problem=error.problem or error.context or "",
+            advice="errors.front_matter.advice",
+        ) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise EntryError(f"{path}: line {_line_of(error, text)}: {first}", hint=_HINT) from error
+        raise EntryError(
+            "errors.front_matter.wrong",
+            path=path,
+            line=_line_of(error, text),
+            problem=first,
+            advice="errors.front_matter.advice",
+        ) from error
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
-        raise EntryError(f"{path}: line 2: the front matter is no list of `key: value` lines", hint=_HINT)
+        raise EntryError("errors.front_matter.no_mapping", path=path, advice="errors.front_matter.advice")
     return {str(key): value for key, value in loaded.items()}
-
-
-_HINT = "correct the front matter (the lines between the two `---`); quote text that has `:` or `#` in it"
 
 
 def _line_of(error: Exception, text: str) -> int:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,7 +32,7 @@ class IndexLockedError(GitError):
     """
 
     def __init__(self, lock: Path) -> None:
-        super().__init__(f"another program holds {lock}")
+        super().__init__("errors.git.index_locked", lock=lock)
         self.age_s = 0.0
         with contextlib.suppress(OSError):
             self.age_s = max(0.0, time.time() - lock.stat().st_mtime)
@@ -64,12 +62,14 @@ def stage(
         GitError: git failed.
     """
     index = folders.git_dir / "index"
-    copy = folders.git_dir / f"labbook-index-{os.getpid()}-{secrets.token_hex(3)}"
+    copy = folders.git_dir / f"labbook-index-{os.getpid()}-{os.urandom(3).hex()}"
     lock = folders.git_dir / "index.lock"
     try:
         _acquire(lock, copy)
         try:
             if index.exists():
+                import shutil  # with its compressors, 5 ms
+
                 shutil.copy(index, copy)
             else:
                 copy.unlink()
@@ -140,7 +140,7 @@ def _write(
     # Writing an index makes git compare files that changed in the same second, which would run a clean filter.
     listed = run_git(folders, "config", "--list", "--name-only", "-z")
     if listed.code:
-        raise GitError(f"cannot read the configuration of {folders.top}: {listed.error}")
+        raise GitError("errors.git.configuration_not_read", folder=folders.top, reason=listed.error)
     answer = run_git(
         folders,
         "update-index",
@@ -154,4 +154,4 @@ def _write(
         keep_open=keep_open,
     )
     if answer.code:
-        raise GitError(f"cannot add to the index of {folders.top}: {answer.error}")
+        raise GitError("errors.git.index_not_written", folder=folders.top, reason=answer.error)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -71,7 +69,11 @@ class GitAnswer:
 
 def git_program() -> str | None:
     """Return the path of git, or `None` if it is not on the PATH."""
-    return shutil.which("git")
+    for folder in os.get_exec_path():
+        program = os.path.join(folder, "git")  # noqa: PTH118 - not `shutil`, which imports for 5 ms
+        if os.path.isfile(program) and os.access(program, os.X_OK):  # noqa: PTH113
+            return program
+    return None
 
 
 def git_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -104,7 +106,7 @@ def git_command(folders: GitFolders | None, *arguments: str, settings: Sequence[
     """
     program = git_program()
     if program is None:
-        raise GitError("there is no git on the PATH", hint="install git; until then entries are written, not committed")
+        raise GitError("errors.git.none")
     command = [program, "--no-pager"]
     for setting in (*_SETTINGS, *settings):
         command += ["-c", setting]
@@ -131,10 +133,7 @@ def quiet_filters(settings: Iterable[str]) -> list[str]:
     quiet: list[str] = []
     for name in sorted(names - {""}):
         if "=" in name or "\n" in name:
-            raise GitError(
-                f"the repository has a filter named {name!r}, which cannot be kept from running",
-                hint="rename that filter in its git configuration",
-            )
+            raise GitError("errors.git.filter", name=name)
         quiet += [f"filter.{name}.{what}=" for what in ("clean", "smudge", "process")]
         quiet.append(f"filter.{name}.required=false")
     return quiet
@@ -176,14 +175,14 @@ def run_git(
             start_new_session=True,  # Ctrl-C for the training must not interrupt a commit
         )
     except OSError as error:
-        raise GitError(f"cannot call git in {folders.top}: {error.strerror or error}") from error
+        raise GitError("errors.git.not_called", folder=folders.top, reason=error) from error
     with process:
         try:
             out, errors = process.communicate(stdin, timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
             kill_group(process.pid)
             process.communicate()
-            raise GitError(f"`git {arguments[0]}` in {folders.top} took more than {timeout_s:g} s") from error
+            raise GitError("errors.git.too_slow", verb=arguments[0], folder=folders.top, seconds=timeout_s) from error
     return GitAnswer(process.returncode, out, errors.decode("utf-8", "replace").strip())
 
 
@@ -215,6 +214,8 @@ def create_repository(folder: Path) -> GitFolders:
     Raises:
         GitError: git could not.
     """
+    import tempfile  # with shutil and random, 8 ms
+
     git_dir = folder.resolve() / ".git"
     with tempfile.TemporaryDirectory(prefix="labbook-") as empty:
         command = git_command(None, "init", "--quiet", f"--template={empty}", "--", str(folder.resolve()))
@@ -223,10 +224,10 @@ def create_repository(folder: Path) -> GitFolders:
                 command, env=git_environment(), capture_output=True, timeout=READ_TIMEOUT_S, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise GitError(f"cannot make a repository in {folder}: {error}") from error
+            raise GitError("errors.git.not_created", folder=folder, reason=error) from error
     if done.returncode:
         message = done.stderr.decode("utf-8", "replace").strip()
-        raise GitError(f"cannot make a repository in {folder}: {message}")
+        raise GitError("errors.git.not_created", folder=folder, reason=message)
     folders = GitFolders(folder.resolve(), git_dir, git_dir)
     # `git init -b` needs git 2.28.
     run_git(folders, "symbolic-ref", "HEAD", "refs/heads/main")
@@ -292,5 +293,5 @@ def read_output(command: Sequence[str], folder: Path, environment: Mapping[str, 
             command, cwd=folder, env=environment, capture_output=True, timeout=READ_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise GitError(f"cannot call git in {folder}: {error}") from error
+        raise GitError("errors.git.not_called", folder=folder, reason=error) from error
     return done.stdout

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 from labbook.frozen import dataclass
@@ -49,6 +51,23 @@ def head_ref(folders: GitFolders) -> str:
     return run_git(folders, "symbolic-ref", "--quiet", "HEAD").out.decode("utf-8", "surrogateescape").strip()
 
 
+def read_commit(folders: GitFolders, ref: str) -> str:
+    """Return the commit of a branch by its full name, or of a hash if the repository has it; else "".
+
+    Cost: a branch is read from its file; another process is needed for a hash, a symbolic ref or the reftable format.
+    """
+    if ref.startswith("refs/"):
+        loose = _read(folders.common_dir / ref)
+        if re.fullmatch("[0-9a-f]{40,64}", loose):
+            return loose
+        if not loose and not (folders.common_dir / "reftable").exists():
+            packed = _bytes(folders.common_dir / "packed-refs")
+            row = re.search(rb"^([0-9a-f]{40,64}) %s$" % re.escape(os.fsencode(ref)), packed, re.MULTILINE)
+            return row[1].decode() if row else ""
+    answer = run_git(folders, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    return answer.out.decode("ascii", "replace").strip() if answer.code == 0 else ""
+
+
 def work_trees(folders: GitFolders) -> list[WorkTree]:
     """Return all existing work trees of the repository, the main one first."""
     common = folders.common_dir
@@ -74,7 +93,11 @@ def _being_rebased(git_dir: Path) -> str:
 
 
 def _read(path: Path) -> str:
+    return _bytes(path)[:65536].decode("utf-8", "surrogateescape").strip()
+
+
+def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()[:65536].decode("utf-8", "surrogateescape").strip()
+        return path.read_bytes()
     except OSError:
-        return ""
+        return b""

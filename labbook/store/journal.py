@@ -14,17 +14,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from labbook.errors import NotebookError
-from labbook.model.events import KIND_NAMES
-from labbook.model.events.process_kinds import Event, Hello
 from labbook.probe.events.protocol import EVENTS_FOLDER, FILES, KEEP, RULES_FILE
-from labbook.store.event_reader import read_event
 from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id, new_run_id
 from labbook.store.private_folder import make_private
 
-Kind = TypeVar("Kind", bound=Event)
+if TYPE_CHECKING:
+    # The schemas of events take 10 ms to import, and every command opens journals; only finished runs are read.
+    from labbook.model.events.process_kinds import Event, Hello
+
+Kind = TypeVar("Kind", bound="Event")
 _RESERVE_BYTES = 8 * 1024
 """Reserved space for `end.json` on a full disk. Source: the file and its temporary name take a block each, 4 KiB on
 common file systems."""
@@ -57,12 +58,16 @@ class ProcessEvents:
 
     def of_kind(self, kind: type[Kind]) -> list[Kind]:
         """The events of one kind, a value of `KINDS`, in order."""
+        from labbook.model.events import KIND_NAMES
+
         name = KIND_NAMES[kind]
         return [cast(Kind, event) for event in self.events if event.get("k") == name]
 
     @property
     def hello(self) -> Hello:
         """The first event that is a hello, else an empty one."""
+        from labbook.model.events.process_kinds import Hello
+
         return next(iter(self.of_kind(Hello)), Hello())
 
 
@@ -104,10 +109,7 @@ class Journal:
         self.claim()
 
     def _not_writable(self, error: OSError) -> NotebookError:
-        return NotebookError(
-            f"cannot write the journal {self.paths.root}: {error.strerror or error}",
-            hint="free space or permissions there, or choose another notebook with `--notebook PATH`",
-        )
+        return NotebookError("errors.journal.not_writable", path=self.paths.root, reason=error)
 
     def claim(self) -> bool:
         """Acquire the lock of a living recorder; returns false if another process holds it.
@@ -250,7 +252,7 @@ def create_journal(paths: NotebookPaths, now: float, others: list[str]) -> Journ
             others = [*others, journal.run_id]
             continue
         return journal
-    raise NotebookError(f"cannot create a journal in {paths.journals}")
+    raise NotebookError("errors.journal.not_created", path=paths.journals)
 
 
 def _read_events(path: Path) -> ProcessEvents:
@@ -270,6 +272,8 @@ def _read_events(path: Path) -> ProcessEvents:
 
 
 def _parse_event(line: bytes) -> Event | None:
+    from labbook.store.event_reader import read_event
+
     if len(line) > _MAX_LINE_BYTES:
         return None
     try:

@@ -15,7 +15,9 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
+from labbook.errors import EntryError
 from labbook.frozen import dataclass
+from labbook.model.message import message
 from labbook.model.run_json import line_by_line
 from labbook.probe.redaction.redactor import PATH_RULES, Redactor
 from labbook.probe.redaction.stream import KeyState
@@ -48,11 +50,15 @@ def secrets_in(changes: Sequence[FileChange], message: str, redactor: Redactor) 
     return found + [FoundSecret("the commit message", hit) for hit in in_message]
 
 
-def describe_secrets(found: Sequence[FoundSecret]) -> str:
-    """Describe where the secrets are and which rules matched, as part of a sentence, without their text."""
-    named = [f"{each.place}, line {each.hit.line} ({each.hit.rule})" for each in found[:_MOST_NAMED]]
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    return f"it may hold a secret in {'; '.join(named)}{more}"
+def secret_error(found: Sequence[FoundSecret]) -> EntryError:
+    """Return an error that says where the secrets are and which rules matched, without their text."""
+    places = [
+        message("errors.commit.place", path=each.place, line=each.hit.line, rule=each.hit.rule)
+        for each in found[:_MOST_NAMED]
+    ]
+    if len(found) > _MOST_NAMED:
+        return EntryError("errors.commit.secrets", places=places, more=len(found) - _MOST_NAMED)
+    return EntryError("errors.commit.secret", places=places)
 
 
 def find_secrets(name: str, data: bytes, redactor: Redactor) -> list[Hit]:

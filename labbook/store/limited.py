@@ -7,6 +7,7 @@ prevent all of this. A forked child shares the loaded modules and data of its pa
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
@@ -45,7 +46,7 @@ def run_limited(work: Callable[[], str]) -> str:
     except OSError as error:
         os.close(reading)
         os.close(writing)
-        raise LimitError(f"no process could be started for it: {error.strerror}") from error
+        raise LimitError("errors.template.no_process", reason=error) from error
     if child == 0:
         os.close(reading)
         _answer(work, writing)
@@ -59,14 +60,13 @@ def run_limited(work: Callable[[], str]) -> str:
         with contextlib.suppress(OSError):
             os.waitpid(child, 0)
     if answer is None:
-        raise LimitError(f"it took more than {LONGEST_S:g} s, or made more than {_MOST_OUTPUT // 1024**2} MiB of text")
+        raise LimitError("errors.template.limits", seconds=LONGEST_S, size=_MOST_OUTPUT // 1024**2)
     kind, rest = answer[:1], answer[1:].decode("utf-8", "surrogatepass")
     if kind == _OK:
         return rest
     if kind == _FAILED:
-        message, _, hint = rest.partition("\0")
-        raise EntryError(message, hint=hint)
-    raise LimitError("it took too much memory, or its process was killed")
+        raise EntryError.from_data(json.loads(rest))
+    raise LimitError("errors.template.memory")
 
 
 def _answer(work: Callable[[], str], writing: int) -> None:
@@ -81,7 +81,7 @@ def _answer(work: Callable[[], str], writing: int) -> None:
         try:
             content = _OK + work().encode("utf-8", "surrogatepass")
         except EntryError as error:
-            content = _FAILED + f"{error.message}\0{error.hint}".encode("utf-8", "surrogatepass")
+            content = _FAILED + json.dumps(error.as_data()).encode()
         with open(writing, "wb", closefd=False) as stream:
             stream.write(content)
     finally:

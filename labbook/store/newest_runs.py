@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from labbook.store.paths import NotebookPaths, is_run_id
+from labbook.store.paths import NotebookPaths, is_run_id, is_trial_id
 
 LOOK_BACK = 300
 """Maximum entries that are looked at, newest first. Source: chosen by us; 300 small JSON files take about 30 ms."""
 
 
 def newest_run_ids(paths: NotebookPaths, until: str = "") -> Iterator[str]:
-    """Yields at most `LOOK_BACK` ids of entries, newest first.
+    """Yields at most `LOOK_BACK` ids of entries, newest first, without trials inside of other runs.
 
     Args:
         paths: The notebook.
@@ -23,7 +23,8 @@ def newest_run_ids(paths: NotebookPaths, until: str = "") -> Iterator[str]:
     stamp = until.rpartition("-")[0]
     for month in _newest_first(paths.runs, depth=2):
         for day in _newest_first(month, depth=1):
-            for entry in sorted((p.stem for p in day.glob("*.md") if is_run_id(p.stem)), reverse=True):
+            ids = (p.stem for p in day.glob("*.md") if is_run_id(p.stem) and not is_trial_id(p.stem))
+            for entry in sorted(ids, reverse=True):
                 if not until or entry.rpartition("-")[0] <= stamp:
                     yield entry
                     count += 1

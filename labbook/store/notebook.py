@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from labbook.errors import NotebookError
@@ -54,6 +53,8 @@ def prepare_private(notebook: Notebook) -> None:
 
 def why_not_writable(notebook: Notebook) -> str:
     """Why nothing can be written into the notebook, or "" when it can."""
+    import tempfile  # with shutil and random, 8 ms
+
     try:
         prepare_private(notebook)
         with tempfile.TemporaryFile(dir=notebook.paths.private):
@@ -69,7 +70,4 @@ def why_not_writable(notebook: Notebook) -> str:
 
 def not_writable(root: Path, error: OSError) -> NotebookError:
     """Returns the error for a notebook that the system does not let us write."""
-    return NotebookError(
-        f"cannot write the notebook {root}: {error.strerror or error}",
-        hint="free space or permissions there, or choose another notebook with `--notebook PATH`",
-    )
+    return NotebookError("errors.notebook.not_writable", path=root, reason=error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -49,10 +48,7 @@ def find_notebook(
     root = personal_root()
     if not (root / SETTINGS_FILE).is_file():
         if not create_personal:
-            raise NotebookError(
-                f"there is no notebook above {start} and no personal one yet",
-                hint="`labbook init` makes one here; the first `labbook record` makes the personal one",
-            )
+            raise NotebookError("errors.notebook.none", start=start)
         _create_personal(root, environ)
     return _opened(root, environ, flags, personal=True)
 
@@ -123,12 +119,11 @@ def _opened(
 
 def _named(path: Path, origin: str) -> Path:
     root = Path(os.path.expanduser(path))  # noqa: PTH111 - `Path.expanduser` raises RuntimeError for an unknown user
-    advice = f"`labbook init {path}` makes one there"
     root = root.parent if root.name in (SETTINGS_FILE, "pyproject.toml") else root
     if not root.is_dir():
-        raise NotebookError(f"there is no folder {root} ({origin})", hint=advice)
+        raise NotebookError("errors.notebook.no_folder", root=root, origin=origin, path=path)
     if not _is_notebook(root):
-        raise NotebookError(f"{root} is not a notebook: it has no {SETTINGS_FILE} ({origin})", hint=advice)
+        raise NotebookError("errors.notebook.not_one", root=root, file=SETTINGS_FILE, origin=origin, path=path)
     return root
 
 
@@ -171,6 +166,8 @@ def _planted(folder: Path) -> bool:
 
 def _create_personal(root: Path, environ: Mapping[str, str]) -> None:
     """Create the personal notebook atomically, so that concurrent recorders create a single one."""
+    import tempfile  # with shutil and random, 8 ms
+
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".notebook-", dir=root.parent) as folder:
@@ -178,7 +175,7 @@ def _create_personal(root: Path, environ: Mapping[str, str]) -> None:
             try:
                 create_notebook(draft, config=Config(title="Personal lab notebook", commit="checkout"), environ=environ)
             except GitError as error:
-                raise NotebookError(f"cannot make the personal notebook {root}: {error.message}") from error
+                raise NotebookError("errors.notebook.personal_not_created", root=root, reason=error) from error
             _move_into_place(draft, root)
     except OSError as error:
         raise not_writable(root, error) from error

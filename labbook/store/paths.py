@@ -50,6 +50,22 @@ def _number(run_id: str) -> int:
     return number
 
 
+def trial_run_id(run_id: str, place: int) -> str:
+    """Return the id of a trial in a run that has several; it sorts behind the run.
+
+    Args:
+        run_id: Id of the run.
+        place: 1 for the first trial.
+    """
+    return f"{run_id}t{place:04d}"
+
+
+def is_trial_id(run_id: str) -> bool:
+    """Whether a run id is that of a trial in another run."""
+    tail = run_id.rpartition("-")[2]
+    return len(tail) > _TAIL + 4 and tail[_TAIL] == "t" and tail[_TAIL + 1 :].isdecimal()
+
+
 def is_run_id(text: str) -> bool:
     """Whether `text` has the format of a run id."""
     date, _, rest = text.partition("-")
@@ -81,10 +97,7 @@ def check_stays_inside(path: Path, root: Path) -> None:
         NotebookError: A link leads out.
     """
     if not stays_inside(path, root):
-        raise NotebookError(
-            f"nothing is written to {path}: a link leads out of the notebook {root}",
-            hint="put a folder in the place of the link, or choose another notebook with `--notebook PATH`",
-        )
+        raise NotebookError("errors.notebook.link_out", path=path, root=root)
 
 
 @dataclass(frozen=True)
@@ -167,6 +180,10 @@ class NotebookPaths:
         checked = checked_run_id(run_id)
         return self.runs / checked[0:4] / checked[4:6] / checked[6:8] / f"{checked}.md"
 
+    def sweep(self, name: str) -> Path:
+        """Return the path of the page of a sweep."""
+        return self.notes / "sweeps" / f"{name}.md"
+
     def link(self, run_id: str, target: Path) -> str:
         """Relative path from a run's entry to another file of the notebook, for links."""
         return os.path.relpath(target, self.entry(run_id).parent).replace(os.sep, "/")
@@ -240,5 +257,5 @@ def checked_run_id(run_id: str) -> str:
         UsageError: It has not. A run id cannot name a file outside the notebook.
     """
     if not is_run_id(run_id):
-        raise UsageError(f"{run_id!r} is not a run id", hint="`labbook list` shows the ids of recent runs")
+        raise UsageError("errors.run.bad_id", run=run_id)
     return run_id

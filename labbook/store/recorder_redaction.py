@@ -27,6 +27,7 @@ from typing import Any
 
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
+from labbook.model.message import Message, message
 from labbook.probe.redaction.known_secrets import known_values
 from labbook.probe.redaction.redactor import PATH_RULES, Redactor
 from labbook.probe.redaction.rules import FormatRule
@@ -37,8 +38,6 @@ _OF_CREDENTIALS = re.compile(r"(^|\.)env(\.|$)|secret|credential|kaggle\.json$")
 READABLE = re.compile("[^\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\ufffd\udc80-\udcff]{8,}")
 """Readable parts of binary content: valid UTF-8 without control characters other than tab and escape. At least eight
 characters: random bytes rarely form longer words, and shorter secrets cannot be distinguished from them."""
-
-_HINT = "see `labbook redact --help` for the form of a rule"
 
 
 @dataclass(frozen=True)
@@ -101,18 +100,22 @@ def load_rules(path: Path) -> dict[str, Any]:
     try:
         data = parse_toml(_read_regular(path).decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise NotebookError(f"cannot read the redaction rules in {path}: {error}", hint=_HINT) from error
+        raise NotebookError(
+            "errors.redaction.not_readable", path=path, reason=error, advice="errors.redaction.advice"
+        ) from error
     except ValueError as error:
-        raise NotebookError(f"the redaction rules in {path} are not valid TOML: {error}", hint=_HINT) from error
+        raise NotebookError(
+            "errors.redaction.not_toml", path=path, reason=error, advice="errors.redaction.advice"
+        ) from error
     for key in data:
         if key not in ("allow", "names", "rules"):
-            raise NotebookError(f"unknown key {key!r} in {path}", hint="known are allow, names and rules")
+            raise NotebookError("errors.redaction.unknown_key", key=key, path=path)
     for key in ("allow", "names"):
         if not _texts(data.get(key, [])):
-            raise NotebookError(f"{key} in {path} is not a list of texts", hint=_HINT)
+            raise NotebookError("errors.redaction.no_list", key=key, path=path, advice="errors.redaction.advice")
     rules = data.get("rules", [])
     if not isinstance(rules, list):
-        raise NotebookError(f"rules in {path} is not a list of tables", hint="write [[rules]], with two brackets")
+        raise NotebookError("errors.redaction.no_tables", path=path)
     for number, rule in enumerate(rules, 1):
         _check(rule, number, path)
     return data
@@ -135,22 +138,25 @@ def _texts(value: object) -> bool:
 
 
 def _check(rule: object, number: int, path: Path) -> None:
-    where = f"redaction rule {number} in {path}"
     if not isinstance(rule, dict) or not isinstance(rule.get("id"), str) or not isinstance(rule.get("pattern"), str):
-        raise NotebookError(f"{where} has no id or no pattern", hint=_HINT)
-    where = f"redaction rule {rule['id']!r} in {path}"
+        raise NotebookError("errors.redaction.no_id", rule=str(number), path=path, advice="errors.redaction.advice")
+    name = repr(rule["id"])
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", rule["id"]):
-        raise NotebookError(f"{where}: an id is made of lower-case letters, digits and _", hint=_HINT)
+        raise NotebookError("errors.redaction.bad_id", rule=name, path=path, advice="errors.redaction.advice")
     if not _texts(rule.get("keywords")) or not rule["keywords"]:
-        raise NotebookError(f"{where} has no keywords", hint="name a text that stands in every match")
+        raise NotebookError("errors.redaction.no_keywords", rule=name, path=path)
     if not _texts(rule.get("yes")) or not rule["yes"] or not _texts(rule.get("no", [])):
-        raise NotebookError(f"{where} has no examples", hint="give at least one text that it must mask, as yes = [...]")
+        raise NotebookError("errors.redaction.no_examples", rule=name, path=path)
     try:
         wrong = check_rule(rule)
     except (re.error, ValueError) as error:
-        raise NotebookError(f"{where}: {error}", hint=_HINT) from error
+        raise NotebookError(
+            "errors.redaction.wrong", rule=name, path=path, problem=error, advice="errors.redaction.advice"
+        ) from error
     if wrong:
-        raise NotebookError(f"{where}: {wrong}", hint=_HINT)
+        raise NotebookError(
+            "errors.redaction.wrong", rule=name, path=path, problem=wrong, advice="errors.redaction.advice"
+        )
 
 
 def scan_bytes(data: bytes, redactor: Redactor | None = None) -> list[Hit]:
@@ -175,8 +181,8 @@ def scan_bytes(data: bytes, redactor: Redactor | None = None) -> list[Hit]:
     return [Hit(rule, parts[at - 1][0]) for at, rule in found if rule not in PATH_RULES]
 
 
-def check_rule(rule: Mapping[str, Any]) -> str:
-    """Return the problems of a rule with its examples; empty if all pass.
+def check_rule(rule: Mapping[str, Any]) -> Message | None:
+    """Return the problem of a rule with its examples, or `None` if all pass.
 
     Raises:
         ValueError: The pattern or the edge is not valid (`re.error` is one).
@@ -186,13 +192,15 @@ def check_rule(rule: Mapping[str, Any]) -> str:
     for example in rule["yes"]:
         text = example_text(example)
         if not any(word in text.lower() for word in compiled.keywords):
-            return f"none of its keywords stands in its example {example!r}"
+            return message("errors.redaction.keyword_not_in_example", example=example)
         if not compiled.spans(text) or masker.text(text) == text:
-            return f"it does not mask its example {example!r}" + (" (try run = false)" if compiled.spans(text) else "")
+            if compiled.spans(text):
+                return message("errors.redaction.example_not_masked_as_run", example=example)
+            return message("errors.redaction.example_not_masked", example=example)
     for example in rule.get("no", []):
         if compiled.spans(example_text(example)):
-            return f"it masks {example!r}, which must stay"
-    return ""
+            return message("errors.redaction.example_masked", example=example)
+    return None
 
 
 _ALPHABETS = {

@@ -159,16 +159,6 @@ class CodeRepository:
         rows = [fields[at : at + 4] for at in range(0, len(fields), 4)]
         return [HistoryCommit(commit, float(when), author, subject) for commit, when, author, subject in rows]
 
-    def file_at(self, commit: str, path: str) -> bytes | None:
-        """Return the stored content of a file in a commit, or `None`.
-
-        Raises:
-            GitError: The file is too large, or git failed.
-        """
-        name = f"{_revision(commit)}:{path}"
-        kind = self._run("cat-file", "-t", name, accepted=(0, 1, 128)).strip()
-        return self._run("cat-file", "blob", name) if kind == b"blob" else None
-
     def filtered(self, paths: Sequence[str]) -> set[str]:
         """Return those of `paths` that a filter rewrites on commit."""
         found: set[str] = set()
@@ -226,7 +216,7 @@ class CodeRepository:
                 start_new_session=True,
             )
         except (CommandError, OSError) as error:
-            raise GitError(f"cannot call git in {self.top}: {type(error).__name__}") from error
+            raise GitError("errors.git.not_called", folder=self.top, reason=type(error).__name__) from error
         process: Any = started.proc
         late = threading.Event()
         # GitPython's own time limit kills git, but not its children, and needs the whole output in memory.
@@ -241,7 +231,7 @@ class CodeRepository:
             out = _read_up_to(process.stdout, max_bytes + 1)
             if len(out) > max_bytes:
                 kill_group(process.pid)
-                raise GitError(f"the answer of git in {self.top} is longer than {max_bytes} bytes ({call})")
+                raise GitError("errors.git.answer_too_long", folder=self.top, size=max_bytes, call=call)
             problem = process.stderr.read(_CHUNK).decode("utf-8", "replace").strip()
             code = process.wait()
         finally:
@@ -250,9 +240,9 @@ class CodeRepository:
             process.stderr.close()
             process.wait()
         if late.is_set():
-            raise GitError(f"git took more than {self.timeout_s:g} s in {self.top} ({call})")
+            raise GitError("errors.git.call_too_slow", folder=self.top, seconds=self.timeout_s, call=call)
         if code not in accepted:
-            raise GitError(f"git failed in {self.top} ({call}): {problem or f'status {code}'}")
+            raise GitError("errors.git.failed", folder=self.top, call=call, reason=problem or f"status {code}")
         return out
 
 
@@ -272,7 +262,7 @@ def _revision(name: str) -> str:
         GitError: It is not a valid name.
     """
     if not _REVISION.fullmatch(name) or ".." in name:
-        raise GitError(f"{name!r} is not a commit", hint="name it by its hash or full ref, like refs/heads/main")
+        raise GitError("errors.git.not_a_commit", name=name)
     return name
 
 

@@ -112,7 +112,7 @@ def _mkdocs_text(config: Config) -> str:
     try:
         text = template.read_text("utf-8")
     except OSError as error:
-        raise NotebookError(f"labbook's template {template} is missing", hint="install labbook again") from error
+        raise NotebookError("errors.template.missing", template=template) from error
     values = {
         "site_name": config.site_name or config.title,
         "site_url": config.site_url,

@@ -70,6 +70,4 @@ def _write(notebook: Notebook, started: dict[str, str]) -> None:
     try:
         write_atomically(path, json.dumps(started, ensure_ascii=False, indent=1).encode("utf-8", "replace"))
     except OSError as error:
-        raise NotebookError(
-            f"cannot write {path}: {error.strerror or error}", hint="free space or permissions"
-        ) from error
+        raise NotebookError("errors.file.not_written", path=path, reason=error) from error

@@ -7,9 +7,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labbook.errors import GitError, LabbookError
+from labbook.store.git_process import GitFolders
+from labbook.store.git_state import read_commit
 from labbook.store.journal import write_atomically
 from labbook.store.private_folder import make_private
 
@@ -29,10 +33,10 @@ def state_path(notebook: Notebook) -> Path:
 def read_state(notebook: Notebook) -> dict[str, Any]:
     """Return the state; empty if there is none or it cannot be read.
 
-    Keys: `time` (UTC) and `remote` of the last sync, `error` and `advice` ("" after a success), `told` (whether a
-    command has printed the error), `base` (the commit that the files on disk follow), `looked_ns` (time on the clock
-    of the file system: later changes of notes are not committed yet), `head` and `tracked` (what was checked out, and
-    where the remote-tracking branches were, when entries were last looked for).
+    Keys: `time` (UTC) and `remote` of the last sync, `error` and `advice` ("" after a success), `failure` (the same
+    error for any language), `told` (whether a command has printed it), `base` (the commit that the files on disk
+    follow), `looked_ns` (time on the clock of the file system: later changes of notes are not committed yet), `head`
+    and `tracked` (what was checked out, and where the remote-tracking branches were, at the last look for entries).
     """
     try:
         data = json.loads(state_path(notebook).read_bytes())
@@ -59,13 +63,22 @@ def file_system_time(notebook: Notebook) -> int:
         return 0
 
 
-def take_failure(notebook: Notebook) -> tuple[str, str] | None:
-    """Return message and advice of the last sync in the background if it failed and this was not printed yet."""
+def last_failure(state: dict[str, Any]) -> LabbookError | None:
+    """Return the error of the last sync from the state, `None` after a success."""
+    if not state.get("error"):
+        return None
+    if state.get("failure"):
+        return GitError.from_data(state["failure"])
+    return GitError("sync.error.stored", reason=str(state["error"]))  # by a labbook before 0.4
+
+
+def take_failure(notebook: Notebook) -> LabbookError | None:
+    """Return the error of the last sync in the background if it failed and this was not printed yet."""
     state = read_state(notebook)
     if not state.get("error") or state.get("told", True):
         return None
     update_state(notebook, told=True)
-    return str(state["error"]), str(state.get("advice") or "")
+    return last_failure(state)
 
 
 def start_background_sync(notebook: Notebook) -> bool:
@@ -94,3 +107,31 @@ def start_background_sync(notebook: Notebook) -> bool:
     except OSError:
         return False
     return True
+
+
+def tracking_marks(notebook: Notebook, folders: GitFolders) -> list[str]:
+    """Return where the remote-tracking branches are, and whether there is the branch: `tracked` of the state."""
+    name = notebook.config.branch
+    heads = [read_commit(folders, f"refs/heads/{name}") and "branch"]
+    packed = _stamp(folders.common_dir / "packed-refs")
+    tracked = [f"{file}:{_text(file)}" for file in _loose(folders.common_dir / "refs" / "remotes", name)]
+    return [*heads, packed, *tracked]
+
+
+def _loose(folder: Path, name: str) -> Iterator[Path]:
+    return (each / name for each in sorted(folder.iterdir()) if each.is_dir()) if folder.is_dir() else iter(())
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8", "surrogateescape").strip()
+    except OSError:
+        return ""
+
+
+def _stamp(file: Path) -> str:
+    try:
+        status = os.stat(file)  # noqa: PTH116 - a small file, looked at by every command
+    except OSError:
+        return ""
+    return f"{status.st_mtime_ns}-{status.st_size}"

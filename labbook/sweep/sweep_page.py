@@ -39,7 +39,7 @@ def write_sweep_page(notebook: Notebook, name: str, *, commit: bool = True) -> P
         return None
     summary = summarize_sweep(entries, cache(partial(metric_goal, notebook)))
     language = notebook.config.language_in_use()
-    page = sweep_path(notebook, name)
+    page = notebook.paths.sweep(name)
     check_stays_inside(page.parent, notebook.paths.root)
     title = Sentences(language).line("sweep.title", name=name)
     svg = parallel_coordinates(summary, title)
@@ -58,11 +58,6 @@ def write_sweep_page(notebook: Notebook, name: str, *, commit: bool = True) -> P
     if commit and notebook.config.commit != "off":
         commit_files(notebook, [page, picture] if svg else [page], f"Update sweep {name}\n")
     return page
-
-
-def sweep_path(notebook: Notebook, name: str) -> Path:
-    """Returns the path of the page of a sweep."""
-    return notebook.paths.notes / "sweeps" / f"{name}.md"
 
 
 def _page(notebook: Notebook, summary: SweepSummary, name: str, title: str, has_picture: bool) -> str:

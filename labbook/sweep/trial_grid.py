@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from labbook.errors import UsageError
 from labbook.frozen import dataclass
 from labbook.store.experiments import slug_part
-from labbook.store.sentences import Sentences
 
 MOST_TRIALS = 10_000
 """Largest number of trials. Source: chosen by us; at a minute each, that is a week."""
@@ -43,12 +42,11 @@ class _Numbers(Sequence[str]):
         return str(self.numbers[index])
 
 
-def parse_axes(words: Sequence[str], say: Sentences) -> list[Axis]:
+def parse_axes(words: Sequence[str]) -> list[Axis]:
     """Returns the options of a sweep.
 
     Args:
         words: `lr=0.001,0.01`, `seed=0..4`, `width=64..256..64`.
-        say: Sentences of the terminal.
 
     Raises:
         UsageError: There are no values, a range is backwards or not of integers, or an option is named twice.
@@ -58,32 +56,32 @@ def parse_axes(words: Sequence[str], say: Sentences) -> list[Axis]:
         name, equals, values = word.partition("=")
         name = name.lstrip("-")
         if not equals or not name:
-            raise UsageError(say.line("sweep.no_option", word=word), hint=say.line("sweep.option_advice"))
+            raise UsageError("sweep.no_option", word=word, advice="sweep.option_advice")
         if any(axis.name == name for axis in axes):
-            raise UsageError(say.line("sweep.twice", name=name), hint=say.line("sweep.twice_advice"))
-        axes.append(Axis(name, _values(name, values, say)))
+            raise UsageError("sweep.twice", name=name)
+        axes.append(Axis(name, _values(name, values)))
     if not axes:
-        raise UsageError(say.line("sweep.no_options"), hint=say.line("sweep.option_advice"))
+        raise UsageError("sweep.no_options", advice="sweep.option_advice")
     return axes
 
 
-def _values(name: str, text: str, say: Sentences) -> Sequence[str]:
+def _values(name: str, text: str) -> Sequence[str]:
     found = _RANGE.fullmatch(text)
     if found is not None:
         low, high, step = int(found[1]), int(found[2]), int(found[3] or 1)
         if high < low or step <= 0:
-            advice = say.line("sweep.range_advice", name=name, low=str(min(low, high)), high=str(max(low, high)))
-            raise UsageError(say.line("sweep.backwards", name=name, values=text), hint=advice)
+            low, high = min(low, high), max(low, high)
+            raise UsageError("sweep.backwards", name=name, values=text, low=str(low), high=str(high))
         return _Numbers(range(low, high + 1, step))
     if _LIKE_RANGE.fullmatch(text):
-        raise UsageError(say.line("sweep.no_integers", name=name, values=text), hint=say.line("sweep.list_advice"))
+        raise UsageError("sweep.no_integers", name=name, values=text, advice="sweep.list_advice")
     values = list(dict.fromkeys(text.split(",")))
     if not text or "" in values:
-        raise UsageError(say.line("sweep.no_values", name=name, values=text), hint=say.line("sweep.option_advice"))
+        raise UsageError("sweep.no_values", name=name, values=text, advice="sweep.option_advice")
     return values
 
 
-def make_trials(axes: Sequence[Axis], sample: int | None, seed: int, say: Sentences) -> list[Trial]:
+def make_trials(axes: Sequence[Axis], sample: int | None, seed: int) -> list[Trial]:
     """Returns the trials: all combinations in order, or a random sample without repeats, the same for the same seed.
 
     Raises:
@@ -92,8 +90,7 @@ def make_trials(axes: Sequence[Axis], sample: int | None, seed: int, say: Senten
     count = math.prod(len(axis.values) for axis in axes)
     wanted = count if sample is None else min(sample, count)
     if wanted > MOST_TRIALS:
-        advice = say.line("sweep.many_advice", most=str(MOST_TRIALS))
-        raise UsageError(say.line("sweep.too_many", count=f"{wanted:,}"), hint=advice)
+        raise UsageError("sweep.too_many", count=f"{wanted:,}", most=str(MOST_TRIALS))
     numbers = range(count) if wanted == count else sorted(_sampled(count, wanted, seed))
     return [tuple(_combination(axes, number)) for number in numbers]
 

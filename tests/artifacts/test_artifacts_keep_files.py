@@ -147,3 +147,22 @@ def test_keep_does_nothing_outside_a_recorded_run_whatever_it_is_given(path):
 
     labbook.keep(path)
     labbook.keep(path, name="x")
+
+
+def test_only_the_last_files_of_a_pattern_and_the_last_versions_of_a_path_are_kept(keeper):
+    config = replace(keeper.notebook.config, artifacts=("best.pt", "*.pt"), artifact_keep_last=2)
+    keeper = replace(keeper, notebook=replace(keeper.notebook, config=config))
+    written = [keeper.cwd / name for name in ("best.pt", "step9.pt", "step10.pt", "step11.pt", "log.txt")]
+    for age, path in enumerate(written):
+        path.write_text(path.name)
+        os.utime(path, (1000 + age, 1000 + age))
+    path, watcher = keeper.cwd / "last.bin", KeepWatcher(keeper)
+    for number in range(4):
+        path.write_bytes(b"version %d" % number)
+        write_calls(keeper, path, begin=number)
+        watcher.look()
+    items = [{"path": str(path), "mode": "w"} for path in written]
+    kept = keeper.keep_outputs(items, events_of(keeper), 0.0)
+    versions = [hashlib.sha256(b"version %d" % number).hexdigest() for number in (2, 3)]
+    assert [artifact.digest for artifact in kept[:2]] == [f"sha256:{digest}" for digest in versions]
+    assert sorted(artifact.path for artifact in kept[2:]) == ["best.pt", "step10.pt", "step11.pt"]

@@ -11,19 +11,7 @@ from pathlib import Path
 
 import pytest
 
-
-def has_slurm() -> bool:
-    if not shutil.which("srun") or not shutil.which("sinfo"):
-        return False
-    asked = subprocess.run(["sinfo", "-h", "-o", "%D"], capture_output=True, text=True, check=False, timeout=20)
-    return asked.stdout.strip() not in ("", "0", "1")
-
-
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(not has_slurm(), reason="no Slurm with two nodes: bash tests/clusters/slurm_two_nodes.sh start"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 LABBOOK = [sys.executable, "-m", "labbook", "record", "--", sys.executable, "train.py"]
 PROGRAM = """\
 import os, signal, sys, time
@@ -35,6 +23,16 @@ if what == "status" and rank == 2:
     sys.exit(7)
 time.sleep(600 if what == "hang" else 0.2)
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def slurm() -> None:
+    nodes = ""
+    if shutil.which("srun") and shutil.which("sinfo"):
+        asked = subprocess.run(["sinfo", "-h", "-o", "%D"], capture_output=True, text=True, check=False, timeout=20)
+        nodes = asked.stdout.strip()
+    if nodes in ("", "0", "1"):
+        pytest.skip("no Slurm with two nodes: bash tests/clusters/slurm_two_nodes.sh start")
 
 
 @pytest.fixture

@@ -44,6 +44,12 @@ def test_only_the_notes_that_are_named(edited, git):
     assert git(labbook.folder, "show", "--name-only", "--format=", "labbook") == page
     assert entry in labbook("commit").stdout
 
+    (labbook.folder / page).unlink()
+    assert page in labbook("commit", page).stdout
+    assert page not in git(labbook.folder, "ls-tree", "-r", "--name-only", "labbook")
+    refused = labbook("commit", "notes/experiments/no-such-page.md", check=False)
+    assert refused.returncode == 2 and "there is no note" in refused.stderr
+
 
 def test_the_entry_of_a_running_run_is_left_to_its_end(edited, git):
     labbook, entry = edited

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import sys
+
+import pytest
 
 
 def test_a_new_notebook_is_a_clean_repository(tmp_path, git):
@@ -80,3 +83,37 @@ def test_runs_belong_to_the_experiment_that_was_started_here(book):
     assert slug not in book("record", "--", "true").stderr
     assert "no experiment was started" in book("new", "--done", check=False).stderr
     assert "ablation, baseline" in book("new", "x", "--template", "y", check=False).stderr
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_project_never_replaces_a_file(tmp_path, git, capsys, language):
+    from labbook.cli import main
+
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text("mine\n")
+    assert main(["init", str(folder), "--template", "torch", "--language", language]) == 0
+    out = capsys.readouterr().out
+    assert "train.py" in out and "config.yaml" in out and "pip install" in out
+    assert (folder / "train.py").read_text() == "mine\n"
+    assert "__pycache__/" in (folder / ".gitignore").read_text() and "/.labbook/" in (folder / ".gitignore").read_text()
+    assert ("设置" in (folder / "README.md").read_text("utf-8")) == (language == "zh")
+    (folder / "config.yaml").write_text("lr: 1\n")
+    assert main(["init", str(folder), "--template", "torch"]) == 0
+    assert (folder / "config.yaml").read_text() == "lr: 1\n"
+
+
+@pytest.mark.parametrize(
+    "framework",
+    [pytest.param("torch", marks=pytest.mark.torch), pytest.param("paddle", marks=pytest.mark.paddle), "lightning"],
+)
+def test_the_project_trains_and_passes_its_own_test(book, framework):
+    from labbook.cli import main
+
+    if framework == "lightning":
+        pytest.importorskip("lightning")
+    assert main(["init", str(book.folder), "--template", framework]) == 0
+    done = book.record(sys.executable, "-m", "pytest", "-q", "-s", "-n", "0", "-p", "no:cacheprovider")
+    assert done.returncode == 0, done.stdout
+    run = book.run()
+    assert run["status"] == "finished" and "val_acc" in run["metrics"]

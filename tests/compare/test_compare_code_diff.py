@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.capture.code.patch import new_file_section
@@ -108,7 +108,6 @@ def test_what_is_not_known_is_left_out(tmp_path, git, repository):
 LINES = st.lists(st.sampled_from(["a", "b", "", "  c", "--d", "++e", "@@ f"]), max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
 @given(LINES, LINES)
 def test_a_patch_makes_the_new_content_of_the_old(old, new):
     diff = "\n".join(difflib.unified_diff(old, new, "a/x", "b/x", lineterm="", n=1))

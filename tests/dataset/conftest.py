@@ -9,8 +9,13 @@ from benchmarks._synthetic_notes import write_notes
 from labbook.store.notebook_finder import find_notebook
 
 ROOT = Path(__file__).resolve().parents[2]
-pytest.importorskip("pyarrow", reason="the data set needs the extra `data`")
-pytest.importorskip("duckdb", reason="the data set needs the extra `data`")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def data_extra() -> None:
+    """Imported when the first of these tests runs: every worker collects all files."""
+    for name in ("pyarrow", "duckdb"):
+        pytest.importorskip(name, reason="the data set needs the extra `data`")
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ SAME = {
 
 
 @pytest.mark.parametrize("case", SAME)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_values_do_not_change_the_fingerprint(case, data):
     kind, message, values = SAME[case]
@@ -96,7 +96,7 @@ def test_values_do_not_change_the_fingerprint(case, data):
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(place=folder, line=number, rank=st.integers(0, 1000))
 def test_folder_line_and_rank_do_not_change_the_fingerprint(place, line, rank):
     here = raised("RuntimeError", "element 0 of tensors does not require grad")
@@ -194,7 +194,6 @@ def test_advice_and_stacks_of_libraries_do_not_count():
     assert normalise_message(summary) == normalise_message(paddle)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.text(max_size=300), st.text(max_size=40), st.text(max_size=60))
 def test_any_text_has_one_fingerprint(message, kind, source):
     one = fingerprint_exception(raised(kind, message, source=source), "")

@@ -78,6 +78,8 @@ def test_a_check_is_the_same_for_the_same_kind_of_parameter():
         (Change("code", "commit", "1", "2"), here(code="x = 1"), False),
         (code("-y = nn.Linear(32, 10)", "+y = nn.Linear(48, 10)"), here(code="y = nn.Linear(16, 10)"), True),
         (code("-y = nn.Linear(32, 10)", "+y = nn.Linear(48, 10)"), here(code="y = nn.Linear(48, 10)"), False),
+        (code("-m = re.match('a', b)", "+m = re.match('c', b)"), here(code="m = re.match('x', b)"), False),
+        (code("-m = re.match('a', b)", "+m = re.match('c', b)"), here(code="m = re.match('a', b)"), True),
         (code("-y = nn.Linear(32, 10)", "+y = nn.Linear(48, 10)"), here(code="y = nn.Conv2d(1, 2)"), False),
         (code("+opt.zero_grad()"), here(code="loss.backward()\nopt.step()"), True),
         (code("+opt.zero_grad()"), here(code="opt.zero_grad()\nopt.step()"), False),
@@ -96,6 +98,15 @@ def test_a_fix_applies_where_it_is_still_to_be_made(change, circumstances, appli
 def test_any_other_number_failed_where_an_exception_was_raised(value, applies):
     change = Change("argument", "--hidden", "32", "64")
     assert can_apply(change, here(options={"hidden": value}), raised=True) is applies
+
+
+@pytest.mark.parametrize(
+    ("text", "applies"),
+    [("v = sum(xs) / len(xs)", True), ("import os\nv = lr / warmup", False), ("if not xs:\n    xs = [0]", False)],
+)
+def test_lines_added_before_a_crash_apply_where_their_neighbours_stand(text, applies):
+    change = code(" import os", "+if not xs:", "+    xs = [0]", " v = sum(xs) / len(xs)")
+    assert can_apply(change, here(code=text), raised=True) is applies
 
 
 def test_a_difference_touches_a_failure_that_names_it_or_whose_page_lists_it():

@@ -7,6 +7,8 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
+
 DIGITS = Path(__file__).parents[1] / "programs" / "digits_data.py"
 
 PROGRAM = """
@@ -28,6 +30,7 @@ for start in range(0, 320, 32):
 """
 
 
+@pytest.mark.long  # three trainings; `tests/commands/test_commands_fix.py` has the same flow without a framework
 def test_a_fix_is_proposed_confirmed_found_and_shown_again(project, git):
     shutil.copy(DIGITS, project.folder)
     script = project.folder / "train.py"

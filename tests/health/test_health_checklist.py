@@ -6,7 +6,7 @@ import random
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.diagnosis.catalogue.check_pages import check_pages
@@ -305,7 +305,6 @@ NONSENSE = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from(FIELDS), st.lists(st.dictionaries(st.sampled_from(KEYS), NONSENSE), max_size=3)))
 def test_nonsense_costs_no_entry(read_signals, fields):
     told = {name: tuple(rows) if name != "loop" else (rows or [{}])[0] for name, rows in fields.items()}

@@ -4,7 +4,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 RUNS = 800
@@ -41,13 +41,12 @@ def test_healthy_runs_stay_green(simulate, rows_of):
 
 def test_some_healthy_runs_stay_green(simulate, rows_of):
     wrong = [
-        (seed, row.id) for seed in range(100_000, 100_150) for row in rows_of(simulate(seed)).values()
+        (seed, row.id) for seed in range(100_000, 100_060) for row in rows_of(simulate(seed)).values()
         if row.verdict in ("warn", "fail")
     ]  # fmt: skip
-    assert len(wrong) <= 2, wrong
+    assert len(wrong) <= 1, wrong
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     scale=st.floats(1e-6, 1e6),
     rate=st.floats(2, 50),

@@ -333,6 +333,17 @@ def test_layers_frozen_at_their_random_weights(ask, make_model, frozen, init, ex
         assert found.observed.startswith(f"{len(frozen)} of 4 layers do not train")
 
 
+@pytest.mark.parametrize(("rank", "verdict"), [((4, 4), None), ((4, 6), "warn")])
+def test_a_frozen_layer_beside_a_low_rank_product(ask, make_model, rank, verdict):
+    model = make_model("Linear", "Linear", "Linear")
+    shapes = {"0.layer.weight": [64, 64], "0.down.weight": [rank[0], 64], "0.up.weight": [64, rank[1]]}
+    for row, (name, shape) in zip(model["parameters"], shapes.items(), strict=True):
+        row.update(name=name, shape=shape, trainable="layer" not in name)
+        row["init"].update(std=(1 / (3 * 64)) ** 0.5, mean=0.0, fan_in=64, writes={"kaiming_uniform_": 1})
+    found = ask("frozen_at_random", signals={"models": (model,)})
+    assert (found.verdict if found else None) == verdict
+
+
 @pytest.mark.parametrize(
     ("total", "penalised", "verdict"), [(60.0, 4, "warn"), (60.0, 0, None), (5.0, 4, None), (60.0, None, None)]
 )

@@ -159,7 +159,7 @@ def test_scores_that_stay_in_a_part_of_the_unit_interval_are_no_probabilities(as
     [
         (0.5, {}, "warn"),
         (0.5, {"unit_range": 0.6}, "warn"),
-        (0.2, {}, "note"),
+        (0.2, {}, "warn"),
         (0.05, {}, None),
         (0.5, {"prob_rows": 1.0}, None),
         (0.5, {"unit_range": 1.0}, None),
@@ -169,6 +169,37 @@ def test_relu_on_the_scores(ask, zero, fields, verdict):
     fed = {"shape": [32, 10], "min": 0.0, "max": 9.0, "zero": zero}
     found = ask("loss_activation_mismatch", signals=loss(input=fed, **{"prob_rows": 0.0, **fields}))
     assert (found.verdict if found else None) == verdict
+
+
+@pytest.mark.parametrize(
+    ("activation", "output", "target", "verdict"),
+    [
+        ("ReLU", (0.0, 2.1), (-1.9, 2.0), "warn"),
+        ("ReLU", (0.0, 2.1), (0.0, 2.0), None),
+        ("Sigmoid", (0.02, 0.99), (3.0, 250.0), "warn"),
+        ("Sigmoid", (0.02, 0.99), (0.0, 1.0), None),
+        ("Tanh", (-0.9, 0.9), (-1.02, 1.01), None),
+        ("Tanh", (-0.9, 0.9), (-2.9, 3.1), "warn"),
+        ("Linear", (0.0, 0.9), (-2.9, 3.1), None),
+    ],
+)
+def test_targets_beyond_the_last_activation(ask, activation, output, target, verdict):
+    rows = [{"i": 0, "name": "", "type": "Net", "order": 0}, {"i": 1, "name": "act", "type": activation, "order": 1}]
+    low, high = output
+    look = {"min": low, "max": high, "shape": [32, 1]}
+    tensors = tuple({"step": step, "model": 0, "modules": [{"i": 0, **look}, {"i": 1, **look}]} for step in range(1, 5))
+    told = loss(fn="mse_loss", input=look, target=dict(zip(("min", "max"), target, strict=True)))
+    found = ask(
+        "loss_activation_mismatch", signals={**told, "models": ({"model": 0, "modules": rows},), "tensors": tensors}
+    )
+    assert (found.verdict if found else None) == verdict
+
+
+def test_kl_div_of_probabilities(ask):
+    probable = loss(fn="kl_div", input={"shape": [32, 5], "min": 0.01, "max": 0.8})
+    assert ask("missing_output_activation", signals=probable).verdict == "warn"
+    right = loss(fn="kl_div", input={"shape": [32, 5], "min": -6.0, "max": -0.2})
+    assert ask("missing_output_activation", signals=right) is None
 
 
 def test_float_labels_in_paddle(ask):
@@ -215,3 +246,45 @@ def test_a_loss_by_hand_that_is_blown_up(ask):
     assert ask("loss_broadcast", signals={"graphs": ({"blown": {**blown, "sure": False}},)}).verdict == "warn"
     assert ask("loss_broadcast", signals={"graphs": ({"blown": None},)}).verdict == "ok"
     assert ask("loss_broadcast", signals={}).verdict == "not observed"
+
+
+def test_one_of_two_optimizers_never_steps(ask):
+    told = {"steps": 100, "backwards": 100, "optimizers": 2, "idle": {"optimizers": 1, "parameters": 6}}
+    found = ask("backward_but_no_step", signals={"loop": told})
+    assert found.verdict == "fail" and found.observed.startswith("1 optimizer never stepped; 6 parameters")
+    assert ask("backward_but_no_step", signals={"loop": {**told, "idle": {}}}).verdict == "ok"
+
+
+def test_dropout_in_evaluations_of_a_single_forward(ask):
+    """A whole graph is one batch: its phases are taken together."""
+
+    def verdict(active, count=5):
+        dropped = tuple({**phases(1)["evaluations"][0], "batches": 1, "dropout_active": active} for _ in range(count))
+        return ask("dropout_active_in_eval", signals={"evaluations": dropped}).verdict
+
+    assert verdict(1) == "fail"
+    assert verdict(1, count=2) == verdict(0) == "ok"
+
+
+def test_clipping_before_the_backward_pass(ask, make_series):
+    norms = make_series("grad_norm", [0.7] * 50)
+    clip = {"calls": 50, "clipped": 0, "empty": 50, "limit": 1.0}
+    assert ask("clip_without_gradient", norms, signals={"loop": {"clip": clip}}).verdict == "warn"
+    assert ask("clip_without_gradient", norms, signals={"loop": {"clip": {**clip, "empty": 5}}}) is None
+    assert ask("clip_without_gradient", make_series("grad_norm", [0.0] * 50), signals={"loop": {"clip": clip}}) is None
+
+
+@pytest.mark.parametrize(("low", "high", "verdict"), [(0.0, 0.0, "fail"), (0.0, 1.0, None)])
+def test_binary_targets_that_never_vary(ask, low, high, verdict):
+    target = {"shape": [16, 1, 8, 8], "min": low, "max": high}
+    told = loss(fn="bce_with_logits", items=1024, target=target)
+    found = ask("label_constant", signals=told)
+    assert (found.verdict if found else None) == verdict
+
+
+def test_a_squared_error_of_probabilities_is_noted(ask):
+    target = {"path": "target", "role": "label", "shape": [32], "min": 0.0, "max": 1.0, "mean": 0.4, "zero": 0.6}
+    seen = tuple({"phase": "train", "step": step, "samples": 32, "leaves": [target]} for step in (1, 2, 3))
+    told = {**loss(fn="mse_loss", unit_range=1.0), "batches": seen}
+    assert ask("regression_loss_for_classes", signals=told).verdict == "note"
+    assert ask("regression_loss_for_classes", signals={**told, **loss(fn="mse_loss", unit_range=0.5)}) is None

@@ -4,18 +4,23 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.health import trend_tests
 
-stats = pytest.importorskip("scipy.stats")
-special = pytest.importorskip("scipy.special")
+
+@pytest.fixture(scope="module", autouse=True)
+def scipy() -> None:
+    """Imported when the first of these tests runs: every worker collects all files."""
+    global stats, special
+    stats = pytest.importorskip("scipy.stats")
+    special = pytest.importorskip("scipy.special")
+
 
 SAMPLES = st.lists(st.integers(-50, 50).map(lambda n: n / 4), min_size=4, max_size=80)
 
 
-@settings(max_examples=60, deadline=None)
 @given(SAMPLES)
 def test_mann_kendall_is_kendall_against_time(values):
     found = trend_tests.mann_kendall(values)
@@ -29,7 +34,6 @@ def test_mann_kendall_has_its_size():
     assert 30 <= hits <= 70
 
 
-@settings(max_examples=60, deadline=None)
 @given(SAMPLES)
 def test_theil_sen(values):
     expected = stats.theilslopes(values, range(len(values))).slope
@@ -42,7 +46,6 @@ def test_theil_sen_of_a_long_series():
 
 
 @pytest.mark.filterwarnings("ignore:Precision loss")
-@settings(max_examples=60, deadline=None)
 @given(SAMPLES, SAMPLES)
 def test_welch(first, second):
     t, p = trend_tests.welch(first, second)
@@ -52,27 +55,23 @@ def test_welch(first, second):
     assert math.isclose(t, expected.statistic, abs_tol=1e-8) and math.isclose(p, expected.pvalue, abs_tol=1e-8)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.floats(0.2, 200), st.floats(0.2, 200), st.floats(0, 1))
 def test_incomplete_beta(a, b, x):
     assert math.isclose(trend_tests.incomplete_beta(a, b, x), special.betainc(a, b, x), abs_tol=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 500), st.floats(0.01, 0.99), st.integers(1, 500))
 def test_binomial_tail(successes, chance, trials):
     expected = stats.binom.sf(successes - 1, trials, chance)
     assert math.isclose(trend_tests.binomial_at_least(successes, trials, chance), expected, abs_tol=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
 @given(SAMPLES, st.integers(1, 12))
 def test_moving_median(values, width):
     found = trend_tests.moving_median(values, width)
     assert found == [trend_tests.median(values[max(0, i - width + 1) : i + 1]) for i in range(len(values))]
 
 
-@settings(max_examples=60, deadline=None)
 @given(SAMPLES)
 def test_ranks(values):
     assert trend_tests.mid_ranks(values) == list(stats.rankdata(values))

@@ -16,13 +16,12 @@ from labbook.imports.formats import FORMATS
 from labbook.imports.series_export import write_csv, write_tensorboard
 from labbook.report.run_data import load_run
 from labbook.store.frontmatter import parse
-from labbook.store.sentences import Sentences
 
 FILES = Path(__file__).parent / "files"
 
 
 def bring(notebook, tool: str, path: Path, **options):
-    return import_runs(notebook, FORMATS[tool], path, say=Sentences("en"), **options)
+    return import_runs(notebook, FORMATS[tool], path, **options)
 
 
 def front(notebook, imported) -> dict:

@@ -188,6 +188,32 @@ def test_words_of_removed_notes_do_not_pile_up(notes):
     connection.close()
 
 
+@pytest.mark.parametrize("executor", ["threads", pytest.param("processes", marks=pytest.mark.process)])
+def test_the_index_is_the_same_whatever_reads_the_notes(notes, monkeypatch, executor):
+    for number in range(30):
+        notes.run(f"20261120-1000{number:02d}-aaaa", f"alpha {number}")
+    monkeypatch.setattr(build, "_MANY", 10)
+    monkeypatch.setattr(build, "_BATCH", 7)
+
+    def content(chosen: str) -> list[str]:
+        notes.notebook.paths.index.unlink(missing_ok=True)
+        build.query_index(notes.notebook, lambda index: None, executor=chosen)
+        with sqlite3.connect(notes.notebook.paths.index) as connection:
+            # Without the times at which files and folders were read.
+            rows = [str(row[:4]) for row in connection.execute("SELECT * FROM files ORDER BY path")]
+            dump = [
+                line
+                for line in connection.iterdump()
+                if not line.startswith(('INSERT INTO "files', 'INSERT INTO "folders', 'INSERT INTO "looked'))
+            ]
+        connection.close()
+        return rows + dump
+
+    one_after_the_other = content("")
+    assert len(one_after_the_other) > 100
+    assert content(executor) == one_after_the_other
+
+
 def test_many_threads_refresh_at_once(notes):
     for number in range(40):
         notes.run(f"20261120-1000{number:02d}-aaaa", f"alpha {number}")

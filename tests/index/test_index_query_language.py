@@ -134,13 +134,12 @@ def _found(book, words):
         return []
 
 
-def test_the_language_of_the_notebook_speaks(notes):
+def test_an_unknown_value_is_explained_in_both_languages(notes):
     notes.run(A, params={"lr": 0.1})
-    notes.page("../labbook.toml", 'language = "zh"\ncommit = "off"\n')
-
     with pytest.raises(QueryError) as caught:
         list_notes(notes.notebook, "status:finishd")
-    assert "没有" in caught.value.message and "status:finished" in caught.value.hint
+    message, advice = caught.value.texts("zh")
+    assert "没有" in message and "status:finished" in advice and "is never" in str(caught.value)
 
 
 def test_options_of_a_run_are_found_by_their_text(book):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.errors import NothingFoundError, UsageError
@@ -109,7 +109,7 @@ def page(id_="cuda_out_of_memory"):
 
 def test_the_order_of_answers(book):
     about = QuerySymptoms(("v1:aa",), ("cuda_out_of_memory",), ("cuda_oom",), whole=True, pages=(page(),))
-    found = search(book, "out of memory", meant=about)
+    found = search(book, "out of memory", subject=about)
 
     assert ids(found) == [OLD, FIXED, "x", OTHER, KIN, TEXT]
     whys = [hit.why for hit in found.hits]
@@ -120,7 +120,7 @@ def test_the_order_of_answers(book):
 
 def test_words_more_specific_than_the_symptom_rank_first(book):
     about = QuerySymptoms((), ("cuda_out_of_memory",), ("cuda_oom",), whole=False, pages=(page(),))
-    found = search(book, "before out of memory", meant=about)
+    found = search(book, "before out of memory", subject=about)
 
     assert ids(found)[:4] == [TEXT, FIXED, "x", OTHER]
 
@@ -128,7 +128,7 @@ def test_words_more_specific_than_the_symptom_rank_first(book):
 def test_filters_hold_for_all_answers(book):
     about = QuerySymptoms((), ("cuda_out_of_memory",), ("cuda_oom",), whole=True)
 
-    assert ids(search(book, "out of memory has:fix", meant=about)) == [FIXED]
+    assert ids(search(book, "out of memory has:fix", subject=about)) == [FIXED]
     assert ids(search(book, "family:cuda_oom")) == [FIXED, KIN, OTHER, OLD]
     assert ids(search(book, "fingerprint:v1:cc")) == [OTHER]
 
@@ -137,13 +137,12 @@ def test_a_page_of_the_catalogue_is_an_answer_by_itself(notes):
     notes.run(OLD)
 
     assert ids(
-        search(notes.notebook, "zzzz qqqq", meant=QuerySymptoms((), ("a",), (), whole=True, pages=(page(),)))
+        search(notes.notebook, "zzzz qqqq", subject=QuerySymptoms((), ("a",), (), whole=True, pages=(page(),)))
     ) == ["x"]
     with pytest.raises(NothingFoundError):
-        search(notes.notebook, "zzzz qqqq", meant=QuerySymptoms((), ("a",), (), whole=True))
+        search(notes.notebook, "zzzz qqqq", subject=QuerySymptoms((), ("a",), (), whole=True))
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.text(st.one_of(st.characters(), st.sampled_from("\"*():^-+{}[]\\'损失显存不足:symptom nan loss")), max_size=60)
 )

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,8 @@ PROGRAMS = ROOT / "tests" / "programs"
 INJECT = ROOT / "labbook" / "probe" / "inject"
 SUPPORTED = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
 OLD = ("2.7", "3.6")
+BETWEEN = {"3.9", "3.10", "3.12"} - {f"{sys.version_info[0]}.{sys.version_info[1]}"}
+"""Neither the oldest, nor the newest, nor that of the tests: left to `make test-all`."""
 
 
 def version_of(python: str) -> str:
@@ -37,6 +40,7 @@ def version_of(python: str) -> str:
         return ""
 
 
+@cache
 def find_interpreters() -> dict[str, str]:
     """Version -> path: this interpreter, `LABBOOK_TEST_PYTHONS`, `python3.x` on the path, pyenv's folder."""
     found = {f"{sys.version_info[0]}.{sys.version_info[1]}": sys.executable}
@@ -55,17 +59,16 @@ def find_interpreters() -> dict[str, str]:
     return found
 
 
-INTERPRETERS = find_interpreters()
+def interpreter(request) -> str:
+    """Path of the interpreter of a version; found only now, as every worker collects all files."""
+    if request.param not in find_interpreters():
+        pytest.skip(f"no Python {request.param} here")
+    return find_interpreters()[request.param]
 
 
-def pytest_generate_tests(metafunc):
-    """`python` stands for each supported interpreter, `old_python` for those that are too old."""
-    for name, versions in (("python", SUPPORTED), ("old_python", OLD)):
-        if name in metafunc.fixturenames:
-            have = [version for version in versions if version in INTERPRETERS]
-            missing = [version for version in versions if version not in INTERPRETERS]
-            skip = [pytest.param("", id=v, marks=pytest.mark.skip(reason=f"no Python {v} here")) for v in missing]
-            metafunc.parametrize(name, [pytest.param(INTERPRETERS[v], id=v) for v in have] + skip)
+versions = [pytest.param(v, marks=pytest.mark.long) if v in BETWEEN else v for v in SUPPORTED]
+python = pytest.fixture(interpreter, params=versions, name="python")
+old_python = pytest.fixture(interpreter, params=OLD, name="old_python")
 
 
 @dataclass

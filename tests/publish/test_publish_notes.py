@@ -4,7 +4,7 @@ import time
 
 import markdown
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.publish.notes import inert, site_note, with_block
@@ -73,7 +73,6 @@ def test_bytes_that_are_no_text_are_shown():
     assert "損" not in note.markdown and "损" in note.markdown and "\x00" not in note.markdown
 
 
-@settings(deadline=None, max_examples=80)
 @given(st.text(alphabet="`~<>pre/details \n#-[]!&;:{}\"'x", max_size=200))
 def test_no_note_stops_the_build(text):
     markdown.markdown(shown(text).markdown, extensions=list(EXTENSIONS), extension_configs=EXTENSIONS)

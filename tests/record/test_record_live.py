@@ -95,12 +95,17 @@ def test_the_magics_in_a_kernel(book):
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
+    from tests.record.test_record_notebook import PNG
+
     cells = [
         "%load_ext labbook",
         "%%labbook -t one\nLR = 0.5\nprint('in a cell')\nLR",
         "%%labbook\n1 / 0",
         "%labbook start",
         "import labbook\nprint('in between')\nlabbook.log(step=1, loss=2.0)\nlabbook.log(step=2, loss=1.0)",
+        f"from IPython.display import Image, display\ndisplay(Image(data={PNG!r}))\n{{'table': 1}}",
+        "[].pop()",
+        "print('and on')",
         "%labbook stop",
         "import sys\nassert 'labbook' not in sys.stdout.write.__module__\nlabbook.last()",
         "%labbook nonsense",
@@ -126,6 +131,15 @@ def test_the_magics_in_a_kernel(book):
     assert [row["source"] for row in several["captured"]["notebook"]["cells"]][:2] == cells[3:5]
     assert several["series"][0]["name"] == "loss" and several["status"] == "finished"
     assert "in between" in next((book.folder / "notes").rglob(f"{several['id']}.md")).read_text()
-    page = notebook.cells[6].outputs[0].data["text/html"]
+    rows = several["captured"]["notebook"]["cells"]
+    assert [row["source"] for row in rows] == cells[3:9]
+    assert [row["state"] for row in rows] == ["done", "done", "done", "failed", "done", "done"]
+    assert rows[1]["output"] == "in between\n" and rows[4]["output"] == "and on\n" and rows[1]["duration_s"] > 0
+    assert "{'table': 1}" in rows[2]["output"] and rows[3]["output"] == "IndexError: pop from empty list\n"
+    (figure,) = rows[2]["figures"]
+    assert next((book.folder / "notes").rglob(figure)).read_bytes() == PNG
+    assert notebook.cells[5].outputs[0].data["image/png"] and notebook.cells[5].outputs[1].data["text/plain"]
+    assert one["captured"]["notebook"]["cells"][0]["output"] == "in a cell\n0.5"
+    page = notebook.cells[9].outputs[0].data["text/html"]
     assert "data:image/svg+xml;base64," in page and "<td>loss</td>" in page and "<script" not in page
-    assert several["id"] in shown[6] and "is not a command" in shown[7]
+    assert several["id"] in shown[9] and "is not a command" in shown[10]

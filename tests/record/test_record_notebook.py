@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ from labbook.record.notebook_command import _bounded, _out_of_order, as_command
 from labbook.report.entry.cells_section import cells_section
 from labbook.report.entry.section_limits import Limits, steps
 
-pytest.importorskip("nbclient")
-pytest.importorskip("ipykernel")
+pytestmark = pytest.mark.skipif(
+    not (find_spec("nbclient") and find_spec("ipykernel")), reason="nbclient or ipykernel is not installed"
+)
 
 SECRET = "sk-proj-" + "4fT9xQ2mB7vL1cZ8rN3wK6yH5"
 PNG = base64.b64decode(

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -162,6 +163,14 @@ def test_a_dry_run_ends_after_its_steps(book, framework):
     assert (profile["begin_step"], profile["end_step"]) == (5, 6) and profile["rows"]
     folder = (book.folder / run["entry"]).with_suffix("")
     assert (folder / profile["file"]).stat().st_size > 1000
+    flame = ElementTree.parse(folder / profile["flame"]).getroot()
+    assert len(list(flame.iter("{http://www.w3.org/2000/svg}title"))) > 10
+    scope = json.loads((folder / profile["speedscope"]).read_text())
+    names = {frame["name"] for frame in scope["shared"]["frames"]}
+    assert {"torch": "aten::addmm", "paddle": "Optimization Step"}[framework] in names
+    assert not any(name.endswith("us]") for name in names)
+    assert ElementTree.parse(folder / profile["memory"]).getroot() is not None
+    assert f"({folder.name}/{profile['flame']})" in book.entry()
     assert "## Profile" in book.entry() and "`--max-steps` after step 6" in book.entry()
     assert not (book.folder / "profiler_log").exists()
 

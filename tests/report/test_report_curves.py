@@ -8,7 +8,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.model.series import Series
@@ -45,7 +45,6 @@ def test_it_stays_small_and_is_xml(ranks, metrics):
 _floats = st.floats(allow_nan=True, allow_infinity=True)
 
 
-@settings(max_examples=120, deadline=None)
 @given(st.lists(st.lists(_floats, min_size=1, max_size=60), min_size=1, max_size=5), st.text(max_size=20))
 def test_any_numbers_make_a_picture_or_none(columns, name):
     series = [made(name if i else "loss", values, rank=i or None) for i, values in enumerate(columns)]

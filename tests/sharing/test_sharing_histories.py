@@ -41,7 +41,7 @@ class Killer:
         for module in (disk_update, synchronize, tree_diff, tree_merge, remote_git):
             if hasattr(module, "run_git"):
                 monkeypatch.setattr(module, "run_git", self._counted(module.run_git))
-        monkeypatch.setattr(remote_git.Remote, "_run", self._counted(remote_git.Remote._run))
+        monkeypatch.setattr(remote_git.Remote, "_finish", self._counted(remote_git.Remote._finish))
         monkeypatch.setattr(disk_update, "write_atomically", self._counted(disk_update.write_atomically))
         # A rest would only make the test longer.
         monkeypatch.setattr(synchronize.time, "sleep", lambda _: None)

@@ -27,8 +27,9 @@ from sharing_clones import (
 )
 
 from labbook.errors import GitError
-from labbook.sharing.remote_git import choose_remote
+from labbook.sharing.remote_git import Remote, choose_remote
 from labbook.sharing.synchronize import synchronize
+from labbook.store.entry_commit import commit_files
 
 pytestmark = pytest.mark.process
 
@@ -155,6 +156,66 @@ def test_two_people_share_over_http_and_no_password_is_printed(pair):
         server.server_close()
 
 
+@pytest.fixture
+def ssh_address(tmp_path, monkeypatch):
+    """An OpenSSH server of this user on a free port, and git's ssh with a key for it; its address."""
+    server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if server is None or shutil.which("ssh") is None:
+        pytest.skip("OpenSSH with its server is not installed")
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # root's sshd wants a folder for its unprivileged child
+    port, folder = free_port(), tmp_path / "ssh"
+    folder.mkdir(mode=0o700)
+    for name in ("host", "user"):
+        make_key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
+        subprocess.run(make_key, check=True)
+    host_key = (folder / "host.pub").read_text()
+    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {host_key}")
+    (folder / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\n"
+        "PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
+    )
+    client = f"ssh -F /dev/null -i {folder}/user -o UserKnownHostsFile={folder}/known_hosts -o BatchMode=yes"
+    monkeypatch.setenv("GIT_SSH_COMMAND", client)
+    process = subprocess.Popen([server, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=subprocess.DEVNULL)
+    wait_for(port)
+    yield f"ssh://127.0.0.1:{port}"
+    process.terminate()
+    process.wait()
+
+
+def test_two_people_share_over_ssh(pair, ssh_address, monkeypatch):
+    base = pair[0].paths.root.parent
+    point_to(pair, f"{ssh_address}{base}/remote.git")
+    exchange(pair)
+    point_to(pair, f"{ssh_address}{base}/nowhere.git")
+    with pytest.raises(GitError, match="there is no repository at"):
+        sync(pair[0])
+    monkeypatch.setenv("GIT_SSH_COMMAND", os.environ["GIT_SSH_COMMAND"].replace("/user -o", "/host -o"))
+    with pytest.raises(GitError, match="does not let you in"):
+        sync(pair[0])
+
+
+def test_a_remote_whose_disk_is_full_loses_nothing(pair):
+    write_entry(pair[0], run_id(0), "before the disk was full")
+    sync(pair[0])
+    data = pair[1].paths.attachments(run_id(1)) / "figure.bin"
+    write_entry(pair[1], run_id(1), "mine")
+    data.write_bytes(os.urandom(200_000))
+    assert commit_files(pair[1], [data], "figure\n").status == "committed"
+    # As on a full disk, the server cannot write more than a few KiB.
+    call_git(pair[1].paths.root, "config", "remote.origin.receivepack", "trap '' XFSZ; ulimit -f 16; git-receive-pack")
+    for _ in range(2):
+        with pytest.raises(GitError, match=r"disk of origin .* is full"):
+            sync(pair[1])
+    assert {run_id(0), run_id(1)} <= {path.stem for path in pair[1].paths.notes.rglob("*.md")}
+    call_git(pair[1].paths.root, "config", "--unset", "remote.origin.receivepack")
+    for book in (pair[1], pair[0]):
+        sync(book)
+    assert tip(pair[0]) == tip(pair[1])
+    assert (pair[0].paths.attachments(run_id(1)) / "figure.bin").read_bytes() == data.read_bytes()
+
+
 def test_a_remote_that_is_silent_is_given_up(pair):
     write_entry(pair[0], run_id(0), "kept")
     with socket.socket() as silent:
@@ -182,20 +243,43 @@ def test_a_remote_that_refuses_says_why_and_its_entries_are_read(pair):
     assert tip(pair[0]) == tip(pair[1])
 
 
+def test_a_new_entry_takes_one_connection_and_what_others_sent_first_is_merged(pair, monkeypatch):
+    for number in range(2):
+        write_entry(pair[0], run_id(number), f"sentence {number}")
+        sync(pair[0])
+    fetches = []
+    real = Remote.start_fetch
+    monkeypatch.setattr(Remote, "start_fetch", lambda *given, **more: fetches.append(1) or real(*given, **more))
+    write_entry(pair[0], run_id(2), "sentence 2")
+    assert (sync(pair[0]).sent, len(fetches)) == (1, 0)
+    sync(pair[1])
+    for number, book in enumerate((pair[1], pair[0]), start=3):
+        write_entry(book, run_id(number), f"sentence {number}")
+        write_note(book, f"note{number}.md", f"# edited while the remote answers, {number}\n")
+        result = sync(book)
+        assert (result.sent, result.sent_files) == (1, 3)
+    assert result.received == 1
+    assert all(run_id(number) in "".join(disk(pair[0])) for number in range(5))
+
+
+@pytest.mark.parametrize("new_entry", [False, True])
 @pytest.mark.parametrize("decision", ["keep", "follow"])
-def test_a_replaced_history_is_asked_about(pair, decision):
+def test_a_replaced_history_is_asked_about(pair, decision, new_entry):
     for number in range(2):
         write_entry(pair[0], run_id(number), f"sentence {number}")
     sync(pair[0])
     sync(pair[1])
     remote = pair[0].paths.root.parent / "remote.git"
     call_git(remote, "update-ref", "refs/heads/labbook", "refs/heads/labbook~1")
+    if new_entry:
+        write_entry(pair[1], run_id(2), "sentence 2")
     with pytest.raises(GitError, match="force-push"):
         sync(pair[1])
     assert run_id(1) in "".join(disk(pair[1])), "nothing is lost before the decision"
     sync(pair[1], rewritten=decision)
     assert (run_id(1) in "".join(disk(pair[1]))) == (decision == "keep")
     assert run_id(0) in "".join(disk(pair[1]))
+    assert (run_id(2) in call_git(remote, "ls-tree", "-r", "--name-only", "labbook")) == new_entry
 
 
 def test_the_remote_is_chosen(pair):
@@ -212,20 +296,6 @@ def test_the_remote_is_chosen(pair):
     call_git(book.paths.root, "remote", "remove", "backup")
     with pytest.raises(GitError, match="has no remote"):
         choose_remote(book)
-
-
-def test_two_versions_of_the_same_lines_both_stay(pair):
-    note = write_note(pair[0], "ideas.md", "# Ideas\n\nfirst\n")
-    sync(pair[0])
-    sync(pair[1])
-    write_note(pair[0], "ideas.md", "# Ideas\n\nlower the rate\n")
-    write_note(pair[1], "ideas.md", "# Ideas\n\nraise the rate\n")
-    sync(pair[0])
-    assert sync(pair[1]).conflicts == ("notes/ideas.md",)
-    sync(pair[0])
-    text = note.read_text()
-    assert "lower the rate" in text and "raise the rate" in text and "Two versions of the same lines" in text
-    assert text == (pair[1].paths.notes / "ideas.md").read_text()
 
 
 def test_a_fresh_shallow_clone_finds_the_entries_and_shares(pair, tmp_path):

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.store.entry_text import block, merge, read_text, split_parts, to_bytes
@@ -139,7 +139,6 @@ _line = st.sampled_from(
 ) | st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\n"), max_size=12)
 
 
-@settings(max_examples=200)
 @given(st.lists(_line, max_size=25).map("\n".join), st.lists(st.sampled_from(NAMES), unique=True))
 def test_hand_written_text_is_preserved(body, names):
     old = f"---\nmine: 1\n---\n{body}"

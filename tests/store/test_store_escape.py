@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.store import escape
@@ -242,7 +242,6 @@ def test_fence_inside_details_stays_inside(each):
     each((text for text in PAYLOADS if "\x00" not in text), check)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text(alphabet=st.sampled_from("ab1, _*`|\\[](){}<>#+-.!~^=:/@$%&;\"'8\n\t\r\x1b{%"), max_size=40))
 @pytest.mark.parametrize("reader", READERS)
 def test_any_punctuation_is_inert_and_shown(reader, text):

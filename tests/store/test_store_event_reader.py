@@ -3,7 +3,7 @@
 import typing
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.model.events import KINDS
@@ -84,7 +84,6 @@ def fits(value, hint):
     return hint is typing.Any or type(value) is hint
 
 
-@settings(max_examples=300, deadline=None)
 @given(NONSENSE)
 def test_what_is_read_has_its_types(event):
     assert fits(read_event(event), KINDS[event["k"]])

@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.errors import EntryError
@@ -134,7 +134,6 @@ def test_odd_front_matter_is_updated_too(text):
     assert frontmatter.update(new, {"a": "changed", "b": [1, 2]}) == new
 
 
-@settings(max_examples=60)
 @given(_meta, _meta, st.text(max_size=40), st.sampled_from(["\n", "\r\n"]))
 def test_any_update_changes_exactly_its_keys(first, second, body, newline):
     text = frontmatter.emit(first).replace("\n", newline) + body

@@ -23,7 +23,7 @@ from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.title import run_title
 from labbook.store.config import Config
 from labbook.store.fast_import import FileChange
-from labbook.store.last_look import describe_secrets, find_secrets, mask_secrets, secrets_in
+from labbook.store.last_look import find_secrets, mask_secrets, secret_error, secrets_in
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
 from labbook.store.recorder_redaction import example_text
@@ -82,7 +82,7 @@ def test_a_finding_names_file_line_and_kind_and_never_the_value():
         FileChange(b"notes/a/run.json", run_json(id="x", parameters={"api_key": "Zq81xxAb"})),
         FileChange(b"notes/gone.md", None),
     ]
-    sentence = describe_secrets(secrets_in(changes, "subject\n\ntoken: ghp_" + "a1" * 18, plain_redactor()))
+    sentence = str(secret_error(secrets_in(changes, "subject\n\ntoken: ghp_" + "a1" * 18, plain_redactor())))
     assert sentence == (
         "it may hold a secret in notes/a.md, line 2 (password); notes/a/run.json, line 3 (secret); "
         "the commit message, line 3 (github_token)"
@@ -147,7 +147,7 @@ values = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.sampled_from(NAMES), min_size=4, max_size=4, unique=True), texts, texts, values, values)
 def test_an_entry_of_masked_texts_passes_the_scan(names, texts_before, texts_now, values_before, values_now):
     before = _masked_run(texts_before, names, values_before, 1)

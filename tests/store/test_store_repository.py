@@ -74,9 +74,6 @@ def test_history(code, git):
     found = repository.commits_between(first, second)
     assert [(c.commit, c.author, c.subject) for c in found] == [(second, "Wei", "zweiter · 第二")]
     assert repository.commits_between(second, first) == []
-    assert repository.file_at(first, "train.py") == b"lr = 0.1\n"
-    assert repository.file_at(first, "model.py") is None
-    assert repository.file_at("HEAD", ".") is None
     assert b"+layers = 2" in repository.diff_between(first, second)
     with pytest.raises(GitError):
         repository.commits_between("0" * 40, second)
@@ -223,7 +220,6 @@ def test_hostile_configuration_never_runs_when_reading(hostile, git):
     repository.diff(100_000)
     repository.diff_between(first, second)
     repository.commits_between(first, second)
-    repository.file_at(second, "train.py")
     assert repository.filtered(["train.py", "plain.rst"]) == {"train.py"}
     with pytest.raises(GitError):
         repository.diff_between("1" * 40, second)  # an absent object must not be fetched

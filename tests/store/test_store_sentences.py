@@ -1,7 +1,11 @@
 """Messages: every key has a template in both languages with the same placeholders, and every template is used."""
 
 import ast
+import errno
 import functools
+import json
+import os
+import pickle
 import re
 import string
 from pathlib import Path
@@ -10,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labbook.errors import LabbookError, NotebookError
 from labbook.model.message import Message, message
 from labbook.model.run import CheckResult, Run
 from labbook.model.run_json import run_from_json, run_to_json
@@ -103,10 +108,71 @@ def test_every_key_of_the_code_has_a_template():
 
 def test_every_template_is_used():
     used = {key for key, _ in keys_in_code()}
-    used |= {key.replace(".error.", ".advice.") for key in used if key.startswith("sync.error.")}
+    used |= {f"{key}_advice" for key in used}
     used |= {rule.message_key(part) for rule in RULES for part in ("what", "advice")}
     renderer = {key for key in ENGLISH if key.startswith("values.")}
     assert sorted(set(ENGLISH) - used - renderer) == []
+
+
+def raised_errors():
+    """(class, first argument, names of the values, key of the advice, place) of each error that labbook makes."""
+    kinds = {kind.__name__ for kind in (LabbookError, *subclasses(LabbookError))}
+    for path, nodes in sources():
+        for node in nodes:
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in kinds:
+                values = {keyword.arg for keyword in node.keywords}
+                advice = [keyword.value for keyword in node.keywords if keyword.arg == "advice"]
+                yield node, values, advice[0] if advice else None, f"{path.relative_to(LABBOOK)}:{node.lineno}"
+
+
+def subclasses(kind):
+    return [each for child in kind.__subclasses__() for each in (child, *subclasses(child))]
+
+
+def keys_of(node):
+    """The keys in an argument: one, or those of an `if` expression."""
+    return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and KEY.match(str(part.value))}
+
+
+def test_every_error_has_its_message_in_both_languages_with_its_values():
+    """No sentence in code: an error is a key, and its values are those of its message and advice."""
+    wrong, own_kind = [], {"IndexLockedError"}
+    for node, values, advice, place in raised_errors():
+        if node.func.id in own_kind:
+            continue
+        keys = keys_of(node.args[0])
+        if not keys and isinstance(node.args[0], ast.Name):
+            continue  # a key that the caller chose: it is in a call of this list, or in `keys_in_code`
+        missing = (keys | (keys_of(advice) if advice else set())) - set(ENGLISH)
+        texts = keys | {f"{key}_advice" for key in keys} | (keys_of(advice) if advice else set())
+        needed = set().union(*(placeholders(ENGLISH[key]) for key in texts if key in ENGLISH))
+        given = values - {"advice", "exit_code"}
+        if not keys or missing or (None not in values and not needed <= given) or "hint" in values:
+            wrong.append((place, sorted(missing), sorted(needed - given)))
+    assert not wrong
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_error_is_formatted_with_values_of_any_kind(language):
+    """A missing value would print the key; an error keeps its texts in another process."""
+    keys = [key for key in ENGLISH if key.startswith("errors.") and f"{key}_advice" in ENGLISH]
+    for key in keys:
+        names = placeholders(ENGLISH[key]) | placeholders(ENGLISH[f"{key}_advice"])
+        number = {name for name in names if f"{{{name}:g}}" in ENGLISH[key] or f"{{{name}:mib}}" in ENGLISH[key]}
+        values = {name: 7 if name in number else Path("/tmp/x") for name in names}
+        error = NotebookError(key, **values)
+        message, advice = error.texts(language)
+        assert message and advice and key not in message
+        again = NotebookError.from_data(json.loads(json.dumps(error.as_data())))
+        assert again.texts(language) == pickle.loads(pickle.dumps(error)).texts(language) == (message, advice)
+
+
+def test_an_error_says_the_reason_of_another_in_the_same_language():
+    full = NotebookError("errors.journal.not_writable", path=Path("/x"), reason=OSError(28, os.strerror(28)))
+    assert full.texts("zh")[0] == "无法写入日志 /x：设备上没有剩余空间"
+    assert str(full) == "cannot write the journal /x: No space left on device" and full.hint.startswith("free space")
+    outer = NotebookError("errors.notebook.personal_not_created", root="/p", reason=full)
+    assert outer.texts("zh")[0] == "无法创建个人记录本 /p：无法写入日志 /x：设备上没有剩余空间"
 
 
 def test_calls_give_the_values_that_their_templates_need():
@@ -180,10 +246,11 @@ def test_messages_survive_run_json():
 
 def test_texts_that_are_stored_in_english_stand_so_in_the_code():
     texts = read_words(FOLDER / "zh_texts.toml")
-    code = "\n".join(path.read_text(encoding="utf-8") for path in LABBOOK.rglob("*.py"))
+    texts = {text: said for text, said in texts.items() if text not in map(os.strerror, errno.errorcode)}
+    code = "\n".join([*map(repr, ENGLISH.values()), *(path.read_text("utf-8") for path in LABBOOK.rglob("*.py"))])
     # The probe puts the name of the framework into some.
     forms = {text: {text, text.replace("torch", "%s"), text.replace("paddle", "%s")} for text in texts}
-    assert [text for text in texts if not any(f'"{form}"' in code for form in forms[text])] == []
+    assert [text for text in texts if not any(repr(form)[1:-1] in code for form in forms[text])] == []
     assert all(CHINESE.search(said) or text.startswith("--") for text, said in texts.items())
     say = Sentences("zh")
     assert say("no sample was taken") == "没有采样" and say("another reason") == "another reason"

@@ -114,6 +114,7 @@ def test_every_language_has_the_words_of_english_with_the_same_places():
         "resources.gpu",
         "resources.rank",
         "verdict.one",
+        "verdict.span",
         "sources.labbook",
         "sources.tensorboard",
         "sources.visualdl",

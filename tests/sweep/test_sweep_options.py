@@ -6,17 +6,14 @@ import pytest
 
 from labbook.errors import UsageError
 from labbook.model.entry import Entry
-from labbook.store.sentences import Sentences
 from labbook.sweep.option_style import find_style
 from labbook.sweep.parallel_coordinates_svg import parallel_coordinates
 from labbook.sweep.sweep_summary import summarize_sweep
 from labbook.sweep.trial_grid import make_trials, parse_axes, sweep_name
 
-SAY = Sentences("en")
-
 
 def trials(*words, sample=None, seed=0):
-    return make_trials(parse_axes(words, SAY), sample, seed, SAY)
+    return make_trials(parse_axes(words), sample, seed)
 
 
 def test_a_grid_has_every_combination_once_and_the_last_option_changes_fastest():

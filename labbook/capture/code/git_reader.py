@@ -147,16 +147,16 @@ def _run_git(
             start_new_session=True,
         )
     except OSError as error:
-        raise GitError(f"cannot call git in {folders.top}: {error.strerror or error}") from error
+        raise GitError("errors.git.not_called", folder=folders.top, reason=error) from error
     assert process.stdout is not None
     with process:
         out, state = _read_output(process.stdout.fileno(), max_bytes, time.monotonic() + timeout_s)
         if state != "end":
             kill_group(process.pid)
         if state == "late":
-            raise GitError(f"`git {arguments[0]}` in {folders.top} took more than {timeout_s:g} s")
+            raise GitError("errors.git.too_slow", verb=arguments[0], folder=folders.top, seconds=timeout_s)
     if state == "end" and process.returncode not in status:
-        raise GitError(f"`git {arguments[0]}` in {folders.top} failed with status {process.returncode}")
+        raise GitError("errors.git.failed_status", verb=arguments[0], folder=folders.top, status=process.returncode)
     return out, state == "cut"
 
 

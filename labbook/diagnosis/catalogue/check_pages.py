@@ -19,6 +19,11 @@ _CONFIRMATION = {
 """The sentence at the end of a fix that says how to see that it helped."""
 
 
+_MOST_WORDINGS = 2000
+_wordings: dict[tuple[int, str], tuple[Symptom, dict[str, CheckWording]]] = {}
+"""Identity of a page and framework -> the page, which keeps the identity in use, and its wording."""
+
+
 def load_check_pages(folder: Path, framework: str = "") -> CheckPages:
     """Returns what the pages of labbook say of checks, with those of a notebook on top.
 
@@ -42,18 +47,26 @@ def check_pages(symptoms: Mapping[str, Symptom], framework: str = "") -> CheckPa
         symptoms: The catalogue, by id.
         framework: "torch" or "paddle" for the advice of that framework, "" for both.
     """
-    wording = {
-        symptom.id: {
-            language: CheckWording(said.check, said.expected, _advice(said.attempts[:1], language, framework))
-            for language, said in symptom.wording.items()
-            if said.check and language in HEADINGS
-        }
-        for symptom in symptoms.values()
-    }
+    wording = {symptom.id: _wording(symptom, framework) for symptom in symptoms.values()}
     return CheckPages(
         {id_: words for id_, words in wording.items() if words},
         {symptom.id: symptom.causes_of for symptom in symptoms.values() if symptom.causes_of},
     )
+
+
+def _wording(symptom: Symptom, framework: str) -> dict[str, CheckWording]:
+    """Returns what a page says of its check in each language; read once for each page in memory."""
+    key = (id(symptom), framework)
+    if key not in _wordings:
+        if len(_wordings) >= _MOST_WORDINGS:
+            _wordings.clear()
+        found = {
+            language: CheckWording(said.check, said.expected, _advice(said.attempts[:1], language, framework))
+            for language, said in symptom.wording.items()
+            if said.check and language in HEADINGS
+        }
+        _wordings[key] = (symptom, found)
+    return _wordings[key][1]
 
 
 def _advice(attempts: tuple[str, ...], language: str, framework: str) -> str:

@@ -139,7 +139,9 @@ class CompiledPattern:
                 captured[piece.name] = text.flat[position:end].strip()
             position = end
             index += 1
-        return captured
+        # A word that goes on is another name: `loss=nan` is not in `loss=nan_to_num`.
+        goes_on = " " not in self.source and text.low.startswith("_", position) and text.low[position - 1].isalnum()
+        return None if goes_on else captured
 
     def find_cut(self, text: NormalisedText) -> int:
         """Characters of its literals at the end of a text that breaks off inside the pattern; else 0."""

@@ -1,4 +1,7 @@
-"""Conditions of a run or a message that make one cause likelier than another: the names of `when:` on a page."""
+"""Conditions of a run or a message that make one cause likelier than another: the names of `when:` on a page.
+
+Their meanings are in `conditions.toml`.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +9,6 @@ import re
 from collections.abc import Callable, Mapping
 
 from labbook.model.evidence import Evidence, ObservedException
-
-CONDITIONS: Mapping[str, str] = {
-    "first_step": "it failed at or before the first optimizer step",
-    "later": "it failed after more than ten steps",
-    "first_epoch_end": "it failed at the end of the first epoch, at the last batch",
-    "memory_rising": "memory grew from step to step",
-    "reserved_large": "over a fifth of what the allocator holds is reserved and not used",
-    "neighbour": "another process holds memory of the device",
-    "absurd_request": "one allocation asks for more than any device has",
-    "gpu_visible": "a GPU is visible",
-    "no_gpu": "no GPU is visible",
-    "container": "the run is in a container",
-    "workers": "a DataLoader has workers",
-    "distributed": "several processes train together",
-    "amp": "mixed precision is on",
-    "compiled": "the model is compiled",
-    "resumed": "a checkpoint was read",
-    "changed_code": "the code differs from that of the run before",
-    "changed_packages": "packages differ from those of the run before",
-    "validation": "it failed while it was not training",
-    "fine_tune": "part of the model is frozen",
-    "bad_batch": "a batch holds values that are not finite",
-    "rising": "gradient norms grew fivefold in the steps before",
-    "module_in_project": "the module that was not found lies in the folder of the project",
-    "labels_from_zero": "the smallest label is 0 and the largest is not below the number of classes",
-    "labels_from_one": "the smallest label is 1 and the largest is the number of classes",
-    "labels_marked": "a label is negative or 255, as labels are that shall be ignored",
-    "out_of_domain": "a logarithm, root, power or quotient is where the first value that is not finite was born",
-}
-"""Condition -> its meaning. Those of a run come with the evidence; those of a message are read here."""
 
 _LATER = 10
 MARK = 255

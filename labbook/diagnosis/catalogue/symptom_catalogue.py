@@ -120,13 +120,13 @@ def read_page(path: Path, base: Symptom | None = None) -> Symptom | None:
         content = path.read_bytes()[:_MOST_BYTES]
         text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise EntryError(f"{path}: cannot be read: {error}", hint="save it as UTF-8 text") from error
+        raise EntryError("errors.symptom.not_readable", path=path, reason=error) from error
     meta, body = parse(text, str(path))
     try:
         return _symptom(meta, body, path, base)
     except _WrongPageError as wrong:
         line = _line_of(text, wrong.key)
-        raise EntryError(f"{path}: line {line}: {wrong}", hint="docs/pages/symptom-pages.md has the format") from None
+        raise EntryError("errors.symptom.wrong_page", path=path, line=line, problem=wrong) from None
 
 
 class _WrongPageError(Exception):

@@ -18,7 +18,6 @@ _NUMBERS = (
     ("winerror", re.compile(r"\[WinError (\d{1,5})\]")),
     ("opencv", re.compile(r"\bOpenCV\b.{0,400}?\((-\d{1,3}):?[^)]{0,60}\)", re.DOTALL)),
 )
-_OPENCV = re.compile(r"\bOpenCV\b")
 _OPENCV_SAYS = (
     ("file_not_found", re.compile(r"\bCan't open [\"']")),
     # The package for servers, which cannot show windows.

@@ -5,40 +5,18 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from labbook.diagnosis.text.log_lines import LONGEST_LINE
+from labbook.diagnosis.toml_data import read_toml
 
-_STRONG: dict[bytes, re.Pattern[bytes] | None] = dict.fromkeys(
-    (
-        *(b"Traceback (", b"Error", b"Exception", b'File "', b"NotMet", b"terminate called", b"Interrupt"),
-        *(b"(most recent", b"--> ", b"Cell In", b"Input In", b"Failure", b"uncaught exc"),
-        *(b"Unsupported", b"Timeout", b"NotFound", b"Invalid:", b"OutOfRes", b"BadZip"),
-    )
-)
 _ERROR_WORD = re.compile(rb"(?:error|ERROR|Error|FATAL|atal)\]?\s*[:|-]\s*[^\s\d.+-]|\bE(?:RROR|rror)\b|\bFATAL\b")
 _NOT_A_NUMBER = re.compile(rb"[\s:=\[(]-?(?:nan|NaN|NAN|inf|Inf)\b")
-_WEAK: dict[bytes, re.Pattern[bytes] | None] = {
-    **dict.fromkeys((b"ERROR", b"error:", b"Fatal", b"FATAL"), _ERROR_WORD),
-    **dict.fromkeys((b"nan", b"NaN", b": inf", b"=inf", b"= inf"), _NOT_A_NUMBER),
-    **dict.fromkeys(
-        (
-            *(b"Warning", b"warning", b"WARN", b"CRITICAL", b"Killed", b" killed", b"out of memory", b"Out Of Memory"),
-            *(b"dumped", b"tion fault", b"borted", b"ssertion", b"NCCL WARN", b"NCCL error", b"ncclS", b"atchdog"),
-            *(b"exit code", b"exit status", b"exitcode", b"xit Code", b"return code", b"returncode", b"exited "),
-            *(b" signal",),
-            *(b"imed out", b"TIME LIMIT", b"oom-kill", b"oom_kill", b"OOM", b"refused", b"reset by", b"closed by"),
-            *(b"No space", b"denied", b"No such file", b"undefined symbol", b"cannot open", b" mismatch"),
-            *(b"Skip loading", b"us error", b"Gradient overflow", b"ailed to", b"nable to"),
-            *(b"CUDA error", b"cuda error"),
-            *(b"CUDNN_", b"CUBLAS_", b"cuDNN error", b"cublas", b"already in use", b"shared memory", b"open files"),
-            *(b"llegal memory", b"llegal instruction", b"ernel died", b"ernel appears", b"queue is killed", b"Xid"),
-            *(b"THCudaCheck", b"not compatible", b"nexpected key", b"CANCELLED AT", b"_limit (", b"is lost"),
-            *(b"Terminated", b"workers exit", b"available RAM", b"what():", b"Signal", b"SIGTERM", b"SIGKILL"),
-            *(word.encode() for word in ("不足", "溢出", "错误", "报错", "异常", "已杀死", "转储", "警告", "失败")),
-        )
-    ),
-}  # fmt: skip
+_WORDS = {name: table["items"] for name, table in read_toml(Path(__file__).with_name("rare_words.toml")).items()}
+_ALSO = {"weak": None, "error": _ERROR_WORD, "nonfinite": _NOT_A_NUMBER}
+_STRONG: dict[bytes, re.Pattern[bytes] | None] = {word.encode(): None for word in _WORDS["strong"]}
+_WEAK = {word.encode(): also for name, also in _ALSO.items() for word in _WORDS[name]}
 """Rare parts of words; where a word is common in healthy logs, with a pattern that its line must fit too."""
 _STRONG_LINE = re.compile(
     rb"Traceback \(|^[\w.]{1,200}\.[A-Z]\w{2,60}: |\bException: "

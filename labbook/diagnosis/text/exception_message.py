@@ -17,6 +17,7 @@ from labbook.diagnosis.text.stack_frames import (
     SUMMARY,
     is_exception_class,
 )
+from labbook.diagnosis.text.survived_errors import is_training_step
 from labbook.diagnosis.text.traceback_styles import GROUP_RULE
 
 _MOST_LINES = 300
@@ -143,6 +144,8 @@ def _goes_on(text: str, first: str, words: list[str]) -> bool:
 def _closes(line: LogLine, own: LogLine, words: list[str]) -> bool:
     """Whether a line is no longer part of the message."""
     text = line.text
+    if is_training_step(text) and not text[:1].isspace():
+        return True
     if is_edge(text, True) or FRAME.match(text) or _CLOSES.match(text) or PYTHON_SECTION.search(text):
         return True
     if (

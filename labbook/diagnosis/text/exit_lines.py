@@ -75,7 +75,9 @@ _GLOG_DEATH = re.compile(r"^\s*(?:\*{3} )?(?:SIG[A-Z]{2,6} \(@0x|Aborted at \d+ 
 _WARNING = re.compile(
     r"^\s*(?:(?P<where>(?:[A-Za-z]:)?[^\s:][^:\n]{0,400}):\d+: )?(?P<class>\w*Warning)\s*[:：] ?(?P<text>.*)$"
 )
-_WARNED = re.compile(r"^\s*(?:\[?(?:WARNING|Warning|WARN|warning|警告)\]?\s*[:：|-]|\[W\d{4} |W\d{4} \d\d:|\[W \w)")
+_WARNED = re.compile(
+    r"^\s*(?:\[?(?:WARNING|Warning|WARN|warning|警告)\]?\s*[:：|-]|(?:\S{1,200}: )?\[W(?:\d{4} | \w)|W\d{4} \d\d:)"
+)
 _BAR = re.compile(
     r"\d{1,3}%\s?(?:\||\[|[█▏▎▍▌▋▊▉])|[━█#=]{8,}.{0,40}\d+(?:\.\d+)?\s?(?:%|it/s|MB/s|kB/s)|\bit/s\b|\bs/it\b"
 )

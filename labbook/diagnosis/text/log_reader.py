@@ -17,7 +17,13 @@ from labbook.diagnosis.text.hedging import without_speculation
 from labbook.diagnosis.text.log_lines import LogLine, decode_chunks, decode_line, split_line, strip_learned_prefix
 from labbook.diagnosis.text.parsed_exception import ParsedException
 from labbook.diagnosis.text.stack_frames import is_exception_class, split_class
-from labbook.diagnosis.text.survived_errors import drop_survived, find_good_end, find_last_steps, is_training_step
+from labbook.diagnosis.text.survived_errors import (
+    drop_survived,
+    find_good_end,
+    find_last_steps,
+    is_training_step,
+    was_caught,
+)
 from labbook.diagnosis.text.traceback_parser import TracebackReader
 from labbook.diagnosis.text.traceback_styles import normalise_tracebacks
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
@@ -205,7 +211,7 @@ def _evidence(collected: EvidenceCollector) -> Evidence:
     if collected.proposed and not any(one.frames or (one.inner and one.inner.frames) for one in raised):
         # The errors that a description of a change quotes are those that the change fixes.
         raised = []
-    reports = [text for one in raised for text in _exit_reports(one)]
+    reports = [text for one in raised if not was_caught(one) for text in _exit_reports(one)]
     if collected.steps and not reports:
         end = collected.tail.decode("utf-8", "replace").splitlines()
         good_end = find_good_end(end, collected.newlines)

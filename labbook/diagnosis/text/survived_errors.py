@@ -66,25 +66,38 @@ def find_good_end(lines: Sequence[str], last: int) -> int:
     return last - len(lines) + max(ends, default=len(lines) - last)
 
 
+def was_caught(one: ObservedException) -> bool:
+    """Whether a traceback was printed by who caught it: it starts in a function, not in a module or worker.
+
+    The traceback that ends a process starts where the process started. One that Python ignored ends nothing.
+    """
+    if not one.ended_process:
+        return True
+    first = one.frames[0] if one.frames and one.inner is None and not one.context else None
+    return first is not None and first.user and not first.function.startswith("<") and not one.thread
+
+
 def drop_survived(
     raised: list[ObservedException], lines: list[OutputLine], steps: Sequence[int], good_end: int = 0
 ) -> tuple[list[ObservedException], list[OutputLine]]:
     """The exceptions and lines after which the training did not continue.
 
     Args:
-        raised: If one of them has a traceback, all remain, unless the training went on after it and said that it ended.
+        raised: If one of them ended its process with a traceback, all remain, unless the training went on after it and
+            said that it ended.
         lines: Lines outside of exceptions.
         steps: Numbers of the step lines, in order.
         good_end: Number of the line by which the program says that it is done, 0 without one.
     """
-    traced = [one.line for one in raised if one.frames or one.inner]
+    traced = [one.line for one in raised if (one.frames or one.inner) and not was_caught(one)]
     if traced and not (good_end > max(traced) and len(steps) - bisect_right(steps, max(traced)) >= _ENOUGH):
         return raised, lines
     if any(_PEOPLE.search(one.text) for one in lines if one.kind == "output"):
         return raised, lines
 
     def stays(one: ObservedException | OutputLine) -> bool:
-        enough = _ENOUGH_BEFORE_END if good_end > one.line else _ENOUGH
+        warned = isinstance(one, OutputLine) and one.kind == "warning"
+        enough = 1 if warned else _ENOUGH_BEFORE_END if good_end > one.line else _ENOUGH
         return len(steps) - bisect_right(steps, one.line) < enough
 
     return [one for one in raised if stays(one)], [one for one in lines if stays(one)]

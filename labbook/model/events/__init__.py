@@ -31,6 +31,7 @@ KINDS: Mapping[str, type[Event]] = {
     "warning": process_kinds.PythonWarning,
     "note": process_kinds.Note,
     "keep": request_kinds.Keep,
+    "trial": process_kinds.Trial,
     "unobserved": process_kinds.Unobserved,
     "probe_error": process_kinds.ProbeError,
     "spawned": process_kinds.Spawned,

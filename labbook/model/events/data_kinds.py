@@ -30,6 +30,7 @@ class Leaf(TypedDict, total=False):
     constant_n: Count
     telling: Shape
     telling_n: Count
+    ahead: Count
 
 
 class Labels(TypedDict, total=False):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Annotated, Any, TypedDict
 
 from labbook.model.events.data_kinds import BatchContent
-from labbook.model.events.field_types import Count, Finite, Options, Shape, Text
+from labbook.model.events.field_types import LONG, Count, Finite, Options, Shape, Text
 from labbook.model.events.process_kinds import Event
 
 
@@ -139,6 +139,7 @@ class ModuleLook(TypedDict, total=False):
     alike: bool
     dead: Finite
     dead_n: Count
+    carried: bool
     cast: str
     bn: BatchNorm
 
@@ -151,6 +152,7 @@ class FunctionLook(ModuleLook, total=False):
     dim: Count
     size: Count
     of_output: bool
+    masked: bool
 
 
 class Tensors(Event, total=False):
@@ -239,6 +241,8 @@ class Graph(Event, total=False):
     blown: Blown
     constant: list[ConstantTerm]
     penalised: Count
+    operations: Annotated[list[list[Any]], LONG]
+    more: bool
 
 
 class NamedModule(TypedDict, total=False):

@@ -182,6 +182,19 @@ class Note(Event, total=False):
     text: Text
 
 
+class Trial(Event, total=False):
+    """The beginning or the end of one of several trainings in one process."""
+
+    own: bool
+    tool: str
+    group: str
+    number: int
+    params: Options
+    state: str
+    values: list[float]
+    directions: list[str]
+
+
 class Unobserved(Event, total=False):
     """Something that this process could not observe."""
 

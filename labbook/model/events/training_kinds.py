@@ -259,11 +259,19 @@ class GeneratorStates(TypedDict, total=False):
     line: str
 
 
+class Idle(TypedDict, total=False):
+    """Optimizers that never stepped though their parameters got gradients."""
+
+    optimizers: Count
+    parameters: Count
+
+
 class Clipping(TypedDict, total=False):
     """Calls that clip gradients."""
 
     calls: Count
     clipped: Count
+    empty: Count
     scaled: Count
     limit: Finite
     kind: str
@@ -346,5 +354,6 @@ class Loop(Event, total=False):
     cast_ignored: dict[str, str]
     outside_models: bool
     held_twice: Count
+    idle: Idle
     frozen: Count
     elements: Count

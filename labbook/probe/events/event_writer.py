@@ -98,6 +98,15 @@ class EventWriter:
         self._fd = -1
         self._identity = None
 
+    def state(self):
+        """Returns what `resume` wants to go on with this file."""
+        return self.path, self._numbers, self.lost
+
+    def resume(self, state):
+        """Goes on with a file that was left before another one was opened."""
+        self.forget()
+        self.path, self._numbers, self.lost = state
+
     def _line(self, kind, fields):
         head = '{"v":%d,"n":%d,"t":%.6f,"k":%s' % (SCHEMA, next(self._numbers), time.time(), jsonl.quote(kind))
         if kind in _MEASURED:

@@ -16,7 +16,8 @@ SCHEMA = 1
 
 ENV_PROBE = "LABBOOK_PROBE"
 """JSON object with the settings of the probe: `{"dir": journal folder, "run": run id, "level": "light|normal|deep",
-"root": folder that holds the `probe` package, "budget": fraction of time}`. Absent: the probe stays silent."""
+"root": folder that holds the `probe` package, "budget": fraction of time, "state": {"when": "last|failed", "limit":
+bytes} or absent}`. Absent: the probe stays silent."""
 
 ENV_NOTEBOOK = "LABBOOK_NOTEBOOK"
 """Path of the notebook to use, when neither `--notebook` nor a `labbook.toml` above the folder says so."""
@@ -114,7 +115,7 @@ parameters, made inside `backward`, that this step stands for. `samples`: first 
 bytes on the device."""
 
 SCALARS = "scalars"
-"""Numbers that the program itself logged. `source`: "tensorboard", "visualdl", "wandb", "mlflow", "labbook"."""
+"""Numbers that the program logged. `source`: "tensorboard", "visualdl", "wandb", "mlflow", "optuna", "labbook"."""
 
 NOTE = "note"
 """A sentence from `labbook.note()`."""
@@ -122,6 +123,13 @@ NOTE = "note"
 KEEP = "keep"
 """A call of `labbook.keep()`. `path`: absolute. `name`: given by the program, or "". `size`, `mtime_ns`: of the file at
 the call, -1 and 0 for a folder or where there is none. `step`: optimizer steps so far."""
+
+TRIAL = "trial"
+"""One of several trainings in this process. `own`: it has an event file of its own, this one, in which it is the first
+event after the hello and, when it has ended, the one before the last. `tool`: "optuna", "hydra", "labbook". `group`:
+name of the study, or "". `number`: of the trial. `params`: its options; when it has ended, those known only then.
+`state`: "" at the beginning, then "complete", "pruned", "failed", "interrupted"; "several": trials were asked for at
+once, and it is not known which one this file is of. `values`: results. `directions`: "minimize" or "maximize" each."""
 
 UNOBSERVED = "unobserved"
 """Something that this process could not observe."""
@@ -159,11 +167,13 @@ sample of all parameters after the step; distributed runs only.
   null for fewer than 2 samples: near 0 says that all samples get the same output; `alike`, of the model itself:
   whether all samples of its inputs are equal, null without a batch; `dead` (ReLU family): share of
   units, channels in images, that were 0 for all of the last `dead_n` samples, collected over dense steps up to 2048;
-  `cast`: dtype of the autocast region it ran in, null outside; `bn`, batch norms in training mode: `n`: values for
+  `carried` (recurrent layers): it began with the state in which its call in the look before ended; `cast`: dtype of
+  the autocast region it ran in, null outside; `bn`, batch norms in training mode: `n`: values for
   each channel, `ratio`: median over channels of running variance / variance in the batch.
 - `functions` (<= 64): watched functions called by the program itself: relu, leaky_relu, gelu, elu, sigmoid, tanh,
-  softmax, log_softmax, dropout; `line`: "file.py:12", user frame; for softmax `dim` (a number >= 0) and `size` (length
-  of that axis), and in paddle, where those between model and loss are looked at, too, `of_output`: it was given the
+  softmax, log_softmax, dropout; and "attention" (torch), the fused one: `shape`: queries, keys, `masked`: causal or
+  with a mask for its scores; `line`: "file.py:12", user frame; for softmax `dim` (a number >= 0) and `size` (length of
+  that axis), and in paddle, where those between model and loss are looked at, too, `of_output`: it was given the
   very tensor that the model returned."""
 
 BATCH = "batch"
@@ -175,7 +185,8 @@ strided sample and the shape. At dense steps also:
   over axis 1 of 4-d leaves; `constant`: 2-d float leaves of at most 4096 columns: how many columns had one value in
   all batches so far; `constant_at` (<= 8): the numbers of the first of them, from 0; `constant_n`: samples in these
   batches; `telling` (<= 8): columns of a 2-d float input that alone determined the target in all batches so far, by one
-  value a class or a line through all; `telling_n`: samples in these.
+  value a class or a line through all; `telling_n`: samples in these; `ahead`: by how many tokens an integer target is
+  ahead of this 2-d integer input: 0 the same, 1 the next token, null neither.
 - `labels`: integer labels of one axis, or one label a sample: `histogram` {class: count in this batch} (<= 200
   classes).
 - `dims_equal`: all leaves with an axis have the same first dimension."""
@@ -220,7 +231,9 @@ too. `cut`: where a tensor with a graph lost it in the forward of this step; `op
 "no_grad", "argmax", "stop_gradient", "to_tensor". `blown`: where the loss sets a column of outputs against a row of
 targets by hand; `shape`: of the result; `of`: of the outputs; `sure`: what the graph keeps shows it; `line`: of
 `backward`. `constant`: what was added to the loss in 3 steps without having a gradient, and changed; `number`: a Python
-number. `penalised`: leaves that the first losses reach by plain arithmetic alone."""
+number. `penalised`: leaves that the first losses reach by plain arithmetic alone. `operations` (<= 400), in the first
+event only, else null: `[name, indices of what it takes from, parameter]`, nearest to the loss first; a parameter has ""
+as its name, and an operation null as its parameter. `more`: there are more operations."""
 
 LOOP = "loop"
 """Running totals of the training loop; written at steps 1, 2, 4, 8, ... and at exit; the last one wins. Tables are
@@ -248,14 +261,16 @@ keyed by the number of the optimizer as text; those that would be empty are left
 - `scheduler`: `before_optimizer`: its steps before the first one of the optimizer, without the one it takes when made.
 - `rng`: `same`: step boundaries with the same state of the framework's CPU generator as the one before; `seeded`: seed
   calls since the first step; `line`: user frame of the last.
-- `accumulation`: {backwards for a step: steps} (<= 20). `clip`: `scaled`: calls while gradients carried the factor of
-  a scaler. `toggled`: names whose requires_grad changed after the first step. `wrapper`: a class for data parallelism
-  around a model, called or not. `collectives`: calls that the program makes itself, over all ranks; `first`: [call,
-  name of the parameter whose gradient it is given, else the elements] of the first step; `of_gradients`: steps looked
-  at in which one was given a gradient. `copies` (<= 4, of the trained model): `calls`: without gradients; `steps`:
-  before which it was called so; `last`: of them; `changed`: its parameters, ever. `recompiles`: of the function
-  compiled most. `syncs`: host syncs a step. `out_of_bounds` (paddle). `cast_ignored`: of autocast on a CPU, paddle.
-  `held_twice`: parameters that a second optimizer holds. `frozen`: elements with trainable false. `elements`: all."""
+- `idle`: optimizers that never stepped, and how many of their parameters got a gradient and are in no other one.
+- `accumulation`: {backwards for a step: steps} (<= 20). `clip`: `empty`: calls on a norm of 0; `scaled`: calls while
+  gradients carried the factor of a scaler. `toggled`: names whose requires_grad changed after the first step.
+  `wrapper`: a class for data parallelism around a model, called or not. `collectives`: calls that the program makes
+  itself, over all ranks; `first`: [call, name of the parameter whose gradient it is given, else the elements] of the
+  first step; `of_gradients`: steps looked at in which one was given a gradient. `copies` (<= 4, of the trained
+  model): `calls`: without gradients; `steps`: before which it was called so; `last`: of them; `changed`: its
+  parameters, ever. `recompiles`: of the function compiled most. `syncs`: host syncs a step. `out_of_bounds` (paddle).
+  `cast_ignored`: of autocast on a CPU, paddle. `held_twice`: parameters that a second optimizer holds. `frozen`:
+  elements with trainable false. `elements`: all."""
 
 EVALUATION = "evaluation"
 """A validation phase: forwards of an outermost model without gradients or in eval mode, with no optimizer step and no
@@ -322,9 +337,9 @@ else what of `overhead_s` and `elapsed_s` came after that step and before the en
 pay, too."""
 
 KINDS = (
-    *(HELLO, ARGUMENTS, CONFIG, FILES, SOURCES, EXCEPTION, CHILD_DIED, STACKS, WARNING, NOTE, KEEP, UNOBSERVED),
-    *(PROBE_ERROR, FRAMEWORK, STATE, OPTIMIZER, STEP, SCALARS, LOSS_CALL, EVALUATION, LOOP, BATCH, PRINTS, LOADER),
-    *(MEMORY, MODEL, SPAWNED, TENSORS, LOADED, GRAPH, FLIGHT, MOMENT, WATCHED, STOPPED, PROFILE, CHECKED, BYE),
+    *(HELLO, ARGUMENTS, CONFIG, FILES, SOURCES, EXCEPTION, CHILD_DIED, STACKS, WARNING, NOTE, KEEP, TRIAL),
+    *(UNOBSERVED, PROBE_ERROR, FRAMEWORK, STATE, OPTIMIZER, STEP, SCALARS, LOSS_CALL, EVALUATION, LOOP, BATCH, PRINTS),
+    *(LOADER, MEMORY, MODEL, SPAWNED, TENSORS, LOADED, GRAPH, FLIGHT, MOMENT, WATCHED, STOPPED, PROFILE, CHECKED, BYE),
 )
 """All kinds. Their fields and types are in `labbook.model.events`."""
 

@@ -201,6 +201,11 @@ class Checkpoints:
             }
         return fields
 
+    def schedulers_of(self, optimizer):
+        """The schedulers made for an optimizer that still exist."""
+        made = [held() for held, _ in self._schedulers]
+        return [one for one in made if one is not None and self._optimizer_of(one) is optimizer]
+
     def _optimizer_of(self, scheduler):
         """The optimizer of a scheduler, `None` where it is not known."""
         raise NotImplementedError

@@ -15,6 +15,8 @@ def start_monitor(adapter, inspector_class):
     """
     if adapter.probe.settings.get("level") == "off":
         adapter.probe.unobserved("health of the training", "switched off by --debug off")
+        if adapter.probe.settings.get("state"):
+            adapter.probe.unobserved("state of the training at its end", "switched off by --debug off")
         return None
     inspector = inspector_class(adapter)
     adapter.monitor = adapter.training.monitor = TrainingMonitor(adapter, inspector)

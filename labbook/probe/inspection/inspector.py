@@ -28,6 +28,7 @@ class TensorInspector:
         written: `written(optimizer)`: a mark that changes when one of its gradients is written.
         optimizers: All optimizers that were made and still exist.
         toggled: Names of parameters that were frozen or set free during training.
+        final_state: Saves the state when the process ends, or `None`.
     """
 
     TABLE = None
@@ -40,6 +41,7 @@ class TensorInspector:
         self.failed = adapter.probe.failed
         self.is_deep = str(adapter.probe.settings.get("level")) == "deep"
         self._monitor = None
+        self.final_state = None
 
     @property
     def monitor(self):
@@ -164,6 +166,8 @@ class TensorInspector:
     def first_step(self, optimizer):
         """Takes the first step of an optimizer."""
         self.loading.first_step(optimizer)
+        if self.final_state is not None:
+            self.final_state.follow(optimizer)
 
     def before_step(self, optimizer, recorder, closure):
         """Looks before a dense step."""

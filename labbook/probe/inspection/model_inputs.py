@@ -15,6 +15,13 @@ TABLE_ROWS = 512
 TABLE_COLUMNS = 1024
 """Rows and columns of a table that are compared with the target."""
 
+TOKENS = 1 << 15
+"""Tokens of a batch of sequences that are compared with the target."""
+
+_MOST_SEQUENCES = 4
+_SHORTEST = 4
+_FEWEST_TOKENS = 16
+
 _MOST_CLASSES = 50
 _FEWEST_COLUMNS = 3
 _FREE_ROWS = 8
@@ -56,6 +63,7 @@ class ModelInputs:
         self._columns = {}
         self._table = None
         self._telling = {}
+        self._sequences = []
 
     def look(self, root, args, kwargs, batch):
         """Looks at the batch of a dense forward, the first of its step; the labels come with the loss."""
@@ -91,6 +99,7 @@ class ModelInputs:
         inputs = tensors_in(args, self.stats, MOST_LEAVES) + tensors_in(kwargs, self.stats, MOST_LEAVES)
         given = [(path, leaf) for path, leaf in inputs if self._is_input(leaf)]
         leaves = [self.leaf(path, leaf, "input", root.index) for path, leaf in given[:MOST_LEAVES]]
+        self._sequences = self._keep_sequences(given, leaves)
         firsts = [leaf.shape[0] for _, leaf in inputs if leaf.shape]
         if batch is not None and batch.data is not None:
             delivered = tensors_in(batch.data, self.stats, MOST_LEAVES)
@@ -128,6 +137,28 @@ class ModelInputs:
         if self._table is None and _FEWEST_COLUMNS <= values.shape[1] <= TABLE_COLUMNS:
             self._table = (self._doubles(values), values.shape[0], fields, key)
 
+    def _keep_sequences(self, given, leaves):
+        """`(tokens, shape, fields)` of the first inputs that are sequences of whole numbers."""
+        found = []
+        for (_, leaf), fields in zip(given, leaves):
+            shape = tuple(leaf.shape)
+            if fields["integer"] and len(shape) == 2 and min(shape) > 0 and shape[0] * shape[1] <= TOKENS:
+                tokens = self.stats.numbers(leaf, TOKENS) if len(found) < _MOST_SEQUENCES else None
+                if tokens is not None:
+                    found.append((tokens, shape, fields))
+        return found
+
+    def _compare_sequences(self, target):
+        """Adds to the fields of the kept sequences by how many tokens the target is ahead of them."""
+        kept, self._sequences = self._sequences, []
+        length = 1
+        for size in target.shape:
+            length *= size
+        if kept and 0 < length <= TOKENS and "int" in self.stats.dtype(target):
+            wanted = self.stats.numbers(target, TOKENS)
+            for tokens, shape, fields in kept if wanted is not None else ():
+                fields["ahead"] = tokens_ahead(tokens, shape, wanted)
+
     def _compare_with_target(self, target):
         """Adds to the fields of the kept table which of its columns gave the target away in all batches so far."""
         kept, self._table = self._table, None
@@ -148,6 +179,7 @@ class ModelInputs:
         """Adds the target of the loss, a tensor, to `fields`, which are from `_fields`."""
         fields["leaves"] = [*fields["leaves"], self.leaf("target", target, "label", None)][: MOST_LEAVES + 1]
         self._compare_with_target(target)
+        self._compare_sequences(target)
         if fields["labels"] is None:
             counts = self._histogram(target)
             fields["labels"] = {"histogram": told_histogram(counts)} if counts is not None else None
@@ -185,3 +217,32 @@ def telling_columns(table, target):
         explained = (table.T @ centred) ** 2 / (centred * centred).sum()
     found = [at for at, tells in enumerate(((explained > _EXPLAINED * total) & (total > 0)).tolist()) if tells]
     return found if len(found) <= table.shape[1] // 2 else []
+
+
+def tokens_ahead(tokens, shape, target):
+    """By how many tokens a target is ahead of a sequence: 0 where it is the same, 1 where it is the next token.
+
+    Args:
+        tokens: The numbers of a batch of sequences, in order.
+        shape: Of that batch; either axis may be that of time.
+        target: Likewise, with or without the last token; negative ones are left out of the loss.
+
+    Returns:
+        0, 1, or `None` where it is neither, or where there are too few tokens to tell.
+    """
+    rows, columns = shape
+    if len(target) == len(tokens) and _agree(tokens, target):
+        return 0
+    if columns >= _SHORTEST and len(target) in (rows * columns, rows * (columns - 1)):
+        width = len(target) // rows
+        later = [token for at in range(rows) for token in tokens[at * columns + 1 : (at + 1) * columns]]
+        if _agree(later, [token for at in range(rows) for token in target[at * width : at * width + columns - 1]]):
+            return 1
+    timed = rows >= _SHORTEST and len(target) in (rows * columns, (rows - 1) * columns)
+    return 1 if timed and _agree(tokens[columns:], target[: (rows - 1) * columns]) else None
+
+
+def _agree(tokens, target):
+    pairs = [(token, wanted) for token, wanted in zip(tokens, target) if wanted >= 0]
+    varied = len({wanted for _, wanted in pairs[:TOKENS]}) >= _SHORTEST
+    return len(pairs) >= _FEWEST_TOKENS and varied and all(token == wanted for token, wanted in pairs)

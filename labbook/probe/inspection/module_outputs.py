@@ -41,6 +41,7 @@ class ModuleOutputs:
         self.clock = clock
         self.cost = 0.0
         self._dead = {}
+        self._states = {}
 
     def clear(self):
         """Forgets what the last look has found."""
@@ -80,6 +81,8 @@ class ModuleOutputs:
         if tensor is None:
             return
         told = self._look_at(number, module, args, tensor)
+        if any(kind.__name__ == "RNNBase" for kind in type(module).__mro__):
+            told["carried"] = self._is_carried((id(self._root), number), args, output)
         self.found[number] = told
         self._remember(number, tensor, told)
 
@@ -125,6 +128,19 @@ class ModuleOutputs:
         for _, one in seen:
             always = always & one
         return {"dead": always.sum().item() / self._size(always), "dead_n": int(sum(count for count, _ in seen))}
+
+    def _is_carried(self, key, args, output):
+        """Whether a recurrent layer begins with the state at which its call in the last look ended."""
+        begin, end = (first_tensor(part[1:], self.stats) for part in (args, output))
+        before = self._states.pop(key, None)
+        if end is not None and len(self._states) < MOST_MODULES:
+            self._states[key] = self._moments(end)
+        return begin is not None and before is not None and self._moments(begin) == before
+
+    def _moments(self, state):
+        """What tells one state from another; `None` for one that is 0, as at the start of a sequence."""
+        look = self.stats.look(state)
+        return (look["shape"], look["min"], look["max"], look["mean"]) if look["std"] else None
 
     def _alike(self, one, other):
         """Whether two arrays of `_silent_units` can be compared."""

@@ -11,6 +11,31 @@ def living_optimizers(inspector):
     return owners
 
 
+def note_idle_optimizers(inspector, loop, had_gradient):
+    """Fills in which optimizers never stepped though their parameters got gradients that no other one uses.
+
+    Args:
+        inspector: The inspector; nothing is told once an optimizer that stepped is gone.
+        loop: The `LoopCounts`.
+        had_gradient: `had_gradient(parameter)`: whether it ever had a gradient.
+    """
+    recorders = inspector.adapter.training.recorders
+    stepped, idle, alive = set(), [], 0
+    for optimizer in list(inspector.optimizers):
+        parameters, recorder = inspector.adapter.facts.parameters(optimizer), recorders.get(id(optimizer))
+        if recorder is not None and recorder.owner is not None and recorder.owner() is optimizer and recorder.step:
+            stepped.update(map(id, parameters))
+            alive += 1
+        else:
+            idle.append(parameters)
+    waiting = [[p for p in held if id(p) not in stepped and had_gradient(p)] for held in idle]
+    waiting = [held for held in waiting if held]
+    whole = alive and alive == sum(1 for one in recorders.values() if one.step)
+    loop.facts["idle"] = (
+        {"optimizers": len(waiting), "parameters": sum(map(len, waiting))} if waiting and whole else None
+    )
+
+
 def lost_parameters(parameters, lost, count_elements):
     """What the totals say of parameters that an optimizer has and no model does; `None` where there are none.
 

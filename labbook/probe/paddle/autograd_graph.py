@@ -3,6 +3,7 @@
 from itertools import islice
 
 from ..events.protocol import GRAPH
+from ..inspection.graph_operations import operations_of, with_names
 from ..inspection.graph_schedule import AGAIN, FIRST
 from ..inspection.model_lookup import parameters_of
 from ..process.gc_scan import live_instances
@@ -73,6 +74,17 @@ def leaves(tensors):
     return found
 
 
+def _operations(tensors):
+    """The rows of the graph, leaves told apart by the addresses of their nodes."""
+    return operations_of(
+        [tensor.grad_fn for tensor in tensors if not tensor.stop_gradient and tensor.grad_fn is not None],
+        lambda node: node.node_ptr(),
+        lambda node: node.name().rpartition("::")[2].replace("GradNode", "").replace("_grad_node", ""),
+        lambda node: [following for following in node.next_functions if following is not None],
+        lambda node: node.node_ptr() if node.name().startswith(_LEAF) else None,
+    )
+
+
 def penalised(tensors):
     """How many leaves the losses reach by plain arithmetic alone, as the parameters in an L1 or L2 penalty."""
     nodes = _walk(tensors, lambda name: _plain(name).startswith(_ARITHMETIC))
@@ -123,6 +135,7 @@ class AutogradGraph:
         self._inside = []
         self._output = None
         self._pending = None
+        self._rows = self._operations = None
         self._told = 0
         self._told_cut = self._told_terms = False
         self._last = None
@@ -155,6 +168,7 @@ class AutogradGraph:
             self.cut = most_likely(([], self.cuts.cuts), False)
         if number == 1:
             self.penalised = penalised(tensors)
+            self._rows = _operations(tensors)
         before = set(self.reached)
         self.reached |= found
         self._pending = (number, found, before)
@@ -168,16 +182,24 @@ class AutogradGraph:
             return
         number, found, before = pending
         missing = []
+        names = {}
         for root, table in self.inspector.tables():
             if not root.called:
                 continue
             for at, held in enumerate(table.held):
                 parameter = held()
-                if parameter is None or parameter.stop_gradient or parameter._grad_ivar() is not None:
+                if parameter is None or parameter.stop_gradient:
+                    continue
+                if self._rows is not None:
+                    names.setdefault(node_of(parameter), table.names[at])
+                if parameter._grad_ivar() is not None:
                     continue
                 if node_of(parameter) not in self.reached:
                     missing.append((table.names[at], node_of(parameter)))
         self.missing = [name for name, _ in missing]
+        if self._rows is not None:
+            rows, is_cut = self._rows
+            self._rows, self._operations = None, {"operations": with_names(rows, names), "more": is_cut}
         if missing and self.cut is None:
             output = self._output or ()
             inside = any(node not in output for _, node in missing)
@@ -221,6 +243,7 @@ class AutogradGraph:
         self._told_cut = self.cut is not None
         self._told_terms = self.inspector.functions.pairs.constant is not None
         _, found, before = self._last
+        operations, self._operations = self._operations or {}, None
         self.inspector.emit(
             GRAPH,
             framework="paddle",
@@ -235,6 +258,8 @@ class AutogradGraph:
             blown=self.inspector.functions.pairs.blown,
             constant=self.inspector.functions.pairs.constant,
             penalised=self.penalised,
+            operations=operations.get("operations"),
+            more=operations.get("more"),
         )
 
     def finish(self):

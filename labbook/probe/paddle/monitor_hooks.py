@@ -11,6 +11,11 @@ def hook_monitor(adapter):
     inspector = start_monitor(adapter, TensorInspector)
     if inspector is None:
         return
+    if adapter.probe.settings.get("state"):
+        with adapter.probe.guard("paddle.state"):
+            from .final_state import FinalState  # not at the top, because most runs do without it
+
+            inspector.final_state = FinalState(adapter, inspector)
     _watch_optimizers(adapter, inspector)
     _watch_grad(adapter, inspector)
     _watch_replicas(adapter, inspector)

@@ -3,7 +3,7 @@
 from math import prod
 
 from ..inspection.model_lookup import parameters_of
-from ..inspection.run_totals import living_optimizers, lost_parameters, note_schedulers
+from ..inspection.run_totals import living_optimizers, lost_parameters, note_idle_optimizers, note_schedulers
 from . import framework_state
 
 SOME = 3
@@ -31,7 +31,7 @@ def fill_in(inspector, loop, now=False):
     held = set(everything)
     never, outside, uncalled = [], [], []
     trainable = frozen = elements = 0
-    owned, counted, trained, judges = set(), set(), set(), set()
+    owned, counted, trained, judges, reached = set(), set(), set(), set(), set()
     for root, table in models:
         layer = root.module()
         if layer is None:
@@ -51,6 +51,8 @@ def fill_in(inspector, loop, now=False):
                 continue
             trainable += 1
             had = (root.index, at) in inspector.gradients or parameter._grad_ivar() is not None
+            if had:
+                reached.add(id(parameter))
             if had and id(parameter) not in held:
                 outside.append(table.names[at])
                 judges.add(root.index)
@@ -69,6 +71,7 @@ def fill_in(inspector, loop, now=False):
     reads = inspector.functions.out_of_bounds()
     if reads:
         loop.facts["out_of_bounds"] = reads
+    note_idle_optimizers(inspector, loop, lambda p: id(p) in reached)
     _of_optimizers(inspector, loop, owned)
 
 

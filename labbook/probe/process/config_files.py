@@ -62,7 +62,8 @@ class ConfigFiles:
         self._folder = os.path.realpath(os.getcwd()) + os.sep
         self._seen = set()
         self.reading = False
-        probe.after_fork(lambda: self._seen.update(range(_MOST)) if probe.role == "fork" else self._seen.clear())
+        again = {"fork": lambda: self._seen.update(range(_MOST)), "python": self._seen.clear}
+        probe.after_fork(lambda: again.get(probe.role, bool)())
 
     def opened(self, path):
         """Write the text of the file at a resolved path, if it is a configuration file of this project.

@@ -14,24 +14,31 @@ _MAX_MESSAGE = 32 * 1024
 
 
 class ExceptionRecorder:
-    """Records the uncaught exceptions of one process."""
+    """Records the uncaught exceptions of one process.
+
+    Attributes:
+        failed: Whether an error, and not an interrupt or an exit, ended the program or a notebook cell.
+    """
 
     def __init__(self, probe):
         self._probe = probe
         self._start_folder = os.getcwd()
         self._count = 0
+        self.failed = False
         probe.after_fork(self._forked)
 
     def record(self, where, error, thread="", ends_process=False):
         """Write one exception and remove the probe's frames from its traceback.
 
         Args:
-            where: "main", "thread" or "child".
+            where: "main", "thread", "child" or "task" (of Ray).
             error: The exception.
             thread: Name of the thread, or "".
             ends_process: Whether the process ends because of it.
         """
         wrapping.strip(error)
+        if where != "thread" and isinstance(error, Exception):
+            self.failed = True
         if self._count >= _MAX_EVENTS:
             return
         self._count += 1
@@ -51,9 +58,12 @@ class ExceptionRecorder:
             step=self._probe.step,
             exit=ends_process,
         )
+        if where == "child":
+            self._probe.end()  # its variables are gone when the process ends
 
     def _forked(self):
         self._count = 0
+        self.failed = False
 
     def _tensors(self, error):
         """Return tensors of the failing line; none without a tensor library or for `SystemExit` and the like."""

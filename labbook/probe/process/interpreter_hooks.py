@@ -218,6 +218,7 @@ def _watch_cells(interactiveshell, probe, exceptions):
             exceptions.record("main", error)
 
     def ending(args, kwargs):
+        probe.end()
         probe.flush()
 
     guard = probe.guard("notebook end")

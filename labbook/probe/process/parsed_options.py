@@ -29,6 +29,9 @@ _LAUNCHER_WORDS = (
 _LAUNCHERS = frozenset(_LAUNCHER_WORDS.split())
 """Launchers and libraries that parse options of their own; only the options of the program they run are recorded."""
 
+_WORKER = "/ray/_private/"
+"""Part of the path of the program of a worker of Ray, whose options are Ray's."""
+
 
 class ParsedOptions:
     """Records each set of options once."""
@@ -86,6 +89,8 @@ class ParsedOptions:
         """Read settings with the usual names from the main module. Cost: 50 microseconds."""
         with self._guard:
             names = getattr(sys.modules.get("__main__"), "__dict__", {})
+            if _WORKER in str(names.get("__file__")):
+                return
             constants = {}
             for name, value in list(names.items()):
                 if name.startswith("_") or name in ("In", "Out"):
@@ -129,7 +134,8 @@ def install(probe):
         probe.watch(module, _watching(watch, probe, settings))
     probe.at_steps(lambda step: settings.look_at_all() if step == 1 else None)
     probe.at_exit(settings.look)
-    probe.after_fork(lambda: settings.forked() if probe.role == "fork" else settings._known.clear())
+    again = {"fork": settings.forked, "python": settings._known.clear}
+    probe.after_fork(lambda: again.get(probe.role, bool)())
 
 
 def _watching(watch, probe, settings):
@@ -164,6 +170,8 @@ def _caller_root():
     while frame is not None and frame.f_globals.get("__name__") in ("argparse", wrapping.__name__):
         frame = frame.f_back
     name = frame.f_globals.get("__name__", "") if frame is not None else ""
+    if name == "__main__" and _WORKER in frame.f_code.co_filename:
+        return "ray"
     package = frame.f_globals.get("__package__") if frame is not None else ""
     return (package or name or "").partition(".")[0]
 

@@ -22,12 +22,13 @@ _OF_THE_MACHINE = frozenset(_MACHINE_WORDS.split())
 def install(probe):
     """Has the files and variables written when the process ends."""
     known = set()
-    probe.after_fork(lambda: known.add("fork") if probe.role == "fork" else known.clear())
+    again = {"fork": lambda: known.add("fork"), "python": known.clear}
+    probe.after_fork(lambda: again.get(probe.role, bool)())
     guard = probe.guard("sources")
 
     def leave():
-        if "fork" in known:
-            return
+        if "fork" in known or probe.role == "trial":
+            return  # a process writes them once, at its end
         with guard:
             files = [file for file in user_sources() if file not in known]
             known.update(files)

@@ -4,7 +4,7 @@ import os
 import sys
 
 from ..events.jsonl import Masked, parse
-from ..events.protocol import ARGUMENTS, CONFIG, ENV_PROBE, FILES, HELLO, KEEP, SOURCES, SPAWNED
+from ..events.protocol import ARGUMENTS, CONFIG, ENV_PROBE, FILES, HELLO, KEEP, SOURCES, SPAWNED, TRIAL
 
 WITHHELD = "[withheld: the redaction failed]"
 
@@ -71,6 +71,8 @@ class EventRedaction:
             fields = dict(fields, argv=self.argv(fields["argv"]))
         elif kind == ARGUMENTS:
             fields = dict(fields, values=self.data(fields["values"]))
+        elif kind == TRIAL:
+            fields = dict(fields, params=self.data(fields["params"]))
         elif kind == FILES:
             return {"items": [dict(item, path=Masked(self.path(item["path"]))) for item in fields["items"]]}
         elif kind == SOURCES:

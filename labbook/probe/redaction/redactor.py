@@ -18,6 +18,8 @@ from .structures import redact_data
 PATH_RULES = ("home", "user")
 """Rules that replace personal paths; all others mask secrets."""
 
+_SHORT = 200
+_MOST_CLEAN = 4096
 _compiled = {}
 
 
@@ -49,6 +51,7 @@ class Redactor:
         self._home = os.path.expanduser("~") if home is None else home
         self._user = _login() if user is None else user
         self._gate = None
+        self._clean = set()  # short texts without anything to redact: the keys of JSON repeat
         self._needles = ()
         self._words = frozenset()
 
@@ -61,7 +64,13 @@ class Redactor:
         """Whether `text` may hold something to redact. Compiles nothing; never wrong when it says no."""
         if self._gate is None:
             self._prepare()
-        return "\x1b" in text or self._gate.opens(text)
+        if text in self._clean:
+            return False
+        if "\x1b" in text or self._gate.opens(text):
+            return True
+        if len(text) <= _SHORT and len(self._clean) < _MOST_CLEAN:
+            self._clean.add(text)
+        return False
 
     def text(self, text):
         """`text` with everything secret or personal replaced."""
@@ -190,6 +199,7 @@ class Redactor:
             words.setdefault(word, []).append(places.spans)
         self._needles = sorted({form for value in self._known for form in spellings(value)}, key=len, reverse=True)
         self._words = frozenset(value for value in self._known if value.isalpha())
+        self._clean = set()
         self._gate = LinePrefilter(words, run_words, {form: [self._known_spans] for form in self._needles})
 
     def _detect(self, line, detectors, context):

@@ -3,9 +3,10 @@
 import sys
 
 from ..events.protocol import GRAPH
+from ..inspection.graph_operations import operations_of, with_names
 from ..inspection.graph_schedule import AGAIN, FIRST
 from ..training.call_site import line_of, place_of, user_frame
-from .loss_expression import blown_up, penalised
+from .loss_expression import blown_up, kind, penalised
 from .loss_terms import LossTerms
 
 MOST_NODES = 200000
@@ -36,6 +37,7 @@ class AutogradGraph:
         self.penalised = 0
         self.terms.forget()
         self.missing = []
+        self._rows = self._operations = None
         self._foreign = set()
         self._pending = None
         self._told = 0
@@ -57,6 +59,7 @@ class AutogradGraph:
             return
         leaves = self.reach(tensors)
         if number == 1:
+            self._rows = self._take_operations(tensors)
             self.inspector.roots.discover(list(leaves.values()))
         if number == 1:
             self.terms.arm(tensors)
@@ -66,6 +69,16 @@ class AutogradGraph:
         before = set(self.reached)
         self.reached.update(dict.fromkeys(leaves))
         self._pending = (leaves, before, user_frame())
+
+    def _take_operations(self, tensors):
+        """The rows of the graph, leaves told apart by their parameters."""
+        return operations_of(
+            [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None],
+            lambda node: node,
+            kind,
+            lambda node: [following for following, _ in node.next_functions if following is not None],
+            lambda node: id(node.variable) if type(node).__name__ == "AccumulateGrad" else None,
+        )
 
     def _blown_up(self, tensors):
         with self.inspector.without_modes:
@@ -106,6 +119,7 @@ class AutogradGraph:
             return
         leaves, before, frame = pending
         missing = []
+        names = {}
         for root in self.inspector.followed():
             module = root.module()
             table = self.inspector.table(root)
@@ -115,9 +129,13 @@ class AutogradGraph:
                 parameter = held()
                 if parameter is None or not parameter.requires_grad:
                     continue
+                names.setdefault(id(parameter), table.names[at])
                 if id(parameter) not in self.reached and parameter.grad is None:
                     missing.append((table.names[at], parameter, table.owners[at], root))
         self.missing = [name for name, _, _, _ in missing]
+        if self._rows is not None:
+            rows, is_cut = self._rows
+            self._rows, self._operations = None, {"operations": with_names(rows, names), "more": is_cut}
         # What is kept beyond this call holds no tensor: inputs and models are freed when they would be without us.
         self._last = (number, self._foreign_leaves(leaves, before))
         if number in (1, AGAIN) or (self._told == 1 and self.cut is not None):
@@ -144,6 +162,7 @@ class AutogradGraph:
     def tell(self, number, foreign):
         """Writes the event."""
         self._told = number
+        operations, self._operations = self._operations or {}, None
         groups = [group for one in list(self.inspector.optimizers) for group in one.param_groups]
         self.inspector.emit(
             GRAPH,
@@ -159,6 +178,8 @@ class AutogradGraph:
             blown=self.blown,
             constant=self.constant,
             penalised=self.penalised,
+            operations=operations.get("operations"),
+            more=operations.get("more"),
         )
 
     def found_cut(self, cut):

@@ -31,6 +31,9 @@ WATCHED = frozenset(
         "dropout",
     ],
 )
+_ATTENTION = {"scaled_dot_product_attention": (3, 5, -2), "multi_head_attention_forward": (16, None, 0)}
+"""Fused attention -> places of its mask and of `is_causal` among the arguments, and the axis of time."""
+
 _MODULES = ("torch/nn/modules/", "torch\\nn\\modules\\")
 _INSIDE = ("torch/nn/functional.py", "torch/overrides.py", "torch/_tensor.py")
 
@@ -107,9 +110,12 @@ class FunctionalCalls:
                 functions.calls += 1
                 result = func(*args, **kwargs)
                 name = getattr(func, "__name__", "")
-                if name in WATCHED and not self.off:
+                if (name in WATCHED or name in _ATTENTION) and not self.off:
                     try:
-                        look(name.rstrip("_"), args, kwargs, result)
+                        if name in WATCHED:
+                            look(name.rstrip("_"), args, kwargs, result)
+                        else:
+                            functions._look_at_attention(name, args, kwargs)
                     except Exception as error:
                         failed("torch.look at function", error)
                 return result
@@ -147,6 +153,21 @@ class FunctionalCalls:
             elif name == "dropout":
                 told["training"] = bool(args[2] if len(args) > 2 else kwargs.get("training", True))
         self.found[name, line] = told
+
+    def _look_at_attention(self, name, args, kwargs):
+        """Notes whether an attention over one sequence hides anything from it."""
+        mask, causal, axis = _ATTENTION[name]
+        query, key = (args[at] if len(args) > at else kwargs.get(word) for at, word in enumerate(("query", "key")))
+        masked = kwargs.get("attn_mask") is not None or bool(kwargs.get("is_causal"))
+        masked = masked or (causal is not None and len(args) > causal and bool(args[causal]))
+        masked = masked or (len(args) > mask and args[mask] is not None)
+        key_of = ("attention", "%d %s" % (query.shape[axis], masked))
+        known = self.found.get(key_of)
+        if known is not None:
+            known["calls"] += 1
+        elif len(self.found) < MOST:
+            told = {"fn": "attention", "line": "", "calls": 1, "training": True, "masked": masked}
+            self.found[key_of] = dict(told, shape=[query.shape[axis], key.shape[axis]])
 
     # cuts
 

@@ -24,6 +24,11 @@ def hook_monitor(adapter):
     for name in _TOUCHING_TENSORS:
         setattr(adapter.monitor, name, inspector.without_modes.wrap(getattr(adapter.monitor, name)))
     compiling, probe = adapter.is_compiling, adapter.probe
+    if probe.settings.get("state"):
+        with probe.guard("torch.state"):
+            from .final_state import FinalState  # not at the top, because most runs do without it
+
+            inspector.final_state = FinalState(adapter, inspector)
     with probe.guard("torch.health models"):
         adapter.registry.install()
         inspector.calls.install(adapter.module)

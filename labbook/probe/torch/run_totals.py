@@ -1,6 +1,6 @@
 """What the running totals of a PyTorch loop tell of its models, optimizers and schedulers."""
 
-from ..inspection.run_totals import living_optimizers, lost_parameters, note_schedulers
+from ..inspection.run_totals import living_optimizers, lost_parameters, note_idle_optimizers, note_schedulers
 from .compiler import recompiled
 from .framework_state import parameters
 
@@ -81,4 +81,6 @@ def _of_optimizers(inspector, loop, owned):
         if lost:
             lost = inspector.roots.spares.ownerless(lost, owned | set(inspector.had_gradient))
         loop.optimizer(recorder.index).stale = lost_parameters(params, lost, lambda p: p.numel())
+    if owned:
+        note_idle_optimizers(inspector, loop, lambda p: id(p) in owned and id(p) in inspector.had_gradient)
     note_schedulers(inspector, loop, owners)

@@ -77,7 +77,7 @@ class LoopCounts:
         self.nograd_stochastic = False
         self.of = {}
         self.accumulation = {}
-        self.clip = {"calls": 0, "clipped": 0, "scaled": 0, "limit": None, "kind": None}
+        self.clip = {"calls": 0, "clipped": 0, "empty": 0, "scaled": 0, "limit": None, "kind": None}
         self.scaler = {"steps": 0, "skipped": 0, "scale_min": None, "scale_last": None}
         self.rng = {"checked": 0, "same": 0, "seeded": 0, "line": ""}
         self.names = {"never_grad": [], "outside": [], "toggled": [], "never_called": []}
@@ -149,6 +149,7 @@ class LoopCounts:
         clip = self.clip
         clip["calls"] += 1
         clip["limit"], clip["kind"] = limit, kind
+        clip["empty"] += norm == 0.0
         if norm is not None and limit is not None and norm > limit:
             clip["clipped"] += 1
 

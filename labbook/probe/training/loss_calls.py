@@ -83,6 +83,7 @@ class LossCallSite:
         known = self._kinds.get(name)
         merged = {key: look.get(key) for key in ("shape", "dtype", "min", "max", "zero") if key in look}
         if known is not None:
+            merged["shape"] = known.get("shape")  # of the first call: the last batch of an epoch is often smaller
             for key, pick in (("min", min), ("max", max)):
                 values = [v for v in (known.get(key), look.get(key)) if v is not None]
                 merged[key] = pick(values) if values else None

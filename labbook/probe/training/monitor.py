@@ -49,7 +49,8 @@ class TrainingMonitor:
     def _begin(self):
         now = self.clock()
         self.thread = None
-        self.schedule = Schedule(self.level, now)
+        few = self.level == "normal" and self.probe.has_short_trials
+        self.schedule = Schedule("light" if few else self.level, now)
         self.overhead, self._usual = ProbeOverhead(thread_time), True
         self.dense = True
         self.loop = LoopCounts(self.name)

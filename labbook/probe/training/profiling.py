@@ -34,7 +34,7 @@ class Profiling:
         self._steps = steps
         self._begin = BEGIN if limit is None else max(FIRST, min(BEGIN, limit - steps + 1))
         self._session = _TorchSession(module) if self._name == "torch" else _PaddleSession(module)
-        self._state = "waiting" if _is_first_rank() else "off"
+        self._state = "waiting" if is_first_rank() else "off"
         self._began = 0.0
         self._last = 0
         probe.at_exit(self.finish)
@@ -105,7 +105,8 @@ def _weight(row):
     return max(own or 0.0, row["device_ms"] or 0.0)
 
 
-def _is_first_rank():
+def is_first_rank():
+    """Whether this process is the only one of its job, or the first."""
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "PADDLE_TRAINER_ID", "SLURM_PROCID"))
 
 
@@ -125,7 +126,7 @@ class _TorchSession:
         kinds = [profiler.ProfilerActivity.CPU]
         if self._torch.cuda.is_available() and self._torch.cuda.is_initialized():
             kinds.append(profiler.ProfilerActivity.CUDA)
-        self._profiler = profiler.profile(activities=kinds)
+        self._profiler = profiler.profile(activities=kinds, profile_memory=True)
         self._profiler.start()
 
     def stop(self):
@@ -136,6 +137,8 @@ class _TorchSession:
         """Return time by operator, in milliseconds over all profiled steps."""
         rows = []
         for event in self._profiler.key_averages():
+            if event.key == "[memory]":
+                continue
             device = getattr(event, "self_device_time_total", None)
             device = getattr(event, "self_cuda_time_total", 0) if device is None else device
             rows.append(
@@ -170,7 +173,11 @@ class _PaddleSession:
         targets = [profiler.ProfilerTarget.CPU]
         if self._paddle.device.get_device().startswith("gpu"):
             targets.append(profiler.ProfilerTarget.GPU)
-        self._profiler = profiler.Profiler(targets=targets, on_trace_ready=lambda _: None)
+        settings = {"targets": targets, "on_trace_ready": lambda _: None}
+        try:
+            self._profiler = profiler.Profiler(profile_memory=True, **settings)
+        except TypeError:  # before PaddlePaddle 2.5
+            self._profiler = profiler.Profiler(**settings)
         self._profiler.start()
 
     def stop(self):

@@ -166,7 +166,7 @@ def find_program(name: str, env: Mapping[str, str], cwd: Path) -> str:
         UsageError: There is none (`exit_code` 127) or it cannot be executed (126); the hint names a similar one.
     """
     if not cwd.is_dir():
-        raise UsageError(f"cannot run {name!r} in {cwd}: folder not found", hint="change to a folder that exists")
+        raise UsageError("errors.record.no_folder", name=name, cwd=cwd)
     candidate = cwd / name
     if "/" in name:
         program = str(candidate) if os.access(candidate, os.X_OK) and not candidate.is_dir() else None
@@ -175,23 +175,18 @@ def find_program(name: str, env: Mapping[str, str], cwd: Path) -> str:
     if program is not None:
         return program
     if "/" in name and candidate.is_dir():
-        raise UsageError(
-            f"cannot run {name!r}: it is a folder", hint="give the path of a program", exit_code=EXIT_NOT_EXECUTABLE
-        )
+        raise UsageError("errors.record.is_folder", name=name, exit_code=EXIT_NOT_EXECUTABLE)
     if "/" in name and candidate.exists():
-        raise UsageError(
-            f"cannot run {name!r}: it is not executable",
-            hint=f"run it with its interpreter (`python {name}`), or make it executable with `chmod +x {name}`",
-            exit_code=EXIT_NOT_EXECUTABLE,
-        )
-    hint = _suggest_program(name, candidate, env)
-    raise UsageError(f"cannot run {name!r}: program not found", hint=hint, exit_code=EXIT_MISSING)
+        raise UsageError("errors.record.not_executable", name=name, exit_code=EXIT_NOT_EXECUTABLE)
+    raise _not_found(name, candidate, env)
 
 
-def _suggest_program(name: str, candidate: Path, env: Mapping[str, str]) -> str:
+def _not_found(name: str, candidate: Path, env: Mapping[str, str]) -> UsageError:
+    key, code = "errors.record.no_program", EXIT_MISSING
     if candidate.is_file():
         how = "python " if candidate.suffix == ".py" else "bash " if candidate.suffix == ".sh" else "./"
-        return f"run the file of that name in this folder with `{how}{name}`"
+        advice = "errors.record.file_here_advice"
+        return UsageError(key, name=name, command=f"{how}{name}", advice=advice, exit_code=code)
     from difflib import get_close_matches
 
     programs: set[str] = set()
@@ -199,7 +194,9 @@ def _suggest_program(name: str, candidate: Path, env: Mapping[str, str]) -> str:
         with suppress(OSError):
             programs.update(entry.name for entry in os.scandir(folder or "."))
     near = get_close_matches(name, programs, n=1, cutoff=0.7)
-    return f"did you mean {near[0]!r}?" if near else "check its spelling and PATH"
+    if near:
+        return UsageError(key, name=name, near=near[0], advice="errors.record.near_program_advice", exit_code=code)
+    return UsageError(key, name=name, exit_code=code)
 
 
 def _start(

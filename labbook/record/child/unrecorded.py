@@ -19,6 +19,8 @@ from labbook.record.child.start_errors import (
     describe_error,
     start_error,
 )
+from labbook.store.config import Config
+from labbook.store.sentences import Sentences
 
 if TYPE_CHECKING:
     from labbook.record.child.supervisor import ChildEnd
@@ -43,12 +45,20 @@ def record_or_exec(argv: Sequence[str], record: Callable[[], ChildEnd], print_li
     except UsageError:
         raise  # nothing has started, so the user can correct the command line
     except Exception as error:
-        print_line(f"the command runs, but this run is not recorded: {describe_error(error)}")
+        print_line(_not_recorded(error))
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         exec_command(argv)
     from labbook.record.child.supervisor import exit_like_child
 
     exit_like_child(end)
+
+
+def _not_recorded(error: Exception) -> str:
+    try:
+        line = Sentences(Config().language_in_use()).line("record.not_recorded", error=describe_error(error))
+    except Exception:  # the texts cannot be read either: no descriptor, no memory
+        return f"the command runs, but this run is not recorded: {type(error).__name__}: {error}"
+    return line
 
 
 def exec_command(argv: Sequence[str]) -> NoReturn:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -57,7 +56,7 @@ class Member:
 
     def may_live(self) -> bool:
         """Whether it may live on another host whose locks are not visible here."""
-        if self.journal.paths.done.exists() or self.start.get("host") in (None, socket.gethostname()):
+        if self.journal.paths.done.exists() or self.start.get("host") in (None, os.uname().nodename):
             return False
         return time.time() - last_sign(self.journal) < _SIGN_OF_LIFE_S
 

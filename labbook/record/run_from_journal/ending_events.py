@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from labbook.model.events.process_kinds import ChildDied, StackFrame, Stacks, ThreadStack
+from labbook.model.events.process_kinds import Bye, ChildDied, StackFrame, Stacks, ThreadStack, UncaughtException
 from labbook.model.run import CaughtException, Frame, Run
 from labbook.probe.events import protocol
 from labbook.record.run_from_journal.blocked_on import classify_wait
@@ -28,7 +28,7 @@ _MOST_TEXT = 200_000
 _MOST_SOURCE = 1000
 _READER_LOOPS = ("_thread_loop", "_pin_memory_loop", "__reader_thread_loop_for_legacy__")
 _JUST_BEFORE_S = 5.0
-_PROBE = str(Path(protocol.__file__).parent) + "/"
+_PROBE = str(Path(protocol.__file__).parents[1]) + "/"
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/")
 _THREAD = re.compile(r"^(Current thread|Thread) (0x[0-9a-f]+)(?: \[(?P<name>[^\]]*)\])? \(most recent call first\):")
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line (?P<line>\d+) in (?P<function>.*)$')
@@ -138,8 +138,17 @@ def _last_stacks(processes: Sequence[ProcessEvents], run: Run) -> tuple[float | 
     waits = [_main_frames(threads) for _, threads in candidates]
     apart = [one for one, frames in zip(candidates, waits, strict=True) if classify_wait(frames) != "collective"]
     ranked = len({run_rank for run_rank in map(rank_of_process, processes) if run_rank is not None}) > 1
+    if ranked and run.status == "killed" and any(_is_silent(process) for process in processes):
+        return None  # where the others stood is not where the killed one was
     chosen = apart if ranked and apart else candidates
     return max(chosen, key=lambda one: -1.0 if one[0] is None else one[0], default=None)
+
+
+def _is_silent(process: ProcessEvents) -> bool:
+    """Whether a rank ended without a word: no last event, no exception, no stacks."""
+    written = read_stacks_text(process.folder / process.name.replace(".jsonl", protocol.STACKS_ENDING))
+    ended = bool(process.of_kind(Bye)) or bool(process.of_kind(UncaughtException)) or bool(process.of_kind(Stacks))
+    return rank_of_process(process) is not None and not ended and not written.strip()
 
 
 def _main_frames(threads: Sequence[ThreadStack]) -> list[StackFrame]:
@@ -161,12 +170,19 @@ def _shorten_frames(thread: ThreadStack) -> dict[str, Any]:
 
 
 def find_user_line(frames: Sequence[StackFrame]) -> dict[str, Any]:
-    """Returns the innermost frame of the user's code, with its source line."""
+    """Returns the innermost frame of the user's code, with its source line.
+
+    The probe writes the home folder as `~`, the interpreter does not: both get the same path.
+    """
     own = next((frame for frame in reversed(frames) if frame.get("user")), None)
     if own is None:
         return {}
-    source = own.get("source") or _read_source_line(own.get("file", ""), own.get("line", 0))
-    return {"file": own.get("file"), "line": own.get("line"), "function": own.get("function"), "source": source}
+    file = own.get("file", "")
+    source = own.get("source") or _read_source_line(file, own.get("line", 0))
+    home = str(Path("~").expanduser()).rstrip("/")
+    if len(home) > 1 and file.startswith(f"{home}/"):
+        file = f"~{file[len(home) :]}"
+    return {"file": file, "line": own.get("line"), "function": own.get("function"), "source": source}
 
 
 def _read_source_line(file: str, line: int) -> str:

@@ -42,8 +42,9 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
         died), "alike" (several failed with one error at one place, none of them first), "missing" (never reported),
         "ended" (finished while others wait in a collective), "elsewhere" (not in the collective in which the others
         wait), "apart" (all broke, these at another place than most), "broke" (all broke within `seconds` and none is
-        unlike the others: `ranks` is empty, `all` are those), "differs" (in another call than the others), "behind" (at
-        an earlier step), "bad_loss" (the loss became `loss` first, those of others in step `later`), "slow" (`ratio`
+        unlike the others: `ranks` is empty, `all` are those), "aborted" (a library aborted it while the others waited:
+        any of them may be the reason), "differs" (in another call than the others), "behind" (at an earlier step),
+        "bad_loss" (the loss became `loss` first, those of others in step `later`), "slow" (`ratio`
         to the median); `where`, `call`, `waiting` of the first of them; `others`:
         `call`, `where` and `ranks` of those that wait.
     """
@@ -110,9 +111,18 @@ def _may_follow(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bo
         return False
     if row.get("signal") != "SIGABRT" and row.get("code") != _ABORTED:
         return False
-    failed = [other for other in rows if other is not row and other["status"] == "failed"]
+    others = [other for other in rows if other is not row]
+    failed = [other for other in others if _has_broken(other)]
     aborted = any(other.get("signal") == "SIGABRT" or other.get("code") == _ABORTED for other in failed)
-    return bool(failed) and (aborted or not row.get("where") or row.get("waiting") == "collective")
+    if row.get("waiting") == "collective":
+        # The others may still wait for it in theirs, which need not be the same one.
+        return bool(failed) or any(other.get("waiting") == "collective" for other in others)
+    return bool(failed) and (aborted or not row.get("where"))
+
+
+def _has_broken(row: Mapping[str, Any]) -> bool:
+    """Whether a rank failed; one with an error may have been stopped by a signal before it had ended."""
+    return bool(row["status"] == "failed" or (row["status"] == "interrupted" and row.get("error")))
 
 
 def _alike(first: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -134,8 +144,11 @@ def _apart(broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if len(places) > 1 and places[0][1] > places[1][1]:
         rest = [row for row in placed if _line(row) != places[0][0]]
         return _odd("apart", rest, placed)
-    times = [float(row["failed_at"]) for row in broken if row.get("failed_at")]
-    facts = {"kind": "broke", "ranks": [], "all": [row["rank"] for row in broken], **_others(placed)}
+    own = [row for row in broken if _has_broken(row)]
+    if len(own) == 1:
+        return _odd("aborted", own, broken)
+    times = [float(row["failed_at"]) for row in own if row.get("failed_at")]
+    facts = {"kind": "broke", "ranks": [], "all": [row["rank"] for row in own], **_others(placed)}
     return {**facts, "seconds": round(max(times) - min(times), 3) if times else 0.0}
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -81,6 +82,7 @@ def roll_call(
             by_rank[rank] = process
     owners = {name: task for task in tasks for name in task.names}
     rows = [_row(rank, process, owners.get(str(process.folder / process.name))) for rank, process in by_rank.items()]
+    _end_workers(rows, by_rank, processes)
     seen = {name for process in by_rank.values() for name in [str(process.folder / process.name)]}
     for row in rows if running else ():
         row["status"] = "running" if row["status"] == "killed" else row["status"]
@@ -106,7 +108,8 @@ def _weight(process: ProcessEvents) -> tuple[int, int, int]:
 
 def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str, Any]:
     hello = process.hello
-    raised = next((e for e in process.of_kind(UncaughtException) if e.get("exit")), None)
+    errors = process.of_kind(UncaughtException)
+    raised = next((e for e in errors if e.get("exit") or e.get("where") == "task"), None)
     ended = bool(process.of_kind(Bye))
     row: dict[str, Any] = {"rank": rank, "host": task.host if task else hello.get("host", ""), "pid": hello.get("pid")}
     row["steps"] = max((event.get("step", 0) for event in process.of_kind(Step)), default=0)
@@ -138,6 +141,29 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str,
         ][-_MOST_FRAMES:]
         row["silent_s"] = silent
     return {name: value for name, value in row.items() if value not in (None, "", {}, [])}
+
+
+def _end_workers(
+    rows: Sequence[dict[str, Any]], by_rank: Mapping[int, ProcessEvents], processes: Sequence[ProcessEvents]
+) -> None:
+    """Corrects the status of workers of Ray, which it ends without a word when the program does.
+
+    One that died before that is known from the error that the program got for it.
+    """
+    errors = [e for p in processes if not _is_ray_worker(p) for e in p.of_kind(UncaughtException) if e.get("exit")]
+    for row in rows:
+        died = any(_names_pid(error.get("message", ""), row.get("pid", 0)) for error in errors)
+        if row["status"] == "killed" and not died and _is_ray_worker(by_rank[row["rank"]]):
+            row["status"] = "interrupted" if errors else "finished"
+
+
+def _names_pid(message: str, pid: int) -> bool:
+    return re.search(rf"\bpid: {pid}\b", message) is not None
+
+
+def _is_ray_worker(process: ProcessEvents) -> bool:
+    words = process.hello.get("argv", [])
+    return any(word.endswith("default_worker.py") or word.startswith("ray::") for word in words)
 
 
 def _task_row(task: TaskFacts) -> dict[str, Any]:

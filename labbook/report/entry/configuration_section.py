@@ -23,8 +23,8 @@ def captured_facts(run: Run, source: str) -> Mapping[str, Any]:
     return facts if isinstance(facts, Mapping) and "unavailable" not in facts else {}
 
 
-def configuration_section(run: Run, limits: Limits) -> dict[str, Any]:
-    """Returns command line, parsed options, configuration files and permitted environment variables."""
+def configuration_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any]:
+    """Returns command line, parsed options, their check, configuration files and permitted environment variables."""
     command = captured_facts(run, "command")
     texts, left = [], limits.config_bytes
     for config in run.configs:
@@ -46,12 +46,22 @@ def configuration_section(run: Run, limits: Limits) -> dict[str, Any]:
         ),
         "folder": run.cwd,
         "arguments": [_arguments(a, limits) for a in run.arguments[:10]],
+        "rows": [
+            {"certainty": str(row.get("certainty")), "text": shorten_middle(say(row["message"]), 2 * limits.cell)}
+            for row in configuration_rows(run)
+        ],
         "configs": texts[: limits.rows],
         "variables": "\n".join(
             f"{shorten_middle(str(name), limits.cell)}={shorten_middle(str(value), limits.cell)}"
             for name, value in list((variables if isinstance(variables, Mapping) else {}).items())[: limits.rows]
         ),
     }
+
+
+def configuration_rows(run: Run) -> list[Mapping[str, Any]]:
+    """Returns the rows of the check of the configuration, each with "certainty" and "message"."""
+    rows = captured_facts(run, "configuration").get("rows")
+    return [row for row in rows or () if isinstance(row, Mapping) and isinstance(row.get("message"), Mapping)]
 
 
 _LITERALS: dict[str, object] = {"None": None, "True": True, "False": False}
@@ -131,7 +141,7 @@ def code_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | N
         "binaries": []
         if note
         else [shorten_middle(_name(b), limits.cell) for b in code.get("binaries") or ()][: limits.rows],
-        "folder": run.id,
+        "folder": run.captured_in,
     }
 
 

@@ -20,14 +20,14 @@ _WIDTH = 200
 
 def diagnosis_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     """Returns findings with causes and fixes, or `None` without a diagnosis."""
-    told = [finding for finding in run.findings if not finding.follows_from]
+    primary_findings = [finding for finding in run.findings if not finding.follows_from]
     follow = [finding for finding in run.findings if finding.follows_from]
-    if not told and not run.unsure:
+    if not primary_findings and not run.unsure:
         return None
     return {
-        "unsure": run.unsure if not told else "",
-        "findings": [_finding(finding, follow, run, limits) for finding in told[:_MOST_WHOLE]],
-        "further": [_named(finding) for finding in told[_MOST_WHOLE:]],
+        "unsure": run.unsure if not primary_findings else "",
+        "findings": [_finding(finding, follow, run, limits) for finding in primary_findings[:_MOST_WHOLE]],
+        "further": [_named(finding) for finding in primary_findings[_MOST_WHOLE:]],
     }
 
 
@@ -50,7 +50,7 @@ def _finding(finding: Finding, follow: Sequence[Finding], run: Run, limits: Limi
             _named(other) for other in follow if other.follows_from == (finding.symptom or finding.family)
         ],
         "seen": [_seen(seen, run) for seen in _best(finding.seen_before)],
-        "times": len(finding.seen_before),
+        "times": len(same_failures(finding)),
     }
 
 
@@ -91,11 +91,11 @@ def diagnosis_lines(run: Run, language: str = "en", base: str = "") -> list[str]
         language: "en" or "zh".
         base: Folder to which paths are relative.
     """
-    said = words(language)["diagnosis"]
+    labels = words(language)["diagnosis"]
     primary = next(iter(run.findings), None)
     if primary is None:
-        return [fill(said["unsure_line"], reason=run.unsure)] if run.unsure else []
-    lines = [headline(primary, said)]
+        return [fill(labels["unsure_line"], reason=run.unsure)] if run.unsure else []
+    lines = [headline(primary, labels)]
     place = user_location(primary, run)
     if base and place.startswith(base + os.sep):
         place = place[len(base) + 1 :]
@@ -104,35 +104,39 @@ def diagnosis_lines(run: Run, language: str = "en", base: str = "") -> list[str]
         lines.append(shorten_middle(f"{place}  {source}".rstrip(), _WIDTH))
     lines += [shorten_middle(shown_text(sentence, run), _WIDTH) for sentence in primary.evidence[:1]]
     if primary.causes:
-        lines.append(shorten_middle(fill(said["why_line"], cause=strip_markdown(primary.causes[0])), 2 * _WIDTH))
+        lines.append(shorten_middle(fill(labels["why_line"], cause=strip_markdown(primary.causes[0])), 2 * _WIDTH))
     fixed = next((seen for seen in primary.seen_before if seen.fits), None)
     if fixed is not None:
-        lines.append(shorten_middle(fill(said["cured_line"], run=fixed.run, fix=strip_markdown(fixed.fix)), _WIDTH))
+        lines.append(shorten_middle(fill(labels["cured_line"], run=fixed.run, fix=strip_markdown(fixed.fix)), _WIDTH))
     lines += [
         shorten_middle(
-            fill(said["try_line"], fix=strip_markdown(fix)) if number == 0 else f"     {strip_markdown(fix)}",
+            fill(labels["try_line"], fix=strip_markdown(fix)) if number == 0 else f"     {strip_markdown(fix)}",
             2 * _WIDTH,
         )
         for number, fix in enumerate(primary.fixes[: 2 if fixed is None else 1])
     ]
-    if primary.seen_before and fixed is None:
-        lines.append(seen_line(primary, said))
-    return lines
+    seen = seen_line(primary, labels)
+    return [*lines, seen] if seen and fixed is None else lines
 
 
-def seen_line(finding: Finding, said: Mapping[str, Any]) -> str:
-    """Returns how often the failure was seen before, and the last run that had it."""
-    count, last = len(finding.seen_before), finding.seen_before[0].run
-    words = said["seen_line_one" if count == 1 else "seen_line"]
-    return fill(words, count=count, run=last)
+def seen_line(finding: Finding, labels: Mapping[str, Any]) -> str:
+    """Returns how often the failure was seen before, and the last run that had it; "" if it never was."""
+    runs = same_failures(finding)
+    words = labels["seen_line_one" if len(runs) == 1 else "seen_line"]
+    return fill(words, count=len(runs), run=runs[0].run) if runs else ""
 
 
-def headline(finding: Finding, said: Mapping[str, Any]) -> str:
+def same_failures(finding: Finding) -> list[Seen]:
+    """Returns the earlier runs with the failure; one with another symptom of its family had another failure."""
+    return [seen for seen in finding.seen_before if seen.same != "family"]
+
+
+def headline(finding: Finding, labels: Mapping[str, Any]) -> str:
     """Returns title, id and certainty of a finding on one line; the title alone if its kind is not known."""
     if not finding.symptom and finding.family == "other":
         return strip_markdown(finding.title)
-    certainty = said["tiers"][str(finding.tier)]
-    return f"{strip_markdown(finding.title)} ({finding.symptom or finding.family}{said['comma']}{certainty})"
+    certainty = labels["tiers"][str(finding.tier)]
+    return f"{strip_markdown(finding.title)} ({finding.symptom or finding.family}{labels['comma']}{certainty})"
 
 
 def fill(sentence: object, **values: object) -> str:

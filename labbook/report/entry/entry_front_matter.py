@@ -54,6 +54,7 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         "title": title,
         "experiment": run.experiment or None,
         **({"sweep": run.sweep} if run.sweep else {}),
+        **_trial(run),
         **({"project": run.project} if run.project else {}),
         "status": run.status,
         "verdict": run.verdict or None,
@@ -115,6 +116,13 @@ def _job(run: Run) -> dict[str, Any]:
         "attempt_before": (run.captured.get("attempt") or {}).get("before"),
     }
     return {name: value for name, value in facts.items() if value}
+
+
+def _trial(run: Run) -> dict[str, Any]:
+    """Returns the run that a trial belongs to and its number there, or how many trials a run has."""
+    trial, trials = run.captured.get("trial"), run.captured.get("trials")
+    of = {"trial_of": trial["run"], "trial": trial["number"]} if trial else {}
+    return of | ({"trials": len(trials["rows"])} if trials else {})
 
 
 def _source(run: Run) -> dict[str, str]:

@@ -28,6 +28,7 @@ from labbook.report.entry.imported_section import imported_section
 from labbook.report.entry.ranks_section import ranks_section
 from labbook.report.entry.requests_section import checked_section, moments_section, profile_section, stopped_line
 from labbook.report.entry.section_limits import MAX_ENTRY_BYTES, Limits, bounded, steps
+from labbook.report.entry.snapshot_section import snapshot_section
 from labbook.report.entry.summary_section import (
     changes_section,
     exception_section,
@@ -37,6 +38,7 @@ from labbook.report.entry.summary_section import (
     title_section,
 )
 from labbook.report.entry.title import run_title
+from labbook.report.entry.trials_section import trials_section
 from labbook.store import entry_text, escape, frontmatter
 from labbook.store.remotes import credential_free
 from labbook.store.sentences import Sentences
@@ -46,9 +48,9 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 SECTIONS = (
-    "title", "imported", "diagnosis", "exception", "cells", "ranks", "changes", "health", "checked", "moments",
-    "metrics", "model", "data", "debug", "resources", "profile", "console", "configuration", "environment", "code",
-    "files", "unobserved",
+    "title", "imported", "diagnosis", "exception", "cells", "ranks", "trials", "changes", "health", "checked",
+    "moments", "metrics", "model", "data", "debug", "resources", "profile", "console", "configuration", "environment",
+    "code", "files", "snapshot", "unobserved",
 )  # fmt: skip
 """Generated blocks, in order."""
 
@@ -95,6 +97,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
         "exception": lambda: exception_section(run, limits),
         "cells": lambda: cells_section(run, limits),
         "ranks": lambda: ranks_section(run, limits, say),
+        "trials": lambda: trials_section(run, paths, limits),
         "changes": lambda: changes_section(run, paths, limits, say),
         "health": lambda: health_section(run, limits, say),
         "metrics": lambda: metrics_section(run, limits),
@@ -109,6 +112,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
         "environment": lambda: environment_section(run, limits, say),
         "code": lambda: code_section(run, limits, say),
         "files": lambda: files_section(run, paths, store, limits),
+        "snapshot": lambda: snapshot_section(run, limits),
     }
     data: dict[str, Any] = {}
     failed: list[tuple[str, str]] = []
@@ -120,7 +124,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
             data[name] = None
             failed.append((f"section {name}", f"it could not be written: {type(error).__name__}: {error}"))
     data["head"] = {**title_section(run, title, paths, say.language), "stopped": stopped_line(run)}
-    data["configuration"] = configuration_section(run, limits)
+    data["configuration"] = configuration_section(run, limits, say)
     data["unobserved"] = unobserved_section(run, limits, failed)
     return {**bounded(data, limits), "shortened": limits != Limits()}
 

@@ -42,15 +42,15 @@ def environment_section(run: Run, limits: Limits, say: Sentences) -> dict[str, A
     if not rows and not verdict:
         return None
     files = [str(name) for name in python.get("files") or ()]
-    told = {key: verdict.get(key) for key in ("clean", "locked", "rebuildable")}
+    flags = {key: verdict.get(key) for key in ("clean", "locked", "rebuildable")}
     texts = [str(reason) for reason in verdict.get("reasons") or ()]
     reasons = [shorten_middle(text, 3 * limits.cell) for text in translate(texts, verdict.get("reason_messages"), say)]
     return {
         "rows": [{**row, "value": shorten_middle(row["value"], 3 * limits.cell)} for row in rows],
-        "verdict": {**told, "reasons": reasons[:12]} if verdict else None,
+        "verdict": {**flags, "reasons": reasons[:12]} if verdict else None,
         "packages": python.get("count") or len(python.get("packages") or ()),
         "lists": files,
-        "folder": run.id,
+        "folder": run.captured_in,
     }
 
 
@@ -80,8 +80,8 @@ def _framework_rows(run: Run, say: Sentences) -> list[dict[str, str]]:
     for framework in run.frameworks:
         build = ", ".join(say.line(key, value=str(value)) for key, value in _build(framework))
         rows += _row("framework", f"{framework.name} {framework.version}" + (f" ({build})" if build else ""))
-        told = framework.state.get("devices") or framework.devices
-        devices = [_device(d) for d in told if isinstance(d, Mapping) and str(d.get("kind")).lower() != "cpu"]
+        devices = framework.state.get("devices") or framework.devices
+        devices = [_device(d) for d in devices if isinstance(d, Mapping) and str(d.get("kind")).lower() != "cpu"]
         rows += _row("devices", ", ".join(devices))
     return rows
 
@@ -133,8 +133,8 @@ def _container(container: Mapping[str, Any]) -> str:
         return ""
     image = container.get("image") or container.get("image_id") or ""
     hints = container.get("image_hints")
-    told = [f"{k} {v}" for k, v in hints.items()] if isinstance(hints, Mapping) else []
-    return ", ".join(str(part) for part in (container["kind"], image, *told) if part)
+    pairs = [f"{k} {v}" for k, v in hints.items()] if isinstance(hints, Mapping) else []
+    return ", ".join(str(part) for part in (container["kind"], image, *pairs) if part)
 
 
 def _job(job: object) -> str:
@@ -150,7 +150,7 @@ def _is_declaration(item: Mapping[str, Any]) -> bool:
 
 def _locks(run: Run, say: Sentences) -> str:
     files = captured_facts(run, "lockfiles").get("files")
-    told = []
+    parts = []
     for item in files if isinstance(files, Sequence) else ():
         if isinstance(item, Mapping) and item.get("path") and not _is_declaration(item):
             path, matches = str(item["path"]), item.get("matches")
@@ -158,8 +158,8 @@ def _locks(run: Run, say: Sentences) -> str:
                 path = (
                     say.line("capture.lock.agrees", file=path) if matches else say.line("capture.lock.other", file=path)
                 )
-            told.append(path)
-    return ", ".join(told)
+            parts.append(path)
+    return ", ".join(parts)
 
 
 def _seed_rows(run: Run) -> list[dict[str, str]]:

@@ -22,13 +22,14 @@ def files_section(run: Run, paths: NotebookPaths, store: str, limits: Limits) ->
     """
     if not run.files and not run.artifacts:
         return None
+    kept = [one for one in run.artifacts if one.via != "snapshot"]
     order = {"written": 0, "read and written": 1, "read": 2}
     files = sorted(run.files, key=lambda f: (order.get(f.mode, 3), -f.size_bytes, f.path))
     return {
         "rows": [_file(f, limits) for f in files[: limits.rows]],
         "more": max(0, len(files) - limits.rows),
-        "kept": [_artifact(one, limits) for one in run.artifacts[: limits.rows]],
-        "more_kept": max(0, len(run.artifacts) - limits.rows),
+        "kept": [_artifact(one, limits) for one in kept[: limits.rows]],
+        "more_kept": max(0, len(kept) - limits.rows),
         "store": store,
         "parents": [
             {

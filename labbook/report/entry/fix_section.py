@@ -59,8 +59,8 @@ def cures_markdown(notebook: Notebook, proposal: Proposal) -> str:
 
 def proposal_line(proposal: Proposal, language: str = "en") -> str:
     """Returns the proposal in one line for the terminal."""
-    said = words(language)["fix"]
-    return shorten_middle(str(said["line"]).format(run=proposal.failed, changes=in_words(proposal.changes)), 300)
+    labels = words(language)["fix"]
+    return shorten_middle(str(labels["line"]).format(run=proposal.failed, changes=in_words(proposal.changes)), 300)
 
 
 def list_differences(changes: Sequence[Change], language: str = "en") -> list[str]:

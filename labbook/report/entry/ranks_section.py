@@ -15,6 +15,7 @@ _MOST_NAMED = 8
 _MOST_STACKS = 4
 
 _SENTENCES = {
+    "aborted": "record.ranks.aborted",
     "alike": "record.ranks.alike",
     "apart": "record.ranks.apart",
     "bad_loss": "record.ranks.bad_loss",
@@ -116,7 +117,7 @@ def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None)
         sentence = say.line("record.ranks.calls", sentence=sentence, **values)
     if odd.get("later"):
         sentence = say.line("record.ranks.bad_loss_later", sentence=sentence, **values)
-    if others and kind in ("failed", "alike", "killed", "lost", "missing"):
+    if others and kind in ("aborted", "failed", "alike", "killed", "lost", "missing"):
         sentence = say.line("record.ranks.with_others", sentence=sentence, **values)
     return sentence
 

@@ -113,6 +113,9 @@ def _profile(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         "rows": [_operator(row, steps, seconds, limits) for row in rows],
         "more": max(0, _whole(facts.get("operators")) - len(rows)),
         "file": str(facts.get("file") or ""),
+        "flame": str(facts.get("flame") or ""),
+        "memory": str(facts.get("memory") or ""),
+        "speedscope": str(facts.get("speedscope") or ""),
         "kept": str(facts.get("kept") or ""),
         "size": numbers.size(_whole(facts.get("bytes"))),
     }

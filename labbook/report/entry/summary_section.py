@@ -21,6 +21,7 @@ from labbook.report.entry.merged_rows import merge_unobserved
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.entry.title import verdict_reason
 from labbook.report.gradient_flow_svg import worth_drawing
+from labbook.report.graph_drawing import is_incomplete
 from labbook.report.model_svg import has_diagram
 from labbook.report.series_choice import (
     base_name,
@@ -76,8 +77,8 @@ def device_name(run: Run) -> str:
     return ""
 
 
-def _names(told: object) -> str:
-    return ", ".join(str(each) for each in told) if isinstance(told, (list, tuple)) else str(told or "")
+def _names(names: object) -> str:
+    return ", ".join(str(each) for each in names) if isinstance(names, (list, tuple)) else str(names or "")
 
 
 def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
@@ -86,6 +87,7 @@ def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     if exception is None:
         return None
     frame = user_frame(exception) or (exception.frames[-1] if exception.frames else None)
+    odd = (run.captured.get("ranks") or {}).get("odd") or {}
     module = exception.module if exception.module not in ("", "builtins", "__main__") else ""
     # What the runner of a notebook reports is the exception of its kernel once more.
     hidden = (*INTERRUPTS, *NOTEBOOK_REPORTS)
@@ -95,6 +97,7 @@ def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "message": shorten_middle(exception.message, limits.message),
         "step": exception.step,
         "rank": exception.rank,
+        "is_first": not odd or (odd.get("kind") in ("failed", "alike") and exception.rank in odd.get("ranks", ())),
         "where": exception.where,
         "thread": exception.thread,
         "place": place(frame, run) if frame is not None else "",
@@ -201,8 +204,8 @@ def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] |
         }
         for c in checks[: max(limits.rows, 40)]
     ]
-    said = [row for row in rows if row["verdict"] != "ok" or row["id"] == "other_checks"]
-    findings = [row for row in said if row["detail"] or row["evidence"]]
+    shown = [row for row in rows if row["verdict"] != "ok" or row["id"] == "other_checks"]
+    findings = [row for row in shown if row["detail"] or row["evidence"]]
     return {"rows": merge_unobserved(rows), "findings": findings, "flow": run.id if worth_drawing(run) else ""}
 
 
@@ -274,6 +277,7 @@ def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     return {
         "rows": rows,
         "diagram": run.id if has_diagram(run) else "",
+        "autograd": run.id if is_incomplete(run) else "",
         "modules": modules,
         "optimizers": [_optimizer(o, limits) for o in optimizers[: limits.rows]],
         "more_optimizers": max(0, len(optimizers) - limits.rows),
@@ -298,8 +302,8 @@ def _model(name: str, state: Mapping[str, Any], tell_name: bool) -> list[dict[st
         rows.append({"what": "device", "value": _names(state["device"])})
     amp = state.get("amp")
     if isinstance(amp, Mapping):
-        told = [f"{key} {value}" for key, value in amp.items() if value not in (None, False, "", True)]
-        rows.append({"what": "amp", "value": ", ".join(told) or "on"})
+        options = [f"{key} {value}" for key, value in amp.items() if value not in (None, False, "", True)]
+        rows.append({"what": "amp", "value": ", ".join(options) or "on"})
     spread = state.get("distributed")
     if isinstance(spread, Mapping) and spread:
         rows.append(
@@ -316,18 +320,18 @@ def _model(name: str, state: Mapping[str, Any], tell_name: bool) -> list[dict[st
 def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     options = facts.get("options")
     groups = facts.get("groups")
-    told = {}
+    shown = {}
     for key, value in options.items() if isinstance(options, Mapping) else ():
         # Options that are off or left to the framework are not shown.
         if value is None or value is False or (value == 0 and key != "lr"):
             continue
-        told[str(key)] = _option(value)
-    told |= _options_of_groups(options, groups)
+        shown[str(key)] = _option(value)
+    shown |= _options_of_groups(options, groups)
     elements = [g.get("elements") for g in groups if isinstance(g, Mapping)] if isinstance(groups, Sequence) else []
     known = [e for e in elements if isinstance(e, int)]
     return {
         "type": str(facts.get("type") or ""),
-        "options": shorten_middle(", ".join(f"{k} {v}" for k, v in told.items()), 2 * limits.cell),
+        "options": shorten_middle(", ".join(f"{k} {v}" for k, v in shown.items()), 2 * limits.cell),
         "groups": len(elements),
         "elements": numbers.count(sum(known)) if known else "",
         "closure": bool(facts.get("closure")),

@@ -13,7 +13,7 @@ from labbook.model.series import Series
 from labbook.model.verdict import worst_fault
 from labbook.report.ending_exception import ending_exception, place, user_frame
 from labbook.report.entry.diagnosis_section import user_location
-from labbook.report.numbers import count, duration, pair
+from labbook.report.numbers import count, duration, number, pair
 from labbook.report.series_choice import (
     count_steps,
     find_primary_series,
@@ -36,24 +36,26 @@ def run_title(run: Run, language: str = "en") -> str:
         run: The run.
         language: "en" or "zh".
     """
-    said = words(language)["title"]
+    labels = words(language)["title"]
     verdict = verdict_line(run, language)
     if run.status == "finished":
         if _worst_fault(run) is not None:
-            sentence = _plain(said["finished_but"], verdict=verdict)
-        elif find_primary_series(run) is None:
-            sentence = _plain(said["finished"])
+            sentence = _plain(labels["finished_but"], verdict=verdict)
+        elif find_primary_series(run) is None and not run.captured.get("trials"):
+            sentence = _plain(labels["finished"])
         else:
-            sentence = _plain(said["finished_with"], verdict=verdict)
+            sentence = _plain(labels["finished_with"], verdict=verdict)
     elif run.status == "failed":
-        told = ending_exception(run) is not None or find_primary_series(run) is not None
-        sentence = verdict if told else _plain(said["failed_with"], verdict=verdict)
+        has_result = ending_exception(run) is not None or find_primary_series(run) is not None
+        sentence = verdict if has_result else _plain(labels["failed_with"], verdict=verdict)
     elif run.status == "lost" and run.imported_from:
-        sentence = _plain(said["lost_import"])
+        sentence = _plain(labels["lost_import"])
     else:
         signal = _named(run.signal or "SIGKILL")
-        sentence = _plain(said[run.status], signal=signal, duration=duration(run.duration_s))
-    return _plain(said["title"], script=script_name(run), verdict=sentence)
+        sentence = _plain(labels[run.status], signal=signal, duration=duration(run.duration_s))
+    trial = run.captured.get("trial")
+    name = f"{script_name(run)}#{trial['number']}" if trial else script_name(run)
+    return _plain(labels["title"], script=name, verdict=sentence)
 
 
 def verdict_line(run: Run, language: str = "en") -> str:
@@ -63,26 +65,28 @@ def verdict_line(run: Run, language: str = "en") -> str:
         run: The run.
         language: "en" or "zh".
     """
-    said = words(language)["verdict"]
+    labels = words(language)["verdict"]
     exception = ending_exception(run)
     crash = next((f for f in run.findings[:1] if f.symptom and f.severity == "error"), None)
     if crash is not None and run.status == "failed":
-        return _of_finding(crash, run, said)
+        return _of_finding(crash, run, labels)
     if exception is not None:
         frame = user_frame(exception)
         kind = _named(exception.type) or "exception"
-        return kind if frame is None else _plain(said["at"], type=kind, place=_named(place(frame, run)))
+        return kind if frame is None else _plain(labels["at"], type=kind, place=_named(place(frame, run)))
     fault = _worst_fault(run) if run.status != "failed" else None
     if fault is not None:
-        return _of_finding(fault, run, said)
+        return _of_finding(fault, run, labels)
     series = _broken_series(run) or find_primary_series(run)
     if run.status == "failed" and (series is None or first_nonfinite_step(series) is None):
         if run.signal:
-            return _plain(said["signal"], signal=_named(run.signal))
-        return _plain(said["failure"]) if run.exit_code is None else _plain(said["code"], code=str(run.exit_code))
+            return _plain(labels["signal"], signal=_named(run.signal))
+        return _plain(labels["failure"]) if run.exit_code is None else _plain(labels["code"], code=str(run.exit_code))
+    if series is None and run.captured.get("trials"):
+        return _of_trials(run.captured["trials"], labels)
     if series is None:
-        return _plain(said["unknown" if run.status == "lost" else "none"])
-    return _metric(series, run, said)
+        return _plain(labels["unknown" if run.status == "lost" else "none"])
+    return _metric(series, run, labels)
 
 
 def verdict_reason(run: Run, labels: Mapping[str, Any]) -> str:
@@ -98,6 +102,15 @@ def verdict_reason(run: Run, labels: Mapping[str, Any]) -> str:
     finding = next((f for f in run.findings if reason and reason in (f.symptom, f.family)), None)
     check = next((c for c in run.checks if c.id == reason), None)
     return finding.title.replace("`", "") if finding is not None else check.title if check is not None else ""
+
+
+def _of_trials(trials: Mapping[str, Any], said: Mapping[str, Any]) -> str:
+    """Returns the number of trials and the best one, if there is one: "12 trials, best val_acc 0.93 (trial 4)"."""
+    total = str(len(trials.get("rows") or ()))
+    if "best" not in trials:
+        return _plain(said["trials"], count=total)
+    metric, value = _named(str(trials["metric"])), number(trials["value"])
+    return _plain(said["trials_best"], count=total, metric=metric, value=value, number=str(trials["best"]))
 
 
 def _broken_series(run: Run) -> Series | None:
@@ -117,7 +130,7 @@ def _worst_fault(run: Run) -> Finding | None:
     return next((finding for finding in run.findings if finding.symptom == worst and worst), None)
 
 
-def _of_finding(finding: Finding, run: Run, said: Mapping[str, Any]) -> str:
+def _of_finding(finding: Finding, run: Run, labels: Mapping[str, Any]) -> str:
     """Returns title and location of a finding: "input width does not match in_features, at model.py:31"."""
     title = " ".join(_NO_MARKUP.sub(" ", finding.title.replace("`", "")).split())
     # "DataLoader" and "NaN" are names, "Exploding" is a word.
@@ -125,7 +138,7 @@ def _of_finding(finding: Finding, run: Run, said: Mapping[str, Any]) -> str:
     if first[1:] == first[1:].lower():
         title = title[:1].lower() + title[1:]
     place = user_location(finding, run)
-    return _plain(said["found"], title=title, place=_named(place)) if place else title
+    return _plain(labels["found"], title=title, place=_named(place)) if place else title
 
 
 def script_name(run: Run) -> str:
@@ -135,22 +148,22 @@ def script_name(run: Run) -> str:
     return _named(name)
 
 
-def _metric(series: Series, run: Run, said: Mapping[str, Any]) -> str:
+def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
     name = _named(series.name)
     since = first_nonfinite_step(series)
     if since is not None and series.last is not None:
         value = "NaN" if math.isnan(series.last) else "inf"
-        return _plain(said["nonfinite"], metric=name, value=value, step=count(since))
+        return _plain(labels["nonfinite"], metric=name, value=value, step=count(since))
     first, last = pair(series.first, series.last)
     if len(series.values) == 1:
-        return _plain(said["one"], metric=name, last=last)
+        return _plain(labels["one"], metric=name, last=last)
     # What the program logs is numbered as it likes, by episodes or epochs; printed numbers are no steps of a run.
     steps = series.last_step if series.source == "probe" or run.imported_from else count_steps(run)
     if not steps and series.source != "text":
         steps = series.last_step
     if not steps:
-        return _plain(said["span"], metric=name, first=first, last=last)
-    return _plain(said["metric"], metric=name, first=first, last=last, steps=count(steps))
+        return _plain(labels["span"], metric=name, first=first, last=last)
+    return _plain(labels["metric"], metric=name, first=first, last=last, steps=count(steps))
 
 
 def _plain(sentence: str, **values: str) -> str:

@@ -6,7 +6,7 @@ import io
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.capture.console.terminal_folding import LONGEST_LINE, LineFolder
@@ -113,7 +113,6 @@ PIECES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=60), st.randoms(use_true_random=False))
 def test_every_split_folds_alike(pieces, chance):
     text = "".join(pieces)

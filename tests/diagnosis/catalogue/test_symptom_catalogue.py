@@ -2,40 +2,59 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from labbook.diagnosis.candidates import ANYTHING
+from labbook.diagnosis.catalogue import matcher
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.pattern import compile_pattern
-from labbook.diagnosis.catalogue.run_conditions import CONDITIONS
 from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, HEADINGS, LEFT_OUT, read_pages
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.log_reader import read_text
+from labbook.diagnosis.toml_data import read_toml
 from labbook.health.checklist import CHECKS
 from labbook.model.symptom import CRASH_FAMILIES
 
-CATALOGUE = read_pages(BUILT_IN)
-MATCHER = Matcher(CATALOGUE)
-PAGES = list(CATALOGUE.symptoms.values())
-IDS = [page.id for page in PAGES]
+CONDITIONS = read_toml(Path(matcher.__file__).with_name("conditions.toml"))["conditions"]
 
 
-def primary(text: str) -> str:
-    found = diagnose(read_text(text), MATCHER).primary
-    return found.symptom if found else ""
+@pytest.fixture(scope="module")
+def catalogue():
+    return read_pages(BUILT_IN)
 
 
-def test_every_page_can_be_read():
-    assert CATALOGUE.problems == ()
-    assert len(PAGES) == len(list(BUILT_IN.glob("*.md")))
+@pytest.fixture(scope="module")
+def pages(catalogue):
+    return list(catalogue.symptoms.values())
 
 
-def test_every_check_and_every_family_has_a_page():
-    assert {check.id for check in CHECKS} <= set(CATALOGUE.symptoms)
-    assert {page.family for page in PAGES} >= set(CRASH_FAMILIES) - {"other"}
+@pytest.fixture(scope="module")
+def primary(catalogue):
+    """Returns the id of the first symptom that a text shows."""
+    reader = Matcher(catalogue)
+
+    def first(text: str) -> str:
+        found = diagnose(read_text(text), reader).primary
+        return found.symptom if found else ""
+
+    return first
 
 
-def test_a_page_says_the_same_in_both_languages(each):
+def test_every_page_can_be_read(catalogue, pages):
+    assert catalogue.problems == ()
+    assert len(pages) == len(list(BUILT_IN.glob("*.md")))
+
+
+def test_every_check_and_every_family_has_a_page(catalogue, pages):
+    assert {check.id for check in CHECKS} <= set(catalogue.symptoms)
+    assert {page.family for page in pages} >= set(CRASH_FAMILIES) - {"other"}
+
+
+def test_a_page_says_the_same_in_both_languages(each, catalogue):
     def check(page_id):
-        page = CATALOGUE.symptoms[page_id]
+        page = catalogue.symptoms[page_id]
         english, chinese = page.said("en"), page.said("zh")
         assert english is not chinese, "it has no Chinese title"
         for said in (english, chinese):
@@ -46,14 +65,14 @@ def test_a_page_says_the_same_in_both_languages(each):
         assert bool(english.says) == bool(chinese.says)
         assert page.words and page.source
 
-    each(IDS, check)
+    each(catalogue.symptoms, check)
 
 
-def test_what_a_page_names_exists(each):
-    known = set(CATALOGUE.symptoms)
+def test_what_a_page_names_exists(each, catalogue):
+    known = set(catalogue.symptoms)
 
     def check(page_id):
-        page = CATALOGUE.symptoms[page_id]
+        page = catalogue.symptoms[page_id]
         assert set(page.caused_by) <= known | {ANYTHING}
         assert set(page.causes_of) <= known
         assert {condition.removeprefix(LEFT_OUT) for condition in page.when} <= set(CONDITIONS)
@@ -61,35 +80,35 @@ def test_what_a_page_names_exists(each):
             assert cause <= len(page.said("en").why)
             assert fix <= len(page.said("en").attempts)
 
-    each(IDS, check)
+    each(catalogue.symptoms, check)
 
 
-def test_a_crash_has_patterns_and_examples_for_them(each):
+def test_a_crash_has_patterns_and_examples_for_them(each, catalogue, pages):
     def check(page_id):
-        page = CATALOGUE.symptoms[page_id]
+        page = catalogue.symptoms[page_id]
         assert page.patterns
         if any(pattern.kind != "exit" for pattern in page.patterns):
             assert page.matches and page.misses
 
-    each((page.id for page in PAGES if page.family in CRASH_FAMILIES), check)
+    each((page.id for page in pages if page.family in CRASH_FAMILIES), check)
 
 
-def test_a_page_is_what_its_examples_show(each):
+def test_a_page_is_what_its_examples_show(each, pages, primary):
     def check(page_id, text):
         assert primary(text) == page_id
 
-    each(((page.id, example.text) for page in PAGES for example in page.matches), check)
+    each(((page.id, example.text) for page in pages for example in page.matches), check)
 
 
-def test_a_page_is_not_what_looks_like_it(each):
+def test_a_page_is_not_what_looks_like_it(each, pages, primary):
     def check(page_id, text):
         assert primary(text) != page_id
 
-    each(((page.id, example.text) for page in PAGES for example in page.misses), check)
+    each(((page.id, example.text) for page in pages for example in page.misses), check)
 
 
-def test_a_page_does_not_depend_on_one_pattern_that_fits_everything():
-    for page in PAGES:
+def test_a_page_does_not_depend_on_one_pattern_that_fits_everything(pages):
+    for page in pages:
         for pattern in page.patterns:
             if pattern.text and pattern.kind != "reads" and not pattern.types and pattern.weight == 3:
                 assert compile_pattern(pattern.text).length >= 8, (
@@ -101,10 +120,10 @@ def test_headings_are_known():
     assert set(HEADINGS) == {"en", "zh"}
 
 
-def test_no_pattern_is_twice_on_a_page(each):
+def test_no_pattern_is_twice_on_a_page(each, catalogue):
     def check(page_id):
-        patterns = CATALOGUE.symptoms[page_id].patterns
+        patterns = catalogue.symptoms[page_id].patterns
         keys = [(p.kind, p.text.lower(), p.types, p.exits, p.frameworks) for p in patterns]
         assert len(keys) == len(set(keys)), {key for key in keys if keys.count(key) > 1}
 
-    each(IDS, check)
+    each(catalogue.symptoms, check)

@@ -77,7 +77,6 @@ def shapes(read: Evidence) -> list[tuple[str, str, int]]:
     return [(one.type, one.message, one.line) for one in read.exceptions]
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=3000), st.integers(1, 400))
 def test_any_bytes_give_an_answer(raw, size):
     read = read_stream(raw[at : at + size] for at in range(0, len(raw), size))
@@ -85,7 +84,6 @@ def test_any_bytes_give_an_answer(raw, size):
     assert isinstance(read, Evidence)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(pieces | st.text(max_size=20), max_size=60))
 def test_any_mixture_of_forms_gives_an_answer(parts):
     read = read_text("".join(parts))
@@ -94,7 +92,6 @@ def test_any_mixture_of_forms_gives_an_answer(parts):
     assert all(one.type or one.message or one.frames for one in read.exceptions)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(LOGS), st.integers(0, 5000), st.integers(0, 5000))
 def test_an_output_may_be_cut_anywhere(path, first, last):
     raw = path.read_bytes()
@@ -102,7 +99,7 @@ def test_an_output_may_be_cut_anywhere(path, first, last):
     assert isinstance(read_stream([raw[first : len(raw) - last]]), Evidence)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from(LOGS), st.integers(1, 64))
 def test_the_size_of_the_pieces_changes_nothing(path, size):
     raw = path.read_bytes()

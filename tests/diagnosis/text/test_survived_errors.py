@@ -41,11 +41,22 @@ def test_two_steps_are_enough_before_a_good_end(
 
 def test_a_handled_traceback_is_borne_where_steps_and_a_good_end_follow(family_of: Callable[[str], str]) -> None:
     traceback = (
-        'Traceback (most recent call last):\n  File "log.py", line 9, in send\n    post()\n'
+        'Traceback (most recent call last):\n  File "log.py", line 9, in <module>\n    post()\n'
         "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='h', port=443): Max retries exceeded\n"
     )
     assert family_of(traceback + STEPS + "training finished\n") == ""
     assert family_of(traceback + STEPS) != "" and family_of(STEPS + traceback + "training finished\n") != ""
+
+
+def test_a_traceback_that_starts_in_a_function_was_printed_by_who_caught_it(family_of: Callable[[str], str]) -> None:
+    uncaught = (
+        'Traceback (most recent call last):\n  File "run.py", line 4, in <module>\n    import_fused()\n'
+        "ModuleNotFoundError: No module named 'apex'\nusing the plain optimizer\n"
+    )
+    caught = uncaught.replace("<module>", "import_fused")
+    ignored = "Exception ignored in: <function _Iterator.__del__ at 0x7f>\n" + uncaught
+    assert family_of(caught + STEPS) == family_of(ignored + STEPS) == ""
+    assert family_of(uncaught + STEPS) == family_of(STEPS + caught) == "missing_dependency"
 
 
 def test_what_ends_the_log_was_not_borne(family_of: Callable[[str], str]) -> None:

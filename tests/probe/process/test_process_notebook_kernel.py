@@ -2,11 +2,13 @@
 
 import json
 import sys
+from importlib.util import find_spec
 
 import pytest
 
-pytest.importorskip("nbconvert")
-pytest.importorskip("ipykernel")
+pytestmark = pytest.mark.skipif(
+    not (find_spec("nbconvert") and find_spec("ipykernel")), reason="nbconvert or ipykernel is not installed"
+)
 
 CELLS = ["import argparse, json\nLR = 0.5\nopen('data.txt', 'w').write('x')", "def f(x):\n    return 1 / x\nf(0)"]
 

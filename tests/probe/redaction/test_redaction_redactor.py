@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import labbook.probe
@@ -33,7 +33,7 @@ RULES = rules_data()["formats"]
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule['id']}-{rule['keywords'][0]}")
 def test_every_rule_holds_its_examples(rule):
-    assert check_rule(rule) == ""
+    assert check_rule(rule) is None
     assert rule["yes"] and rule["no"], "a rule has examples of both kinds"
 
 
@@ -193,7 +193,6 @@ def test_data_keeps_its_form_and_loses_its_secrets():
     assert plain["pairs"][0]["name"] == "DB_PASSWORD" and plain["strange"].startswith("<Strange")
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.integers() | st.text() | st.binary(),
@@ -205,7 +204,6 @@ def test_data_takes_anything(value):
     json.dumps(redactor().data(value))
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.text()
     | st.lists(st.sampled_from([line.replace("@S@", "Zq81'\"\\\x1b[1m@:/") for line in IN_CONTEXT])).map("".join)
@@ -382,3 +380,10 @@ def test_the_first_look_imports_no_regular_expressions_in_the_private_package():
     root = str(Path(labbook.probe.__file__).parent)
     done = subprocess.run([sys.executable, "-S", "-c", PRIVATE, root], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[]", "password=[REDACTED:password] [REDACTED:known]", "[]"]
+
+
+def test_a_text_that_was_clean_is_masked_once_it_is_known_to_be_secret():
+    found = redactor()
+    assert [found.text("a quiet horse") for _ in range(2)] == ["a quiet horse"] * 2
+    found.learn(["a quiet horse"])
+    assert "horse" not in found.text("a quiet horse")

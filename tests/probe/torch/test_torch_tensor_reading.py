@@ -8,20 +8,24 @@ from types import SimpleNamespace
 
 import pytest
 
-torch = pytest.importorskip("torch")
+from labbook.probe.torch.loss_expression import blown_up
+from labbook.probe.torch.loss_terms import LossTerms
+from labbook.probe.torch.model_copies import ModelCopies
+from labbook.probe.torch.model_inputs import ModelInputs
+from labbook.probe.torch.module_calls import ModuleCalls
+from labbook.probe.torch.spectral_norms import evaluated_first
+from labbook.probe.torch.tensor_stats import TensorStats
+from labbook.probe.training.process_memory import own_bytes
 
-from labbook.probe.torch.loss_expression import blown_up  # noqa: E402
-from labbook.probe.torch.loss_terms import LossTerms  # noqa: E402
-from labbook.probe.torch.model_copies import ModelCopies  # noqa: E402
-from labbook.probe.torch.model_inputs import ModelInputs  # noqa: E402
-from labbook.probe.torch.module_calls import ModuleCalls  # noqa: E402
-from labbook.probe.torch.spectral_norms import evaluated_first  # noqa: E402
-from labbook.probe.torch.tensor_stats import TensorStats  # noqa: E402
-from labbook.probe.training.process_memory import own_bytes  # noqa: E402
 
-MODEL = torch.nn.Linear(5, 1)
-X, Y = torch.randn(8, 5), torch.randn(8)
-LABELS = (Y > 0).float()
+@pytest.fixture(scope="module", autouse=True)
+def framework() -> None:
+    """Imported when the first of these tests runs: every worker collects all files."""
+    global torch, MODEL, X, Y, LABELS
+    torch = pytest.importorskip("torch")
+    MODEL = torch.nn.Linear(5, 1)
+    X, Y = torch.randn(8, 5), torch.randn(8)
+    LABELS = (Y > 0).float()
 
 
 @pytest.mark.parametrize(

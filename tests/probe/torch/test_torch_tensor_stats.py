@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
-from labbook.probe.torch.module_calls import ModuleCalls  # noqa: E402
-from labbook.probe.torch.module_outputs import ModuleOutputs  # noqa: E402
-from labbook.probe.torch.tensor_stats import MOST, TensorStats, WithoutModes  # noqa: E402
+from labbook.probe.torch.module_calls import ModuleCalls
+from labbook.probe.torch.module_outputs import ModuleOutputs
+from labbook.probe.torch.tensor_stats import MOST, TensorStats, WithoutModes
 
 SHAPES = [(7,), (40, 300), (4, 8, 30, 30)]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def framework() -> None:
+    """Imported when the first of these tests runs: every worker collects all files."""
+    global torch
+    torch = pytest.importorskip("torch")
+
+
 @pytest.fixture(scope="module")
-def stats():
+def stats(framework):
     return TensorStats(torch)
 
 
@@ -53,10 +58,10 @@ def test_a_value_that_is_not_finite_is_told_and_the_others_are_judged_without_it
     assert told["std"] == pytest.approx(kept.std(correction=0).item(), rel=error)
 
 
-@pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8])
+@pytest.mark.parametrize("kind", ["float64", "float16", "bfloat16", "int64", "uint8"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_extremes_are_exact_for_every_kind_of_number(stats, shape, kind):
-    tensor = (numbers(shape) * 20 + 50).to(kind)
+    tensor = (numbers(shape) * 20 + 50).to(getattr(torch, kind))
     told = stats.look(tensor.transpose(0, -1))
     assert told["min"] == pytest.approx(float(tensor.min().item()), rel=1e-6)
     assert told["max"] == pytest.approx(float(tensor.max().item()), rel=1e-6)

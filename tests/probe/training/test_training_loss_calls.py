@@ -18,3 +18,4 @@ def test_the_targets_of_the_first_value_are_told_although_the_last_batch_is_smal
         site.takes(facts(items), value)
     told = site.told("torch")
     assert (told["items"], told["value_first"], told["value_last"]) == (32, 48.1, 3.3)
+    assert (told["input"]["shape"], told["target"]["shape"]) == ([32, 4], [32])

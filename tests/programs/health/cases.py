@@ -268,6 +268,14 @@ mistakes_torch summed_in_the_second_phase | init_loss_off | | {WILD}
 mistakes_torch dice_without_a_seed | seeds_set | |
 mistakes_torch penalty_larger_than_the_loss | regularisation_dominates | | {WILD} {STILL}
 mistakes_torch decay_stronger_than_the_gradient | regularisation_dominates | | {WILD} {STILL}
+mistakes_torch state_of_other_sequences | state_carried_between_sequences | |
+mistakes_torch reads_what_it_predicts | attention_sees_target | | train_loss_to_zero
+mistakes_torch predicts_what_it_reads | target_in_inputs | | train_loss_to_zero
+mistakes_torch output_without_negative_values | loss_activation_mismatch | | {FLAT} dead_relu
+mistakes_torch divergence_of_probabilities | missing_output_activation | | {FLAT} loss_negative
+mistakes_torch second_optimizer_forgotten | backward_but_no_step | | grad_not_cleared
+mistakes_torch clips_before_the_gradient | clip_without_gradient | |
+mistakes_torch padding_as_a_word | padding_in_loss | |
 running_paddle waits_for_the_disk | dataloader_bottleneck | |
 running_paddle saves_too_often | step_time_outlier | |
 running_paddle table_of_all_answers | step_time_drift | |
@@ -284,6 +292,7 @@ mistakes_paddle summed_in_the_second_phase | init_loss_off | | {WILD}
 mistakes_paddle dice_without_a_seed | seeds_set | |
 mistakes_paddle penalty_larger_than_the_loss | regularisation_dominates | | {WILD} {STILL}
 mistakes_paddle decay_stronger_than_the_gradient | regularisation_dominates | | {WILD} {STILL}
+mistakes_paddle second_optimizer_forgotten | backward_but_no_step | | grad_not_cleared
 ranks_paddle inner_network_called | replica_divergence | |
 ranks_paddle no_share_of_the_data | rank_data_overlap | | {ORDER}
 ranks_paddle never_shuffled | {ORDER} | sampler_epoch_not_set | sampler_epoch_not_set

@@ -181,5 +181,22 @@ def decay_stronger_than_the_gradient(broken):
     penalised(0.0, 1.0 if broken else 5e-4)
 
 
+def second_optimizer_forgotten(broken):
+    """Encoder and head have an optimizer each; that of the encoder never steps."""
+    seed(14)
+    x, y = blobs(900, 12, 4, 7)
+    encoder, head = nn.Sequential(nn.Linear(12, 32), nn.ReLU()), nn.Linear(32, 4)
+    optimizers = [paddle.optimizer.Adam(3e-3, parameters=part.parameters()) for part in (encoder, head)]
+    for epoch in range(4):
+        for inputs, labels in DataLoader(dataset((x, y)), batch_size=32, shuffle=True):
+            loss = F.cross_entropy(head(encoder(inputs)), labels)
+            loss.backward()
+            for optimizer in optimizers[1 if broken else 0 :]:
+                optimizer.step()
+            for optimizer in optimizers:
+                optimizer.clear_grad()
+        print(f"epoch {epoch} loss {loss.item():.4f}")
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]("fixed" not in sys.argv)

@@ -171,5 +171,146 @@ def decay_stronger_than_the_gradient(broken):
     penalised(0.0, 1.0 if broken else 5e-4)
 
 
+class Waves(nn.Module):
+    """Tells waves apart; may begin with the state that the last batch left."""
+
+    def __init__(self, keeps):
+        super().__init__()
+        self.lstm = nn.LSTM(1, 16, batch_first=True)
+        self.head = nn.Linear(16, 3)
+        self.keeps, self.state = keeps, None
+
+    def forward(self, x):
+        fits = self.state is not None and self.state[0].shape[1] == len(x)
+        out, state = self.lstm(x, self.state if fits and self.keeps else None)
+        self.state = tuple(one.detach() for one in state)
+        return self.head(out[:, -1])
+
+
+def state_of_other_sequences(broken):
+    """An LSTM for single sequences goes on from the state of the batch before."""
+    torch.manual_seed(9)
+    y = torch.randint(0, 3, (600,))
+    x = torch.sin(torch.arange(20.0)[None] * (0.3 + 0.3 * y[:, None])) + 0.3 * torch.randn(600, 20)
+    fit(Waves(broken), (x[:448, :, None], y[:448]), (x[448:, :, None], y[448:]), 4)
+
+
+class Words(nn.Module):
+    """A language model of one block of attention, with or without a causal mask."""
+
+    def __init__(self, masked):
+        super().__init__()
+        self.token, self.place = nn.Embedding(23, 32), nn.Embedding(24, 32)
+        self.queries, self.keys, self.values = (nn.Linear(32, 32) for _ in range(3))
+        self.head = nn.Linear(32, 23)
+        self.masked = masked
+
+    def forward(self, ids):
+        x = self.token(ids) + self.place(torch.arange(ids.shape[1]))
+        scores = self.queries(x) @ self.keys(x).transpose(1, 2) / 32**0.5
+        if self.masked:
+            scores = scores.masked_fill(torch.ones_like(scores).triu(1) > 0, float("-inf"))
+        return self.head(x + F.softmax(scores, -1) @ self.values(x)).transpose(1, 2)
+
+
+def text():
+    return torch.tensor([(i * i + 5 * (i // 4)) % 23 for i in range(25 * 300)]).view(300, 25)
+
+
+def reads_what_it_predicts(broken):
+    """The causal mask was forgotten."""
+    torch.manual_seed(10)
+    fit(Words(not broken), (text()[:, :-1], text()[:, 1:]), epochs=4)
+
+
+def predicts_what_it_reads(broken):
+    """The target of a language model is its input, not the next word."""
+    torch.manual_seed(11)
+    ahead = 0 if broken else 1
+    fit(Words(True), (text()[:, :-1], text()[:, ahead : 24 + ahead].contiguous()), epochs=15, lr=1e-2)
+
+
+def output_without_negative_values(broken):
+    """A ReLU behind the last layer of a regression whose targets have both signs."""
+    torch.manual_seed(12)
+    x, y = tensors(curve(900, 8, 5, 0.5))
+    y = (y - y.mean()).reshape(-1, 1)
+    model = nn.Sequential(nn.Linear(8, 48), nn.Tanh(), nn.Linear(48, 1), *([nn.ReLU()] if broken else []))
+    fit(model, (x[:600], y[:600]), (x[600:], y[600:]), loss_of=F.mse_loss)
+
+
+def divergence_of_probabilities(broken):
+    """`kl_div` is given probabilities where it wants their logarithms."""
+    torch.manual_seed(13)
+    x, y = tensors(blobs(900, 12, 4, 7))
+    soft = F.softmax(4.0 * F.one_hot(y, 4) + 0.1 * x[:, :4], 1)
+    log = F.softmax if broken else F.log_softmax
+
+    def distance(out, to):
+        return F.kl_div(log(out, 1), to, reduction="batchmean")
+
+    fit(nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 4)), (x, soft), loss_of=distance)
+
+
+def second_optimizer_forgotten(broken):
+    """Encoder and head have an optimizer each; that of the encoder never steps."""
+    torch.manual_seed(14)
+    x, y = tensors(blobs(900, 12, 4, 7))
+    encoder, head = nn.Sequential(nn.Linear(12, 32), nn.ReLU()), nn.Linear(32, 4)
+    optimizers = [torch.optim.Adam(part.parameters(), lr=3e-3) for part in (encoder, head)]
+    for epoch in range(4):
+        for inputs, labels in DataLoader(TensorDataset(x, y), 32, shuffle=True):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            loss = F.cross_entropy(head(encoder(inputs)), labels)
+            loss.backward()
+            for optimizer in optimizers[1 if broken else 0 :]:
+                optimizer.step()
+        print(f"epoch {epoch} loss {loss.item():.4f}")
+
+
+def clips_before_the_gradient(broken):
+    torch.manual_seed(15)
+    x, y = tensors(blobs(900, 12, 4, 7))
+    model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 4))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for epoch in range(4):
+        for inputs, labels in DataLoader(TensorDataset(x, y), 32, shuffle=True):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(inputs), labels)
+            if broken:
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            loss.backward()
+            if not broken:
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        print(f"epoch {epoch} loss {loss.item():.4f}")
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(12, 24, padding_idx=0)
+        self.rnn = nn.GRU(24, 32, batch_first=True)
+        self.head = nn.Linear(32, 12)
+
+    def forward(self, ids):
+        return self.head(self.rnn(self.words(ids))[0]).transpose(1, 2)
+
+
+def padding_as_a_word(broken):
+    """Sentences of several lengths; their padding is a word to be predicted."""
+    torch.manual_seed(16)
+    ids = torch.randint(1, 12, (600, 10))
+    there = torch.arange(10)[None] < torch.randint(4, 11, (600, 1))
+    target = (torch.roll(ids, 1, 1) * there).long()
+    target[:, 0] = ids[:, 0]
+
+    def distance(out, to):
+        return F.cross_entropy(out, to, ignore_index=-100 if broken else 0)
+
+    fit(Tagger(), (ids * there, target), loss_of=distance)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]("fixed" not in sys.argv)

@@ -11,7 +11,7 @@ from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.model.run import CaughtException, Frame, Run
 from labbook.model.series import Series
 from labbook.record.run_from_journal.blocked_on import classify_wait
-from labbook.record.run_from_journal.ending_events import parse_thread_stacks, standstill_facts
+from labbook.record.run_from_journal.ending_events import find_user_line, parse_thread_stacks, standstill_facts
 from labbook.store.event_reader import read_event
 from labbook.store.journal import ProcessEvents
 
@@ -250,3 +250,9 @@ def test_the_connection_by_which_a_dead_worker_was_noticed_is_no_cause(tmp_path)
     first, *rest = findings(run, standstill_facts(run, died("SIGKILL")))
     assert (first.symptom, rest) == ("dataloader_worker_killed", [])
     assert first.evidence[-1] == "the child process 77 (Process-2, work) was ended by SIGKILL"
+
+
+def test_a_line_is_the_same_whether_the_probe_or_the_interpreter_wrote_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    frames = [{"file": file, "line": 3, "user": True} for file in ("~/train.py", f"{tmp_path}/train.py")]
+    assert find_user_line(frames[:1]) == find_user_line(frames[1:])

@@ -6,7 +6,7 @@ import pytest
 
 from labbook.probe.training.step_phases import StepPhases
 from labbook.record.run_from_journal.odd_rank import name_odd, note_other_calls
-from labbook.record.run_from_journal.roll_call import collective_calls, own_step_s
+from labbook.record.run_from_journal.roll_call import collective_calls, own_step_s, roll_call
 from labbook.report.entry.ranks_section import odd_sentence
 from labbook.store.journal import ProcessEvents
 from labbook.store.sentences import Sentences
@@ -51,6 +51,16 @@ ROWS = {
     ),
     "an exception of its own, though later": (
         [aborted(0, 100.0), row(1, at=100.5, line=9, error=LABEL), row(2, error=RESET)], "failed", [1],
+    ),
+    "one aborted, the others still waited, one of them elsewhere": (
+        [aborted(0, 100.0), interrupted(1, 62), interrupted(2, 64)], "apart", [1],
+    ),
+    "one aborted, the others lost it and were stopped before they had ended": (
+        [aborted(0, 100.0), *(row(rank, "interrupted", at=100.1, line=line, signal="SIGTERM", error=RESET)
+                              for rank, line in ((1, 62), (2, 64)))], "apart", [1],
+    ),
+    "one aborted, the others waited at its place": (
+        [aborted(0, 100.0), interrupted(1, 64), interrupted(2, 64)], "aborted", [0],
     ),
     "a crash": ([row(0, error=RESET), row(1, error=RESET), row(2, at=101.0, signal="SIGSEGV")], "failed", [2]),
     "all with one error": ([row(rank, at=100.0 + rank, error=LABEL) for rank in range(3)], "alike", [0, 1, 2]),
@@ -157,3 +167,26 @@ def test_a_hang_tells_the_step_in_which_the_odd_rank_made_fewer_calls(own, calls
     assert odd["ranks"] == [1] and odd.get("calls") == calls
     assert ("made 0 collective calls" in odd_sentence(odd, Sentences("en"))) == bool(calls)
     assert collective_calls(process(calls=4)) == dict.fromkeys(range(1, 9), 4)
+
+
+def ray_worker(rank, *events):
+    hello = {"k": "hello", "t": 1.0, "pid": 100 + rank, "argv": ["python", "ray/_private/workers/default_worker.py"]}
+    state = {"k": "state", "t": 2.0, "framework": "torch", "distributed": {"rank": rank, "world_size": 2}}
+    return ProcessEvents(f"{rank}.jsonl", (hello, state, *events))
+
+
+@pytest.mark.parametrize(
+    ("error", "of_worker", "statuses", "odd"),
+    [
+        ("", (), ["finished", "finished"], None),
+        ("RayTaskError", ({"k": "exception", "t": 3.0, "where": "task", "type": "ValueError", "message": "planted"},),
+         ["interrupted", "failed"], "failed"),
+        ("the actor died: pid: 101", (), ["interrupted", "killed"], "killed"),
+    ],
+)  # fmt: skip
+def test_a_worker_that_ray_ended_is_not_a_killed_one(error, of_worker, statuses, odd):
+    end = [{"k": "exception", "t": 4.0, "exit": True, "message": error}] if error else []
+    driver = ProcessEvents("d.jsonl", ({"k": "hello", "t": 0.0, "pid": 1, "argv": ["python", "train.py"]}, *end))
+    facts = roll_call([driver, ray_worker(0), ray_worker(1, *of_worker)], (), 0, "")
+    assert [row["status"] for row in facts["rows"]] == statuses
+    assert facts.get("odd", {}).get("kind") == odd and facts.get("odd", {}).get("ranks", [1]) == [1]

@@ -107,7 +107,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(
         st.dictionaries(st.sampled_from(["step", "opt", "n", "ph", "agg", "samples", "t", "params"]), VALUES),

@@ -137,3 +137,12 @@ def test_the_fix_of_another_failure_is_a_link_to_its_run_only(runs, notebook):
     text = page(runs, notebook, other)
     section = text[text.index("## Diagnosis") : text.index("labbook:end diagnosis")]
     assert "20261101-120000-abcd" in section and "in_features 10 -> 8" not in section
+
+
+def test_a_run_with_another_symptom_of_the_family_did_not_have_the_failure(runs, notebook):
+    earlier = dataclasses.replace(CRASH.seen_before[0], fits=False, same="family")
+    other = dataclasses.replace(CRASH, seen_before=(earlier,))
+    assert not any(earlier.run in line for line in diagnosis_lines(with_findings(runs, other)))
+    text = page(runs, notebook, other)
+    section = text[text.index("## Diagnosis") : text.index("labbook:end diagnosis")]
+    assert earlier.run in section and "same family:" in section and "Seen before" not in section

@@ -260,7 +260,10 @@ def big(run, width, count):
     )
 
 
-@pytest.mark.parametrize(("width", "count"), [(70, 100), (700, 400), pytest.param(7000, 400, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("width", "count"),
+    [(70, 100), pytest.param(700, 400, marks=pytest.mark.long), pytest.param(7000, 400, marks=pytest.mark.long)],
+)
 def test_no_entry_is_larger_than_a_page_can_be(runs, notebook, notebook_zh, width, count):
     for name in ("finished", "crashed", "two_ranks"):
         for book in (notebook, notebook_zh):

@@ -1,4 +1,4 @@
-"""Runs programs in forks of an interpreter that has imported a framework already: its import is most of a short run.
+"""Runs programs in forks of an interpreter that has imported a framework or labbook: the import is most of a short run.
 
 The probe is started in the fork, before the program, by the same `sitecustomize` as in a new interpreter; it finds the
 framework imported and attaches at once. What tests the start of a program itself takes a new interpreter.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import json
 import os
+import runpy
 import selectors
 import signal
 import socket
@@ -21,8 +23,11 @@ import types
 import warnings
 from pathlib import Path
 
-IMPORTED = {"torch": ("torch", "torch._dynamo"), "paddle": ("paddle",)}
-"""Framework -> what is imported before the fork. PyTorch imports its compiler with the first optimizer."""
+IMPORTED = {"torch": ("torch", "torch._dynamo"), "paddle": ("paddle",), "labbook": ("labbook.cli",)}
+"""Name -> what is imported before the fork. PyTorch imports its compiler with the first optimizer."""
+
+LEFT_OUT = ("labbook.checks", "labbook.notebook_magics", "labbook.probe", "labbook.pytest_plugin")
+"""Modules of labbook that load a framework, or that its commands do not use."""
 
 SETTLED = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 """Variables that are read at the start: those of the interpreter that is forked, whatever a program asks for."""
@@ -101,6 +106,9 @@ def serve(framework: str, descriptor: int) -> None:
         warnings.simplefilter("ignore")
         for name in IMPORTED[framework]:
             __import__(name)
+        if framework == "labbook":
+            _import_labbook()
+    gc.freeze()
     channel = socket.socket(fileno=descriptor)
     while True:
         message, descriptors, _, _ = socket.recv_fds(channel, 1 << 20, 2)
@@ -120,6 +128,17 @@ def serve(framework: str, descriptor: int) -> None:
         channel.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
+def _import_labbook() -> None:
+    import labbook
+
+    top = Path(labbook.__file__).parent
+    for path in sorted(top.rglob("[a-z]*.py")):
+        name = ".".join(("labbook", *path.relative_to(top).with_suffix("").parts))
+        if not name.startswith(LEFT_OUT):
+            with contextlib.suppress(ImportError):
+                __import__(name)
+
+
 def _run_program(arguments, environ, folder):
     """What an interpreter does at its start, then the program as `__main__`; gives its exit status.
 
@@ -128,6 +147,7 @@ def _run_program(arguments, environ, folder):
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environ)
+    is_module = arguments[0] == "-m"
     script = Path(arguments[0])
     sys.argv = list(arguments)
     sys.orig_argv = [sys.executable, *arguments]
@@ -136,14 +156,18 @@ def _run_program(arguments, environ, folder):
     sys.modules.pop("sitecustomize", None)
     with contextlib.suppress(ImportError):
         __import__("sitecustomize")
-    sys.path.insert(0, str(script.resolve().parent))
+    sys.path.insert(0, folder if is_module else str(script.resolve().parent))
     main = types.ModuleType("__main__")
     main.__file__ = str(script)
     main.__builtins__ = __builtins__
     sys.modules["__main__"] = main
     status = 0
     try:
-        exec(compile(script.read_bytes(), str(script), "exec"), vars(main))
+        if is_module:
+            sys.argv = list(arguments[1:])
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        else:
+            exec(compile(script.read_bytes(), str(script), "exec"), vars(main))
     except SystemExit as ending:
         status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
     except BaseException as error:

@@ -1,0 +1,104 @@
+"""`labbook graph`: the recorded autograd graph of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from labbook.commands.options import notebook_option, open_notebook, run_argument, terminal_sentences
+from labbook.help_text import HelpCommand
+
+if TYPE_CHECKING:
+    from labbook.store.sentences import Sentences
+
+_EPILOG = """\b
+Examples:
+  labbook graph                              # of the last run
+  labbook graph k3f9 --around encoder.layer1
+  labbook graph k3f9 --to graph.svg          # or graph.mmd, for Mermaid
+"""
+
+
+@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.option("--autograd", is_flag=True, help="Draw the autograd graph. Default.")
+@click.option("--around", default="", metavar="NAME", help="Only what is near an operation or parameter.")
+@click.option(
+    "--to", "target", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write .svg or .mmd."
+)
+@notebook_option
+@run_argument()
+def command(autograd: bool, around: str, target: Path | None, notebook: str | None, run: str) -> None:
+    """Show the autograd graph of a run: operations, and parameters it misses.
+
+    The probe records it at the first backward call, up to 400 operations. Each line is a chain of operations with the
+    parameters that it takes. Below are the trainable parameters that the graph does not reach, where it was cut, and
+    where the first value came from that was not finite. Exits with status 1 if no graph was recorded.
+    """
+    from labbook import screen
+    from labbook.errors import NotebookError, NothingFoundError, UsageError
+    from labbook.index.query import find_run
+    from labbook.report import graph_drawing
+    from labbook.report.run_data import load_run
+    from labbook.store.templates import words
+
+    if target is not None and target.suffix not in (".svg", ".mmd"):
+        raise UsageError("errors.graph.format", target=target)
+    book = open_notebook(notebook)
+    say = terminal_sentences(book)
+    found = load_run(book.paths, find_run(book, run).id)
+    health: Mapping[str, Any] = found.health if found is not None else {}
+    graph = health.get("autograd") or {}
+    boxes = graph_drawing.fold_graph(graph.get("operations") or [])
+    if not boxes:
+        raise NothingFoundError("terminal.graph.none")
+    shown = graph_drawing.boxes_around(boxes, around)
+    if not shown:
+        raise NothingFoundError("terminal.graph.not_around", name=around)
+    labels = words(book.config.language_in_use(), book.paths.templates)["autograd"]
+    flight = health.get("flight") or {}
+    if target is None:
+        for line in graph_drawing.graph_lines(boxes, shown, labels["other"]):
+            click.echo(screen.harmless(line))
+        for line in _remarks(graph, flight, len(shown), len(boxes), say):
+            click.echo(screen.harmless(line))
+        return
+    if target.suffix == ".svg":
+        suspect = graph_drawing.suspect_of(found) if found is not None else ""
+        text = graph_drawing.graph_svg(boxes, shown, labels, graph.get("unreachable") or [], suspect)
+    else:
+        text = graph_drawing.graph_mermaid(boxes, shown, labels["other"])
+    try:
+        target.write_text(text, "utf-8")
+    except OSError as error:
+        raise NotebookError("errors.file.not_written", path=target, reason=error) from error
+    click.echo(str(target))
+
+
+def _remarks(
+    graph: Mapping[str, Any], flight: Mapping[str, Any], shown: int, boxes: int, say: Sentences
+) -> Sequence[str]:
+    """Returns what is wrong with the graph, and what is left out of the lines."""
+    lines = [""]
+    missed = [str(name) for name in graph.get("unreachable") or []]
+    if missed:
+        lines.append(say.line("terminal.graph.missed", count=len(missed), names=missed[:12]))
+    cut = graph.get("cut") or {}
+    if cut.get("op"):
+        lines.append(say.line("terminal.graph.cut", op=str(cut["op"]), place=_place(cut)))
+    if flight.get("finding"):
+        lines.append(
+            say.line("terminal.graph.flight", step=flight.get("step"), op=str(flight.get("op")), place=_place(flight))
+        )
+    if shown < boxes:
+        lines.append(say.line("terminal.graph.part", shown=shown, count=boxes))
+    if graph.get("more"):
+        lines.append(say.line("terminal.graph.more"))
+    return lines if len(lines) > 1 else []
+
+
+def _place(facts: Mapping[str, Any]) -> str:
+    file = Path(str(facts.get("file") or "")).name
+    return f"{file}:{facts.get('line')}" if file else "?"

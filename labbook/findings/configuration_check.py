@@ -1,0 +1,253 @@
+"""Checks the recorded configuration of a run: retyped YAML values, values set twice, unread options, unusual values.
+
+The result is a note for people, never a verdict: no row changes the health of a run. A row is "certain" if the run
+itself shows it, "likely" if it follows from how the usual loader works, and "note" if it is only unusual.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from labbook.compare.run_settings import flatten
+from labbook.findings.yaml_types import YamlValue, find_retyped_values
+from labbook.model.message import Message, as_data, message
+from labbook.model.run import ConfigFile, Run
+
+if TYPE_CHECKING:
+    from labbook.store.notebook import Notebook
+
+SOURCE = "configuration"
+"""Name of the result among the captured facts of a run."""
+
+_MAX_ROWS = 12
+_MAX_YAML_BYTES = 128 * 1024
+_MAX_SOURCE_BYTES = 2 * 1024 * 1024
+_LEAST_EARLIER = 5
+_MOST_EARLIER = 200
+_FAR = 100.0
+"""Factor from the median, and a tenth of it from the nearest value, at which a value is unusual. Source: chosen by us;
+learning rates of one experiment seldom span more than two decades."""
+
+_NOT_A_SIZE = re.compile(
+    r"seed|port|(^|[._])(id|rank|pid|time|date|stamp|index|idx|version|job)($|[._])", re.IGNORECASE
+)
+_BY_LOADER = frozenset(("configuration.yaml.number_as_text", "configuration.yaml.date"))
+"""Kinds that PyYAML reads in another way than OmegaConf."""
+_OTHER_LOADERS = re.compile(r"\bruamel\b|\bstrictyaml\b|\badd_implicit_resolver\b|\badd_constructor\b|BaseLoader")
+_EVALUATES = re.compile(r"\bliteral_eval\b|(?<!\.)\beval\(")
+_INHERITS = re.compile(
+    r"""^\s*["']?(_?base_?|_base_\w*|defaults?|extends|inherits?(_from)?|parent|includes?|import|base_config)["']?\s*[:=]""",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def add_configuration_check(notebook: Notebook, run: Run) -> Run:
+    """Returns the run with what is odd in its configuration among the captured facts; never fails."""
+    rows: list[dict[str, Any]] = []
+    for find in (_schema_errors, _retyped, _set_twice, _unread, _unusual):
+        with suppress(Exception):
+            # A hostile file or broken index costs these rows, never the entry.
+            rows += [{"certainty": certainty, "message": as_data(text)} for certainty, text in find(notebook, run)]
+    return replace(run, captured={**run.captured, SOURCE: {"rows": rows[:_MAX_ROWS]}}) if rows else run
+
+
+def _schema_errors(notebook: Notebook, run: Run) -> Iterator[tuple[str, Message]]:
+    if notebook.config.config_schema:
+        from labbook.findings.configuration_schema import schema_errors
+
+        for text in schema_errors(notebook.config.config_schema, notebook.paths.root, run):
+            yield "schema", text
+
+
+def _retyped(_notebook: Notebook, run: Run) -> Iterator[tuple[str, Message]]:
+    left = _MAX_YAML_BYTES
+    code = ""
+    for config in run.configs:
+        left -= len(config.text)
+        if config.format != "yaml" or config.truncated or left < 0:
+            continue
+        values = find_retyped_values(config.text)
+        code = code or (_code_text(run) if values else "")
+        for value in values:
+            certainty = "certain" if value.kind == "configuration.yaml.repeated_key" else _certainty(value, run, code)
+            if certainty:
+                values_of = {"key": value.key, "text": value.written, "read": value.read}
+                yield certainty, Message(value.kind, {**values_of, "at": f"{_file_name(config, run)}:{value.line}"})
+
+
+def _certainty(value: YamlValue, run: Run, code: str) -> str:
+    """Returns "certain" if an option of the run has the read value, "likely" by the loader, else ""."""
+    looked_up = (_look_up(parsed.values, value.path) for parsed in run.arguments)
+    known = [found[0] for found in looked_up if found is not None]
+    if re.search(rf"(float|int|bool|str|eval)\(\s*[^()\n]*\b{re.escape(value.leaf)}\b", code):
+        return ""
+    as_text = value.kind.endswith("_as_text")
+    if known and not value.kind.endswith("key_as_bool"):
+        return "certain" if all((one == value.written) == as_text for one in known) else ""
+    if "yaml" not in run.packages or _OTHER_LOADERS.search(code):
+        return ""
+    if value.kind in (
+        "configuration.yaml.number_as_text",
+        "configuration.yaml.tuple_as_text",
+        "configuration.yaml.none_as_text",
+    ) and (_EVALUATES.search(code) or "pydantic" in run.packages or "jsonargparse" in run.packages):
+        return ""
+    if value.kind == "configuration.yaml.none_as_text" and re.search(r"""["']None["']""", code):
+        return ""
+    return "" if value.kind in _BY_LOADER and "omegaconf" in run.packages else "likely"
+
+
+def _look_up(values: Any, path: Sequence[str | int]) -> tuple[Any] | None:  # noqa: ANN401 - JSON data
+    """Returns the value at a path, or that of its only key as a flat option; `None` if there is none."""
+    at = values
+    for part in path:
+        is_there = part in at if isinstance(at, Mapping) else isinstance(at, (list, tuple)) and part in range(len(at))
+        if not is_there:
+            break
+        at = at[part]
+    else:
+        return (at,)
+    last = path[-1] if path else ""
+    return (values[last],) if isinstance(values, Mapping) and isinstance(last, str) and last in values else None
+
+
+def _code_text(run: Run) -> str:
+    text = ""
+    for name in run.sources:
+        with suppress(OSError):
+            path = Path(name).expanduser()
+            if path.stat().st_size + len(text) <= _MAX_SOURCE_BYTES:
+                text += path.read_text("utf-8", "replace") + "\n"
+    return text
+
+
+def _file_name(config: ConfigFile, run: Run) -> str:
+    path = PurePosixPath(config.path)
+    return path.relative_to(run.cwd).as_posix() if path.is_relative_to(run.cwd) else path.name
+
+
+def _set_twice(_notebook: Notebook, run: Run) -> Iterator[tuple[str, Message]]:
+    """Options that stand on the command line with two values, and keys that two unrelated files set."""
+    given: dict[str, list[str]] = {}
+    words = run.argv
+    for number, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name.startswith("--") or (equals and re.fullmatch(r"\+{0,2}[A-Za-z_][\w.]*", name)):
+            follows = words[number + 1] if number + 1 < len(words) else ""
+            value = value if equals else follows
+            if value and (equals or not value.startswith("--")):
+                given.setdefault(name.lstrip("-+").replace("-", "_"), []).append(value)
+    for name, values in given.items():
+        for parsed in run.arguments:
+            found = _look_up(parsed.values, name.split("."))
+            if len(set(values)) > 1 and found is not None and _same(found[0], values[-1]):
+                yield "certain", message("configuration.twice.option", name=name, values=values, used=values[-1])
+                break
+    yield from _in_two_files(run, set(given))
+
+
+def _in_two_files(run: Run, given: set[str]) -> Iterator[tuple[str, Message]]:
+    from labbook.findings.configuration_schema import read_configuration
+
+    seen: dict[str, tuple[ConfigFile, Any]] = {}
+    for config in run.configs:
+        if (
+            config.truncated
+            or _INHERITS.search(config.text)
+            or PurePosixPath(config.path).name not in " ".join(run.argv)
+        ):
+            continue
+        with suppress(ValueError):
+            for name, value in flatten(read_configuration(config)):
+                if name not in seen:
+                    seen[name] = (config, value)
+                    continue
+                first, before = seen[name]
+                path = name.split(".")
+                used = next((one for a in run.arguments if (one := _look_up(a.values, path)) is not None), None)
+                if before != value and used is not None and used[0] in (before, value) and name not in given:
+                    yield (
+                        "certain",
+                        message(
+                            "configuration.twice.files",
+                            name=name,
+                            first=_file_name(first, run),
+                            before=str(before),
+                            second=_file_name(config, run),
+                            value=str(value),
+                            used=str(used[0]),
+                        ),
+                    )
+
+
+def _same(value: Any, text: str) -> bool:  # noqa: ANN401 - JSON data
+    if isinstance(value, bool) or value is None:
+        return str(value).lower() == text.lower()
+    if isinstance(value, (int, float)):
+        with suppress(ValueError):
+            return float(text) == value
+    return isinstance(value, str) and value == text
+
+
+def _unread(_notebook: Notebook, run: Run) -> Iterator[tuple[str, Message]]:
+    """Options of argparse that the command line sets and that no loaded source file reads."""
+    if run.exit_code != 0:
+        return
+    from labbook.review.unread_options import unread_options
+
+    line = {word.partition("=")[0].lstrip("-").replace("-", "_") for word in run.argv if word.startswith("--")}
+    for parsed in run.arguments:
+        names = [name for name in parsed.values if name in line and name not in parsed.unchanged]
+        if parsed.source == "argparse" and names:
+            files = [Path(name).expanduser() for name in run.sources]
+            for name in unread_options(names, files) if files else ():
+                yield "likely", message("configuration.unread.option", name=name, value=str(parsed.values[name]))
+
+
+def _unusual(notebook: Notebook, run: Run) -> Iterator[tuple[str, Message]]:
+    """Numbers far outside what earlier runs of the experiment used."""
+    now = {
+        name: float(value)
+        for parsed in reversed(run.arguments)
+        for name, value in flatten(parsed.values)
+        if type(value) in (int, float) and value > 0 and not _NOT_A_SIZE.search(name)
+    }
+    if not now or not run.experiment:
+        return
+    earlier = _earlier_values(notebook, run, now)
+    for name, value in now.items():
+        known = earlier[name]
+        if len(known) < _LEAST_EARLIER:
+            continue
+        middle, low, high = median(known), min(known), max(known)
+        above = value >= _FAR * middle and value >= _FAR / 10 * high
+        below = value <= middle / _FAR and value <= low / (_FAR / 10)
+        if above or below:
+            yield (
+                "note",
+                message(
+                    "configuration.unusual.value",
+                    name=name, value=f"{value:.6g}", runs=len(known), low=f"{low:.6g}", high=f"{high:.6g}",
+                    median=f"{middle:.6g}",
+                ),
+            )  # fmt: skip
+
+
+def _earlier_values(notebook: Notebook, run: Run, names: Mapping[str, float]) -> dict[str, list[float]]:
+    from labbook.index.build import query_without_refresh
+    from labbook.index.fix_outcomes import runs_of_experiment
+
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for meta in query_without_refresh(notebook, lambda index: runs_of_experiment(index, run.experiment, _MOST_EARLIER)):
+        if meta.get("id") == run.id or not isinstance(meta.get("params"), Mapping):
+            continue
+        for name, value in meta["params"].items():
+            if name in found and type(value) in (int, float) and value > 0:
+                found[name].append(float(value))
+    return found

@@ -1,0 +1,71 @@
+"""Has the workers of a running Ray cluster start the probe: they have the environment of the cluster, not of the run.
+
+The job of the program gets two more variables in its runtime environment. A node that cannot read the journal or the
+probe's folder starts its workers as without them.
+"""
+
+import os
+import sys
+
+from .. import wrapping
+from ..events.jsonl import parse
+from ..events.protocol import ENV_PROBE
+
+_JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+
+
+def attach(module, probe):
+    """Watches `ray.init`, or the errors of tasks, right after the import of the module that defines them."""
+    if module.__name__ == "ray.exceptions":
+        _watch_errors(module.RayTaskError, probe)
+    else:
+        _watch_init(module, probe)
+
+
+def _watch_errors(error_class, probe):
+    """Ray catches what a task raised, and makes an error of its own of it in the worker; the program gets a copy."""
+
+    def after(result, args, kwargs):
+        cause = kwargs.get("cause", args[3] if len(args) > 3 else None)
+        if isinstance(cause, Exception) and cause.__traceback__ is not None and probe.exceptions is not None:
+            probe.exceptions.record("task", cause)
+
+    error_class.__init__ = wrapping.wrap_function(error_class.__init__, probe.guard("ray errors"), after=after)
+
+
+def _watch_init(worker, probe):
+    original, guard = worker.init, probe.guard("ray")
+
+    def init(*args, **kwargs):
+        with guard:
+            kwargs = _with_probe(args, kwargs, probe)
+        return original(*args, **kwargs)
+
+    worker.init = wrapping.transparent_wrapper(init, original)
+
+
+def _with_probe(args, kwargs, probe):
+    """Keyword arguments of `ray.init` with the variables of the probe, where it connects to a running cluster."""
+    given = kwargs.get("runtime_env")
+    if not _finds_cluster(args[0] if args else kwargs.get("address")) or not (given is None or type(given) is dict):
+        return kwargs
+    config = parse(os.environ.get(_JOB_CONFIG) or "{}").get("runtime_env") or {}
+    known = dict(config.get("env_vars") or {}, **((given or {}).get("env_vars") or {}))
+    variables = {"PYTHONPATH": os.path.join(probe.folder, "inject") + ":${PYTHONPATH}"}
+    variables[ENV_PROBE] = os.environ[ENV_PROBE]
+    if any(name in known for name in variables):
+        probe.unobserved("the workers of Ray", "the program sets PYTHONPATH in its runtime environment")
+        return kwargs
+    env_vars = dict((given or {}).get("env_vars") or {}, **variables)
+    return dict(kwargs, runtime_env=dict(given or {}, env_vars=env_vars))
+
+
+def _finds_cluster(address):
+    """Whether `ray.init` connects to a cluster that runs already; one that it starts inherits the environment."""
+    address = address or os.environ.get("RAY_ADDRESS") or ""
+    if address == "local":
+        return False
+    if address not in ("", "auto"):
+        return True
+    utils = sys.modules.get("ray._private.utils")
+    return utils is not None and bool(utils.read_ray_address())

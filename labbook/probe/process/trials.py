@@ -1,0 +1,263 @@
+"""Gives each of several trainings in one process an event file of its own: trials of Optuna and jobs of Hydra.
+
+A trial is whatever the program marks as one: a call of the objective of `Study.optimize`, what lies between `Study.ask`
+and `Study.tell`, a job of a Hydra multirun, a `with labbook.trial():`. Its events are counted from zero, as those of
+another process would be; what the process does between the trials goes on in its first file.
+"""
+
+import sys
+import threading
+from time import monotonic
+
+from .. import wrapping
+from ..events.protocol import TRIAL
+from .settings_values import to_plain
+
+MOST_FILES = 1000
+"""Trials with an event file of their own; of later ones only options and result are recorded. Source: chosen by us."""
+
+MOST_LISTED = 20000
+_FULL = 4
+_SHORT_S = 20.0
+"""After that many trials that took less than this on average, tensors are inspected more rarely in each. Source: chosen
+by us; 0.2 s of inspection are 1 % of it."""
+
+_IDLE = 3
+"""Trials in a row without a training step, after which no more event files are made: a study of something else, whose
+trials may take less than the 20 ms that a file costs."""
+
+
+class Trials:
+    """The trials of one process; one thread is followed.
+
+    Args:
+        probe: The probe of this process.
+    """
+
+    def __init__(self, probe):
+        self.probe = probe
+        self._forget()
+        probe.after_fork(lambda: self._forget() if probe.role == "fork" else None)
+
+    def _forget(self):
+        self._open = []
+        self._files = self._listed = self._idle = 0
+        self._begun = self._elapsed = 0.0
+        self._thread = None
+
+    def begin(self, tool, group, number, params):
+        """Begins a trial.
+
+        Args:
+            tool: "optuna", "hydra" or "labbook".
+            group: Name of the study, or "".
+            number: Number of the trial, or `None` for the next one.
+            params: Options known so far, name -> value.
+
+        Returns:
+            What `end` wants, or `None` for a trial in another thread than the one before it.
+        """
+        if self._open and self._thread != threading.get_ident():
+            self.probe.unobserved("trials one by one", "several run at the same time in threads of one process")
+            return None
+        if self._listed >= MOST_LISTED:
+            return None
+        self._thread = threading.get_ident()
+        self._listed += 1
+        own = self._files < MOST_FILES and self._idle < _IDLE
+        if own:
+            self.probe.has_short_trials = self._files >= _FULL and self._elapsed < _SHORT_S * self._files
+            self._begun = monotonic()
+            self._files += 1
+            self.probe.begin_part("trial-%d" % self._files)
+        trial = {"tool": tool, "group": group, "number": self._listed - 1 if number is None else number, "own": own}
+        self._open.append(trial)
+        self.probe.event(TRIAL, params=to_plain(params) or {}, state="", **trial)
+        return trial
+
+    def end(self, trial, state, params=None, values=(), directions=()):
+        """Ends a trial.
+
+        Args:
+            trial: Of `begin`.
+            state: "complete", "pruned", "failed", "interrupted", or "several" if it cannot be told from others.
+            params: Its options, if they are known only now.
+            values: Its results.
+            directions: "minimize" or "maximize", for each of them.
+        """
+        if trial is None or trial not in self._open:
+            return
+        while self._open:
+            last = self._open.pop()
+            fields = {"params": to_plain(params) or {}, "values": list(values), "directions": list(directions)}
+            self.probe.event(TRIAL, state=state, **dict(last, **(fields if last is trial else {})))
+            self._idle = 0 if self.probe.step else self._idle + 1
+            if last["own"]:
+                self._elapsed += monotonic() - self._begun
+                self.probe.end_part()
+            if last is trial:
+                return
+
+    def state_of(self, trial, error):
+        """The state of a trial whose code raised; an error that is no signal to stop is recorded in it."""
+        if type(error).__name__ == "TrialPruned":
+            return "pruned"
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            return "interrupted"
+        if trial is not None and trial["own"] and self.probe.exceptions is not None:
+            self.probe.exceptions.record("main", error)
+        return "failed"
+
+
+def install(probe):
+    """Watches the libraries that run several trials in one process."""
+    trials = probe.trials = Trials(probe)
+    probe.watch("optuna.study.study", lambda module: _watch_optuna(module.Study, trials))
+    probe.watch("hydra.core.utils", lambda module: _watch_hydra(module, trials))
+
+
+class _OptunaStudy:
+    """Follows the studies of Optuna.
+
+    Args:
+        trials: Of the process.
+    """
+
+    def __init__(self, trials):
+        self.trials = trials
+        self.guard = trials.probe.guard("optuna")
+        self.inside = 0
+        self.asked = None
+        self.has_batches = False
+
+    def objective(self, study, function):
+        """`function` as a trial of its own."""
+
+        def objective(trial):
+            begun = None
+            with self.guard:
+                begun = self.trials.begin("optuna", _name(study), trial.number, {})
+            try:
+                value = function(trial)
+            except BaseException as error:
+                with self.guard:
+                    state = self.trials.state_of(begun, error)
+                    self.trials.end(begun, state, trial.params, (), _directions(study))
+                wrapping.strip(error)
+                raise
+            with self.guard:
+                self.trials.end(begun, "complete", trial.params, _numbers(value), _directions(study))
+            return value
+
+        return wrapping.transparent_wrapper(objective, function)
+
+    def ask(self, trial, args, kwargs):
+        """After `Study.ask`: of several trials that are asked for at once, nobody knows which one is trained."""
+        if self.inside or self.has_batches:
+            return
+        if self.asked is not None:
+            self.trials.end(self.asked[1], "several")
+            self.asked, self.has_batches = None, True
+            return
+        self.asked = (trial, self.trials.begin("optuna", _name(args[0]), trial.number, trial.params))
+
+    def tell(self, args, kwargs):
+        """Before `Study.tell`."""
+        given = args[1] if len(args) > 1 else kwargs.get("trial")
+        if self.inside or self.asked is None or getattr(given, "number", given) != self.asked[0].number:
+            return
+        values = args[2] if len(args) > 2 else kwargs.get("values")
+        state = args[3] if len(args) > 3 else kwargs.get("state")
+        name = {"PRUNED": "pruned", "FAIL": "failed"}.get(getattr(state, "name", ""), "complete")
+        trial, begun = self.asked
+        self.asked = None
+        self.trials.end(begun, name, trial.params, _numbers(values), _directions(args[0]))
+
+
+def _watch_optuna(study_class, trials):
+    watch = _OptunaStudy(trials)
+    original = study_class.optimize
+
+    def optimize(study, func, *args, **kwargs):
+        with watch.guard:
+            jobs = kwargs.get("n_jobs", args[2] if len(args) > 2 else 1)
+            if jobs in (1, None) and callable(func):
+                func = watch.objective(study, func)
+            else:
+                trials.probe.unobserved("trials one by one", "several run at the same time in threads of one process")
+        watch.inside += 1
+        try:
+            return original(study, func, *args, **kwargs)
+        except BaseException as error:
+            wrapping.strip(error)
+            raise
+        finally:
+            watch.inside -= 1
+
+    study_class.optimize = wrapping.transparent_wrapper(optimize, original)
+    study_class.ask = wrapping.wrap_function(study_class.ask, watch.guard, after=watch.ask)
+    study_class.tell = wrapping.wrap_function(study_class.tell, watch.guard, before=watch.tell)
+
+
+def _name(study):
+    """Name of a study, "" for one that Optuna made up."""
+    name = str(study.study_name)
+    return "" if name.startswith("no-name-") else name
+
+
+def _directions(study):
+    return [direction.name.lower() for direction in study.directions]
+
+
+def _numbers(value):
+    """The numbers in what an objective returned."""
+    found = []
+    for each in value if isinstance(value, (list, tuple)) else (value,):
+        try:
+            found.append(float(each))
+        except (TypeError, ValueError, RuntimeError):
+            return []
+    return found
+
+
+def _watch_hydra(utils, trials):
+    original, guard = utils.run_job, trials.probe.guard("hydra")
+
+    def run_job(*args, **kwargs):
+        begun = None
+        with guard:
+            if "hydra.sweep.dir" in (*args, *kwargs.values()):
+                begun = _begin_job(trials, kwargs.get("config", args[1] if len(args) > 1 else None))
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            with guard:
+                trials.end(begun, trials.state_of(begun, error))
+            wrapping.strip(error)
+            raise
+        with guard:
+            if begun is not None:
+                _end_job(trials, begun, result)
+        return result
+
+    utils.run_job = wrapping.transparent_wrapper(run_job, original)
+
+
+def _begin_job(trials, config):
+    """Begins the trial of a job: its options are the overrides, with their values as composed."""
+    omegaconf = sys.modules["omegaconf"]
+    params = {}
+    for override in config.hydra.overrides.task:
+        name, _, text = str(override).lstrip("+~").partition("=")
+        value = omegaconf.OmegaConf.select(config, name) if "@" not in name else None
+        params[name] = value if isinstance(value, (bool, int, float, str)) else text
+    return trials.begin("hydra", "", int(config.hydra.job.num), params)
+
+
+def _end_job(trials, begun, result):
+    """Ends the trial of a job: its result has the exception where the job raised one."""
+    value = getattr(result, "_return_value", None)
+    if isinstance(value, BaseException):
+        trials.end(begun, trials.state_of(begun, value))
+    else:
+        trials.end(begun, "complete", values=_numbers(value) if value is not None else ())

@@ -1,0 +1,131 @@
+"""Judges a run and writes its entry: checks, diagnosis, title, the page and its attachments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labbook.findings.run_findings import add_diagnosis
+from labbook.model.run import Run
+from labbook.record.kept_files import draw_lineage
+from labbook.store.journal import write_atomically
+from labbook.store.paths import check_stays_inside
+
+if TYPE_CHECKING:
+    from labbook.store.notebook import Notebook
+
+OBJECTIVE = "objective"
+"""Name of the result of a trial among its metrics."""
+
+_SERIES_POINTS = 2000
+_ALL_POINTS = 20_000
+"""Maximum points of one series, and of all together, in `run.json`; the journal has all of them. Source: 20,000 points
+take about 800 kB, and the folder of an entry stays under 1 MiB."""
+
+
+def add_findings(notebook: Notebook, run: Run) -> Run:
+    """Adds health checks, the diagnosis, the primary series, tags and the title."""
+    from labbook.report.entry.title import run_title
+    from labbook.report.run_data import judged
+
+    if run.signals or run.series or (run.frameworks and not run.captured.get("trials")):
+        from labbook.diagnosis.catalogue.check_pages import load_check_pages
+        from labbook.health.checklist import checklist
+        from labbook.health.debug_output import update_ratio
+        from labbook.health.model_summary import summary
+        from labbook.report.terminal_findings import visible_findings
+
+        framework = run.frameworks[0].name if run.frameworks else ""
+        pages = load_check_pages(notebook.paths.symptoms, framework)
+        run = replace(run, checks=tuple(checklist(run, pages)), health=summary(run))
+        run = _add_primary_series(notebook, run)
+        run = replace(
+            run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in visible_findings(run)))))
+        )
+        ratios = tuple(series for signals in run.signals if (series := update_ratio(signals)) is not None)
+        run = replace(run, series=run.series + ratios)
+    run = judged(add_diagnosis(notebook, run))
+    tags = dict.fromkeys((*run.tags, *(f.name for f in run.frameworks if f.optimizers or len(run.frameworks) == 1)))
+    run = replace(run, tags=tuple(tags))
+    return replace(run, title=run_title(run, notebook.config.language_in_use()))
+
+
+def _add_primary_series(notebook: Notebook, run: Run) -> Run:
+    """Adds the series that stands for the run, and its direction."""
+    from labbook.health.training_kind import may_rise
+    from labbook.model.metric_kinds import metric_kind, named_metric
+    from labbook.report.series_choice import primary_series
+    from labbook.store.experiments import metric_goal
+
+    goal = metric_goal(notebook, run.experiment)
+    goals = (run.captured.get("trial") or {}).get("goals")
+    if goals and not goal.metric:
+        return replace(run, primary=OBJECTIVE, direction=goals[0])
+    name = primary_series(run, goal)
+    kind = metric_kind(name)
+    chosen = goal.direction if not goal.metric or named_metric([name], goal.metric) else ""
+    free = kind.quantity == "loss" and kind.is_training and any(may_rise(run, each) for each in run.signals)
+    return replace(run, primary=name, direction=chosen or ("none" if free else ""))
+
+
+def write_entry(notebook: Notebook, run: Run) -> Path:
+    """Writes the entry and its attachments, each file atomically."""
+    from labbook.errors import NotebookError
+    from labbook.report.entry.entry_page import entry_markdown
+    from labbook.store.entry_text import read_text, to_bytes
+
+    entry = notebook.paths.entry(run.id)
+    check_stays_inside(entry, notebook.paths.root)
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        if run.status != "running":
+            _write_attachments(notebook, run)
+        page = entry_markdown(run, notebook, read_text(entry) if entry.exists() else None)
+        write_atomically(entry, to_bytes(page))
+    except OSError as error:
+        raise NotebookError("errors.record.entry_not_written", entry=entry, reason=error) from error
+    return entry
+
+
+def _write_attachments(notebook: Notebook, run: Run) -> None:
+    from labbook.model.run_json import line_by_line, run_to_json
+
+    folder = notebook.paths.attachments(run.id)
+    folder.mkdir(parents=True, exist_ok=True)
+    if run.parents:
+        draw_lineage(run, folder)
+    _draw_model(notebook, run, folder)
+    if run.series:
+        from labbook.report.curves import curves_svg, drawable, metrics_csv
+        from labbook.report.gradient_flow_svg import flow_svg, worth_drawing
+
+        if worth_drawing(run):
+            write_atomically(folder / "flow.svg", flow_svg(run).encode("utf-8"), durable=False)
+        if drawable(run.series):
+            curves = curves_svg(run.series, run.title).encode("utf-8")
+            write_atomically(folder / "curves.svg", curves, durable=False)
+        write_atomically(folder / "metrics.csv", metrics_csv(run.series).encode("utf-8"), durable=False)
+    points = max(20, min(_SERIES_POINTS, _ALL_POINTS // max(1, len(run.series))))
+    facts = line_by_line(run_to_json(run, max_points=points))
+    write_atomically(folder / "run.json", facts.encode("utf-8"), durable=False)
+
+
+def _draw_model(notebook: Notebook, run: Run, folder: Path) -> None:
+    from labbook.report.graph_drawing import is_incomplete, run_graph_svg
+    from labbook.report.model_svg import has_diagram, model_svg
+    from labbook.store.templates import words
+
+    language, own = notebook.config.language_in_use(), notebook.paths.templates
+    if has_diagram(run):
+        picture = model_svg(run, words(language, own)["diagram"])
+        write_atomically(folder / "model.svg", picture.encode("utf-8"), durable=False)
+    if is_incomplete(run):
+        picture = run_graph_svg(run, words(language, own)["autograd"])
+        write_atomically(folder / "autograd.svg", picture.encode("utf-8"), durable=False)
+
+
+def entry_files(notebook: Notebook, run_id: str, entry: Path) -> list[Path]:
+    """Returns an entry and its attachments."""
+    folder = notebook.paths.attachments(run_id)
+    return [entry, *(sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else [])]

@@ -1,0 +1,183 @@
+"""Separates the trials of a process that trained several times from what the process did besides. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from labbook.frozen import dataclass
+from labbook.model.events import KIND_NAMES
+from labbook.model.events.process_kinds import (
+    Arguments,
+    Bye,
+    Config,
+    Event,
+    Files,
+    Hello,
+    Note,
+    ProbeError,
+    PythonWarning,
+    Sources,
+    Trial,
+    Unobserved,
+)
+from labbook.model.events.training_kinds import FrameworkImported
+from labbook.store.journal import ProcessEvents
+
+_OF_RUN = {
+    KIND_NAMES[kind]
+    for kind in (
+        *(FrameworkImported, Config, Files, Note, ProbeError, PythonWarning, Sources),
+        Unobserved,
+    )
+}
+"""Events of a trial that belong to the run, too: its environment, its code, its files."""
+
+
+_OF_FILE = {KIND_NAMES[Hello], KIND_NAMES[Bye], KIND_NAMES[Trial]}
+_UNOBSERVED = KIND_NAMES[Unobserved]
+
+
+@dataclass(frozen=True)
+class TrialPart:
+    """One of several trainings of a run.
+
+    Args:
+        key: Tool, name of the study, and number.
+        params: Its options.
+        state: "complete", "pruned", "failed", "interrupted"; "" if it never ended.
+        values: Its results.
+        directions: "minimize" or "maximize", for each of them.
+        started: Unix seconds.
+        ended: Unix seconds; the last event of one that never ended.
+        processes: Its events, one for each rank and each child process; empty if only its options and result are known.
+    """
+
+    key: tuple[str, str, int]
+    params: Mapping[str, Any]
+    state: str
+    values: tuple[float, ...]
+    directions: tuple[str, ...]
+    started: float
+    ended: float
+    processes: tuple[ProcessEvents, ...] = ()
+
+
+def split_trials(processes: Sequence[ProcessEvents]) -> tuple[list[ProcessEvents], list[TrialPart]]:
+    """Returns the processes without their trials, and the trials in the order of their beginning.
+
+    The ranks of a trial, and the processes that were started during it, are of the same trial. A file of which it is
+    not known which trial it belongs to stays with the process.
+    """
+    if not any(process.of_kind(Trial) for process in processes):
+        return list(processes), []
+    files = [process for process in processes if _is_trial(process)]
+    others = _whole_processes([process for process in processes if not _is_trial(process)])
+    found: dict[tuple[str, str, int], list[ProcessEvents]] = {}
+    for file in files:
+        found.setdefault(_key(file.of_kind(Trial)[0]), []).append(file)
+    taken: set[int] = set()
+    for members in found.values():
+        for parent in members:  # grows while it is walked: a child may have children
+            for at, process in enumerate(others):
+                if at not in taken and _is_child(process, parent):
+                    taken.add(at)
+                    members.append(process)
+    own = [process for at, process in enumerate(others) if at not in taken]
+    own = [_with_trials(process, files) for process in own]
+    trials = [_trial(key, members) for key, members in found.items()]
+    trials += [_listed(key, events) for key, events in _only_listed(own).items()]
+    return own, sorted(trials, key=lambda trial: (trial.started, trial.key))
+
+
+def _is_trial(process: ProcessEvents) -> bool:
+    marks = process.of_kind(Trial)
+    return bool(marks) and bool(marks[0].get("own")) and marks[-1].get("state") != "several"
+
+
+def _whole_processes(files: Sequence[ProcessEvents]) -> list[ProcessEvents]:
+    """Returns the processes, each with the events of its files of which it is not known which trial they are of."""
+    parts = [file for file in files if file.of_kind(Trial)[:1] and file.of_kind(Trial)[0].get("own")]
+    whole = []
+    for process in files:
+        mine = [file for file in parts if file is not process and _identity(file.hello) == _identity(process.hello)]
+        if process not in parts:
+            added = [event for file in mine for event in file.events if event.get("k") not in _OF_FILE]
+            whole.append(replace(process, events=(*process.events, *added)) if added else process)
+    return whole
+
+
+def _key(event: Trial) -> tuple[str, str, int]:
+    return event.get("tool", ""), event.get("group", ""), event.get("number", 0)
+
+
+def _is_child(process: ProcessEvents, parent: ProcessEvents) -> bool:
+    hello, of_parent = process.hello, parent.hello
+    began = hello.get("t", 0.0)
+    first, last = _span(parent)
+    same_host = hello.get("host") == of_parent.get("host")
+    return bool(hello) and same_host and hello.get("ppid") == of_parent.get("pid") and first <= began <= last
+
+
+def _span(process: ProcessEvents) -> tuple[float, float]:
+    times = [event["t"] for event in process.events if "t" in event]
+    return (times[0], times[-1]) if times else (0.0, 0.0)
+
+
+def _with_trials(process: ProcessEvents, files: Sequence[ProcessEvents]) -> ProcessEvents:
+    """Returns a process with the events of its trials that belong to the run."""
+    hello = process.hello
+    mine = [file for file in files if hello and _identity(file.hello) == _identity(hello)]
+    added: list[Event] = [event for file in mine for event in file.events if event.get("k") in _OF_RUN]
+    added += _common_options(mine)
+    if not added:
+        return process
+    kept = [event for event in process.events if event.get("k") != _UNOBSERVED or event.get("what") != "training steps"]
+    events = sorted((*kept, *added), key=lambda event: event.get("t", 0.0))
+    return replace(process, events=tuple(events))
+
+
+def _common_options(files: Sequence[ProcessEvents]) -> list[Arguments]:
+    """Returns options that are no trial's own: those seen with the same values only."""
+    found: dict[tuple[str, str], list[Arguments]] = {}
+    for file in files:
+        for event in file.of_kind(Arguments):
+            found.setdefault((event.get("source", ""), event.get("name", "")), []).append(event)
+    return [events[0] for events in found.values() if all(e.get("values") == events[0].get("values") for e in events)]
+
+
+def _identity(hello: Mapping[str, Any]) -> tuple[Any, ...]:
+    return hello.get("host"), hello.get("pid"), hello.get("start_ticks")
+
+
+def _only_listed(processes: Sequence[ProcessEvents]) -> dict[tuple[str, str, int], list[Trial]]:
+    found: dict[tuple[str, str, int], list[Trial]] = {}
+    for process in processes:
+        for event in process.of_kind(Trial):
+            if not event.get("own"):
+                found.setdefault(_key(event), []).append(event)
+    return found
+
+
+def _listed(key: tuple[str, str, int], events: Sequence[Trial]) -> TrialPart:
+    times = [event.get("t", 0.0) for event in events]
+    return TrialPart(key, *_result(events), min(times), max(times))
+
+
+def _trial(key: tuple[str, str, int], members: Sequence[ProcessEvents]) -> TrialPart:
+    marks = [event for member in members for event in member.of_kind(Trial) if _key(event) == key]
+    spans = [_span(member) for member in members if member.of_kind(Trial)]
+    return TrialPart(
+        key, *_result(marks), min(first for first, _ in spans), max(last for _, last in spans), tuple(members)
+    )
+
+
+def _result(events: Sequence[Trial]) -> tuple[Mapping[str, Any], str, tuple[float, ...], tuple[str, ...]]:
+    """Returns options, state, results and their directions; of several ranks that of the first one that did not end."""
+    params = {name: value for event in events for name, value in event.get("params", {}).items()}
+    ended = [event for event in events if event.get("state")]
+    bad = [event for event in ended if event.get("state") not in ("complete", "pruned")]
+    last = (bad or ended or [Trial()])[-1]
+    values = next((event["values"] for event in reversed(ended) if event.get("values")), [])
+    return params, last.get("state", ""), tuple(values), tuple(last.get("directions", ()))

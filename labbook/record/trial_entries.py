@@ -1,0 +1,148 @@
+"""Makes an entry of its own of each of several trainings in one process, and a page of all of them.
+
+The entry of the run keeps the console, the environment, the code and the files, and lists its trials; no number of a
+trial is among its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labbook.model.run import Arguments, Console, Facts, Run
+from labbook.model.series import Series
+from labbook.record.run_entry import OBJECTIVE, add_findings, entry_files, write_entry
+from labbook.record.run_from_journal.journal_reader import build_run
+from labbook.record.run_from_journal.trial_parts import TrialPart
+from labbook.report.series_choice import find_primary_series, primary_direction, run_best
+from labbook.store.experiments import slug_part
+from labbook.store.paths import trial_run_id
+
+if TYPE_CHECKING:
+    from labbook.store.notebook import Notebook
+
+_STATUS = {"complete": "finished", "pruned": "finished", "failed": "failed", "interrupted": "interrupted"}
+_SHARED = ("command", "code", "python", "hardware", "container", "reproducibility")
+"""Captured facts of the run that a trial has in common with it."""
+
+_GOALS = {"minimize": "min", "maximize": "max"}
+
+
+def sweep_of(run: Run, trial: TrialPart) -> str:
+    """Returns the name of the sweep of a trial in a run: that of the study, else one made of the run's id."""
+    named = slug_part(trial.key[1])
+    script = slug_part(run.script.rpartition("/")[2].removesuffix(".py"))
+    return named or "-".join(filter(None, (script, run.id.replace("-", "")[8:])))
+
+
+def trial_runs(notebook: Notebook, run: Run, start: Facts, trials: Sequence[TrialPart]) -> list[Run]:
+    """Returns the runs of the trials that trained, complete with checks, diagnosis and verdict.
+
+    Args:
+        notebook: Notebook of the run.
+        run: The run, with its captured facts.
+        start: Facts of its start.
+        trials: Its trials.
+    """
+    return [
+        add_findings(notebook, _trial_run(run, start, trial, trial_run_id(run.id, place)))
+        for place, trial in enumerate(trials, 1)
+        if trial.processes
+    ]
+
+
+def _trial_run(run: Run, start: Facts, trial: TrialPart, run_id: str) -> Run:
+    tool, study, number = trial.key
+    started = {**start, "id": run_id, "started": trial.started, "sweep": sweep_of(run, trial)}
+    started.update(notes=[], tags=[*(start.get("tags") or ()), *(["pruned"] if trial.state == "pruned" else [])])
+    status = _STATUS.get(trial.state) or (run.status if run.status != "finished" else "interrupted")
+    own = build_run(started, {"status": status, "ended": trial.ended}, trial.processes, Console())
+    values = tuple(trial.values)
+    names = [OBJECTIVE] if len(values) == 1 else [f"{OBJECTIVE}_{at}" for at in range(len(values))]
+    results = tuple(
+        Series(name, tool, (0,), (value,), (value,), (value,), 1, int(value - value != 0.0))
+        for name, value in zip(names, values, strict=True)
+    )
+    is_parsed = any(each.source == tool for each in own.arguments)
+    params = (Arguments(tool, study, trial.params),) if trial.params and not is_parsed else ()
+    facts = {"run": run.id, "number": number, "tool": tool, "study": study, "state": trial.state}
+    facts["goals"] = [_GOALS.get(each, "") for each in trial.directions] if len(values) == 1 else []
+    return replace(
+        own,
+        arguments=params + own.arguments + tuple(each for each in run.arguments if each not in own.arguments),
+        series=own.series + results,
+        sources=run.sources,
+        packages=run.packages,
+        captured={**{name: run.captured[name] for name in _SHARED if name in run.captured}, "trial": facts},
+    )
+
+
+def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> dict[str, Any]:
+    """Returns what the entry of a run says of its trials.
+
+    Returns:
+        `sweeps`: names of their sweeps. `rows`, one a trial: `number`, `id` of its entry or "", `params` that differ,
+        `state`, `verdict`, `metric`, `best`, `last`, `duration_s`. `best`: the number of the best one, if there is one.
+    """
+    by_id = {each.id: each for each in runs}
+    has_objective = any(len(trial.values) == 1 and any(trial.directions) for trial in trials)
+    differing = {
+        name
+        for name in dict.fromkeys(name for trial in trials for name in trial.params)
+        if len({str(trial.params.get(name)) for trial in trials}) > 1
+    }
+    rows = []
+    for place, trial in enumerate(trials, 1):
+        made = by_id.get(trial_run_id(run.id, place))
+        rows.append(
+            {
+                "number": trial.key[2],
+                "id": made.id if made is not None else "",
+                "params": {name: value for name, value in trial.params.items() if name in differing},
+                "state": trial.state or run.status,
+                "verdict": made.verdict if made is not None else "",
+                "duration_s": trial.ended - trial.started,
+                **_measured(trial, None if has_objective else made, OBJECTIVE if has_objective else ""),
+            }
+        )
+    sweeps = list(dict.fromkeys(each.sweep for each in runs))
+    return {"sweeps": sweeps, "rows": rows, **(_best(rows) if len({trial.key[1] for trial in trials}) == 1 else {})}
+
+
+def _measured(trial: TrialPart, run: Run | None, metric: str) -> dict[str, Any]:
+    direction = _GOALS.get(next(iter(trial.directions), ""), "")
+    value = trial.values[0] if len(trial.values) == 1 else None
+    series = find_primary_series(run) if run is not None else None
+    if run is None or series is None:
+        return {"metric": metric, "best": value, "last": value, "direction": direction}
+    best = run_best(run, series)
+    return {"metric": series.name, "best": best, "last": series.last, "direction": primary_direction(run)}
+
+
+def _best(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the row with the best value if all rows with a value have the same metric and direction."""
+    kinds = {(row["metric"], row["direction"]) for row in rows if row["best"] is not None}
+    if len(kinds) != 1:
+        return {}
+    metric, direction = kinds.pop()
+    rated = [row for row in rows if row["best"] is not None and math.isfinite(row["best"]) and row["state"] != "pruned"]
+    if direction not in ("min", "max") or not rated:
+        return {"metric": metric}
+    best = (min if direction == "min" else max)(rated, key=lambda row: row["best"])
+    return {"metric": metric, "best": best["number"], "value": best["best"]}
+
+
+def write_trials(notebook: Notebook, runs: Sequence[Run]) -> list[Path]:
+    """Writes the entries of trials and the pages of their sweeps; returns all files, for one commit with the run's."""
+    from labbook.sweep.sweep_page import write_sweep_page
+
+    files = [file for run in runs for file in entry_files(notebook, run.id, write_entry(notebook, run))]
+    for sweep in dict.fromkeys(run.sweep for run in runs):
+        page = write_sweep_page(notebook, sweep, commit=False)
+        if page is not None:
+            folder = page.with_suffix("")
+            files += [page, *(sorted(folder.iterdir()) if folder.is_dir() else [])]
+    return files

@@ -1,0 +1,73 @@
+"""A real Ray cluster of two nodes on loopback: a program that joins it leaves one entry with all its ranks.
+
+Ray is not among the packages of the tests: without it they are skipped. `pip install ray` and `make test-cluster`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import PROGRAMS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.process, pytest.mark.torch, pytest.mark.timeout(400)]
+
+CLUSTER = """
+import sys
+from ray.cluster_utils import Cluster
+node = {"num_cpus": 1, "resources": {"slot": 1}}
+cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+cluster.add_node(**node)
+cluster.wait_for_nodes()
+print("address", cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """Address of a cluster that was started without the probe."""
+    pytest.importorskip("ray")
+    environ = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+    with subprocess.Popen(
+        [sys.executable, "-c", CLUSTER], env=environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as cluster:
+        lines = iter(cluster.stdout.readline, "")
+        found = next((line.split()[1] for line in lines if line.startswith("address ")), "")
+        assert found, "the cluster did not start"
+        yield found
+        cluster.stdin.close()
+
+
+def entries(book):
+    return [json.loads(path.read_text()) for path in (book.folder / "notes" / "runs").rglob("run.json")]
+
+
+def test_ranks_on_two_nodes_are_one_entry(book, address, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    shutil.copy(PROGRAMS / "ray_ranks.py", book.folder)
+    done = book.record(sys.executable, "ray_ranks.py", timeout=300)
+    assert "nodes 2" in done.stdout
+    [run] = entries(book)
+    assert [row["rank"] for row in run["captured"]["ranks"]["rows"]] == [0, 1]
+    assert {series["rank"] for series in run["series"] if series["name"] == "loss"} == {0, 1}
+    assert run["status"] == "finished" and {row["status"] for row in run["captured"]["ranks"]["rows"]} == {"finished"}
+    assert not [one for one in run["arguments"] if "raylet_name" in one["values"]], "options of Ray's own program"
+
+
+def test_the_rank_that_failed_is_named_with_its_line(book, address, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    program = PROGRAMS / "ray_ranks.py"
+    shutil.copy(program, book.folder)
+    done = book.record(sys.executable, "ray_ranks.py", "planted", check=False, timeout=300)
+    assert done.returncode == 1
+    [run] = entries(book)
+    odd = run["captured"]["ranks"]["odd"]
+    line = next(number for number, text in enumerate(program.read_text().splitlines(), 1) if "LINE planted" in text)
+    assert (odd["kind"], odd["ranks"], odd["where"]["line"]) == ("failed", [1], line)

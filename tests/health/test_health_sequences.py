@@ -1,0 +1,101 @@
+"""Checks of sequences and of their order: carried state, masks, shifted targets, padding, validation that changes."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.pure
+
+
+def classifier(**fields):
+    told = {"fn": "cross_entropy", "training": True, "calls": 50, "classes": 14, "line": "t.py:2", "observed": 20}
+    return {**told, "reduction": "mean", "target": {"shape": [224], "min": 0, "max": 13}, **fields}
+
+
+def epoch(number=0, loader=0, phase="train", prints=("a", "b", "c")):
+    """A `prints` event of one epoch with these fingerprints."""
+    return {"loader": loader, "phase": phase, "epoch": number, "batches": len(prints), "prints": list(prints)}
+
+
+def test_a_state_carried_between_shuffled_sequences(ask):
+    """Only where neighbouring steps are known to begin with the state of the last, in a random order."""
+
+    def told(carried, shuffle=True, steps=(1, 2, 3, 4, 9)):
+        looks = [
+            {"step": step, "model": 0, "modules": [{"i": 1, "carried": one}]}
+            for step, one in zip(steps, carried, strict=True)
+        ]
+        rows = [{"i": 1, "name": "lstm", "type": "LSTM", "order": 0}]
+        signals = {"models": ({"model": 0, "modules": rows},), "tensors": tuple(looks), "prints": (epoch(),)}
+        return ask(
+            "state_carried_between_sequences", signals={**signals, "loaders": ({"index": 0, "shuffle": shuffle},)}
+        )
+
+    after_the_first = (False, True, True, True, False)
+    found = told(after_the_first)
+    assert found.verdict == "warn" and found.observed.startswith("lstm (LSTM) began 3 batches")
+    assert told(after_the_first, shuffle=False) is None
+    assert told((False, False, True, True, False)) is None
+    assert told(after_the_first, steps=(1, 3, 5, 7, 9)) is None
+
+
+def test_attention_that_sees_the_next_token(ask):
+    """Only where the target is the input one token later, and no attention over that sequence hides anything."""
+
+    def told(ahead=1, **look):
+        leaf = {"path": "0", "role": "input", "shape": [16, 24], "integer": True, "max": 20, "ahead": ahead}
+        seen = tuple({"step": step, "phase": "train", "leaves": [leaf]} for step in (1, 2, 3, 4))
+        row = {"fn": "softmax", "line": "t.py:4", "shape": [16, 4, 24, 24], "zero": 0.0, **look}
+        tensors = tuple({"step": step, "model": 0, "functions": [row]} for step in (2, 3, 4))
+        outcome = ask("attention_sees_target", signals={"batches": seen, "tensors": tensors})
+        return outcome and outcome.verdict
+
+    assert told() == "fail"
+    assert told(fn="attention", shape=[24, 24], masked=False) == "fail"
+    assert told(fn="attention", shape=[24, 24], masked=True) == "ok"
+    assert told(zero=0.48) == "ok"
+    assert told(ahead=0) is None and told(ahead=None) is None
+    assert told(shape=[16, 24, 7]) is None
+
+
+@pytest.mark.parametrize(("last", "verdict"), [(0.01, "warn"), (1.9, "note")])
+def test_tokens_that_are_their_own_target(ask, make_series, last, verdict):
+    leaf = {"path": "0", "role": "input", "shape": [16, 24], "integer": True, "max": 20, "ahead": 0}
+    seen = tuple({"step": step, "phase": "train", "leaves": [leaf]} for step in (1, 2, 3, 4))
+    losses = (classifier(classes=21, value_first=3.0),)
+    values = [3.0 - (3.0 - last) * min(1.0, step / 60) for step in range(100)]
+    found = ask("target_in_inputs", make_series("loss", values), signals={"batches": seen, "losses": losses})
+    assert found.verdict == verdict and "is input 0 itself" in found.observed
+
+
+def test_validation_that_changes_or_is_the_training_data(ask, make_series):
+    def told(prints, loader=1):
+        epochs = [epoch(e, loader=loader, phase="eval") for e in range(3)]
+        for one, given in zip(epochs, prints, strict=True):
+            one["prints"] = given
+        loaders = ({"index": 0, "shuffle": True}, {"index": loader, "shuffle": False, "line": "t.py:9"})
+        return {"prints": (epoch(), *epochs), "loaders": loaders}
+
+    assert ask("validation_changes", signals=told((["a", "b"], ["c", "d"], ["e", "f"]))).verdict == "note"
+    assert ask("validation_changes", signals=told((["a", "b"], ["a", "b"], ["a", "b"]))) is None
+    signals = {"prints": (epoch(),), "evaluations": tuple({"loader": 0, "batches": 6} for _ in range(3))}
+    named, other = make_series("val_acc", [0.9, 0.95]), make_series("train_acc", [0.9, 0.95])
+    assert ask("train_val_overlap", named, signals=signals).verdict == "fail"
+    assert ask("train_val_overlap", other, signals=signals) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [({}, "warn"), ({"ignored": 0.2}, None), ({"classes": 5}, None), ({"weight": True}, None), ({"share": 0.01}, None)],
+)
+def test_padding_in_the_loss(ask, fields, verdict):
+    fields = dict(fields)
+    share = fields.pop("share", 0.3)
+    target = {"shape": [224], "min": 0, "max": 13, "dtype": "int64"}
+    told = {"losses": (classifier(**{"target": target, **fields}),)}
+    options = {"padding_idx": 0, "num_embeddings": 14}
+    model = {"model": 0, "modules": [{"i": 1, "name": "emb", "type": "Embedding", "order": 0, "options": options}]}
+    labels = {"0": int(224 * share), "5": 224 - int(224 * share)}
+    batch = {"phase": "train", "step": 1, "samples": 32, "labels": {"histogram": labels}}
+    found = ask("padding_in_loss", signals={**told, "models": (model,), "batches": (batch,)})
+    assert (found.verdict if found else None) == verdict
