@@ -18,8 +18,8 @@ def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
     """Returns the options of all parsers: what was parsed before plain variables, constants last.
 
     A plain variable that holds just what a parser returned, as `args = vars(parser.parse_args())`, or a part of another
-    one, as `optimizer = config["optimizer"]`, is left out. If it has all names of a parser, its values are those that
-    the program trained with, as in `args.lr = args.lr or 0.1`.
+    one, as `optimizer = config["optimizer"]`, is left out. If it has all names of a parser and half of the values, its
+    values are those that the program trained with, as in `args.lr = args.lr or 0.1`.
     """
     found: list[Arguments] = []
     for process in processes:
@@ -32,7 +32,18 @@ def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
     found = _as_run(found)
     held = [values for a in found for values in _parts(a.values, whole=a.source not in _VARIABLES)]
     kept = [a for a in found if a.source not in _VARIABLES or a.values not in held]
+    # A program parses twice when a first parser only finds the configuration file.
+    kept = [
+        a for n, a in enumerate(kept) if not any(_holds(b, a, is_later=m > n) for m, b in enumerate(kept) if m != n)
+    ]
     return tuple(sorted(kept, key=lambda a: _VARIABLES.index(a.source) + 1 if a.source in _VARIABLES else 0))
+
+
+def _holds(other: Arguments, parsed: Arguments, is_later: bool) -> bool:
+    """Whether all options of a parser have the same values in another one of its kind, of two alike the later one."""
+    if other.source != parsed.source or not other.values.items() >= parsed.values.items():
+        return False
+    return is_later or len(other.values) > len(parsed.values)
 
 
 def _as_run(found: Sequence[Arguments]) -> list[Arguments]:
@@ -41,7 +52,7 @@ def _as_run(found: Sequence[Arguments]) -> list[Arguments]:
     rows: list[Arguments] = []
     used: list[Arguments] = []
     for parsed in (a for a in found if a.source not in _VARIABLES):
-        later = next((v for v in variables if set(parsed.values) <= set(v.values)), None)
+        later = next((v for v in variables if _is_made_of(v.values, parsed.values)), None)
         if later is None:
             rows.append(parsed)
             continue
@@ -51,6 +62,12 @@ def _as_run(found: Sequence[Arguments]) -> list[Arguments]:
         rows.append(replace(parsed, values={name: later.values[name] for name in names}, unchanged=unchanged))
         used.append(later)
     return [*rows, *(v for v in variables if v not in used)]
+
+
+def _is_made_of(values: Mapping[str, Any], parsed: Mapping[str, Any]) -> bool:
+    """Whether a variable has all names of a parser, and the values of at least half of them."""
+    same = sum(name in values and values[name] == value for name, value in parsed.items())
+    return parsed.keys() <= values.keys() and 2 * same >= len(parsed)
 
 
 def _parts(values: Mapping[str, Any], *, whole: bool) -> list[Mapping[str, Any]]:

@@ -270,3 +270,17 @@ def test_options_that_the_program_changed_have_the_values_that_it_trained_with()
     assert (only.source, dict(only.values), only.unchanged) == (
         "argparse", {"lr": 0.025, "b": 8, "device": "cpu"}, ("b",)
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("variables", [[], [{"config": "c.yaml", "lr": 0.1, "b": 8}]])
+def test_a_first_parser_that_only_finds_the_file_is_no_second_set_of_options(variables):
+    events = [
+        {"k": "arguments", "source": "argparse", "name": "a.py", "values": {"config": "c.yaml"}},
+        {"k": "arguments", "source": "argparse", "name": "a.py", "values": {"config": "c.yaml", "lr": 0.1, "b": 8}},
+        *({"k": "arguments", "source": "dict", "name": "args", "values": values} for values in variables),
+        {"k": "arguments", "source": "argparse", "name": "other.py", "values": {"config": "d.yaml"}},
+    ]
+    run = build_run({"id": "r"}, {"code": 0}, [ProcessEvents("p", tuple(map(read_event, events)))], Console())
+    assert [dict(one.values) for one in run.arguments] == [
+        {"config": "c.yaml", "lr": 0.1, "b": 8}, {"config": "d.yaml"}
+    ]  # fmt: skip
