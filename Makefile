@@ -18,10 +18,11 @@ BIN := $(VENV)/bin
 # Compiling 17,000 files takes a minute; each is compiled when it is first imported.
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 PIP := $(PIP_INSTALL) --quiet
-WORKERS ?= 2
+# On two cores: a third process works while others wait for a disk, a server or a program.
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo check pure test test-all test-cluster transcripts docs pictures bench bench-health bench-diagnosis bench-site bench-team lint clean
+.PHONY: demo check pure test tests ruff mypy test-all test-cluster transcripts docs pictures bench bench-health bench-diagnosis bench-site bench-team lint clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -46,10 +47,14 @@ demo: $(VENV)/.demo-$(FRAMEWORK)
 	@echo
 	@echo 'The entry is the file named above. Read it here with: $(BIN)/labbook show last'
 
-lint: $(VENV)/.dev
+ruff: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+mypy: $(VENV)/.dev
 	$(BIN)/mypy
+
+lint: ruff mypy
 
 pure: $(VENV)/.dev
 	$(PYTEST) -q -m pure
@@ -57,8 +62,11 @@ pure: $(VENV)/.dev
 check: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint pure
 
-test: lint
+tests: $(VENV)/.dev
 	$(PYTEST) --durations 12 -m "not long"
+
+test: ruff
+	@$(MAKE) --no-print-directory --jobs 2 mypy tests
 
 test-all: lint
 	$(PYTEST) --durations 12 --hypothesis-profile thorough

@@ -35,12 +35,17 @@ def test_everything_works(book, thin_path):
 
 
 def test_broken_settings_fail(book, thin_path):
-    (book.folder / "labbook.toml").write_text("titel = 'x'\n")
+    (book.folder / "labbook.toml").write_text("title = 3\n")
     done = book("doctor", "--json", env=thin_path, check=False)
     assert done.returncode == 3
     row = rows(done)["notebook"]
-    assert row["verdict"] == "fail"
-    assert "title" in row["advice"]
+    assert row["verdict"] == "fail" and "labbook.toml, line 1: title = 3" in row["told"]
+
+
+def test_unknown_settings_are_a_warning(book, thin_path):
+    (book.folder / "labbook.toml").write_text("titel = 'x'\n")
+    row = rows(book("doctor", "--json", env=thin_path))["settings"]
+    assert row["verdict"] == "warn" and row["told"].endswith("did you mean title?")
 
 
 def test_warnings_are_no_failure(book, git, thin_path):

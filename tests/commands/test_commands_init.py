@@ -105,7 +105,11 @@ def test_a_project_never_replaces_a_file(tmp_path, git, capsys, language):
 
 @pytest.mark.parametrize(
     "framework",
-    [pytest.param("torch", marks=pytest.mark.torch), pytest.param("paddle", marks=pytest.mark.paddle), "lightning"],
+    [
+        pytest.param("torch", marks=pytest.mark.torch),
+        pytest.param("paddle", marks=[pytest.mark.paddle, pytest.mark.long]),
+        "lightning",
+    ],
 )
 def test_the_project_trains_and_passes_its_own_test(book, framework):
     from labbook.cli import main

@@ -28,7 +28,7 @@ def raising():
             try:
                 labbook.recording().__enter__()
             except UsageError as error:
-                print(error)
+                refusal = error
             raise thrown
     except ValueError as error:
         assert error is thrown
@@ -38,6 +38,7 @@ def raising():
         print("inside another block")
     assert surroundings() == before
     assert not [name for name in sys.modules if name.startswith(("labbook.record", "labbook.store", "git", "yaml"))]
+    print(refusal)
 
 
 def killed():

@@ -23,12 +23,12 @@ def checklist(run):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
-    "name",
+    ("name", "times"),
     [
-        pytest.param("digits_torch.py", marks=pytest.mark.torch),
-        pytest.param("digits_paddle.py", marks=pytest.mark.paddle),
+        pytest.param("digits_torch.py", 2, marks=pytest.mark.torch),
+        pytest.param("digits_torch.py", 10, marks=[pytest.mark.torch, pytest.mark.long]),
+        pytest.param("digits_paddle.py", 10, marks=[pytest.mark.paddle, pytest.mark.long]),
     ],
 )
 def test_a_seeded_run_has_one_checklist(project, name, times):

@@ -34,6 +34,7 @@ def test_clipping_a_sharded_model_tells_the_whole_norm(run, healthy):
         assert not any(event.get("local") for event in steps)
 
 
+@pytest.mark.long
 def test_a_replicated_gradient_is_whole_on_every_rank_and_the_launcher_claims_nothing(run, healthy):
     outcome = healthy(run("sharded_torch.py", "ddp", launcher=TORCHRUN, timeout=90))
     for steps in ranks(outcome).values():
