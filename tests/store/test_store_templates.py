@@ -114,7 +114,6 @@ def test_every_language_has_the_words_of_english_with_the_same_places():
         "resources.gpu",
         "resources.rank",
         "verdict.one",
-        "verdict.span",
         "sources.labbook",
         "sources.tensorboard",
         "sources.visualdl",
