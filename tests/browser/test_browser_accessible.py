@@ -17,7 +17,11 @@ def problems(page) -> list[str]:
     ]
 
 
-LISTS = ("index.html", "runs/index.html", "experiments/index.html", "symptoms/index.html", "fixes/index.html")
+LISTS = (
+    "index.html",
+    "runs/index.html",
+    *(pytest.param(f"{name}/index.html", marks=pytest.mark.long) for name in ("experiments", "symptoms", "fixes")),
+)
 
 
 @pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)], ids=["light", "dark"])

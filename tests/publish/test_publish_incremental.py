@@ -100,6 +100,7 @@ def test_a_new_entry_touches_its_neighbour_and_the_lists(book):
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_in_a_month_of_many_runs_only_the_page_of_the_day_is_long(book, monkeypatch):
     monkeypatch.setattr(month_pages, "ONE_PAGE", 4)
     book.run("20261120-110000-zzzz", "the day before")
@@ -251,8 +252,8 @@ CHANGES = [
 ]
 
 
-SHOWN = (edited, deleted, fixed, template_changed, title_changed, page_gone, broken_record)
-"""One change of each way: of an entry, of its neighbours, of all pages, of what was built, and of what is kept."""
+SHOWN = (edited, fixed, template_changed, page_gone)
+"""One change of each way: of an entry, of its neighbours, of all pages, and of what was built."""
 
 
 @pytest.mark.process
@@ -268,6 +269,7 @@ def test_after_a_change_the_site_is_that_of_a_full_build(book, change):
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_a_run_is_asked_for_what_stands_around_it_only_where_that_may_have_changed(book, monkeypatch):
     """Days without a change have the keys that they had, and a cure is seen on the day of the run that it cured."""
     monkeypatch.setattr(build_record, "_JUST_NOW_NS", 0)
@@ -295,6 +297,7 @@ def test_a_run_is_asked_for_what_stands_around_it_only_where_that_may_have_chang
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_a_link_that_leads_somewhere_now(book):
     """Its page is made again although nothing in it has changed."""
     book.page("links.md", "# Links\n\n[later](later.md)\n")
@@ -326,6 +329,7 @@ def test_a_file_that_changes_without_another_time(book):
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_several_processes_make_the_same(book):
     for number in range(MANY):
         book.run(f"20261120-1000{number % 60:02d}-b{number // 60}bb", "![x](nowhere.svg)" if number == 70 else "text")
@@ -358,6 +362,7 @@ def test_killed_in_the_middle(book):
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_plugins_of_others_see_every_page(book):
     build_site(book.notebook, workers=1)
     file = book.folder / "mkdocs.yml"

@@ -81,6 +81,7 @@ def test_a_recorded_command_records_no_parts_of_itself(book):
 
 
 @pytest.mark.torch
+@pytest.mark.long
 def test_torch_that_is_imported_already_is_followed_and_unchanged(book):
     plain, recorded = (run_program(book, "late", how) for how in ("plain", "recorded"))
     assert recorded.returncode == 0, recorded.stderr

@@ -55,6 +55,7 @@ def test_a_torch_training_is_described(book):
 
 
 @pytest.mark.paddle
+@pytest.mark.long
 def test_a_paddle_training_is_described(book):
     book.record(sys.executable, str(EXAMPLES / "digits_paddle.py"), "--epochs", "2", "--lr", "0.1")
 
@@ -328,6 +329,7 @@ def test_the_personal_notebook_needs_no_setting_up(tmp_path, book):
 
 
 @pytest.mark.torch
+@pytest.mark.long
 def test_failed_checks_of_a_training_are_printed_at_the_end(book):
     """Seven sigmoids one after another: the first layers get no gradient, and the loss stays where it was."""
     script = book.folder / "deep.py"

@@ -153,6 +153,7 @@ def test_stop_on_nan_ends_the_run(book, framework):
 
 
 @pytest.mark.parametrize("framework", FIRST_TORCH)
+@pytest.mark.long
 def test_a_dry_run_ends_after_its_steps(book, framework):
     done = book("record", "--max-steps", "6", "--profile", "2", "--", *digits(framework, "--steps", "500"))
 
@@ -176,6 +177,7 @@ def test_a_dry_run_ends_after_its_steps(book, framework):
 
 
 @pytest.mark.torch
+@pytest.mark.long
 def test_a_profile_holds_the_work_of_the_program_alone(book):
     program = [sys.executable, str(PROGRAMS / "profiled_torch.py")]
     done = book("record", "--profile", "4", "--", *program)
