@@ -116,6 +116,7 @@ def test_runs_are_linked_by_what_they_wrote_and_read(three_runs):
 
 
 @pytest.mark.torch
+@pytest.mark.long
 def test_a_resumed_training_points_at_its_parent_and_is_judged_by_it(book):
     (book.folder / "train.py").write_text(RESUMED)
     book.record(sys.executable, "train.py")

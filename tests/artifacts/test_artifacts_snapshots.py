@@ -158,7 +158,7 @@ def digest_of(book, framework: str) -> str:
     ("framework", "snapshot", "options"),
     [
         pytest.param("torch", "failed", ("fail", "save"), marks=pytest.mark.torch),
-        pytest.param("paddle", "last", ("save",), marks=pytest.mark.paddle),
+        pytest.param("paddle", "last", ("save",), marks=[pytest.mark.paddle, pytest.mark.long]),
         pytest.param("torch", "last", ("save",), marks=[pytest.mark.torch, pytest.mark.long]),
         pytest.param("paddle", "failed", ("fail",), marks=[pytest.mark.paddle, pytest.mark.long]),
     ],

@@ -102,6 +102,7 @@ def test_the_pipeline_of_gitee_has_the_documented_keys(published):
     "provider", ["github", *(pytest.param(name, marks=pytest.mark.long) for name in ("gitlab", "gitee"))]
 )
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_steps_of_the_workflow_build_the_site_of_a_clone(published, git, tmp_path, provider):
     text = (published / FILES[provider]).read_text()
     for name in ("first", "second"):

@@ -76,6 +76,7 @@ def words(page: Path) -> list[str]:
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_the_same_pages_and_texts(book):
     site = build_site(book.notebook, workers=1).folder
     with_mkdocs = {page.relative_to(site).as_posix(): words(page) for page in site.rglob("*.html")}
@@ -115,6 +116,7 @@ def test_it_is_as_safe(book):
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_what_is_gone_from_the_notes_is_gone_from_the_site(book):
     site = build_site(book.notebook, engine="zensical").folder
     (site / ".gitignore").write_text("*\n")

@@ -165,6 +165,7 @@ def test_an_endless_template_fails_only_its_own_page(own, monkeypatch, text):
         assert page.startswith("# Digits") and "experiment.md.j2" in trouble
 
 
+@pytest.mark.long
 def test_a_recorder_of_a_notebook_with_an_endless_template_ends(book):
     (book.folder / "templates" / "experiment.md.j2").write_text(ENDLESS)
     book.record("echo", "hi", timeout=60)

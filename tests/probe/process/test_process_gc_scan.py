@@ -3,6 +3,8 @@
 import gc
 import threading
 
+import pytest
+
 from labbook.probe.process import gc_scan
 
 
@@ -25,6 +27,7 @@ def test_instances_of_a_class_and_its_subclasses_are_found():
     assert {id(thing) for thing in gc_scan.live_instances(Layer)} == {id(held[0]), id(held[1]), id(held[3])}
 
 
+@pytest.mark.long
 def test_a_tuple_that_another_thread_is_building_is_let_go():
     """`tuple(generator)` fails with `SystemError` when somebody else holds the tuple at the end."""
     failed, done = [], threading.Event()
