@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import Field, field, fields
 from pathlib import Path
 from typing import Any
@@ -181,7 +182,7 @@ def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[st
     for each in fields(Config):
         name = environment_name(each)
         if environ.get(name):
-            values[each.name] = _checked(each, _from_text(each, environ[name], name), name)
+            values[each.name] = _checked(each, _from_text(each, environ[name]), name)
     known = {each.name: each for each in fields(Config)}
     for key, value in (flags or {}).items():
         if key not in known:
@@ -328,23 +329,15 @@ _KINDS: dict[type, str] = {
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
-def _from_text(setting: Field[Any], text: str, name: str) -> object:
+def _from_text(setting: Field[Any], text: str) -> object:
     wanted = _type_of(setting)
     if wanted is bool:
         return _WORDS.get(text.strip().lower(), text)
     if wanted is tuple:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if wanted in (int, float):
-        try:
+        with suppress(ValueError):  # `_checked` refuses the text
             return wanted(text)
-        except ValueError:
-            raise NotebookError(
-                "errors.settings.wrong_kind",
-                where=name,
-                value=text,
-                kind=Message(_KINDS[wanted]),
-                help=str(setting.metadata["help"]),
-            ) from None
     return text
 
 
