@@ -183,6 +183,8 @@ def list_notes(
 def find_run(notebook: Notebook, word: str) -> Entry:
     """Returns the run named by "last", an id, its first or last characters, or the path of its entry.
 
+    "last" is no trial inside of another run: it is the run that has them.
+
     Raises:
         NothingFoundError: There is no such run; names the nearest ids.
         UsageError: Several runs match.
@@ -194,7 +196,7 @@ def find_run(notebook: Notebook, word: str) -> Entry:
         columns = "SELECT name, path, meta FROM notes WHERE kind = 'run'"
         order = "ORDER BY started DESC, name DESC"
         if name in ("last", ""):
-            return index.execute(f"{columns} {order} LIMIT 1").fetchall()
+            return index.execute(f"{columns} AND name NOT LIKE '%-____t%' {order} LIMIT 1").fetchall()
         exact = index.execute(f"{columns} AND name = ?", (name,)).fetchall()
         if exact:
             return exact[:1]

@@ -242,3 +242,11 @@ def test_of_many_notes_title_matches_and_the_newest_rank_first(notes, monkeypatc
     found = search(notes.notebook, "deadlock", 3)
     assert days(found) == [3, 8, 7] and found.total == 7
     assert days(search(notes.notebook, "deadlock author:wei", 3)) == [3, 7, 6]
+
+
+def test_the_last_run_is_no_trial_of_another_one(notes):
+    notes.run("20261121-100000-aaaa")
+    notes.run("20261121-110000-bbbb")
+    notes.run("20261121-110000-bbbbt0001", trial_of="20261121-110000-bbbb")
+    assert find_run(notes.notebook, "last").id == "20261121-110000-bbbb"
+    assert find_run(notes.notebook, "bbbbt0001").id == "20261121-110000-bbbbt0001"
