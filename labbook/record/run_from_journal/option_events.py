@@ -29,7 +29,7 @@ def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
                 parsed = Arguments(event.get("source", ""), event.get("name", ""), event["values"], unchanged)
                 if not any(a.source == parsed.source and a.values == parsed.values for a in found):
                     found.append(parsed)
-    found = _as_run(found)
+    found = _as_run(_without_loop_variables(found))
     held = [values for a in found for values in _parts(a.values, whole=a.source not in _VARIABLES)]
     kept = [a for a in found if a.source not in _VARIABLES or a.values not in held]
     # A program parses twice when a first parser only finds the configuration file.
@@ -37,6 +37,22 @@ def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
         a for n, a in enumerate(kept) if not any(_holds(b, a, is_later=m > n) for m, b in enumerate(kept) if m != n)
     ]
     return tuple(sorted(kept, key=lambda a: _VARIABLES.index(a.source) + 1 if a.source in _VARIABLES else 0))
+
+
+def _without_loop_variables(found: Sequence[Arguments]) -> list[Arguments]:
+    """Returns options without constants of a script that had several values, as `lr` in `for lr in (0.1, 0.01):`."""
+    constants = [a for a in found if a.source == "constants"]
+
+    def is_constant(of: Arguments, name: str) -> bool:
+        return all(a.values.get(name, of.values[name]) == of.values[name] for a in constants if a.name == of.name)
+
+    rows = [
+        replace(a, values={name: value for name, value in a.values.items() if is_constant(a, name)})
+        if a.source == "constants"
+        else a
+        for a in found
+    ]
+    return [a for a in rows if a.values]
 
 
 def _holds(other: Arguments, parsed: Arguments, is_later: bool) -> bool:

@@ -284,3 +284,13 @@ def test_a_first_parser_that_only_finds_the_file_is_no_second_set_of_options(var
     assert [dict(one.values) for one in run.arguments] == [
         {"config": "c.yaml", "lr": 0.1, "b": 8}, {"config": "d.yaml"}
     ]  # fmt: skip
+
+
+def test_the_variable_of_a_loop_is_no_constant_of_the_script():
+    events = [
+        {"k": "arguments", "source": "constants", "name": "a.py", "values": {"lr": lr, "epochs": 3}}
+        for lr in (0.1, 0.01, 0.001)
+    ]
+    events.append({"k": "arguments", "source": "constants", "name": "b.py", "values": {"lr": 0.5}})
+    run = build_run({"id": "r"}, {"code": 0}, [ProcessEvents("p", tuple(map(read_event, events)))], Console())
+    assert [(one.name, dict(one.values)) for one in run.arguments] == [("a.py", {"epochs": 3}), ("b.py", {"lr": 0.5})]
