@@ -106,7 +106,7 @@ def test_a_project_never_replaces_a_file(tmp_path, git, capsys, language):
 @pytest.mark.parametrize(
     "framework",
     [
-        pytest.param("torch", marks=pytest.mark.torch),
+        pytest.param("torch", marks=[pytest.mark.torch, pytest.mark.long]),
         pytest.param("paddle", marks=[pytest.mark.paddle, pytest.mark.long]),
         "lightning",
     ],

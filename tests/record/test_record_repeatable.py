@@ -26,7 +26,6 @@ def checklist(run):
 @pytest.mark.parametrize(
     ("name", "times"),
     [
-        pytest.param("digits_torch.py", 2, marks=pytest.mark.torch),
         pytest.param("digits_torch.py", 10, marks=[pytest.mark.torch, pytest.mark.long]),
         pytest.param("digits_paddle.py", 10, marks=[pytest.mark.paddle, pytest.mark.long]),
     ],
