@@ -63,8 +63,8 @@ def compare_runs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chan
 
 def _without_repeats(variables: list[Change], arguments: list[Change]) -> list[Change]:
     """Returns the changes of variables without those that a setting of the same name and value tells already."""
-    told = {(change.what, change.now) for change in arguments}
-    return [change for change in variables if (change.what, change.now) not in told]
+    shown = {(change.what, change.now) for change in arguments}
+    return [change for change in variables if (change.what, change.now) not in shown]
 
 
 def compare_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:

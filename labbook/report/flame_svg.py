@@ -50,8 +50,8 @@ def flame_svg(trace: ProfileTrace, labels: Sequence[str], words: Mapping[str, An
         if whole <= 0:
             continue
         outside = f", {words['outside']} {numbers.percent(root.own_us / whole)}" if root.own_us else ""
-        told = f"{label}: {numbers.number(whole / steps / 1e3, 4)} ms {words['per_step']}{outside}"
-        parts.append(f'<text class="i" x="{_EDGE:.0f}" y="{top + 12:.0f}">{svg_text(told, 140)}</text>')
+        caption = f"{label}: {numbers.number(whole / steps / 1e3, 4)} ms {words['per_step']}{outside}"
+        parts.append(f'<text class="i" x="{_EDGE:.0f}" y="{top + 12:.0f}">{svg_text(caption, 140)}</text>')
         boxes, depth = _boxes(root, whole, steps, top + 20)
         parts += boxes
         top += 20 + depth * _ROW + 18
@@ -112,9 +112,9 @@ def memory_svg(memory: Sequence[Memory], words: Mapping[str, Any]) -> str:
             points += [f"{x:.1f} {y(before):.1f}", f"{x:.1f} {y(value):.1f}"]
             before = value
         where = f", {one.peak_in}" if one.peak_in else ""
-        told = f"{one.device}: {words['peak']} {numbers.size(one.peak_bytes)}{where}"
+        caption = f"{one.device}: {words['peak']} {numbers.size(one.peak_bytes)}{where}"
         parts += [
-            f'<text class="i" x="{left:.0f}" y="{top + 10:.0f}">{svg_text(told, 120)}</text>',
+            f'<text class="i" x="{left:.0f}" y="{top + 10:.0f}">{svg_text(caption, 120)}</text>',
             f'<path class="g" d="M{left:.0f} {y(high):.1f}h{width:.0f}M{left:.0f} {y(low):.1f}h{width:.0f}"/>',
             f'<text class="y" x="{left - 6:.0f}" y="{y(high) + 4:.1f}">{numbers.size(high)}</text>',
             f'<text class="y" x="{left - 6:.0f}" y="{y(low) + 4:.1f}">{_signed(low)}</text>',

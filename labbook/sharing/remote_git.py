@@ -74,14 +74,14 @@ class GitCall:
     Attributes:
         process: The process.
         chunks: What it printed so far.
-        heard: When it last printed something, on the monotonic clock.
+        last_output_s: When it last printed something, on the monotonic clock.
         reader: Thread that reads until the end of its output.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
         self.chunks: list[bytes] = []
-        self.heard = time.monotonic()
+        self.last_output_s = time.monotonic()
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -90,7 +90,7 @@ class GitCall:
         with self.process.stdout as stream:
             while chunk := os.read(stream.fileno(), 65536):
                 self.chunks.append(chunk)
-                self.heard = time.monotonic()
+                self.last_output_s = time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -245,8 +245,8 @@ class Remote:
             GitError: It was silent for too long.
         """
         while call.reader.is_alive():
-            call.reader.join(0.02 if time.monotonic() - call.heard < 1 else 0.2)
-            if call.reader.is_alive() and time.monotonic() - call.heard > self.timeout_s:
+            call.reader.join(0.02 if time.monotonic() - call.last_output_s < 1 else 0.2)
+            if call.reader.is_alive() and time.monotonic() - call.last_output_s > self.timeout_s:
                 self.stop(call)
                 raise SilentRemoteError(
                     "sync.error.hangs",

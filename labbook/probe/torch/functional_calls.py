@@ -136,23 +136,23 @@ class FunctionalCalls:
             return
         given = args[0] if args else kwargs.get("input")
         with inspector.without_modes:
-            told = {"fn": name, "line": line, "calls": 1, "training": True}
-            told.update(inspector.stats.look(result))
+            facts = {"fn": name, "line": line, "calls": 1, "training": True}
+            facts.update(inspector.stats.look(result))
             is_tensor = inspector.stats.is_tensor(given)
-            told["in_bad"] = inspector.stats.bad(given) if is_tensor and told["bad"] else 0
-            told["sat"] = inspector.modules._saturated(given) if is_tensor and name in ("tanh", "sigmoid") else None
-            told["across"] = inspector.modules.across(result)
-            told["cast"] = None
+            facts["in_bad"] = inspector.stats.bad(given) if is_tensor and facts["bad"] else 0
+            facts["sat"] = inspector.modules._saturated(given) if is_tensor and name in ("tanh", "sigmoid") else None
+            facts["across"] = inspector.modules.across(result)
+            facts["cast"] = None
             if name == "relu":
-                told.update(inspector.modules.dead((name, line), result))
+                facts.update(inspector.modules.dead((name, line), result))
             elif name in ("softmax", "log_softmax"):
                 dim = args[1] if len(args) > 1 else kwargs.get("dim")
                 if type(dim) is int and result.dim():
-                    told["dim"] = dim % result.dim()
-                    told["size"] = result.shape[dim]
+                    facts["dim"] = dim % result.dim()
+                    facts["size"] = result.shape[dim]
             elif name == "dropout":
-                told["training"] = bool(args[2] if len(args) > 2 else kwargs.get("training", True))
-        self.found[name, line] = told
+                facts["training"] = bool(args[2] if len(args) > 2 else kwargs.get("training", True))
+        self.found[name, line] = facts
 
     def _look_at_attention(self, name, args, kwargs):
         """Notes whether an attention over one sequence hides anything from it."""
@@ -166,8 +166,8 @@ class FunctionalCalls:
         if known is not None:
             known["calls"] += 1
         elif len(self.found) < MOST:
-            told = {"fn": "attention", "line": "", "calls": 1, "training": True, "masked": masked}
-            self.found[key_of] = dict(told, shape=[query.shape[axis], key.shape[axis]])
+            facts = {"fn": "attention", "line": "", "calls": 1, "training": True, "masked": masked}
+            self.found[key_of] = dict(facts, shape=[query.shape[axis], key.shape[axis]])
 
     # cuts
 
