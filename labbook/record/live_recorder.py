@@ -1,7 +1,7 @@
 """Records a process that already runs: the recorder behind `labbook.recording()`, a child of that process.
 
 It gets one JSON object a line on a socket: the request, then output, cells, and the end. It answers with the settings
-of the probe, then with lines for the user. If the socket closes before the end is told, the process has died.
+of the probe, then with lines for the user. If the socket closes before the end is reported, the process has died.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ class FinalState:
     """The state of one process.
 
     A framework implements `_tensors(model)`: name -> tensor, `_optimizer_state(optimizer)`, `_random_states()`,
-    `_bytes_of(tensor)`: size of a tensor, or 0 for anything else, `_is_idle(deadline)`: whether the devices have done
-    all they were given before a time, and `_write(state, file)`.
+    `_bytes_of(tensor)`: size of a tensor, or 0 for anything else, and `_is_idle(deadline)`: whether the devices have
+    done all they were given before a time.
 
     Args:
         adapter: The adapter of the framework.
@@ -123,7 +123,7 @@ class FinalState:
 
     def _write_file(self, state, path):
         with BoundedFile(path, time.monotonic() + _LONGEST_S) as file:
-            self._write(state, file)
+            self._adapter.module.save(state, file)
         if file.problem:
             os.unlink(path)
             return file.problem

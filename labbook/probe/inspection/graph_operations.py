@@ -32,7 +32,7 @@ def operations_of(first, key_of, name_of, below, leaf_of):
             at = index[key] = len(rows)
             leaf = leaf_of(node)
             rows.append(["" if leaf is not None else name_of(node), [], leaf])
-            held.append(node)  # a key is only told apart from others as long as its node lives
+            held.append(node)  # a key identifies its node only while the node lives
             if leaf is None:
                 waiting.append((node, at))
         return at

@@ -15,7 +15,7 @@ def note_idle_optimizers(inspector, loop, had_gradient):
     """Fills in which optimizers never stepped though their parameters got gradients that no other one uses.
 
     Args:
-        inspector: The inspector; nothing is told once an optimizer that stepped is gone.
+        inspector: The inspector; nothing is reported once an optimizer that stepped is gone.
         loop: The `LoopCounts`.
         had_gradient: `had_gradient(parameter)`: whether it ever had a gradient.
     """

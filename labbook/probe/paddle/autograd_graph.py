@@ -57,7 +57,7 @@ def _walk(tensors, leads_on):
         address, name = node.node_ptr(), node.name()
         if address in held:
             continue
-        held[address] = node  # an address is only told apart from others as long as its node lives
+        held[address] = node  # an address identifies its node only while the node lives
         yield address, name
         if leads_on(name):
             waiting.extend(following for following in node.next_functions if following is not None)
@@ -75,7 +75,7 @@ def leaves(tensors):
 
 
 def _operations(tensors):
-    """The rows of the graph, leaves told apart by the addresses of their nodes."""
+    """The rows of the graph; leaves are identified by the addresses of their nodes."""
     return operations_of(
         [tensor.grad_fn for tensor in tensors if not tensor.stop_gradient and tensor.grad_fn is not None],
         lambda node: node.node_ptr(),

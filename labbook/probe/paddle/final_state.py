@@ -44,6 +44,3 @@ class FinalState(final_state.FinalState):
                 return False
             time.sleep(0.01)
         return True
-
-    def _write(self, state, file):
-        self._adapter.module.save(state, file)

@@ -68,7 +68,7 @@ class LossExpression:
             if node is None or node.node_ptr() in seen:
                 continue
             seen.add(node.node_ptr())
-            kept.append(node)  # an address is only told apart from others as long as its node lives
+            kept.append(node)  # an address identifies its node only while the node lives
             below = [following for following in node.next_functions if following is not None]
             kinds.append(_kind(node))
             if not any("Accumulation" in following.name() for following in below):

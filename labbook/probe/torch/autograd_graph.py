@@ -71,7 +71,7 @@ class AutogradGraph:
         self._pending = (leaves, before, user_frame())
 
     def _take_operations(self, tensors):
-        """The rows of the graph, leaves told apart by their parameters."""
+        """The rows of the graph; leaves are identified by their parameters."""
         return operations_of(
             [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None],
             lambda node: node,
