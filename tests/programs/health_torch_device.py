@@ -16,6 +16,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 MODE = sys.argv[1]
 CAPTURED = range(3, 6) if MODE == "capture" else ()
 STEPS = 200
+FIRST = 5
+"""Steps at the start in which the call of a loss is inspected in any case, dense or not."""
+
 PASSING_ON = ("backward", "call", "clip", "clipped", "following", "initialise", "iterate", "loss", "step")
 """Wrappers of the probe that call what the program called."""
 
@@ -128,6 +131,6 @@ while step < STEPS:
         for x, _y in loader:
             model(x)
     model.train()
-ordinary = [one for one in reads if not dense[min(one[0], len(dense)) - 1]]
+ordinary = [one for one in reads if one[0] > FIRST and not dense[min(one[0], len(dense)) - 1]]
 captured = [one for one in reads if one[0] in CAPTURED]
 print(json.dumps([sum(dense), len(reads), ordinary[:20], captured[:20]]))
