@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import atexit
 import functools
+import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -152,10 +154,29 @@ def own_surroundings_of_shared_runs(tmp_path_factory, shared_cache) -> Iterator[
         yield
 
 
+@pytest.fixture(scope="session")
+def make_folder(tmp_path_factory) -> Callable[[str], Path]:
+    """Makes a new folder; pytest's own `mktemp` reads the names of all earlier ones each time, thousands here."""
+    base, numbers = tmp_path_factory.getbasetemp(), itertools.count()
+
+    def make(name: str) -> Path:
+        folder = base / f"{re.sub(r'[^A-Za-z0-9_]', '_', name)[:30]}{next(numbers)}"
+        folder.mkdir()
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def tmp_path(request, make_folder) -> Path:
+    """As pytest's."""
+    return make_folder(request.node.name)
+
+
 @pytest.fixture(autouse=True)
-def own_surroundings(tmp_path_factory, shared_cache, monkeypatch):
+def own_surroundings(make_folder, shared_cache, monkeypatch):
     """Each test has a home of its own."""
-    leave_surroundings(tmp_path_factory.mktemp("home"), shared_cache, monkeypatch)
+    leave_surroundings(make_folder("home-"), shared_cache, monkeypatch)
 
 
 @pytest.fixture

@@ -38,6 +38,8 @@ class Pattern:
         differ: "device" or "dtype": the captured `a` and `b` must differ in it, where both print the same message.
         anchor: The longest literal of `text`, normalised by `labbook.diagnosis.catalogue.pattern`; a quick first
             test.
+        beginning: The first characters of `text` if it begins with so many literal ones that a message without its
+            end is known by them; else "".
     """
 
     kind: str
@@ -48,6 +50,7 @@ class Pattern:
     weight: int = 3
     differ: str = ""
     anchor: str = ""
+    beginning: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from labbook.model.symptom import Pattern, Symptom, Wording
 
 Part = TypeVar("Part", Wording, Pattern)
 
-_FORM = 5
+_FORM = 6
 """Version of the file format; a file of another version is ignored."""
 _NAMES: Mapping[type, Sequence[str]] = {kind: [field.name for field in fields(kind)] for kind in (Wording, Pattern)}
 _UNKEPT = ("matches", "misses")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,6 +15,7 @@ from labbook.model.symptom import Pattern, Symptom
 _MOST_LETTERS = 20_000
 _HALF = _MOST_LETTERS // 2
 _CUT_SIGNS = re.compile(r"[\s.…'\"`*)\]]+$")
+_KINDS = ("exception", "output", "warning", "exit", "reads")
 _SPEAKS_ALONE = 24
 """A pattern with a class needs so many characters to match a message without a class: `'model'` may be any word."""
 
@@ -55,8 +57,10 @@ class Matcher:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
-        self._shapes: dict[str, list[_Shape]] = {"exception": [], "output": [], "warning": [], "exit": [], "reads": []}
+        # Each with the text that must occur in what it fits, the quick first test of all of them.
+        self._shapes: dict[str, list[tuple[str, _Shape]]] = {kind: [] for kind in _KINDS}
         self._by_type: dict[str, list[_Shape]] = {}
+        self._by_beginning: dict[str, list[_Shape]] = {}
         for symptom in catalogue.symptoms.values():
             for pattern in symptom.patterns:
                 shape = _Shape(symptom, pattern)
@@ -64,7 +68,9 @@ class Matcher:
                     for name in pattern.types:
                         self._by_type.setdefault(name, []).append(shape)
                 else:
-                    self._shapes[pattern.kind].append(shape)
+                    self._shapes[pattern.kind].append((pattern.anchor, shape))
+                    if pattern.beginning and pattern.kind == "exception":
+                        self._by_beginning.setdefault(pattern.beginning, []).append(shape)
 
     def match_exception(self, raised: ObservedException, framework: str = "") -> list[Match]:
         """The pages that fit one exception, strongest first; its `inner` exception does not count."""
@@ -106,7 +112,7 @@ class Matcher:
             names.add(str(ending.facts["child_signal"]))
         found = []
         known = {name for name in ENDINGS if ending.facts.get(name)}
-        for shape in self._shapes["exit"]:
+        for _, shape in self._shapes["exit"]:
             wanted = set(shape.pattern.exits)
             if wanted & (names | known):
                 # A known reason is more specific than a status or signal.
@@ -119,7 +125,8 @@ class Matcher:
         line = next((line for line in message.splitlines() if line.strip()), "")
         text = normalise_text(_CUT_SIGNS.sub("", line[:_MOST_LETTERS]))
         best: list[Match] = []
-        for shape in self._shapes["exception"] if text.low else ():
+        near = [shapes for beginning, shapes in self._by_beginning.items() if beginning in text.low]
+        for shape in itertools.chain.from_iterable(near):
             wanted = shape.pattern.types
             if (wanted and names and not names & set(wanted)) or not _of_framework(shape, framework):
                 continue
@@ -130,11 +137,12 @@ class Matcher:
             best = [*best, match] if best and letters == best[0].length else [match]
         return best if len({match.symptom.family for match in best}) == 1 else []
 
-    def _matching(self, shapes: Iterable[_Shape], text: NormalisedText, names: set[str], framework: str) -> list[Match]:
+    def _matching(
+        self, shapes: Iterable[tuple[str, _Shape]], text: NormalisedText, names: set[str], framework: str
+    ) -> list[Match]:
         found = []
-        for shape in shapes:
-            if shape.pattern.anchor not in text.low:
-                continue
+        low = text.low
+        for shape in [shape for anchor, shape in shapes if anchor in low]:
             template = compile_pattern(shape.pattern.text)
             typed = bool(names and names & set(shape.pattern.types))
             if shape.pattern.types and not typed and (names or template.length < _SPEAKS_ALONE):

@@ -97,6 +97,12 @@ class CompiledPattern:
     length: int
 
     @property
+    def beginning(self) -> str:
+        """The characters by which a text that breaks off inside the pattern is known, or ""."""
+        head = self.pieces[0].literal
+        return head[:_LEAST_CUT] if len(head) >= _LEAST_CUT else ""
+
+    @property
     def names(self) -> frozenset[str]:
         """The names of its placeholders."""
         return frozenset(piece.name for piece in self.pieces if piece.name)
@@ -145,8 +151,7 @@ class CompiledPattern:
 
     def find_cut(self, text: NormalisedText) -> int:
         """Characters of its literals at the end of a text that breaks off inside the pattern; else 0."""
-        head = self.pieces[0].literal
-        position = text.low.rfind(head[:_LEAST_CUT]) if len(head) >= _LEAST_CUT else -1
+        position = text.low.rfind(self.beginning) if self.beginning else -1
         letters = 0
         for index, piece in enumerate(self.pieces if position >= 0 else ()):
             rest = text.low[position:]
@@ -177,7 +182,7 @@ class CompiledPattern:
         return True
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.cache
 def compile_pattern(source: str) -> CompiledPattern:
     """The template of a source text.
 

@@ -240,8 +240,9 @@ def _pattern(row: object) -> Pattern:
         raise _WrongPageError(
             "patterns", f"`differ: {differ}` needs {{a}} and {{b}}, and is one of {', '.join(QUANTITIES)}"
         )
-    anchor = compile_pattern(text).anchor if text else ""
-    return Pattern(kind, text, types, (), _texts(row, "frameworks"), weight, differ, anchor)
+    compiled = compile_pattern(text) if text else None
+    quick = (compiled.anchor, compiled.beginning) if compiled else ()
+    return Pattern(kind, text, types, (), _texts(row, "frameworks"), weight, differ, *quick)
 
 
 def _checked(key: str, template: str) -> None:
