@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import itertools
 import json
 import os
@@ -20,6 +21,7 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 from forked_python import ForkedPython
+from source_trees import READERS
 
 from labbook.capture.context import CaptureContext
 from labbook.probe.redaction.redactor import Redactor
@@ -40,6 +42,12 @@ STARTS_A_PROCESS = frozenset(
 )
 FRAMEWORKS = frozenset(("torch", "paddle"))
 IMPURE_FOLDERS = frozenset(("browser", "commands", "probe", "record", "transcripts"))
+SHARED = {
+    "tests/browser": "sites",
+    **dict.fromkeys(("tests/probe/torch", "tests/probe/inspection", "tests/probe/paddle"), "frameworks"),
+}
+"""Folder of tests -> what they share that takes long to make: built sites, interpreters that imported a framework."""
+
 IMPURE_FIXTURES = frozenset(("make_book", "make_project", "git", "git_in"))
 IMPURE_MARKS = ("process", "slow", "long", "torch", "paddle", "cluster")
 
@@ -62,6 +70,8 @@ def pytest_configure() -> None:
     sys.dont_write_bytecode = False
     # Programs that train are many here, and each would take all cores and wait for them in busy loops.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # The garbage collector would look through some thousand tests again and again: a tenth of the time.
+    gc.set_threshold(50_000, 50, 50)
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
         signal.signal(number, signal.SIG_DFL)
     sys.addaudithook(note_impurity)
@@ -94,7 +104,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("pure")
             rank.setdefault(item.path, 2)
         else:
-            rank[item.path] = 0 if "browser" in item.path.parts else 1
+            rank[item.path] = 0 if item.nodeid.partition("::")[0].rpartition("/")[0] in SHARED else 1
     items.sort(key=lambda item: rank[item.path])
 
 
@@ -111,15 +121,22 @@ def pytest_runtest_setup() -> None:
     _impurities.clear()
 
 
+def scope_of(file: str) -> str:
+    """What a test file shares a process with: itself, or those that need the same thing that takes long to make."""
+    if file in READERS:
+        return "syntax trees of labbook"
+    folder = file.rpartition("/")[0]
+    return SHARED.get(folder, file)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """One process for each file, and one for all tests in the browser: they share sites that take long to build."""
+    """One process for all tests of a scope."""
     from xdist.scheduler import LoadFileScheduling
 
     class ByFolder(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            scope = super()._split_scope(nodeid)
-            return "tests/browser" if scope.startswith("tests/browser/") else scope
+            return scope_of(super()._split_scope(nodeid))
 
     config.option.loadscopereorder = False  # by number of tests; the order of `pytest_collection_modifyitems` is better
     return ByFolder(config, log)

@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from source_trees import PACKAGE, nodes_of, python_files, syntax_of
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "labbook"
-FILES = sorted(PACKAGE.rglob("*.py"))
+FILES = python_files()
 
 FLOORS = {
     "__init__": 1,
@@ -80,11 +80,6 @@ def room_of(path: Path) -> str:
 
 
 @cache
-def syntax_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@cache
 def imports_of(path: Path) -> list[tuple[str, bool]]:
     """Dotted names that a file imports, with whether it does so at the top level."""
     tree = syntax_of(path)
@@ -94,7 +89,7 @@ def imports_of(path: Path) -> list[tuple[str, bool]]:
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and not typing_only:
             top.update(ast.walk(node))
     found = []
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found += [(alias.name, node in top) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -196,7 +191,7 @@ def probe_imports() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, path in names.items():
         found[name] = set()
-        for node in ast.walk(syntax_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and node.level:
                 folder = name.split("/")[: -node.level]
                 base = [*folder, *(node.module or "").split(".")] if node.module else folder

@@ -2,15 +2,13 @@
 
 import ast
 import typing
-from pathlib import Path
 
 import pytest
+from source_trees import PACKAGE, nodes_of
 
-import labbook
 from labbook.model.events import KINDS
 from labbook.probe.events import protocol
 
-PACKAGE = Path(labbook.__file__).parent
 NAMES = {name: value for name, value in vars(protocol).items() if isinstance(value, str)}
 READERS = (
     *sorted(set((PACKAGE / "health").glob("*.py")) - {PACKAGE / "health" / "checklist.py"}),
@@ -41,7 +39,7 @@ OTHER_FACTS = {
 def written_fields():
     """(kind, field, place) of each field that the probe's code writes by name."""
     for path in sorted((PACKAGE / "probe").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], (ast.Name, ast.Attribute)):
                 first = node.args[0]
                 name = first.id if isinstance(first, ast.Name) else first.attr
@@ -84,7 +82,7 @@ def test_readers_read_fields_of_the_schema(path):
     known = {name for kind in KINDS.values() for name in fields_of(kind)}
     read = {
         node.args[0].value
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get"
         if node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
     }

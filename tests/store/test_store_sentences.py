@@ -2,7 +2,6 @@
 
 import ast
 import errno
-import functools
 import json
 import os
 import pickle
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from source_trees import PACKAGE, nodes_of, python_files
 
 from labbook.errors import LabbookError, NotebookError
 from labbook.model.message import Message, message
@@ -22,7 +22,6 @@ from labbook.review.reviewer import RULES
 from labbook.store.sentences import Sentences, format_number, format_percent
 from labbook.store.templates import builtin_folder, read_words
 
-LABBOOK = Path(__file__).parents[2] / "labbook"
 FOLDER = builtin_folder() / "words" / "messages"
 CHINESE = re.compile("[\u4e00-\u9fff]")
 
@@ -56,14 +55,12 @@ def placeholders(template, *, plural=True):
 ENGLISH, OTHER = templates("en"), templates("zh")
 ROOMS = {key.partition(".")[0] for key in ENGLISH}
 KEY = re.compile(rf"(?:{'|'.join(sorted(ROOMS))})(?:\.[a-z0-9_]+)+\Z")
-MODULES = {".".join(path.relative_to(LABBOOK).with_suffix("").parts) for path in LABBOOK.rglob("*.py")}
+MODULES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in python_files()}
 
 
-@functools.cache
 def sources():
     """The files of labbook with the nodes of their syntax trees."""
-    paths = sorted(LABBOOK.rglob("*.py"))
-    return [(path, list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))) for path in paths]
+    return [(path, nodes_of(path)) for path in python_files()]
 
 
 def keys_in_code():
@@ -77,7 +74,7 @@ def keys_in_code():
                 and node.value not in MODULES
                 and not node.value.endswith((".json", ".log", ".clock"))
             ):
-                yield node.value, f"{path.relative_to(LABBOOK)}:{node.lineno}"
+                yield node.value, f"{path.relative_to(PACKAGE)}:{node.lineno}"
 
 
 def calls_in_code():
@@ -89,7 +86,7 @@ def calls_in_code():
                 if any(keyword.arg is None for keyword in node.keywords):
                     continue  # the values are in a mapping
                 keys = {c.value for c in ast.walk(node.args[0]) if isinstance(c, ast.Constant)} & set(ENGLISH)
-                yield keys, {k.arg for k in node.keywords}, f"{path.relative_to(LABBOOK)}:{node.lineno}"
+                yield keys, {k.arg for k in node.keywords}, f"{path.relative_to(PACKAGE)}:{node.lineno}"
 
 
 def test_both_languages_have_the_same_keys_and_placeholders():
@@ -122,7 +119,7 @@ def raised_errors():
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in kinds:
                 values = {keyword.arg for keyword in node.keywords}
                 advice = [keyword.value for keyword in node.keywords if keyword.arg == "advice"]
-                yield node, values, advice[0] if advice else None, f"{path.relative_to(LABBOOK)}:{node.lineno}"
+                yield node, values, advice[0] if advice else None, f"{path.relative_to(PACKAGE)}:{node.lineno}"
 
 
 def subclasses(kind):
@@ -247,7 +244,7 @@ def test_messages_survive_run_json():
 def test_texts_that_are_stored_in_english_stand_so_in_the_code():
     texts = read_words(FOLDER / "zh_texts.toml")
     texts = {text: said for text, said in texts.items() if text not in map(os.strerror, errno.errorcode)}
-    code = "\n".join([*map(repr, ENGLISH.values()), *(path.read_text("utf-8") for path in LABBOOK.rglob("*.py"))])
+    code = "\n".join([*map(repr, ENGLISH.values()), *(path.read_text("utf-8") for path in python_files())])
     # The probe puts the name of the framework into some.
     forms = {text: {text, text.replace("torch", "%s"), text.replace("paddle", "%s")} for text in texts}
     assert [text for text in texts if not any(repr(form)[1:-1] in code for form in forms[text])] == []
