@@ -21,7 +21,7 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 from forked_python import ForkedPython
-from source_trees import READERS
+from order_of_tests import pytest_collection_modifyitems, pytest_ignore_collect, pytest_xdist_make_scheduler
 
 from labbook.capture.context import CaptureContext
 from labbook.probe.redaction.redactor import Redactor
@@ -32,6 +32,8 @@ from labbook.store.paths import NotebookPaths
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "programs"
 
+__all__ = ("pytest_collection_modifyitems", "pytest_ignore_collect", "pytest_xdist_make_scheduler")
+
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=200, deadline=None)
 settings.load_profile("quick")  # `make test-all` names the other
@@ -41,16 +43,6 @@ STARTS_A_PROCESS = frozenset(
     ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "pty.spawn", "socket.connect")
 )
 FRAMEWORKS = frozenset(("torch", "paddle"))
-IMPURE_FOLDERS = frozenset(("browser", "commands", "probe", "record", "transcripts"))
-SHARED = {
-    "tests/browser": "sites",
-    **dict.fromkeys(("tests/probe/torch", "tests/probe/inspection", "tests/probe/paddle"), "frameworks"),
-}
-"""Folder of tests -> what they share that takes long to make: built sites, interpreters that imported a framework."""
-
-IMPURE_FIXTURES = frozenset(("make_book", "make_project", "git", "git_in"))
-IMPURE_MARKS = ("process", "slow", "long", "torch", "paddle", "cluster")
-
 _impurities: list[str] = []
 """What the present test did that a pure test must not do."""
 
@@ -83,31 +75,6 @@ def note_impurity(event: str, arguments: tuple) -> None:
         _impurities.append(f"{event} {arguments[0]!r}" if arguments else event)
 
 
-def is_pure(item: pytest.Item) -> bool:
-    """Whether a test starts no process and loads no framework, by its folder, its fixtures and its marks."""
-    if item.nodeid.split("/", 2)[1] in IMPURE_FOLDERS or IMPURE_FIXTURES.intersection(item.fixturenames):
-        return False
-    return not any(mark.name in IMPURE_MARKS for mark in item.iter_markers())
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leaves folders without pure tests out of `-m pure`."""
-    is_impure = collection_path.name in IMPURE_FOLDERS and collection_path.parent == ROOT / "tests"
-    return True if is_impure and config.option.markexpr == "pure" else None
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the pure tests, and puts files that have no others last: they are short and fill up both workers."""
-    rank: dict[Path, int] = {}
-    for item in items:
-        if is_pure(item):
-            item.add_marker("pure")
-            rank.setdefault(item.path, 2)
-        else:
-            rank[item.path] = 0 if item.nodeid.partition("::")[0].rpartition("/")[0] in SHARED else 1
-    items.sort(key=lambda item: rank[item.path])
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fails a pure test that does what a pure test must not do, so that `make check` stays fast."""
@@ -119,27 +86,6 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     _impurities.clear()
-
-
-def scope_of(file: str) -> str:
-    """What a test file shares a process with: itself, or those that need the same thing that takes long to make."""
-    if file in READERS:
-        return "syntax trees of labbook"
-    folder = file.rpartition("/")[0]
-    return SHARED.get(folder, file)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """One process for all tests of a scope."""
-    from xdist.scheduler import LoadFileScheduling
-
-    class ByFolder(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return scope_of(super()._split_scope(nodeid))
-
-    config.option.loadscopereorder = False  # by number of tests; the order of `pytest_collection_modifyitems` is better
-    return ByFolder(config, log)
 
 
 def leave_surroundings(home: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

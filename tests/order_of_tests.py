@@ -1,0 +1,65 @@
+"""Which tests are pure, and in which order and in which process they run; `conftest.py` takes the hooks over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from source_trees import READERS
+
+ROOT = Path(__file__).resolve().parents[1]
+IMPURE_FOLDERS = frozenset(("browser", "commands", "probe", "record", "transcripts"))
+IMPURE_FIXTURES = frozenset(("make_book", "make_project", "git", "git_in"))
+IMPURE_MARKS = ("process", "slow", "long", "torch", "paddle", "cluster")
+
+SHARED = {
+    "tests/browser": "sites",
+    **dict.fromkeys(("tests/probe/torch", "tests/probe/inspection", "tests/probe/paddle"), "frameworks"),
+}
+"""Folder of tests -> what they share that takes long to make: built sites, interpreters that imported a framework."""
+
+
+def is_pure(item: pytest.Item) -> bool:
+    """Whether a test starts no process and loads no framework, by its folder, its fixtures and its marks."""
+    if item.nodeid.split("/", 2)[1] in IMPURE_FOLDERS or IMPURE_FIXTURES.intersection(item.fixturenames):
+        return False
+    return not any(mark.name in IMPURE_MARKS for mark in item.iter_markers())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves folders without pure tests out of `-m pure`."""
+    is_impure = collection_path.name in IMPURE_FOLDERS and collection_path.parent == ROOT / "tests"
+    return True if is_impure and config.option.markexpr == "pure" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the pure tests, and puts files that have no others last: they are short and fill up both workers."""
+    rank: dict[Path, int] = {}
+    for item in items:
+        if is_pure(item):
+            item.add_marker("pure")
+            rank.setdefault(item.path, 2)
+        else:
+            rank[item.path] = 0 if item.nodeid.partition("::")[0].rpartition("/")[0] in SHARED else 1
+    items.sort(key=lambda item: rank[item.path])
+
+
+def scope_of(file: str) -> str:
+    """What a test file shares a process with: itself, or those that need the same thing that takes long to make."""
+    if file in READERS:
+        return "syntax trees of labbook"
+    folder = file.rpartition("/")[0]
+    return SHARED.get(folder, file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """One process for all tests of a scope."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFolder(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope_of(super()._split_scope(nodeid))
+
+    config.option.loadscopereorder = False  # by number of tests; the order of `pytest_collection_modifyitems` is better
+    return ByFolder(config, log)
