@@ -19,6 +19,11 @@ SHARED = {
 """Folder of tests -> what they share that takes long to make: built sites, interpreters that imported a framework."""
 
 
+def further(*values: object) -> list:
+    """Values of a parameter that are left to `make test-all`."""
+    return [pytest.param(value, marks=pytest.mark.long) for value in values]
+
+
 def is_pure(item: pytest.Item) -> bool:
     """Whether a test starts no process and loads no framework, by its folder, its fixtures and its marks."""
     if item.nodeid.split("/", 2)[1] in IMPURE_FOLDERS or IMPURE_FIXTURES.intersection(item.fixturenames):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from order_of_tests import further
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
 
@@ -63,7 +64,8 @@ def test_the_search_is_accessible(site, open_page, dark):
 
 
 @pytest.mark.parametrize(
-    "path", ["", "runs/index.html", "symptoms/index.html", "symptoms/loss_nonfinite.html", "fixes/"]
+    "path",
+    ["runs/index.html", "symptoms/loss_nonfinite.html", *further("", "symptoms/index.html", "fixes/")],
 )
 def test_no_page_is_wider_than_a_phone(site, open_page, path):
     page = open_page(site.url + path, width=360, height=740)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from order_of_tests import further
 
 
 def test_what_a_tile_counts_is_what_it_opens(site, open_page):
@@ -39,7 +40,7 @@ def test_a_year_of_days_with_their_months(site, open_page):
 
 
 @pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)])
-@pytest.mark.parametrize("width", [360, 1440])
+@pytest.mark.parametrize("width", [360, *further(1440)])
 def test_no_page_of_tables_scrolls_sideways(site, open_page, width, dark):
     for path in ("", "runs/index.html", "experiments/index.html", "compare/index.html"):
         page = open_page(site.url + path, width=width, dark=dark)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+from order_of_tests import further
 
 PAGES = (
     "",
@@ -69,7 +70,7 @@ def test_the_policy_stops_what_an_escape_would_have_missed(site, browser):
     context.close()
 
 
-@pytest.mark.parametrize("page_name", PAGES)
+@pytest.mark.parametrize("page_name", ["runs/index.html", *further(*sorted(set(PAGES) - {"runs/index.html"}))])
 def test_addresses_with_hostile_questions_and_anchors(site, open_page, page_name):
     payload = '"><svg/onload=window.pwned=9>'
     page = open_page(f"{site.url}{page_name}?q={payload}&status={payload}&experiment={payload}#{payload}")

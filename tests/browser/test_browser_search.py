@@ -75,11 +75,11 @@ def test_words_in_english_and_chinese_and_whole_messages_find_the_symptom(search
 @pytest.mark.parametrize(
     ("question", "title"),
     [
-        ("忘记清空梯度", "zero_grad"),
         ("词表越界怎么办", "Embedding index out of range"),
-        ("学习率设高了", "learning rate too high"),
-        ("输入没有归一化", "Inputs not normalised"),
         ("forgot to clear the gradients", "zero_grad"),
+        pytest.param("忘记清空梯度", "zero_grad", marks=pytest.mark.long),
+        pytest.param("学习率设高了", "learning rate too high", marks=pytest.mark.long),
+        pytest.param("输入没有归一化", "Inputs not normalised", marks=pytest.mark.long),
     ],
 )
 def test_words_with_one_meaning_find_the_same_symptom(search, question, title):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 
 import pytest
 
 
-@pytest.fixture
-def edited(project, git):
+@pytest.fixture(scope="module")
+def edited_once(tmp_path_factory, make_project, git):
     """A notebook in a code repository whose last entry got a conclusion; the entry's path in the repository."""
+    project = make_project(tmp_path_factory.mktemp("edited") / "project")
     project.record(sys.executable, "train.py")
     entry = project.run()["entry"]
     file = project.folder / entry
@@ -18,6 +20,15 @@ def edited(project, git):
     assert "It works." in file.read_text()
     assert "It works." not in git(project.folder, "show", f"labbook:{entry}")
     return project, entry
+
+
+@pytest.fixture
+def edited(edited_once, tmp_path, git):
+    """A copy of it for each test."""
+    project, entry = edited_once
+    shutil.copytree(project.folder, tmp_path / "project")
+    git(tmp_path / "project", "update-index", "--refresh")  # the copies of the files are new to the index
+    return type(project)(tmp_path / "project"), entry
 
 
 def test_edited_notes_land_on_the_branch_of_the_entries(edited, git):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from order_of_tests import further
 
 from labbook.dataset.dataset_tables import TABLES
 from labbook.dataset.notebook_query import run_query
@@ -60,7 +61,7 @@ def test_what_cannot_be_answered_is_refused_in_plain_words(book, sql, message, h
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("form", ["table", "csv", "json", "markdown", "arrow"])
+@pytest.mark.parametrize("form", ["table", "arrow", *further("csv", "json", "markdown")])
 def test_the_command_prints_every_format(book, form):
     sql = "SELECT run, metric_last, frameworks, started FROM runs WHERE script LIKE 'examples%'"
     done = subprocess.run(

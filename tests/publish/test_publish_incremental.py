@@ -252,8 +252,8 @@ CHANGES = [
 ]
 
 
-SHOWN = (edited, fixed, template_changed, page_gone)
-"""One change of each way: of an entry, of its neighbours, of all pages, and of what was built."""
+SHOWN = (fixed, template_changed)
+"""A change of an entry that others show, and one of all pages."""
 
 
 @pytest.mark.process

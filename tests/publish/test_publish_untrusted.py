@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from order_of_tests import further
 
 from labbook.errors import NotebookError
 from labbook.publish.mkdocs_settings import read_settings
@@ -104,8 +105,8 @@ def plugin(book, mark):
 
 
 BRINGS_CODE = [
-    *(hooks, tag_apply, tag_in_inherited, custom_dir, templates_site, extra_template, extension),
-    *(pygments_writes_a_file, plugin),
+    *(hooks, tag_apply, templates_site, plugin),
+    *further(tag_in_inherited, custom_dir, extra_template, extension, pygments_writes_a_file),
 ]
 
 
@@ -128,8 +129,7 @@ def test_code_of_a_cloned_notebook_is_not_run(book, tmp_path, monkeypatch, way, 
     "way",
     [
         hooks,
-        *(pytest.param(way, marks=pytest.mark.long) for way in (tag_apply, custom_dir, templates_site)),
-        extra_template,
+        *further(tag_apply, custom_dir, templates_site, extra_template),
     ],
     ids=lambda w: w.__name__,
 )
@@ -194,8 +194,8 @@ def whole_build(way):
 
 
 READS = [
-    *(whole_notes, linked_file, linked_picture, linked_folder, linked_symptom, linked_git, inherited, snippets),
-    *(environment, whole_build(linked_file), whole_build(linked_folder)),
+    *(whole_notes, linked_folder, inherited, environment, whole_build(linked_file)),
+    *further(linked_file, linked_picture, linked_symptom, linked_git, snippets, whole_build(linked_folder)),
 ]
 
 

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from order_of_tests import further
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -127,9 +128,7 @@ def test_a_crash_names_the_line_of_the_user(book):
     assert "boom.py:2" in book.entry()
 
 
-@pytest.mark.parametrize(
-    "code", [0, 1, 137, 255, *(pytest.param(code, marks=pytest.mark.long) for code in (3, 77, 139))]
-)
+@pytest.mark.parametrize("code", [1, 255, *further(0, 3, 77, 137, 139)])
 def test_the_exit_status_is_the_commands(book, code):
     assert book.record("sh", "-c", f"exit {code}", check=False).returncode == code
 

@@ -125,6 +125,7 @@ def test_moments_land_in_the_entry(book, framework):
 
 
 @pytest.mark.parametrize("framework", FIRST_PADDLE)
+@pytest.mark.long
 def test_watching_changes_nothing(book, framework):
     command = digits(framework, "--steps", "25", "--clip", "1.0")
     plain = subprocess.run(command, capture_output=True, text=True, check=True, env=one_thread())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from order_of_tests import further
 
 PROGRAM = """
 import argparse, random, model
@@ -71,7 +72,7 @@ def test_options_are_added_and_the_status_is_that_of_the_command(project, code):
     assert project("rerun", "last", "--", "--unknown", check=False).returncode == 2
 
 
-@pytest.mark.parametrize("harm", ["commit", "patch", "masked", "data"])
+@pytest.mark.parametrize("harm", ["patch", "data", *further("commit", "masked")])
 def test_what_cannot_be_run_again_is_told(project, code, harm):
     secret = "sk-" + "abcdefghij0123456789" * 2
     extra = ["--api-key", secret] if harm == "masked" else []

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from order_of_tests import further
 
 from labbook.store.commit_queue import enqueue, pending_commits
 from labbook.store.config import Config
@@ -205,7 +206,7 @@ def _committer(root, number):
     return commit_files(notebook, [path], f"entry {number}").status
 
 
-@pytest.mark.parametrize("kind", ["own", "inside"])
+@pytest.mark.parametrize("kind", ["inside", *further("own")])
 def test_many_committers_all_land(kind, request, git):
     notebook = request.getfixturevalue(kind)
     before = git(notebook.repository, "status", "--porcelain")
@@ -256,7 +257,7 @@ commit_files(notebook, [path], sys.argv[2])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["own", "inside"])
+@pytest.mark.parametrize("kind", ["inside", *further("own")])
 def test_killed_commits_lose_no_entry_and_leave_no_lock(kind, request, git):
     notebook = request.getfixturevalue(kind)
     root = notebook.paths.root

@@ -190,6 +190,7 @@ def test_the_line_of_a_fault_in_native_code_is_written(probed, what):
 
 
 @pytest.mark.torch
+@pytest.mark.long
 def test_a_program_that_has_faults_shown_itself_gets_them_shown(probed):
     source = "import ctypes, faulthandler\n" + STEPS["torch"] + "faulthandler.enable()\nstep()\nctypes.string_at(0)\n"
     probed.write("train.py", source)

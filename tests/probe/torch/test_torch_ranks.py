@@ -17,6 +17,7 @@ def ranks(outcome):
     }
 
 
+@pytest.mark.long
 def test_the_parts_of_a_sharded_gradient_combine_to_the_whole(run, healthy):
     outcome = healthy(run("sharded_torch.py", "fsdp2", launcher=TORCHRUN, timeout=90))
     zero, one = (ranks(outcome)[rank] for rank in (0, 1))

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
+from order_of_tests import further
 
 from labbook.capture.console.console_reader import read_console
 from labbook.capture.console.console_sink import ConsoleSink
@@ -88,7 +89,7 @@ def begin(tmp_path):
         process.wait()
 
 
-@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("terminal", [True, *further(False)])
 def test_the_recorder_is_killed(begin, tmp_path, terminal):
     process, _, screen = begin(PYTHON, "-c", TICKING, terminal=terminal)
     wait_for(lambda: b"tick 8" in on_disk(tmp_path / "console"))
@@ -109,7 +110,7 @@ def test_the_recorder_is_killed(begin, tmp_path, terminal):
     assert SECRET[:12].encode() not in on_disk(tmp_path / "console")
 
 
-@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("terminal", [True, *further(False)])
 def test_the_pump_is_killed(begin, tmp_path, terminal):
     process, command, screen = begin(PYTHON, "-c", TICKING, terminal=terminal)
     wait_for(lambda: b"tick 8" in on_disk(tmp_path / "console"))

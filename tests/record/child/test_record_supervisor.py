@@ -14,6 +14,7 @@ import tty
 from pathlib import Path
 
 import pytest
+from order_of_tests import further
 
 from labbook.capture.console.console_reader import read_console
 
@@ -212,7 +213,7 @@ COUNTING = (
 )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGALRM])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, *further(signal.SIGINT, signal.SIGALRM)])
 def test_a_signal_to_the_recorder_is_passed_on_once(begin, number):
     process = begin(PYTHON, "-c", COUNTING)
     process.send_signal(number)
@@ -221,7 +222,7 @@ def test_a_signal_to_the_recorder_is_passed_on_once(begin, number):
     assert process.communicate(timeout=30)[0] == f"[{int(number)}]\n".encode()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGINT, *further(signal.SIGTERM)])
 def test_a_signal_to_the_group_is_not_doubled(begin, number):
     process = begin(PYTHON, "-c", COUNTING)
     os.killpg(process.pid, number)
