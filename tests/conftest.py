@@ -69,6 +69,11 @@ def pytest_configure() -> None:
     sys.addaudithook(note_impurity)
 
 
+def pytest_sessionfinish() -> None:
+    """Nothing is looked for among the thousands of tests any more, which pytest would do several times, 2 s each."""
+    gc.freeze()
+
+
 def note_impurity(event: str, arguments: tuple) -> None:
     """Audit hook: remembers the start of a process, a connection, and the import of a framework."""
     if event in STARTS_A_PROCESS or (event == "import" and arguments[0] in FRAMEWORKS):

@@ -217,8 +217,11 @@ class Redactor:
         return found and [span for span in found if not self.is_allowed(line[span[0] : span[1]])]
 
     def is_allowed(self, text):
-        """Whether a rule of this notebook says that `text` is no secret, or it is masked already."""
-        if text in self.allowed:
+        """Whether a rule of this notebook says that `text` is no secret, it is masked already, or it is a mere sign.
+
+        The sign is a quote or backslash of a command that was quoted twice, before a mark.
+        """
+        if text in self.allowed or not any(char.isalnum() for char in text):
             return True
         mark, _, rest = text.lstrip(" \"'`\\(>=:").partition("]")
         return mark.startswith("[REDACTED:") and not any(char.isalnum() for char in rest)

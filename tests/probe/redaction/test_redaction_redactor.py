@@ -2,6 +2,7 @@
 
 import json
 import random
+import shlex
 import string
 import subprocess
 import sys
@@ -94,6 +95,14 @@ def test_harmless_machine_learning_text_stays():
 def test_redacting_twice_changes_nothing():
     for line in IN_CONTEXT:
         once = redactor().text(line.replace("@S@", "Abcdef12345678901x"))
+        assert redactor().text(once) == once
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule['id']}-{rule['keywords'][0]}")
+def test_a_masked_command_stays_when_it_is_quoted_again(rule):
+    """A command with a masked argument is quoted for the shell, and its line again for YAML or JSON."""
+    for example in rule["yes"]:
+        once = json.dumps(shlex.join(["python", "train.py", redactor().text(example_text(example))]))
         assert redactor().text(once) == once
 
 
