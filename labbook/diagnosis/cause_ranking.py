@@ -16,13 +16,7 @@ _MAX_FINDINGS = 8
 
 
 def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diagnosis:
-    """The findings of one failure, the cause first.
-
-    Args:
-        evidence: Of the failure.
-        matcher: Of the catalogue.
-        language: Of titles, causes and fixes; "en" or "zh".
-    """
+    """The findings of one failure, the cause first."""
     case = Case(evidence, matcher, language, tuple(collect_candidates(evidence, matcher)))
     checks = [
         build_check_finding(check, matcher.catalogue, evidence, language)

@@ -39,15 +39,7 @@ _WAITING = {
 def build_finding(
     match: Match, exception: ObservedException | None, line: OutputLine | None, evidence: Evidence, language: str
 ) -> Finding:
-    """The finding of a page that matches.
-
-    Args:
-        match: Of a symptom.
-        exception: That matched, or `None`.
-        line: Of output that matched, or `None`.
-        evidence: What else is known.
-        language: "en" or "zh".
-    """
+    """The finding of a page that matches."""
     symptom = match.symptom
     wording = symptom.said(language)
     whole = exception.message if exception else line.text if line else ""
@@ -95,14 +87,7 @@ def _package_of(module: str) -> dict[str, str]:
 def build_family_finding(
     reading: FamilyReading, exception: ObservedException, evidence: Evidence, language: str
 ) -> Finding:
-    """The finding of a family without a page.
-
-    Args:
-        reading: The family and what shows it.
-        exception: Without a class where nothing was raised.
-        evidence: What else is known.
-        language: Of the title; "en" or "zh".
-    """
+    """The finding of a family without a page."""
     return Finding(
         symptom="",
         family=reading.family,

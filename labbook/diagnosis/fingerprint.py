@@ -83,12 +83,7 @@ _NOTEBOOK = re.compile(r"<ipython-input-|ipykernel_|<cell|<stdin>|<string>")
 
 
 def fingerprint_exception(raised: ObservedException, framework: str) -> str:
-    """The fingerprint of an exception.
-
-    Args:
-        raised: The exception; of one that re-raises another, the inner one counts.
-        framework: "torch", "paddle" or "".
-    """
+    """The fingerprint of an exception."""
     return _digest(fingerprint_parts(raised, framework))
 
 
@@ -141,13 +136,7 @@ def normalise_message(message: str, kind: str = "") -> str:
 
 
 def _parameterised(text: str, kind: str, *, within: str) -> str:
-    """One sentence without its values.
-
-    Args:
-        text: The sentence.
-        kind: Class of the exception.
-        within: The whole message, which tells whether quoted words are names of parameters.
-    """
+    """One sentence without its values."""
     names: list[str] = []
     of_parameters = kind == "ValueError" or (
         kind not in _NAMED_BY and kind != "KeyError" and _OF_PARAMETERS.search(within) is not None

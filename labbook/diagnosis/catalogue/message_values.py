@@ -54,12 +54,7 @@ _OF_SIZES = ("asked", "free", "requested", "reserved", "allocated")
 
 
 def read_values(match: Match, message: str) -> dict[str, str]:
-    """The values of a message, by the names of the slots of the page.
-
-    Args:
-        match: The page, with the values that the pattern captured.
-        message: The whole message or line.
-    """
+    """The values of a message, by the names of the slots of the page."""
     symptom = match.symptom
     known = dict(match.values)
     wording = symptom.said("en")
@@ -153,13 +148,7 @@ def _readable(name: str, value: str) -> str:
 
 
 def select_tensors(tensors: Sequence[Mapping[str, Any]], family: str, message: str) -> list[Mapping[str, Any]]:
-    """The tensors of the failing line that its message is about; at most `_MOST_TENSORS`.
-
-    Args:
-        tensors: Each with `name`, `shape`, `dtype`, `device`.
-        family: Of the failure.
-        message: The whole message.
-    """
+    """The tensors of the failing line that its message is about; at most `_MOST_TENSORS`."""
     if family in ("dtype_mismatch", "device_mismatch"):
         quantity = "dtype" if family == "dtype_mismatch" else "device"
         kinds: dict[str, Mapping[str, Any]] = {}

@@ -26,13 +26,7 @@ _WORDS = {
 
 
 def render_page_markdown(symptom: Symptom, language: str, runs: Sequence[Mapping[str, Any]] = ()) -> str:
-    """The page as Markdown: title, what you see, why, what to try, runs.
-
-    Args:
-        symptom: The symptom.
-        language: "en" or "zh".
-        runs: Runs that had it, each with `run`, `title` and `fix`.
-    """
+    """The page as Markdown: title, what you see, why, what to try, runs."""
     wording = symptom.said(language)
     words: Mapping[str, Any] = _WORDS.get(language, _WORDS["en"])
     see, why, attempts = HEADINGS.get(language, HEADINGS["en"])

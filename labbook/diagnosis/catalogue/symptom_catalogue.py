@@ -39,12 +39,7 @@ _MOST_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All symptoms that are known.
-
-    Args:
-        symptoms: By id.
-        problems: Pages that could not be read: file, line, reason.
-    """
+    """All symptoms that are known."""
 
     symptoms: Mapping[str, Symptom]
     problems: tuple[str, ...] = ()
@@ -56,11 +51,7 @@ class Catalogue:
 
 
 def load_catalogue(*folders: Path) -> Catalogue:
-    """The built-in catalogue with the pages of further folders on top.
-
-    Args:
-        folders: Such as `notes/symptoms` of a notebook; one that is not there is empty.
-    """
+    """The built-in catalogue with the pages of further folders on top."""
     built_in = _built_in()
     symptoms, problems = dict(built_in.symptoms), list(built_in.problems)
     for folder in folders:

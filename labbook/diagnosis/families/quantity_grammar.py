@@ -41,12 +41,7 @@ _NEAR = 60
 
 
 def value_differs(sentence: str, quantity: str) -> bool:
-    """Whether one value of a quantity was expected and another one came.
-
-    Args:
-        sentence: A message on one line.
-        quantity: "size", "type" or "device".
-    """
+    """Whether one value of a quantity was expected and another one came."""
     return any(
         _EXPECTED.search(sentence, max(0, first.start() - _FAR), first.start())
         and _RECEIVED.search(sentence, first.end(), second.start())
@@ -55,12 +50,7 @@ def value_differs(sentence: str, quantity: str) -> bool:
 
 
 def is_versus(sentence: str, quantity: str) -> bool:
-    """Whether two values are set against each other: "(4, 8) and (10, 2)".
-
-    Args:
-        sentence: A message on one line.
-        quantity: "size", "type" or "device".
-    """
+    """Whether two values are set against each other: "(4, 8) and (10, 2)"."""
     pairs = _unequal(sentence, _VALUES[quantity], _FAR // 3)
     return any(_AGAINST.search(sentence, first.end(), second.start()) for first, second in pairs)
 

@@ -58,23 +58,14 @@ _CLOSES = re.compile(
 
 
 def read_native_message(line: LogLine) -> str:
-    """The fatal message of native code in a line, or "".
-
-    Args:
-        line: One that names no class.
-    """
+    """The fatal message of native code in a line, or ""."""
     text = line.text.strip()
     fatal = line.level == "FATAL" and " " in text and not is_exit_line(text)
     return text if fatal or _NATIVE.match(text) else ""
 
 
 def find_stack_end(lines: list[LogLine], start: int) -> int:
-    """The place after a stack of C++ functions.
-
-    Args:
-        lines: All lines of the writer.
-        start: Place of its head.
-    """
+    """The place after a stack of C++ functions."""
     at = start + 1
     while at < len(lines) and at - start < 600 and _NUMBERED.match(lines[at].text):
         at += 1
@@ -82,12 +73,7 @@ def find_stack_end(lines: list[LogLine], start: int) -> int:
 
 
 def is_edge(text: str, begun: bool) -> bool:
-    """Whether something else begins here.
-
-    Args:
-        text: A line inside a traceback.
-        begun: Whether a frame or message precedes it.
-    """
+    """Whether something else begins here."""
     return (
         (begun and bool(HEADER.search(text)))
         or text == GROUP_RULE

@@ -127,11 +127,7 @@ def count_framework_words(text: str) -> dict[str, int]:
 
 
 def line_kind(line: LogLine) -> str:
-    """Kind of a line that may report something, "warning" or "output"; "" for any other.
-
-    Args:
-        line: Not part of an exception.
-    """
+    """Kind of a line that may report something, "warning" or "output"; "" for any other."""
     text = line.text
     if "NCCL INFO" in text:
         return ""  # what it tries in turn, and does without
@@ -159,11 +155,7 @@ def strip_warning_place(text: str) -> str:
 
 
 def parse_ending(lines: Iterable[str]) -> Ending:
-    """How a process ended, as far as its lines report it.
-
-    Args:
-        lines: Outside of exceptions, in order, and messages of launchers about their children.
-    """
+    """How a process ended, as far as its lines report it."""
     code: int | None = None
     signal = ""
     facts: dict[str, Any] = {}

@@ -16,11 +16,7 @@ _SPECULATION = _PATTERNS["speculation"]
 
 
 def is_change_description(text: str) -> bool:
-    """Whether a text describes a change of code, or teaches: errors in it are former ones, or examples.
-
-    Args:
-        text: A whole report. One whose first line is a question is none.
-    """
+    """Whether a text describes a change of code, or teaches: errors in it are former ones, or examples."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     if _PATTERNS["change_title"].match(first):
         return True

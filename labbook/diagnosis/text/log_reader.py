@@ -54,20 +54,13 @@ _EDGES = re.compile(r"^\s*(?:`{3}|~{3})|^\s*$")
 
 
 def read_text(text: str) -> Evidence:
-    """The evidence in a text, however it was cut or decorated; may be empty. Never raises.
-
-    Args:
-        text: A report, a traceback, a log.
-    """
+    """The evidence in a text, however it was cut or decorated; may be empty. Never raises."""
     raw = text.encode("utf-8", "surrogatepass" if text.isascii() else "replace")
     return read_stream(raw[at : at + _PIECE] for at in range(0, len(raw), _PIECE))
 
 
 def read_stream(chunks: Iterable[bytes]) -> Evidence:
     """The evidence in the bytes of a log, with bounded memory. Never raises for their content.
-
-    Args:
-        chunks: In order, cut anywhere.
 
     Cost: see `benchmarks/reading_logs.py`.
     """

@@ -119,11 +119,7 @@ _OPERATOR = re.compile(r"^\s*Invoke operator \w+ error\.?\s*(?:\n|$)")
 
 
 def find_operator_error(found: list[ParsedException]) -> ParsedException | None:
-    """The exception of Paddle Fluid that names only its operator; its place and its message follow below.
-
-    Args:
-        found: In order; frames without an exception after it become its own.
-    """
+    """The exception of Paddle Fluid that names only its operator; its place and its message follow below."""
     for place in (-1, -2):
         if len(found) < -place or not _OPERATOR.match(found[place].message):
             continue

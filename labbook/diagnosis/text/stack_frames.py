@@ -59,12 +59,7 @@ conda and system packages use on Linux, macOS and Windows."""
 
 
 def is_exception_class(name: str, *, in_traceback: bool = False) -> bool:
-    """Whether a name looks like that of an exception's class.
-
-    Args:
-        name: As printed, maybe with its module.
-        in_traceback: At the end of a traceback unusual names count too.
-    """
+    """Whether a name looks like that of an exception's class."""
     last = re.split(r"\.|::", name)[-1]
     if _DOTTED.match(name):
         return True

@@ -46,22 +46,12 @@ def is_training_step(text: str) -> bool:
 
 
 def find_last_steps(lines: Sequence[str], last: int) -> Iterable[int]:
-    """Numbers of the step lines among the last lines of a log.
-
-    Args:
-        lines: Its end.
-        last: Number of the last line.
-    """
+    """Numbers of the step lines among the last lines of a log."""
     return (last - len(lines) + place for place, text in enumerate(lines, 1) if is_training_step(text))
 
 
 def find_good_end(lines: Sequence[str], last: int) -> int:
-    """Number of the last line by which a program says that it is done, 0 without one.
-
-    Args:
-        lines: The end of a log.
-        last: Number of the last line.
-    """
+    """Number of the last line by which a program says that it is done, 0 without one."""
     ends = (place for place, text in enumerate(lines, 1) if _DONE.search(text))
     return last - len(lines) + max(ends, default=len(lines) - last)
 

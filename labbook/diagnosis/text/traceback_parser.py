@@ -64,11 +64,7 @@ _PADDLE_CLASS = re.compile(r"^\s*(?P<type>[A-Z]\w*(?:Error|Exception)|Error)\s*[
 
 
 class TracebackReader:
-    """Reads the exceptions of one writer's lines.
-
-    Args:
-        lines: In the shape of Python's own tracebacks (`traceback_styles.normalise_tracebacks`).
-    """
+    """Reads the exceptions of one writer's lines."""
 
     def __init__(self, lines: list[LogLine]) -> None:
         self.lines = lines
