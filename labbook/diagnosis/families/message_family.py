@@ -12,22 +12,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from labbook.diagnosis.families.family_tables import load_tables
+from labbook.diagnosis.toml_data import compile_patterns
 from labbook.frozen import dataclass
 from labbook.model.evidence import ObservedException
 from labbook.model.run import Frame
 
-_GENERAL_CLASS = re.compile(
-    r"^(?:Type|Attribute|Name|Import|ModuleNotFound|Index|ZeroDivision|OS|IO|FileNotFound|Permission|Memory"
-    r"|Recursion)Error$|^(?:Keyboard|System|Generator|Stop)\w+$"
-)
-"""Classes of Python that pages read by their message; words about settings or data decide nothing there."""
-_URL = re.compile(r"\w+://\S+")
-_CLASS_INSIDE = re.compile(r"([A-Z]\w{2,40}(?:Error|Exception))\s?: ")
-_STORED = re.compile(r"\b(?:checkpoints?|ckpt|pre-?trained|state_dict|loaded (?:param\w*|weights?))\b", re.IGNORECASE)
-_COMPARISON = re.compile(r"[=!<>]=|[<>]|\bin\b|%")
-_TWO_COUNTS = re.compile(r"^\W{0,2}[A-Za-z_]\w*: ?(\d+),? (?:and |vs\.? )?[A-Za-z_]\w*: ?(?!\1\b)\d+\W{0,2}$")
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+
+
 _TENSOR_FAMILIES = ("shape_mismatch", "dtype_mismatch", "device_mismatch")
 _MOST_LETTERS = 4000
 
@@ -36,21 +31,8 @@ _CODES = {
     "winerror": re.compile(r"\[WinError (\d{1,5})\]"),
     "opencv": re.compile(r"\bOpenCV\b.{0,400}?\((-\d{1,3}):?[^)]{0,60}\)", re.DOTALL),
 }
-_CUDA_NAME = re.compile(r"(?<![A-Za-z])(?:cudaError|CUDA_ERROR_|CUDNN_STATUS_|CUBLAS_STATUS_)([A-Z][A-Za-z_]{3,40})")
-_CUDA_NUMBER = re.compile(
-    r"\bcuda\w*\b[^.\n]{0,60}?\b(?:error|failure|code|status|errno)\s?(?:code|number)?\s?[=:(#（]?\s?(\d{1,3})\b"
-    r"|\bTHCudaCheck FAIL\b[^\n]{0,200}?\berror=(\d{1,3})\b|\bcudaSuccess\b\W{1,4}(\d{1,3}) vs\.? 0\b",
-    re.IGNORECASE,
-)
-_COMPARED = re.compile(
-    r"Expected (?P<wanted>[^\n]{3,160}?), but received |[Ee]nforce (?P<enforced>[^\n]{3,160}?) failed[,.]"
-    r"|^Check failed: (?P<checked>[^\n]{3,160})"
-)
-"""What a check of Paddle compares: "Expected x_dims[0] == 4, but received x_dims[0]:8"."""
-_NATIVE_FILE = re.compile(r"\bINTERNAL ASSERT FAILED at [\"'](?P<file>[^\"'\n]{3,300})")
-_SOURCE_BUILD = re.compile(r"[\\/](?:torch|paddle)[\\/](?:jit|onnx|_\w+|distributed)[\\/]")
-"""The frameworks when they run from a source checkout, outside of the package folders."""
-_IMPORTS = re.compile(r"^(?:import|from) [\w.]")
+
+
 _OF_NAMES_AND_CALLS = ("TypeError", "AttributeError", "NameError", "KeyError", "SyntaxError", "ValueError")
 
 
@@ -72,7 +54,7 @@ class FamilyReading:
 def family_of_message(exception: ObservedException) -> FamilyReading | None:
     """The family of an exception, or `None` when nothing shows it."""
     sentence = " ".join(exception.message[:_MOST_LETTERS].split())
-    if _GENERAL_CLASS.match(exception.type):
+    if _RE["general_class"].match(exception.type):
         family = _family_of_system_error(exception, sentence) or family_of_import(exception)
         return FamilyReading(family, 2, sentence) if family else None
     if family_of_source(exception) == "checkpoint_key_mismatch":
@@ -81,7 +63,7 @@ def family_of_message(exception: ObservedException) -> FamilyReading | None:
         # The message is the key that is missing.
         return None
     family = _family_of_steps(exception, sentence)
-    if family == "shape_mismatch" and _STORED.search(sentence):
+    if family == "shape_mismatch" and _RE["stored"].search(sentence):
         family = "checkpoint_size_mismatch"
     if family == "config_error" and sentence.startswith("Check failed: "):
         family = None  # native code checks no settings
@@ -96,13 +78,13 @@ def family_of_message(exception: ObservedException) -> FamilyReading | None:
 def family_of_line(line: str) -> FamilyReading | None:
     """The family of a line of output in which a program reports an error without a class, or `None`."""
     sentence = " ".join(line[:_MOST_LETTERS].split())
-    family = _family_of_cuda(sentence) or load_tables().family_of_row("native", _URL.sub("", sentence))
+    family = _family_of_cuda(sentence) or load_tables().family_of_row("native", _RE["url"].sub("", sentence))
     return FamilyReading(family, 3, sentence) if family else None
 
 
 def family_of_class(module: str, name: str) -> str | None:
     """The family that the class of an exception always stands for, or `None`."""
-    if _GENERAL_CLASS.match(name):
+    if _RE["general_class"].match(name):
         return None
     tables = load_tables()
     return tables.family_of_name("classes", name) or (tables.family_of_module("modules", module) if module else None)
@@ -118,7 +100,7 @@ def family_of_import(raised: ObservedException) -> str | None:
     """The family of what a library raised while a program imported it, or `None` where it was raised later."""
     frames = raised.frames
     own = next((place for place in reversed(range(len(frames))) if frames[place].user), None)
-    if own is None or own == len(frames) - 1 or not _IMPORTS.match(frames[own].source):
+    if own is None or own == len(frames) - 1 or not _RE["imports"].match(frames[own].source):
         return None
     # Python's own errors come from code that does not fit another package; others come from native code.
     return "api_version_mismatch" if raised.type in _OF_NAMES_AND_CALLS else "import_abi_mismatch"
@@ -142,8 +124,8 @@ def is_user_check(exception: ObservedException, sentence: str) -> bool:
 
 def _family_of_steps(exception: ObservedException, sentence: str) -> str | None:
     tables = load_tables()
-    plain = _URL.sub("", sentence)
-    inside = _CLASS_INSIDE.match(sentence)
+    plain = _RE["url"].sub("", sentence)
+    inside = _RE["class_inside"].match(sentence)
     return (
         family_of_source(exception)
         or tables.family_of_row("native", plain)
@@ -181,7 +163,7 @@ def _family_of_system_error(exception: ObservedException, sentence: str) -> str 
     of_tensors = quantities if quantities in _TENSOR_FAMILIES else None
     if exception.type not in ("OSError", "IOError"):
         return of_tensors if exception.type == "TypeError" else None
-    plain = _URL.sub("", sentence)
+    plain = _RE["url"].sub("", sentence)
     return (
         load_tables().family_of_row("messages", plain, system=True) or of_tensors or _family_of_site(exception.frames)
     )
@@ -191,11 +173,11 @@ def _family_of_assert(exception: ObservedException, sentence: str) -> str | None
     """The family of an `assert` whose message says nothing, by what its line compares."""
     if exception.type != "AssertionError":
         return None
-    if _TWO_COUNTS.match(sentence):
+    if _RE["two_counts"].match(sentence):
         return "shape_mismatch"
     source = exception.frames[-1].source if exception.frames else ""
     for line in (sentence, source):
-        if line.startswith("assert") or (line is sentence and _COMPARISON.search(line)):
+        if line.startswith("assert") or (line is sentence and _RE["comparison"].search(line)):
             family = load_tables().family_of_row("asserts", line)
             if family or line is source:
                 return family
@@ -214,16 +196,16 @@ def _family_of_number(sentence: str) -> str | None:
 
 def _family_of_cuda(sentence: str) -> str | None:
     """The family of a name or number of a CUDA error, or `None`."""
-    named = _CUDA_NAME.search(sentence)
+    named = _RE["cuda_name"].search(sentence)
     if named is not None:
         return load_tables().family_of_name("cuda", named[1])
-    found = _CUDA_NUMBER.search(sentence)
+    found = _RE["cuda_number"].search(sentence)
     return load_tables().codes["cuda"].get(int(found[1] or found[2] or found[3])) if found else None
 
 
 def _family_of_check(sentence: str) -> str | None:
     """The family of what a check of Paddle compares, or `None`."""
-    found = _COMPARED.search(sentence)
+    found = _RE["compared"].search(sentence)
     return (
         load_tables().family_of_row("checks", found["wanted"] or found["enforced"] or found["checked"])
         if found
@@ -233,13 +215,13 @@ def _family_of_check(sentence: str) -> str | None:
 
 def _family_of_native_file(sentence: str) -> str | None:
     """The family of the file in which a check of torch's native code failed, or `None`."""
-    found = _NATIVE_FILE.search(sentence)
+    found = _RE["native_file"].search(sentence)
     return load_tables().family_of_name("native_files", found["file"].replace("\\", "/")) if found else None
 
 
 def _family_of_site(frames: Sequence[Frame]) -> str | None:
     """The family of the library file or function that raised, or `None`; its callers say nothing."""
-    if not frames or (frames[-1].user and not _SOURCE_BUILD.search(frames[-1].file)):
+    if not frames or (frames[-1].user and not _RE["source_build"].search(frames[-1].file)):
         return None
     file = frames[-1].file.replace("\\", "/")
     tables = load_tables()
