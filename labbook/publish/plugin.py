@@ -102,7 +102,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         language = str(config.theme.get("language") or "")
         self.language = "zh" if language.startswith("zh") else "en"
         self.templates = Templates(self.notebook.paths.templates, self.language)
-        self.say = Sentences(self.language)
+        self.say = Sentences(self.notebook.config.language_in_use())
         theme.without_built_in_search(config.plugins)
         theme.prepare(config, self.notebook.paths.templates / "site" if self.trusted else None)
         config.extra["labbook"] = interface(self.templates)
@@ -292,7 +292,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         )
 
     def warn(self, key: str, **values: object) -> None:
-        """Logs a warning in the language of the site."""
+        """Logs a warning in the language of the notebook."""
         log.warning("%s", self.say.line(key, **values))
 
     def tell(self, problem: str) -> None:

@@ -57,7 +57,7 @@ def stage(
         OSError: It cannot be written.
     """
     wanted: dict[str, bytes | Path] = {}
-    say = Sentences(str(settings["language"])[:2])
+    say = Sentences(notebook.config.language_in_use())
     warnings: list[str] = []
     pages = {page.path: page for page in site_pages(source, templates)}
     notes = {}

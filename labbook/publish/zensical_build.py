@@ -52,7 +52,7 @@ def build_with_zensical(
     check_site_folder(notebook.paths.root, site, chosen)
     language = "zh" if settings["language"].startswith("zh") else "en"
     templates = Templates(notebook.paths.templates, language)
-    say = Sentences(language)
+    say = Sentences(notebook.config.language_in_use())
     source = site_source(notebook, time.time(), language)
     folder = notebook.paths.private / "zensical"
     if folder.is_symlink():

@@ -50,8 +50,8 @@ class Catalogue:
         return known.said(language).title if known else symptom
 
 
-def load_catalogue(*folders: Path) -> Catalogue:
-    """The built-in catalogue with the pages of further folders on top."""
+def load_catalogue(*folders: Path, language: str = "en") -> Catalogue:
+    """The built-in catalogue with the pages of further folders on top; their problems are in the language."""
     built_in = _built_in()
     symptoms, problems = dict(built_in.symptoms), list(built_in.problems)
     for folder in folders:
@@ -61,7 +61,7 @@ def load_catalogue(*folders: Path) -> Catalogue:
             try:
                 own = read_page(path, symptoms.get(path.stem))
             except EntryError as error:
-                problems.append(str(error))
+                problems.append(error.texts(language)[0])
                 continue
             if own is not None:
                 symptoms[own.id] = own
