@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from labbook.record import notebook_command as files
+from labbook.store.config import Config
 from labbook.store.journal import write_atomically
 from labbook.store.recorder_redaction import make_redactor
+from labbook.store.sentences import Sentences
 
 _MOST_OUTPUT = 256 * 1024
 _MOST_OUTPUTS = 2000
@@ -149,8 +151,8 @@ def main(arguments: list[str]) -> int:
     try:
         client.execute()
     except NoSuchKernel as error:
-        names = "`jupyter kernelspec list` shows the kernels of this machine"
-        print(f"labbook: {path} needs the kernel {error.name!r}, which is not installed; {names}", file=sys.stderr)
+        say = Sentences(Config().language_in_use())
+        print(f"labbook: {say.line('record.no_kernel', path=str(path), kernel=error.name)}", file=sys.stderr)
         return 1
     except DeadKernelError:
         for row in run.rows.values():

@@ -76,7 +76,7 @@ class Recording:
         probe = getattr(sys, "_labbook_probe", None)
         if _current is None and probe is not None and not probe._ended:
             # The same program runs with and without `labbook record`.
-            _say("this process is recorded as a whole by `labbook record`: no entry of its own for this part")
+            _say(_sentence("record.live.whole"))
             self._done = True
             return self
         if _current is not None:
@@ -89,7 +89,7 @@ class Recording:
             _current = None
             self._abandon()
             if isinstance(error, (OSError, ValueError, subprocess.SubprocessError)):
-                _say(f"not recorded: {type(error).__name__}: {error}")
+                _say(_sentence("record.live.not_recorded", error=f"{type(error).__name__}: {error}"))
                 return self
             raise
         return self
@@ -261,7 +261,7 @@ class Recording:
                     self.entry = answer["entry"]
                     break
         except (OSError, ValueError) as error:
-            _say(f"the entry is not written: {error}; `labbook recover` repeats it")
+            _say(_sentence("record.live.not_written", error=str(error)))
         self._abandon()
 
     def _detach(self) -> None:
@@ -375,6 +375,14 @@ def _command(shell: Any) -> list[str]:  # noqa: ANN401 - of IPython
         return ["jupyter", "notebook", *([os.path.relpath(path)] if path and Path(path).is_file() else [])]
     words = getattr(sys, "orig_argv", None) or [sys.executable, *sys.argv]
     return [str(word) for word in words]
+
+
+def _sentence(key: str, **values: str) -> str:
+    """Returns a sentence in the language of the notebook; its modules are loaded for nothing else here."""
+    with suppress(Exception):
+        language = import_module("labbook.findings.exception_api").notebook_language()
+        return str(import_module("labbook.store.sentences").Sentences(language).line(key, **values))
+    return " ".join([key, *values.values()])
 
 
 def _say(line: str) -> None:

@@ -47,7 +47,7 @@ def command(as_json: bool, language: str | None, notebook: str | None, symptom: 
 
     book = open_notebook(notebook)
     language = language or book.config.language_in_use()
-    catalogue = load_catalogue(book.paths.symptoms)
+    catalogue = load_catalogue(book.paths.symptoms, language=book.config.language_in_use())
     say = terminal_sentences(book)
     warn_of_pages(catalogue.problems, say)
     page = _find_page(catalogue, symptom, say)

@@ -51,7 +51,7 @@ def command(everything: bool, as_json: bool, notebook: str | None, words: tuple[
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
-    catalogue = load_catalogue(book.paths.symptoms)
+    catalogue = load_catalogue(book.paths.symptoms, language=book.config.language_in_use())
     counts = count_symptoms(book)
     rows = [
         symptom

@@ -77,12 +77,7 @@ class Candidate:
 
 
 def collect_candidates(evidence: Evidence, matcher: Matcher) -> list[Candidate]:
-    """The pages that fit the exceptions, lines and exit status of a failure, in the order of `order_candidates`.
-
-    Args:
-        evidence: Of the failure.
-        matcher: Of the catalogue.
-    """
+    """The pages that fit the exceptions, lines and exit status of a failure, in the order of `order_candidates`."""
     found = [c for one in evidence.exceptions for c in _match_chain(one, matcher, evidence.framework)]
     if not evidence.clean_end:
         # Words without a class are read as a message only where no exception has a message that a page knows.

@@ -11,18 +11,13 @@ from labbook.diagnosis.finding_builder import build_check_finding
 from labbook.diagnosis.strategies import Case, choose_findings
 from labbook.model.evidence import Evidence
 from labbook.model.finding import Diagnosis, Finding
+from labbook.store.sentences import Sentences
 
 _MAX_FINDINGS = 8
 
 
 def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diagnosis:
-    """The findings of one failure, the cause first.
-
-    Args:
-        evidence: Of the failure.
-        matcher: Of the catalogue.
-        language: Of titles, causes and fixes; "en" or "zh".
-    """
+    """The findings of one failure, the cause first."""
     case = Case(evidence, matcher, language, tuple(collect_candidates(evidence, matcher)))
     checks = [
         build_check_finding(check, matcher.catalogue, evidence, language)
@@ -30,7 +25,7 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
         if check.verdict in ("fail", "warn")
     ]
     findings = _with_checks(choose_findings(case), checks, matcher)[:_MAX_FINDINGS]
-    return Diagnosis(tuple(findings), _unsure(findings, evidence))
+    return Diagnosis(tuple(findings), _unsure(findings, evidence, Sentences(language)))
 
 
 def _with_checks(findings: list[Finding], checks: list[Finding], matcher: Matcher) -> list[Finding]:
@@ -55,10 +50,10 @@ def _with_checks(findings: list[Finding], checks: list[Finding], matcher: Matche
     return [*causes, *findings, *rest]
 
 
-def _unsure(findings: Sequence[Finding], evidence: Evidence) -> str:
+def _unsure(findings: Sequence[Finding], evidence: Evidence, say: Sentences) -> str:
     if findings and (findings[0].symptom or findings[0].family != "other"):
         return ""
-    if evidence.exceptions:
-        last = evidence.exceptions[-1]
-        return f"no page of the catalogue fits {last.type or 'this message'}"
-    return "it contains no error message that the catalogue knows"
+    if not evidence.exceptions:
+        return say.line("diagnosis.no_message")
+    kind = evidence.exceptions[-1].type
+    return say.line("diagnosis.no_page_of", type=kind) if kind else say.line("diagnosis.no_page")

@@ -15,6 +15,7 @@ from labbook.diagnosis.families.message_family import FamilyReading
 from labbook.diagnosis.fingerprint import fingerprint_exception, fingerprint_fault
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 from labbook.model.finding import Finding
+from labbook.model.message import message as make_message
 from labbook.model.run import CheckResult, Frame
 from labbook.model.symptom import Symptom, Wording
 from labbook.store.sentences import Sentences, translate_check
@@ -28,26 +29,18 @@ _DEATHS_OF_OTHERS = (
     "nccl_or_collective",
 )
 _WAITING = {
-    "reader": "; the main thread waits for the next batch",
-    "collective": "; the main thread waits for the other ranks in a collective call",
-    "lock": "; the main thread waits for a lock, a queue or another thread",
-    "worker": "; the main thread waits for a child process",
-    "input": "; the main thread waits for input",
+    "reader": "diagnosis.waiting.reader",
+    "collective": "diagnosis.waiting.collective",
+    "lock": "diagnosis.waiting.lock",
+    "worker": "diagnosis.waiting.worker",
+    "input": "diagnosis.waiting.input",
 }
 
 
 def build_finding(
     match: Match, exception: ObservedException | None, line: OutputLine | None, evidence: Evidence, language: str
 ) -> Finding:
-    """The finding of a page that matches.
-
-    Args:
-        match: Of a symptom.
-        exception: That matched, or `None`.
-        line: Of output that matched, or `None`.
-        evidence: What else is known.
-        language: "en" or "zh".
-    """
+    """The finding of a page that matches."""
     symptom = match.symptom
     wording = symptom.said(language)
     whole = exception.message if exception else line.text if line else ""
@@ -56,16 +49,17 @@ def build_finding(
     values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **read}
     conditions = find_conditions(values, evidence, exception)
     message = first_message_line(whole)
+    say = Sentences(language)
     sentences = _first_sentence(wording, values, evidence)
     if exception is not None:
         sentences.append(f"{exception.type}: {message}" if exception.type else message)
-        sentences += [_tensor(tensor) for tensor in select_tensors(exception.tensors, symptom.family, whole)]
+        sentences += [_tensor(tensor, say) for tensor in select_tensors(exception.tensors, symptom.family, whole)]
         sentences += _of_others(symptom.family, evidence)
     elif line is not None:
-        times = f" ({line.count} times)" if line.count > 1 else ""
-        sentences.append(message + times)
+        repeated = line.count > 1
+        sentences.append(say.line("diagnosis.repeated", line=message, count=line.count) if repeated else message)
     else:
-        sentences += _ending(evidence)
+        sentences += _ending(evidence, say)
     causes, fixes = order_advice(symptom, wording.why, wording.attempts, conditions)
     return Finding(
         symptom=symptom.id,
@@ -95,14 +89,7 @@ def _package_of(module: str) -> dict[str, str]:
 def build_family_finding(
     reading: FamilyReading, exception: ObservedException, evidence: Evidence, language: str
 ) -> Finding:
-    """The finding of a family without a page.
-
-    Args:
-        reading: The family and what shows it.
-        exception: Without a class where nothing was raised.
-        evidence: What else is known.
-        language: Of the title; "en" or "zh".
-    """
+    """The finding of a family without a page."""
     return Finding(
         symptom="",
         family=reading.family,
@@ -226,8 +213,8 @@ def first_message_line(message: str) -> str:
     return line if len(line) <= _MOST_MESSAGE else line[: _MOST_MESSAGE - 3] + "..."
 
 
-def _tensor(tensor: Mapping[str, Any]) -> str:
-    line = [f"{tensor.get('name') or 'a tensor'}: {tensor.get('shape')}"]
+def _tensor(tensor: Mapping[str, Any], say: Sentences) -> str:
+    line = [f"{tensor.get('name') or say.line('diagnosis.tensor')}: {tensor.get('shape')}"]
     line += [str(tensor[key]) for key in ("dtype", "device") if tensor.get(key)]
     return " ".join(line)
 
@@ -248,18 +235,21 @@ def _of_others(family: str, evidence: Evidence) -> list[str]:
     return [*([str(facts["oom_kill"])] if facts.get("oom_kill") else []), *map(str, facts.get("children") or ())]
 
 
-def _ending(evidence: Evidence) -> list[str]:
+def _ending(evidence: Evidence, say: Sentences) -> list[str]:
     ending = evidence.ending
     facts = ending.facts
     sentences = [str(facts[key]) for key in _ENDING_SENTENCES if facts.get(key)]
     sentences += map(str, facts.get("children") or ())
     if facts.get("silent_s"):
-        waited = _WAITING.get(str(facts.get("waiting") or ""), "")
-        sentences.append(f"no step, batch or forward for the last {float(facts['silent_s']):.0f} s{waited}")
+        silent = make_message("diagnosis.silent", seconds=float(facts["silent_s"]))
+        waiting = _WAITING.get(str(facts.get("waiting") or ""))
+        sentences.append(
+            say.line("diagnosis.silent_and", silent=silent, waiting=make_message(waiting)) if waiting else say(silent)
+        )
     if facts.get("core_dump"):
-        sentences.append("a core was dumped")
+        sentences.append(say.line("diagnosis.core_dump"))
     if ending.signal:
-        sentences.append(f"the process was ended by {ending.signal}")
+        sentences.append(say.line("diagnosis.ended_by", signal=ending.signal))
     elif ending.exit_code is not None:
-        sentences.append(f"the process ended with status {ending.exit_code}")
+        sentences.append(say.line("diagnosis.ended_with", code=ending.exit_code))
     return sentences

@@ -12,10 +12,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
+from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.evidence import ObservedException
 from labbook.model.run import Frame
+
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
 
 VERSION = "v1"
 
@@ -25,11 +28,7 @@ _MOST_UNITS = 3
 _UNIT_LETTERS = 240
 _DEEPEST = 20
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_SUMMARY = re.compile(r"Error Message Summary:\s*-*\s*")
-_TAILS = re.compile(r"\(at [^()\n]{1,300}\)| at /[\w./+-]{1,300}:\d+|\[Hint:[^\n]*|\[operator <[^\n]*")
-_RANK = re.compile(r"^\s*\[?rank ?\d+\]?:?\s+|^\s*\[\d+\]:\s+", re.IGNORECASE)
-_UNITS = re.compile(r"\n+|(?<=[.!?;])\s+(?=[A-Z\[\"'(])")
+
 _STOPS = (
     "traceback (most recent", 'file "', "frame #", "exception raised from", "c++ traceback", "c++ capturedtraceback",
     "stack trace", "original traceback",
@@ -42,53 +41,16 @@ _ADVICE = (
 )  # fmt: skip
 """Advice that a library adds; it differs between versions."""
 
-_QUOTED = re.compile(r"(['\"`])([^'\"`\n]{0,200})\1")
-_LISTED = re.compile(r"<q>(?:\s*,\s*<q>)+")
-_OF_PARAMETERS = re.compile(r"state_?dict|parameter|key\(s\)|\bkeys?\b|\bparam\b|\blayers?\b|variable", re.IGNORECASE)
-_PLAIN_WORD = re.compile(r"[A-Za-z_][A-Za-z_ -]*\Z")
+
 _NAMED_BY = frozenset({"ModuleNotFoundError", "ImportError", "AttributeError", "NameError", "UnboundLocalError"})
 """Classes whose quoted name is the missing thing, even with dots and digits."""
 
-_DTYPE_WORDS = r"float|double|half|bfloat|long|int|uint|short|byte|char|bool|complex|cfloat|cdouble|qint|quint|fp|bf|tf"
-_PLACES = (
-    (re.compile(r"\b[a-z][a-z0-9+.-]{1,12}://[^\s'\"<>]+", re.IGNORECASE), "<path>"),
-    (re.compile(r"\b[A-Za-z]:\\[^\s'\"<>|]+"), "<path>"),
-    (re.compile(r"(?<![\w<])(?:~|\.{1,2})?(?:/[\w.@%+=~-]+)+/?(?![\w>])"), "<path>"),
-    (re.compile(r"(?<![\w/])(?:[\w.-]{1,80}/)+[\w-]{1,80}\.\w{1,8}(?!\w)"), "<path>"),
-    (re.compile(r"\b(?:cuda|gpu|xpu|npu|mps|mlu|cpu|place|gpu_pinned)(?::\d+|\((?:gpu|cpu|xpu|npu)?:?\d*\))|"
-                r"\b(?:cuda|cpu)\b(?=[,!.)]| and | vs |$)", re.IGNORECASE), "<device>"),
-    (re.compile(rf"\b(?:torch|paddle|numpy|np)(?:\.cuda)?\.(?:{_DTYPE_WORDS})\w{{0,12}}\b", re.IGNORECASE), "<dtype>"),
-    (re.compile(rf"\b(?:{_DTYPE_WORDS})(?:8|16|32|64|128)(?:_?e\dm\d\w*)?\b", re.IGNORECASE), "<dtype>"),
-    (re.compile(r"\b(?:BFloat16|Float|Double|Half|Long|Short|Byte|Char|Bool|Int|ComplexFloat|ComplexDouble)"
-                r"(?:Tensor|Type)?\b"), "<dtype>"),
-    (re.compile(r"\b0x[0-9a-fA-F]+\b"), "#"),
-    (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,64}\b"), "#"),
-    (re.compile(r"\b\d+(?:\.\d+)?\s?(?:[kmgt]i?b|bytes?)\b", re.IGNORECASE), "<size>"),
-    (re.compile(r"(?<![\w.])[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?!\w)"), "#"),
-    (re.compile(r"\b[A-Za-z_]\w*(?:\.(?:[A-Za-z_]\w*|\d+))+\b"), "<name>"),
-    (re.compile(r"\d+"), "#"),
-)  # fmt: skip
-_SHAPES = (
-    (re.compile(r"#(?:\s*[x,*×]\s*#)+"), "#"),
-    (re.compile(r"<name>\((?=\[)|<name>(?=\[#?\])"), ""),
-    (re.compile(r"[\[({]\s*#\s*,?\s*[\])}]\)?|\[\s*\]\)?"), "<shape>"),
-    (re.compile(r"<shape>(?:\s*(?:,|x|and|vs\.?)\s*<shape>)+"), "<shape>"),
-    (re.compile(r"<(name|device|dtype|size|path)>(?:\s*,\s*<\1>)+"), r"<\1>"),
-)
-_SPACES = re.compile(r"\s+")
-
-_STRING = re.compile(r"[rbfuRBFU]{0,2}(?:'[^'\\\n]*'|\"[^\"\\\n]*\")")
-_NUMBER = re.compile(r"(?<![\w.])\d[\w.]*")
-_NOTEBOOK = re.compile(r"<ipython-input-|ipykernel_|<cell|<stdin>|<string>")
+_INSTEAD = {"number": "#", "nothing": "", "same": r"<\1>"}
+_VALUES = compile_patterns(Path(__file__).with_name("message_quantities.toml"))
 
 
 def fingerprint_exception(raised: ObservedException, framework: str) -> str:
-    """The fingerprint of an exception.
-
-    Args:
-        raised: The exception; of one that re-raises another, the inner one counts.
-        framework: "torch", "paddle" or "".
-    """
+    """The fingerprint of an exception."""
     return _digest(fingerprint_parts(raised, framework))
 
 
@@ -119,14 +81,14 @@ def normalise_message(message: str, kind: str = "") -> str:
         message: As the exception gives it.
         kind: Class of the exception; for some classes the quoted name counts.
     """
-    text = _ESCAPES.sub("", message[:_MOST_LETTERS]).strip()
-    summary = _SUMMARY.search(text)
+    text = _RE["escapes"].sub("", message[:_MOST_LETTERS]).strip()
+    summary = _RE["summary"].search(text)
     if summary is not None:
         text = text[summary.end() :]
-    text = _TAILS.sub(" ", text)
+    text = _RE["tails"].sub(" ", text)
     units: list[str] = []
-    for raw in _UNITS.split(text):
-        plain = _RANK.sub("", raw).strip()
+    for raw in _RE["units"].split(text):
+        plain = _RE["rank"].sub("", raw).strip()
         low = plain.lower()
         if low.startswith(_STOPS):
             break
@@ -141,16 +103,10 @@ def normalise_message(message: str, kind: str = "") -> str:
 
 
 def _parameterised(text: str, kind: str, *, within: str) -> str:
-    """One sentence without its values.
-
-    Args:
-        text: The sentence.
-        kind: Class of the exception.
-        within: The whole message, which tells whether quoted words are names of parameters.
-    """
+    """One sentence without its values."""
     names: list[str] = []
     of_parameters = kind == "ValueError" or (
-        kind not in _NAMED_BY and kind != "KeyError" and _OF_PARAMETERS.search(within) is not None
+        kind not in _NAMED_BY and kind != "KeyError" and _RE["of_parameters"].search(within) is not None
     )
 
     def quoted(match: re.Match[str]) -> str:
@@ -158,20 +114,21 @@ def _parameterised(text: str, kind: str, *, within: str) -> str:
         if kind in _NAMED_BY and "/" not in inside and "\\" not in inside:
             known = True
         else:
-            known = not of_parameters and _PLAIN_WORD.match(inside) is not None
+            known = not of_parameters and _RE["plain_word"].match(inside) is not None
         if not known:
             return "<q>"
         # Protected while values are removed from the rest.
         names.append(inside)
         return f"\x00{_LETTERS[len(names) % len(_LETTERS)]}\x00"
 
-    text = _QUOTED.sub(quoted, text)
-    for pattern, instead in (*_PLACES, *_SHAPES):
-        text = pattern.sub(instead, text)
-    text = _LISTED.sub("<q>", text)
+    text = _RE["quoted"].sub(quoted, text)
+    for name, pattern in _VALUES.items():
+        kind_of_value = name.partition("_")[0]
+        text = pattern.sub(_INSTEAD.get(kind_of_value, f"<{kind_of_value}>"), text)
+    text = _RE["listed"].sub("<q>", text)
     for number, inside in enumerate(names, 1):
         text = text.replace(f"\x00{_LETTERS[number % len(_LETTERS)]}\x00", f"'{inside}'", 1)
-    return _SPACES.sub(" ", text).strip(" .:,;!").lower()
+    return _RE["spaces"].sub(" ", text).strip(" .:,;!").lower()
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -196,15 +153,15 @@ def _place(frames: Sequence[Frame]) -> str:
 
 
 def _module(file: str) -> str:
-    if _NOTEBOOK.search(file):
+    if _RE["notebook"].search(file):
         return "notebook"
     return PurePosixPath(file.replace("\\", "/")).stem
 
 
 def normalise_source(source: str) -> str:
     """A line of code without comment, spaces, numbers and the text of its strings."""
-    bare = _STRING.sub("''", source[:500]).partition("#")[0]
-    return re.sub(r"\s+", "", _NUMBER.sub("0", bare))
+    bare = _RE["string"].sub("''", source[:500]).partition("#")[0]
+    return re.sub(r"\s+", "", _RE["number"].sub("0", bare))
 
 
 def _digest(what: Sequence[str]) -> str:

@@ -43,7 +43,8 @@ class Diagnoser:
     @functools.cached_property
     def catalogue(self) -> Catalogue:
         """The pages."""
-        return load_catalogue(self._notebook.paths.symptoms) if self._notebook else load_catalogue()
+        folders = [self._notebook.paths.symptoms] if self._notebook else []
+        return load_catalogue(*folders, language=self.language)
 
     @functools.cached_property
     def _matcher(self) -> Matcher:

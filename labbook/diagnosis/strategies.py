@@ -13,8 +13,13 @@ from typing import Protocol
 
 from labbook.diagnosis.candidates import ANYTHING, Candidate, is_cause_of
 from labbook.diagnosis.catalogue.matcher import Matcher
-from labbook.diagnosis.families.message_family import family_of_class, family_of_line, family_of_message
-from labbook.diagnosis.families.raise_site import family_of_import, reads_checkpoint, reads_setting
+from labbook.diagnosis.families.message_family import (
+    family_of_class,
+    family_of_import,
+    family_of_line,
+    family_of_message,
+    family_of_source,
+)
 from labbook.diagnosis.finding_builder import build_family_finding, build_finding
 from labbook.diagnosis.text.evidence_collector import LAST_STEP, PRINTS_STEPS
 from labbook.diagnosis.text.hedging import drop_questions, without_speculation
@@ -34,14 +39,7 @@ _MAX_DEPTH = 12
 
 @dataclass(frozen=True)
 class Case:
-    """One failure and the pages that fit it.
-
-    Args:
-        evidence: Of the failure.
-        matcher: Of the catalogue.
-        language: Of titles, causes and fixes.
-        candidates: In the order of `candidates.order_candidates`.
-    """
+    """One failure and the pages that fit it."""
 
     evidence: Evidence
     matcher: Matcher
@@ -220,7 +218,7 @@ def _misreads(candidate: Candidate) -> bool:
         return False
     if family == "type_error_user_code" and family_of_import(one) is not None:
         return True
-    of_setting = reads_checkpoint(one) or reads_setting(one) or family_of_class(one.module, one.type) == "config_error"
+    of_setting = family_of_source(one) is not None or family_of_class(one.module, one.type) == "config_error"
     return family in _NOT_SETTINGS and of_setting
 
 

@@ -24,9 +24,9 @@ def compile_patterns(path: Path) -> dict[str, re.Pattern[str]]:
     """The compiled tables of a file, by name.
 
     Args:
-        path: Of tables as `join_patterns` reads them; `flags` may hold i (ignore case) and m (multiline).
+        path: Of tables as `join_patterns` reads them; `flags` may hold i, m and s as in "(?ims)".
     """
-    flags = {"i": re.IGNORECASE, "m": re.MULTILINE}
+    flags = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL}
     return {
         name: re.compile(join_patterns(table), sum(flags[one] for one in table.get("flags", "")))
         for name, table in read_toml(path).items()

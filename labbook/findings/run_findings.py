@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from labbook.model.finding import Diagnosis, Finding, Seen
 from labbook.model.run import Run
+from labbook.store.sentences import Sentences
 
 _MAX_LAST_LINE = 300
 _ANYTHING = "any"
@@ -28,27 +29,30 @@ def add_diagnosis(notebook: Notebook, run: Run) -> Run:
         diagnosis = _diagnose_run(notebook, run)
     except Exception as error:
         # The entry is written even if a hostile log breaks the diagnosis.
-        reason = f"this run could not be diagnosed: {type(error).__name__}: {error}"
+        say = Sentences(notebook.config.language_in_use())
+        reason = say.line("diagnosis.not_diagnosed", error=f"{type(error).__name__}: {error}")
         return replace(run, notes=(*run.notes, reason[:500]))
     findings = diagnosis.findings
     return replace(
         run,
         findings=findings,
-        unsure=_explain_uncertainty(run, diagnosis) if run.status in ("failed", "killed") else "",
+        unsure=_explain_uncertainty(notebook, run, diagnosis) if run.status in ("failed", "killed") else "",
         symptoms=_unique([*(f.symptom for f in findings), *run.symptoms]),
         families=_unique([*(f.family for f in findings), *run.families]),
         fingerprints=_unique([*(f.fingerprint for f in findings), *run.fingerprints]),
     )
 
 
-def _explain_uncertainty(run: Run, diagnosis: Diagnosis) -> str:
+def _explain_uncertainty(notebook: Notebook, run: Run, diagnosis: Diagnosis) -> str:
     """Returns why there is no certain diagnosis, with the last line printed if no exception was raised."""
     raised = "Traceback (most recent call last)" in run.console.text or run.exceptions
     if not diagnosis.unsure or run.exit_code is None or raised:
         return diagnosis.unsure
     last: str = next((line.strip() for line in reversed(run.console.text.splitlines()) if line.strip()), "")
-    output = f"; the last line that it printed: {last[:_MAX_LAST_LINE]}" if last else " and printed nothing"
-    return f"the program ended itself with status {run.exit_code} without an exception{output}"
+    say = Sentences(notebook.config.language_in_use())
+    if not last:
+        return say.line("diagnosis.ended_silently", code=run.exit_code)
+    return say.line("diagnosis.ended_itself", code=run.exit_code, line=last[:_MAX_LAST_LINE])
 
 
 def _diagnose_run(notebook: Notebook, run: Run) -> Diagnosis:

@@ -18,6 +18,7 @@ from labbook.errors import NotebookError
 from labbook.frozen import dataclass
 from labbook.store.frontmatter import load_tagged
 from labbook.store.paths import stays_inside
+from labbook.store.sentences import Sentences
 
 FILE = "mkdocs.yml"
 
@@ -85,14 +86,11 @@ class SafeSettings:
     values: Mapping[str, Any]
     left_out: tuple[str, ...] = ()
 
-    def warning(self) -> str:
+    def warning(self, say: Sentences) -> str:
         """One sentence on the settings left out and how to use them, or ""."""
         if not self.left_out:
             return ""
-        return (
-            f"left out, because it may run code or read other files: {', '.join(self.left_out)}; "
-            "`--trust` uses it, for a notebook whose authors you trust"
-        )
+        return say.line("terminal.site.left_out_settings", names=list(self.left_out))
 
 
 def read_settings(root: Path) -> SafeSettings:

@@ -13,8 +13,10 @@ from typing import Any
 
 from labbook.errors import EntryError
 from labbook.frozen import dataclass
+from labbook.model.message import Message, message
 from labbook.store import escape, frontmatter
 from labbook.store.entry_text import split_parts
+from labbook.store.sentences import Sentences
 
 MAX_CHARACTERS = 600_000
 """Longest note that is rendered. Source: chosen by us; an entry stays under 64 KiB."""
@@ -46,7 +48,9 @@ class SiteNote:
     problem: str = ""
 
 
-def site_note(content: bytes, path: str, note: str, front: Mapping[str, Any] | None = None) -> SiteNote:
+def site_note(
+    content: bytes, path: str, note: str, front: Mapping[str, Any] | None = None, say: Sentences | None = None
+) -> SiteNote:
     """Returns the note in a file.
 
     Args:
@@ -54,15 +58,16 @@ def site_note(content: bytes, path: str, note: str, front: Mapping[str, Any] | N
         path: Path relative to the notebook, for messages.
         note: Sentence above a note that is shown as text.
         front: Its parsed front matter, if available.
+        say: Sentences for the problem; default: in English.
     """
     text = content.decode("utf-8", "replace").replace("\x00", "�").removeprefix("\ufeff")
     try:
         meta, body = frontmatter.parse(text, path, front)
     except EntryError as error:
-        return _as_text(text, path, error.message, note)
+        return _as_text(text, path, error.texts(say.language if say else "en")[0], note)
     problem = _trouble(body)
     if problem:
-        return _as_text(body, path, f"{path}: {problem}", note, _shown(meta))
+        return _as_text(body, path, f"{path}: {(say or Sentences('en'))(problem)}", note, _shown(meta))
     return SiteNote(_opened(body), _shown(meta))
 
 
@@ -96,20 +101,20 @@ def _as_text(text: str, path: str, problem: str, note: str, meta: Mapping[str, A
     return SiteNote(body + escape.fence(text[:MAX_CHARACTERS], "text") + "\n", {**title, **(meta or {})}, problem)
 
 
-def _trouble(body: str) -> str:
-    """Returns why a text is not rendered, or ""."""
+def _trouble(body: str) -> Message | None:
+    """Returns why a text is not rendered, or `None`."""
     if len(body) > MAX_CHARACTERS:
-        return f"is longer than {MAX_CHARACTERS} characters"
+        return message("terminal.site.too_long", characters=MAX_CHARACTERS)
     for number, (line, place) in enumerate(_lines(body), 1):
         if place:
             continue
         if line.count("[") > _MAX_BRACKETS:
-            return f"line {number} has {line.count('[')} brackets"
+            return message("terminal.site.brackets", line=number, count=line.count("["))
         nested = _NESTED.match(line[: 4 * _MAX_DEPTH])
         indent = len(line) - len(line.lstrip())
         if (nested and sum(c in ">-*+.)" for c in nested.group()) > _MAX_DEPTH) or indent > 4 * _MAX_DEPTH:
-            return f"line {number} is nested too deeply"
-    return ""
+            return message("terminal.site.nested", line=number)
+    return None
 
 
 def _opened(body: str) -> str:

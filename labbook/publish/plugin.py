@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -33,11 +32,12 @@ from labbook.publish.post_build import KEPT_BY_OTHERS, finish_site
 from labbook.publish.rendering import PageRenderer
 from labbook.publish.search_page import interface
 from labbook.publish.site_data import site_source
-from labbook.publish.site_folder import LINK_LEFT_OUT, check_site_folder, note_written
+from labbook.publish.site_folder import check_site_folder, note_written
 from labbook.publish.symptom_view import symptom_view
 from labbook.store.notebook import Notebook
 from labbook.store.notebook_finder import find_notebook
 from labbook.store.paths import stays_inside
+from labbook.store.sentences import Sentences
 from labbook.store.templates import Templates, compiled_templates
 
 log = logging.getLogger("mkdocs.plugins.labbook")
@@ -58,6 +58,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         self.nav: Navigation
         self.env: Any = None
         self.language = "en"
+        self.say = Sentences("en")
         self.source = SiteSource(())
         self.pages: dict[str, Page] = {}
         self.notes: dict[str, SiteNote] = {}
@@ -101,6 +102,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         language = str(config.theme.get("language") or "")
         self.language = "zh" if language.startswith("zh") else "en"
         self.templates = Templates(self.notebook.paths.templates, self.language)
+        self.say = Sentences(self.notebook.config.language_in_use())
         theme.without_built_in_search(config.plugins)
         theme.prepare(config, self.notebook.paths.templates / "site" if self.trusted else None)
         config.extra["labbook"] = interface(self.templates)
@@ -119,15 +121,15 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         for file in [file for file in files if file.src_uri in self.source.withheld]:
             files.remove(file)
             if file.is_documentation_page():
-                log.warning("notes/%s: left out, it may hold a secret; `labbook recover` masks it", file.src_uri)
+                self.warn("terminal.site.left_out_secret", path=file.src_uri)
         for file in [] if self.lazy else [file for file in files if file.src_dir == config.docs_dir]:
             if not stays_inside(Path(config.docs_dir, file.src_uri), self.notebook.paths.root):
                 files.remove(file)
-                log.warning(LINK_LEFT_OUT, file.src_uri)
+                self.warn("terminal.site.left_out_link", path=file.src_uri)
         for file in [file for file in files if not is_text(file.src_uri)]:
             files.remove(file)
             shown = file.src_uri.encode("utf-8", "backslashreplace").decode()
-            log.warning("notes/%s: left out: the file name is not valid text; rename the file", shown)
+            self.warn("terminal.site.left_out_name", path=shown)
         taken = {file.dest_uri: file for file in files if not file.src_uri.startswith("runs/2")}
         view = symptom_view(self.source)
         for page in site_pages(self.source, self.templates, view):
@@ -136,7 +138,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
                 if made.dest_uri in taken:
                     # A README.md next to it would become the same page, and one of them would be lost silently.
                     other = taken[made.dest_uri]
-                    log.warning("notes/%s: left out, the site has a page there; call it index.md", other.src_uri)
+                    self.warn("terminal.site.left_out_taken", path=other.src_uri)
                     files.remove(other)
                 files.append(made)
                 self.pages[page.path] = page
@@ -207,14 +209,14 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             self.digests[source] = content_key(content)
         except OSError as error:
             content = f"{path}: {error.strerror}".encode()
-            log.warning("%s: cannot be read: %s; its page says so", path, error.strerror)
+            self.warn("terminal.site.not_readable", path=path, reason=error.strerror or "")
         front = self.source.front_of(path, content)
-        note = site_note(content, path, str(self.templates.words["site"]["broken_note"]), front)
+        note = site_note(content, path, str(self.templates.words["site"]["broken_note"]), front, self.say)
         self.notes[source] = note
         if note.problem:
-            log.warning("%s; it is shown as text", note.problem)
+            self.warn("terminal.site.shown_as_text", problem=note.problem)
         elif path in (unread := dict(self.source.problems)):
-            log.warning("%s; the built-in page of the symptom is used", unread[path])
+            self.warn("terminal.site.built_in_page", problem=unread[path])
         # Without the empty line, MkDocs could read the first lines as front matter.
         return f"\n{note.markdown}"
 
@@ -223,7 +225,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         source = page.file.src_uri
         generated = self.pages.get(source)
         # An instance attribute, so that other pages are rendered by MkDocs.
-        page.render = partial(_render_or_show, page, self.renderer, generated is not None)  # type: ignore[method-assign]
+        page.render = partial(_render_or_show, page, self, generated is not None)  # type: ignore[method-assign]
         if generated is not None:
             hidden = ["navigation", "toc"] if generated.wide else ["navigation"]
             page.meta = {"title": inert(generated.title), "hide": hidden, "scripts": list(generated.scripts)}
@@ -245,7 +247,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         """Colours the verdicts of an entry, and excludes tables and console from the search."""
         if page.file.src_uri not in self.pages:
             for address in foreign_pictures(html)[:3]:
-                log.warning("notes/%s: picture from another host is not shown: %s", page.file.src_uri, address[:200])
+                self.warn("terminal.site.foreign_picture", path=page.file.src_uri, address=address[:200])
         if "labbook" not in page.meta:
             return html
         return theme.coloured(html)
@@ -289,6 +291,10 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             state=self.state,
         )
 
+    def warn(self, key: str, **values: object) -> None:
+        """Logs a warning in the language of the notebook."""
+        log.warning("%s", self.say.line(key, **values))
+
     def tell(self, problem: str) -> None:
         """Logs a warning if there is a problem."""
         if problem:
@@ -320,17 +326,19 @@ def _guarded(output: str, frame: str, scripts: tuple[str, ...], what: str, confi
     return with_policy(output, scripts, policy)
 
 
-def _render_or_show(page: MkDocsPage, renderer: PageRenderer, ours: bool, config: MkDocsConfig, files: Files) -> None:
+def _render_or_show(page: MkDocsPage, plugin: LabbookPlugin, ours: bool, config: MkDocsConfig, files: Files) -> None:
     """Renders a page; one that the parser rejects, or with active content, is shown as text."""
     from labbook.store import escape
 
-    show: Callable[[str], None] = partial(log.warning, "notes/%s: %s; it is shown as text", page.file.src_uri)
+    def show(problem: str) -> None:
+        plugin.warn("terminal.site.shown_as_text", problem=f"notes/{page.file.src_uri}: {problem}")
+
     try:
-        renderer.render(page, files)
+        plugin.renderer.render(page, files)
         problems = page_problems(page.content or "")
         if not problems:
             return
-        show(f"has {', '.join(dict.fromkeys(problems))}")
+        show(plugin.say.line("terminal.site.has", names=list(dict.fromkeys(problems))))
         if ours:
             raise PluginError(f"labbook: the page {page.file.src_uri} would not be safe: {'; '.join(problems)}")
     except PluginError:
@@ -338,4 +346,4 @@ def _render_or_show(page: MkDocsPage, renderer: PageRenderer, ours: bool, config
     except Exception as error:  # one page must not stop the build
         show(f"{type(error).__name__}: {error}")
     page.markdown = escape.fence(page.markdown or "", "text")
-    renderer.render(page, files)
+    plugin.renderer.render(page, files)

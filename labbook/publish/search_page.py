@@ -10,6 +10,7 @@ from labbook.publish.search_shards import SearchReport, search_problem, write_sh
 from labbook.publish.search_source import notebook_shards
 from labbook.publish.symptom_view import symptom_view
 from labbook.store.notebook import Notebook
+from labbook.store.sentences import Sentences
 from labbook.store.templates import Templates
 
 SCRIPTS = ("assets/search_words.js", "assets/search.js")
@@ -45,9 +46,10 @@ def write_site_search(
         directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
         state: Folder of cached data; default: the private folder of the notebook.
     """
-    problem = search_problem()
+    say = Sentences(notebook.config.language_in_use())
+    problem = search_problem(say)
     if problem:
         return SearchReport(problem=problem)
     cache = (state or notebook.paths.private) / "search"
     shards = notebook_shards(notebook, symptom_view(source), cache, directory_urls=directory_urls)
-    return write_shards(site, shards, cache, directory_urls=directory_urls)
+    return write_shards(site, shards, cache, directory_urls=directory_urls, say=say)

@@ -28,6 +28,7 @@ from labbook.index.vocabulary import vocabulary_lines
 from labbook.publish.search_records import SearchRecord
 from labbook.publish.search_service import PagefindFailed, Service, program
 from labbook.publish.search_words import search_words
+from labbook.store.sentences import Sentences
 
 FOLDER = "search"
 MOST_RUNS = 1000
@@ -87,14 +88,16 @@ class SearchReport:
     problem: str = ""
 
 
-def search_problem() -> str:
-    """Returns why sites are built without search, or ""."""
+def search_problem(say: Sentences | None = None) -> str:
+    """Returns why sites are built without search, or ""; by default in English."""
     if program() is None:
-        return "the search needs a library that is not installed: pagefind; python -m pip install 'pagefind[bin]'"
+        return (say or Sentences("en")).line("terminal.site.no_pagefind")
     return ""
 
 
-def write_shards(site: Path, parts: Sequence[Shard], cache: Path, *, directory_urls: bool = False) -> SearchReport:
+def write_shards(
+    site: Path, parts: Sequence[Shard], cache: Path, *, directory_urls: bool = False, say: Sentences | None = None
+) -> SearchReport:
     """Writes the search index of a built site into `site/search/`.
 
     Args:
@@ -102,6 +105,7 @@ def write_shards(site: Path, parts: Sequence[Shard], cache: Path, *, directory_u
         parts: All shards, including the first.
         cache: Folder with shards of earlier builds; may be deleted at any time.
         directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
+        say: Sentences for the problem; default: in English.
 
     Returns:
         The rebuilt shards. If Pagefind fails, `problem` is set and nothing is written.
@@ -122,7 +126,7 @@ def write_shards(site: Path, parts: Sequence[Shard], cache: Path, *, directory_u
         _place(site / FOLDER, cache, keys)
     except (PagefindFailed, OSError) as error:
         shutil.rmtree(site / FOLDER, ignore_errors=True)
-        return SearchReport(problem=f"the site was built without search: {error}")
+        return SearchReport(problem=(say or Sentences("en")).line("terminal.site.no_search", reason=str(error)))
     manifest = _manifest(shards)
     _write(site / FOLDER / "manifest.json", json.dumps(manifest, ensure_ascii=False, separators=(",", ":")).encode())
     for old in cache.iterdir():

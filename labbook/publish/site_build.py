@@ -231,7 +231,7 @@ def _config(
     if trusted:
         config = _call(lambda: _loaded_by_mkdocs(path, chosen), log)
     else:
-        log.messages += [safe.warning()] if safe.left_out else []
+        log.messages += [safe.warning(Sentences(notebook.config.language_in_use()))] if safe.left_out else []
         values = {**safe.values, "site_dir": chosen or safe.values.get("site_dir")}
         config = _call(lambda: load_config(io.BytesIO(b"{}"), config_file_path=str(path), **values), log)
     plugin = config.plugins.get("labbook")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import stat
 import time
 from collections import defaultdict
@@ -62,7 +63,7 @@ def site_source(
     experiments = [_with_body(notebook, entry) for entry in list_notes(notebook, kind="experiment").entries]
     reports = sorted(list_notes(notebook, kind="report").entries, key=lambda entry: entry.path, reverse=True)
     folder = notebook.paths.symptoms
-    catalogue = load_catalogue(folder)
+    catalogue = load_catalogue(folder, language=notebook.config.language_in_use())
     # Paths of this machine are not shown on the site.
     unread = [problem.replace(f"{notebook.paths.root}/", "") for problem in catalogue.problems]
     named = {path for path, _ in refreshed.problems}
@@ -75,7 +76,7 @@ def site_source(
         week_start=notebook.config.week_start,
         problems=(
             *refreshed.problems,
-            *((path, text) for text in unread if (path := text.partition(": ")[0]) not in named),
+            *((path, text) for text in unread if (path := re.split(": |：", text, maxsplit=1)[0]) not in named),
         ),
         language=language,
         symptoms=catalogue.symptoms,

@@ -18,8 +18,6 @@ from labbook.publish.build_record import files_below
 from labbook.publish.post_build import KEPT_BY_OTHERS
 from labbook.store.journal import write_atomically
 
-LINK_LEFT_OUT = "notes/%s: left out: it is a link that leads out of the notebook"
-
 LIST = ".labbook-files"
 """Name of the list in the folder of the site: one path a line."""
 

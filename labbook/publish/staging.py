@@ -19,10 +19,10 @@ from labbook.publish.page import SiteSource
 from labbook.publish.page_context import PageContext
 from labbook.publish.pages import site_files, site_pages
 from labbook.publish.search_page import interface
-from labbook.publish.site_folder import LINK_LEFT_OUT
 from labbook.store import escape
 from labbook.store.notebook import Notebook
 from labbook.store.paths import stays_inside
+from labbook.store.sentences import Sentences
 from labbook.store.templates import Templates, builtin_folder
 
 DOCS = "docs"
@@ -57,6 +57,7 @@ def stage(
         OSError: It cannot be written.
     """
     wanted: dict[str, bytes | Path] = {}
+    say = Sentences(notebook.config.language_in_use())
     warnings: list[str] = []
     pages = {page.path: page for page in site_pages(source, templates)}
     notes = {}
@@ -67,11 +68,9 @@ def stage(
         if stays_inside(file, notebook.paths.root):
             notes[path] = file
         else:
-            warnings.append(LINK_LEFT_OUT % path)
+            warnings.append(say.line("terminal.site.left_out_link", path=path))
     warnings += [
-        f"notes/{path}: left out, it may hold a secret; `labbook recover` masks it"
-        for path in sorted(source.withheld)
-        if path.endswith(".md")
+        say.line("terminal.site.left_out_secret", path=path) for path in sorted(source.withheld) if path.endswith(".md")
     ]
     pages = {path: page for path, page in pages.items() if path not in notes}
     around = PageContext(source, templates, lambda path: _url(path, settings) if path in notes or path in pages else "")
@@ -80,7 +79,7 @@ def stage(
         wanted[f"{DOCS}/{path}"] = _markdown(meta | {"scripts": list(page.scripts)}, page.text())
     for path, file in notes.items():
         if path.endswith(".md"):
-            made = _note(around, path, file, str(templates.words["site"]["broken_note"]), warnings)
+            made = _note(around, path, file, str(templates.words["site"]["broken_note"]), warnings, say)
             wanted[f"{DOCS}/{path}"] = _shown(path, made) if path in as_text else made
         elif not (path.startswith("runs/") and path.endswith("/run.json")):
             wanted[f"{DOCS}/{path}"] = file
@@ -100,15 +99,15 @@ def stage(
     return warnings
 
 
-def _note(around: PageContext, path: str, file: Path, sentence: str, warnings: list[str]) -> bytes:
+def _note(around: PageContext, path: str, file: Path, sentence: str, warnings: list[str], say: Sentences) -> bytes:
     try:
         content = file.read_bytes()
     except OSError as error:
         content = f"notes/{path}: {error.strerror}".encode()
-        warnings.append(f"notes/{path}: cannot be read: {error.strerror}; its page says so")
-    note = site_note(content, f"notes/{path}", sentence)
+        warnings.append(say.line("terminal.site.not_readable", path=f"notes/{path}", reason=error.strerror or ""))
+    note = site_note(content, f"notes/{path}", sentence, say=say)
     if note.problem:
-        warnings.append(f"{note.problem}; it is shown as text")
+        warnings.append(say.line("terminal.site.shown_as_text", problem=note.problem))
     text, title = around.markdown_and_title(path, note)
     meta = dict(note.meta)
     if title:

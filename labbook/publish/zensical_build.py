@@ -23,6 +23,7 @@ from labbook.publish.site_data import site_source
 from labbook.publish.site_folder import check_site_folder, note_written, replace_site
 from labbook.publish.staging import DOCS, stage
 from labbook.store.notebook import Notebook
+from labbook.store.sentences import Sentences
 from labbook.store.templates import Templates
 
 _LONGEST_S = 3600.0
@@ -51,18 +52,21 @@ def build_with_zensical(
     check_site_folder(notebook.paths.root, site, chosen)
     language = "zh" if settings["language"].startswith("zh") else "en"
     templates = Templates(notebook.paths.templates, language)
+    say = Sentences(notebook.config.language_in_use())
     source = site_source(notebook, time.time(), language)
     folder = notebook.paths.private / "zensical"
     if folder.is_symlink():
         folder.unlink()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    warnings = [] if trusted or not safe.left_out else [safe.warning()]
+    warnings = [] if trusted or not safe.left_out else [safe.warning(say)]
     warnings += stage(notebook, source, templates, folder, settings, trusted=trusted)
     _run(folder)
     acting = _finished(folder / "site")
     if acting:
         # Active content is known once a page is built: its note is shown as text in a second build.
-        warnings += [f"notes/{page}: has {what}; it is shown as text" for page, what in acting.items()]
+        for page, what in acting.items():
+            problem = f"notes/{page}: {say.line('terminal.site.has', names=[what])}"
+            warnings.append(say.line("terminal.site.shown_as_text", problem=problem))
         stage(notebook, source, templates, folder, settings, as_text=frozenset(acting), trusted=trusted)
         _run(folder)
         left = _finished(folder / "site")

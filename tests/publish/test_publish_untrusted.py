@@ -228,7 +228,7 @@ def test_settings_that_are_data_are_used(book):
     )
     book.page("index.md", "# Home\n\n:material-home:[^1]\n\n[^1]: note\n")
     safe = read_settings(book.folder)
-    assert safe.left_out == () and safe.warning() == ""
+    assert safe.left_out == ()
     assert safe.values["theme"]["palette"] == {"primary": "red"} and safe.values["theme"]["language"] == "en"
     built = build_site(book.notebook, workers=1)
     home = (built.folder / "index.html").read_text()

@@ -8,58 +8,30 @@ but received L:8 != R:10", two shapes, two types, two devices, an index and its 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.catalogue.matcher import Match
 from labbook.diagnosis.catalogue.pattern import SLOT, compile_pattern, normalise_text, scalar_type
+from labbook.diagnosis.toml_data import compile_patterns
+
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
 
 _MOST_LETTERS = 8000
 _MOST_TENSORS = 3
 _LEAST_WEIGHT = 2
 """A pattern of weight 1 may have matched anything."""
 _VALUE = r"-?\d[\d.]*|\[[\d, -]{1,60}\]"
-_COMPARED = re.compile(
-    rf"\breceived [^\n]{{1,160}}?[:(](?P<a>{_VALUE})\)? (?P<sign>[!<>=]=?) [^\n]{{1,160}}?[:(](?P<b>{_VALUE})[.\])]"
-)
-_RANKS = re.compile(r"%|rank|ndim|dims?\.size\(\)|\bof \w*dimensions\b")
-"""Comparisons of ranks and remainders, which are no sizes."""
-_SHAPE = re.compile(
-    r"(?:shape|size|dims?|dimensions?)s?(?:\(s\))?\]?(?: of \S{1,40})?(?: ?[=:]| is| are| was| of)? ?"
-    r"(?:(?<=[\s:=])|(?<=size))(?P<shape>(?:torch\.Size\()?[\[(]-?\d[\d, -]{0,60}[\])])",
-    re.IGNORECASE,
-)
-_TYPE = re.compile(
-    r"(?<![\w.])(?:torch\.|paddle\.|phi::|VarType\.|DataType\.)?(?:cuda\.)?(?:(?:Half|Float|Double|Long|Int|Byte|Char"
-    r"|Short|Bool|BFloat16)(?:Tensor)?|(?:float|bfloat|u?int|complex)(?:8|16|32|64|128)|FP(?:16|32|64)|INT(?:8|16|32"
-    r"|64)"
-    r"|bool)\b"
-)
-_LISTED = re.compile(r"\b(?:support\w*|one of|following)\b[^\n.]{0,160}$|\bor $|\bmust be (?:\w+ )?$", re.IGNORECASE)
-"""Before a type that is only one of the accepted ones."""
-_DEVICE = re.compile(
-    r"\bPlace\((?:gpu|cpu|xpu|npu)[:\d]*\)|\b(?:cuda|gpu|xpu|npu|mps):\d+|\b(?:CUDA|CPU|GPU)Place(?:\(\d*\))?"
-    r"|\b(?:cpu|cuda|gpu|mps|xpu|npu)\b(?! (?:memory|kernel))"
-)
-_RANGE = re.compile(r"\b(?:range|in) (?:of )?\[ ?-?\d+, ?(?P<n>\d+) ?[)\]]")
-_BEHIND = re.compile(r"\.? ?(?:\[Hint|\((?:run with|at /)).*", re.DOTALL)
-"""Additions at the end of a message."""
-_SIZE_OF = re.compile(r"(?:torch|paddle)\.Size\((\[.*\])\)")
-_LONG = re.compile(r"(\d+\.\d{3,}) ?([A-Za-z]+)")
-_BYTES = re.compile(r"\d+")
+
+
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-_NUMBER = re.compile(r"\d+")
+
 _OF_SIZES = ("asked", "free", "requested", "reserved", "allocated")
 
 
 def read_values(match: Match, message: str) -> dict[str, str]:
-    """The values of a message, by the names of the slots of the page.
-
-    Args:
-        match: The page, with the values that the pattern captured.
-        message: The whole message or line.
-    """
+    """The values of a message, by the names of the slots of the page."""
     symptom = match.symptom
     known = dict(match.values)
     wording = symptom.said("en")
@@ -91,7 +63,7 @@ def _fitting(read: Mapping[str, str], wanted: set[str], known: Mapping[str, str]
 
 def _shapes(message: str) -> Sequence[tuple[str, str]]:
     """Two shapes that should match; frameworks name the input first."""
-    shapes = [found["shape"] for found in _SHAPE.finditer(message)]
+    shapes = [found["shape"] for found in _RE["shape"].finditer(message)]
     apart = [shape for shape in shapes[1:] if shape != shapes[0]]
     if apart:
         return (("a", shapes[0]), ("b", apart[0]))
@@ -101,32 +73,32 @@ def _shapes(message: str) -> Sequence[tuple[str, str]]:
 def _sizes(message: str) -> Sequence[tuple[str, str]]:
     """The two sizes that differ; they need not be part of a shape, which may be printed before it is flattened."""
     # Paddle prints a condition that it could not split as "0 != true:1".
-    signed = (c for c in _COMPARED.finditer(message) if c["sign"] == "!=" and not _RANKS.search(c.group()))
+    signed = (c for c in _RE["compared"].finditer(message) if c["sign"] == "!=" and not _RE["ranks"].search(c.group()))
     compared = next((c for c in signed if {c["a"], c["b"]} != {"0", "1"}), None)
     return (("a", compared["a"]), ("b", compared["b"])) if compared is not None else ()
 
 
 def _types(message: str) -> Sequence[tuple[str, str]]:
     """The type that was passed, and the other one where the message names it."""
-    found = [f.group() for f in _TYPE.finditer(message) if not _LISTED.search(message[: f.start()])]
+    found = [f.group() for f in _RE["type"].finditer(message) if not _RE["listed"].search(message[: f.start()])]
     kinds = {scalar_type(one): one for one in reversed(found)}
     names = sorted(kinds.values(), key=found.index)
     return tuple(zip(("a", "b"), names, strict=False)) if 0 < len(names) <= 2 else ()
 
 
 def _devices(message: str) -> Sequence[tuple[str, str]]:
-    names = list(dict.fromkeys(found.group().lower() for found in _DEVICE.finditer(message)))
+    names = list(dict.fromkeys(found.group().lower() for found in _RE["device"].finditer(message)))
     return (("a", names[0]), ("b", names[1])) if len(names) == 2 else ()
 
 
 def _limits(message: str) -> Iterator[tuple[str, str]]:
     """An index and its limit."""
-    compared = next((c for c in _COMPARED.finditer(message) if c["sign"] in (">=", ">", "<", "<=")), None)
+    compared = next((c for c in _RE["compared"].finditer(message) if c["sign"] in (">=", ">", "<", "<=")), None)
     if compared is not None:
         yield "v", compared["a"]
         if compared["sign"] in (">=", ">"):
             yield "n", compared["b"]
-    limit = _RANGE.search(message)
+    limit = _RE["range"].search(message)
     if limit is not None:
         yield "n", limit["n"]
 
@@ -143,9 +115,9 @@ _GRAMMARS: Mapping[str, Callable[[str], Iterable[tuple[str, str]]]] = {
 
 def _readable(name: str, value: str) -> str:
     """A value for a sentence: without quotes and full stops of the message, sizes with a unit."""
-    plain = _SIZE_OF.sub(r"\1", _BEHIND.sub("", value.strip())).strip("'\"`").rstrip(".,;:")
-    if name not in _OF_SIZES or not _BYTES.fullmatch(plain):
-        return _LONG.sub(lambda found: f"{float(found[1]):.2f} {found[2]}", plain) if name in _OF_SIZES else plain
+    plain = _RE["size_of"].sub(r"\1", _RE["behind"].sub("", value.strip())).strip("'\"`").rstrip(".,;:")
+    if name not in _OF_SIZES or not _RE["bytes"].fullmatch(plain):
+        return _RE["long"].sub(lambda found: f"{float(found[1]):.2f} {found[2]}", plain) if name in _OF_SIZES else plain
     size, unit = float(plain), 0
     while size >= 1024 and unit < len(_UNITS) - 1:
         size, unit = size / 1024, unit + 1
@@ -153,13 +125,7 @@ def _readable(name: str, value: str) -> str:
 
 
 def select_tensors(tensors: Sequence[Mapping[str, Any]], family: str, message: str) -> list[Mapping[str, Any]]:
-    """The tensors of the failing line that its message is about; at most `_MOST_TENSORS`.
-
-    Args:
-        tensors: Each with `name`, `shape`, `dtype`, `device`.
-        family: Of the failure.
-        message: The whole message.
-    """
+    """The tensors of the failing line that its message is about; at most `_MOST_TENSORS`."""
     if family in ("dtype_mismatch", "device_mismatch"):
         quantity = "dtype" if family == "dtype_mismatch" else "device"
         kinds: dict[str, Mapping[str, Any]] = {}
@@ -167,7 +133,7 @@ def select_tensors(tensors: Sequence[Mapping[str, Any]], family: str, message: s
             kinds.setdefault(str(tensor.get(quantity)), tensor)
         # Where all are equal, the different one is not among them.
         return list(kinds.values())[:_MOST_TENSORS]
-    sizes = {number for number in _NUMBER.findall(message) if int(number) > 1}
-    shared = [(len(sizes & set(_NUMBER.findall(str(t.get("shape"))))), t) for t in tensors]
+    sizes = {number for number in _RE["number"].findall(message) if int(number) > 1}
+    shared = [(len(sizes & set(_RE["number"].findall(str(t.get("shape"))))), t) for t in tensors]
     bearing = sorted((pair for pair in shared if pair[0]), key=lambda pair: -pair[0])
     return [tensor for _, tensor in bearing][:_MOST_TENSORS] or list(tensors[:_MOST_TENSORS])

@@ -7,41 +7,23 @@ from typing import Any
 
 from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.diagnosis.catalogue.symptom_catalogue import HEADINGS
+from labbook.model.message import message
 from labbook.model.symptom import Symptom
+from labbook.store.sentences import Sentences
 
-_WORDS = {
-    "en": {
-        "family": "family",
-        "tiers": {1: "certain", 2: "likely", 3: "a hint"},
-        "runs": "Runs that had it",
-        "fix": "cured by",
-    },
-    "zh": {
-        "family": "类别",
-        "tiers": {1: "确定", 2: "很可能", 3: "提示"},
-        "runs": "出现过的运行",
-        "fix": "解决办法：",
-    },
-}
+_TIERS = {1: "diagnosis.page.certain", 2: "diagnosis.page.likely", 3: "diagnosis.page.hint"}
 
 
 def render_page_markdown(symptom: Symptom, language: str, runs: Sequence[Mapping[str, Any]] = ()) -> str:
-    """The page as Markdown: title, what you see, why, what to try, runs.
-
-    Args:
-        symptom: The symptom.
-        language: "en" or "zh".
-        runs: Runs that had it, each with `run`, `title` and `fix`.
-    """
+    """The page as Markdown: title, what you see, why, what to try, runs."""
     wording = symptom.said(language)
-    words: Mapping[str, Any] = _WORDS.get(language, _WORDS["en"])
+    say = Sentences(language)
     see, why, attempts = HEADINGS.get(language, HEADINGS["en"])
-    frameworks = ", ".join(symptom.frameworks)
+    head = say.line("diagnosis.page.head", id=symptom.id, family=symptom.family, tier=message(_TIERS[symptom.tier]))
     lines = [
         f"# {wording.title}",
         "",
-        f"`{symptom.id}` · {words['family']} `{symptom.family}` · {words['tiers'][symptom.tier]}"
-        + (f" · {frameworks}" if frameworks else ""),
+        " · ".join([head, *([", ".join(symptom.frameworks)] if symptom.frameworks else [])]),
         "",
         f"## {see}",
         "",
@@ -57,9 +39,9 @@ def render_page_markdown(symptom: Symptom, language: str, runs: Sequence[Mapping
         "",
     ]
     if runs:
-        lines += [f"## {words['runs']}", ""]
+        lines += [f"## {say.line('diagnosis.page.runs')}", ""]
         for run in runs:
-            fix = f" ({words['fix']} {run['fix']})" if run.get("fix") else ""
-            lines.append(f"- {run['run']}: {run['title']}{fix}")
+            cured = " " + say.line("diagnosis.page.cured", fix=run["fix"]) if run.get("fix") else ""
+            lines.append(f"- {run['run']}: {run['title']}{cured}")
         lines.append("")
     return "\n".join(lines)

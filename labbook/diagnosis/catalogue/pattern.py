@@ -15,6 +15,7 @@ import functools
 import re
 from collections.abc import Mapping
 
+from labbook.errors import LabbookError
 from labbook.frozen import dataclass
 
 _NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?"
@@ -54,6 +55,10 @@ _JOINED = re.compile(r"(?<=[A-Za-z)\]])([:,])(?=[A-Za-z'])")
 _LEAST_CUT = 24
 """Characters that a message without its end must have. Source: chosen by us; the shortest beginning that nearly always
 distinguishes the messages of torch 2.13 and paddle 3.3 in the catalogue."""
+
+
+class PatternError(LabbookError, ValueError):
+    """A template breaks the rules above."""
 
 
 @dataclass(frozen=True)
@@ -187,8 +192,8 @@ def compile_pattern(source: str) -> CompiledPattern:
     """The template of a source text.
 
     Raises:
-        ValueError: It has no literal, an unknown kind, or two placeholders without a literal in between of which the
-            first has no kind; says so in words.
+        PatternError: It has no literal, an unknown kind, or two placeholders without a literal in between of which the
+            first has no kind.
     """
     pieces: list[_Piece] = []
     position = 0
@@ -197,9 +202,9 @@ def compile_pattern(source: str) -> CompiledPattern:
         _add_literal(pieces, shielded[position : place.start()])
         name, kind = place.group(1), place.group(2) or ""
         if kind and kind not in KINDS:
-            raise ValueError(f"{kind!r} is no kind of placeholder; kinds are {', '.join(KINDS)}")
+            raise PatternError("errors.pattern.kind", kind=kind, kinds=list(KINDS))
         if pieces and not pieces[-1].literal and not pieces[-1].kind:
-            raise ValueError(f"placeholder {place.group()} follows one that has no kind: put words in between")
+            raise PatternError("errors.pattern.follows", placeholder=place.group())
         if name in ("*", "**"):
             pieces.append(_Piece(name="", kind="" if name == "*" else "**"))
         else:
@@ -208,12 +213,12 @@ def compile_pattern(source: str) -> CompiledPattern:
     _add_literal(pieces, shielded[position:])
     literals = [piece.literal for piece in pieces if piece.literal]
     if not literals:
-        raise ValueError(f"template {source!r} has no words of its own")
+        raise PatternError("errors.pattern.no_words", template=source)
     if len(pieces) > 1 and not pieces[0].literal and not pieces[1].literal:
-        raise ValueError(f"template {source!r} begins with two placeholders")
+        raise PatternError("errors.pattern.two_first", template=source)
     stray = next((c for literal in literals for c in "{}" if c in literal), "")
     if stray:
-        raise ValueError(f"template {source!r} has a single {stray!r}; write it twice")
+        raise PatternError("errors.pattern.brace", template=source, brace=stray)
     restored = tuple(
         _Piece(p.literal.replace("\x01", "{").replace("\x02", "}"), p.name, p.kind) if p.literal else p for p in pieces
     )

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.catalogue.catalogue_cache import compute_stamp, read_cache, write_cache
-from labbook.diagnosis.catalogue.pattern import QUANTITIES, compile_pattern
-from labbook.errors import EntryError
+from labbook.diagnosis.catalogue.pattern import QUANTITIES, PatternError, compile_pattern
+from labbook.errors import EntryError, LabbookError
 from labbook.frozen import dataclass
 from labbook.model.check import FAMILIES
 from labbook.model.symptom import CRASH_FAMILIES, SEVERITIES, Example, Pattern, Symptom, Wording
@@ -39,12 +39,7 @@ _MOST_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All symptoms that are known.
-
-    Args:
-        symptoms: By id.
-        problems: Pages that could not be read: file, line, reason.
-    """
+    """All symptoms that are known."""
 
     symptoms: Mapping[str, Symptom]
     problems: tuple[str, ...] = ()
@@ -55,12 +50,8 @@ class Catalogue:
         return known.said(language).title if known else symptom
 
 
-def load_catalogue(*folders: Path) -> Catalogue:
-    """The built-in catalogue with the pages of further folders on top.
-
-    Args:
-        folders: Such as `notes/symptoms` of a notebook; one that is not there is empty.
-    """
+def load_catalogue(*folders: Path, language: str = "en") -> Catalogue:
+    """The built-in catalogue with the pages of further folders on top; their problems are in the language."""
     built_in = _built_in()
     symptoms, problems = dict(built_in.symptoms), list(built_in.problems)
     for folder in folders:
@@ -70,7 +61,7 @@ def load_catalogue(*folders: Path) -> Catalogue:
             try:
                 own = read_page(path, symptoms.get(path.stem))
             except EntryError as error:
-                problems.append(str(error))
+                problems.append(error.texts(language)[0])
                 continue
             if own is not None:
                 symptoms[own.id] = own
@@ -125,24 +116,20 @@ def read_page(path: Path, base: Symptom | None = None) -> Symptom | None:
     try:
         return _symptom(meta, body, path, base)
     except _WrongPageError as wrong:
-        line = _line_of(text, wrong.key)
+        line = _line_of(text, str(wrong.values["at"]))
         raise EntryError("errors.symptom.wrong_page", path=path, line=line, problem=wrong) from None
 
 
-class _WrongPageError(Exception):
-    """An error in the format of a page; `key` is where."""
-
-    def __init__(self, key: str, message: str) -> None:
-        super().__init__(message)
-        self.key = key
+class _WrongPageError(LabbookError):
+    """An error in the format of a page; its value `at` is the key of the front matter."""
 
 
 def _symptom(meta: Mapping[str, Any], body: str, path: Path, base: Symptom | None) -> Symptom | None:
     name = str(meta.get("id") or path.stem)
     if not _ID.match(name):
-        raise _WrongPageError("id", f"id {name!r} has other letters than a-z, 0-9 and _")
+        raise _WrongPageError("errors.symptom.letters", at="id", id=name)
     if name != path.stem:
-        raise _WrongPageError("id", f"id {name!r} differs from the name of the file")
+        raise _WrongPageError("errors.symptom.other_name", at="id", id=name)
     sections = _sections(body)
     wording = {
         language: said
@@ -155,17 +142,21 @@ def _symptom(meta: Mapping[str, Any], body: str, path: Path, base: Symptom | Non
         elif base is None and not meta.get("patterns"):
             return None
         else:
-            raise _WrongPageError("title", "it has no `title`")
+            raise _WrongPageError("errors.symptom.no_title", at="title")
     lists = {key: _texts(meta, key) or (getattr(base, key) if base else ()) for key in _LISTS}
     family = str(meta.get("family") or (base.family if base else "other"))
     if family not in CRASH_FAMILIES and family not in FAMILIES:
-        raise _WrongPageError("family", f"{family!r} is no family")
+        raise _WrongPageError("errors.symptom.family", at="family", family=family)
     severity = str(meta.get("severity") or (base.severity if base else "error"))
     if severity not in SEVERITIES:
-        raise _WrongPageError("severity", f"severity is {severity!r}; it can be {', '.join(SEVERITIES)}")
+        raise _WrongPageError(
+            "errors.symptom.choice", at="severity", name="severity", value=severity, choices=SEVERITIES
+        )
     tier = meta.get("tier", base.tier if base else 2)
     if tier not in (1, 2, 3):
-        raise _WrongPageError("tier", f"tier is {tier!r}; it can be 1, 2 or 3")
+        raise _WrongPageError(
+            "errors.symptom.choice", at="tier", name="tier", value=repr(tier), choices=("1", "2", "3")
+        )
     patterns = _patterns(meta)
     for template in lists["not_when"]:
         _checked("not_when", template)
@@ -211,22 +202,28 @@ def _wording(
 def _patterns(meta: Mapping[str, Any]) -> tuple[Pattern, ...]:
     rows = meta.get("patterns") or []
     if not isinstance(rows, list):
-        raise _WrongPageError("patterns", "`patterns` is no list")
+        raise _WrongPageError("errors.symptom.no_list", at="patterns")
     return tuple(_pattern(row) for row in rows)
 
 
 def _pattern(row: object) -> Pattern:
     if not isinstance(row, dict):
-        raise _WrongPageError("patterns", f"pattern {row!r} is no mapping such as `exception: words of the message`")
+        raise _WrongPageError("errors.symptom.no_mapping", at="patterns", pattern=repr(row))
     kinds = [kind for kind in _KINDS if kind in row]
     unknown = set(row) - {*_KINDS, "type", "frameworks", "weight", "differ"}
     if len(kinds) != 1 or unknown:
-        said = f"has {', '.join(map(str, unknown))}" if unknown else f"has {len(kinds)} of {', '.join(_KINDS)}, not one"
-        raise _WrongPageError("patterns", f"pattern {row!r} {said}")
+        if unknown:
+            names = sorted(map(str, unknown))
+            raise _WrongPageError("errors.symptom.unknown_keys", at="patterns", pattern=repr(row), names=names)
+        raise _WrongPageError(
+            "errors.symptom.one_kind", at="patterns", pattern=repr(row), count=len(kinds), kinds=_KINDS
+        )
     kind = kinds[0]
     weight = row.get("weight", 3)
     if weight not in (1, 2, 3):
-        raise _WrongPageError("patterns", f"weight is {weight!r}; it can be 1, 2 or 3")
+        raise _WrongPageError(
+            "errors.symptom.choice", at="patterns", name="weight", value=repr(weight), choices=("1", "2", "3")
+        )
     if kind == "exit":
         return Pattern(kind, exits=_texts(row, kind), frameworks=_texts(row, "frameworks"), weight=weight)
     text = str(row[kind] or "")
@@ -234,12 +231,10 @@ def _pattern(row: object) -> Pattern:
     if text:
         _checked("patterns", text)
     elif not types:
-        raise _WrongPageError("patterns", f"pattern {row!r} has neither words nor a type")
+        raise _WrongPageError("errors.symptom.empty_pattern", at="patterns", pattern=repr(row))
     differ = str(row.get("differ") or "")
     if differ and (differ not in QUANTITIES or not {"a", "b"} <= compile_pattern(text).names):
-        raise _WrongPageError(
-            "patterns", f"`differ: {differ}` needs {{a}} and {{b}}, and is one of {', '.join(QUANTITIES)}"
-        )
+        raise _WrongPageError("errors.symptom.differ", at="patterns", value=differ, choices=QUANTITIES)
     compiled = compile_pattern(text) if text else None
     quick = (compiled.anchor, compiled.beginning) if compiled else ()
     return Pattern(kind, text, types, (), _texts(row, "frameworks"), weight, differ, *quick)
@@ -248,20 +243,20 @@ def _pattern(row: object) -> Pattern:
 def _checked(key: str, template: str) -> None:
     try:
         compile_pattern(template)
-    except ValueError as error:
-        raise _WrongPageError(key, str(error)) from None
+    except PatternError as error:
+        raise _WrongPageError("errors.symptom.pattern", at=key, problem=error) from None
 
 
 def _when(meta: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     rows = meta.get("when") or {}
     if not isinstance(rows, dict):
-        raise _WrongPageError("when", "`when` is no mapping of a condition to `{cause: n, fix: n}`")
+        raise _WrongPageError("errors.symptom.no_when", at="when")
     found = {}
     for condition, chosen in rows.items():
         numbers = chosen if isinstance(chosen, dict) else {}
         pairs = [tuple(numbers.get(key, 0) for key in keys) for keys in (("cause", "fix"), ("no_cause", "no_fix"))]
         if not all(isinstance(number, int) for pair in pairs for number in pair) or not any(map(any, pairs)):
-            raise _WrongPageError("when", f"`{condition}` has {chosen!r} in place of `{{cause: n, fix: n}}`")
+            raise _WrongPageError("errors.symptom.wrong_when", at="when", condition=condition, value=repr(chosen))
         for mark, (cause, fix) in zip(("", LEFT_OUT), pairs, strict=True):
             if cause or fix:
                 found[f"{mark}{condition}"] = (cause, fix)
@@ -271,7 +266,7 @@ def _when(meta: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
 def _instead(meta: Mapping[str, Any]) -> dict[str, str]:
     rows = meta.get("instead") or {}
     if not isinstance(rows, dict) or not all(_ID.match(str(other)) for other in rows.values()):
-        raise _WrongPageError("instead", "`instead` is no mapping of a condition to the id of another page")
+        raise _WrongPageError("errors.symptom.instead", at="instead")
     return {str(condition): str(other) for condition, other in rows.items()}
 
 

@@ -2,8 +2,8 @@
 
 Each file has the title of the family in both languages and what shows it. `[codes]` lists error codes, `[names]` lists
 exception classes, modules and source files, which may hold `*`, `[packages]` what to install for a module.
-`[[native]]`, `[[quantities]]`, `[[checks]]`, `[[messages]]`, `[[asserts]]`, `[[demands]]` and `[[choices]]` are rows of
-patterns for one step of `message_family`; a row of a lower `rank` is tried first, also between families.
+Every other table has rows of patterns for one of the `STEPS` of `message_family`; a row of a lower `rank` is tried
+first, also between families.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from labbook.frozen import dataclass
 
 FOLDER = Path(__file__).resolve().parent / "tables"
 VOCABULARY = "vocabulary"
-STEPS = ("native", "quantities", "checks", "messages", "asserts", "demands", "choices")
+STEPS = ("sources", "native", "coded", "quantities", "checks", "messages", "asserts", "paddle", "demands", "choices")
 """Names of the tables of rows; `message_family` says what each is compared with."""
 _WORD = re.compile(r"\{([a-z_]+)\}")
 _PATH = re.compile(
@@ -120,24 +120,13 @@ class FamilyTables:
         return None
 
     def family_of_row(self, step: str, sentence: str, *, system: bool = False) -> str | None:
-        """The family of the first row of a step that fits a sentence, or `None`.
-
-        Args:
-            step: One of `STEPS`.
-            sentence: On one line.
-            system: Only rows that read errors of the operating system.
-        """
+        """The family of the first row of a step that fits a sentence, or `None`."""
         rows = (row for row in self.rows[step] if row.system or not system)
         return next((row.family for row in rows if row.fits(sentence)), None)
 
 
 def title_of_family(family: str, language: str) -> str:
-    """The title of a family.
-
-    Args:
-        family: Of `labbook.model.symptom.CRASH_FAMILIES`.
-        language: "en" or "zh"; English for any other.
-    """
+    """The title of a family."""
     titles = load_tables().titles[family]
     return titles.get(language) or titles["en"]
 
@@ -167,12 +156,7 @@ def load_tables() -> FamilyTables:
 
 
 def make_row(family: str, values: Mapping[str, Any]) -> Row:
-    """A row from its TOML table.
-
-    Args:
-        family: Of its file.
-        values: The fields of `Row`.
-    """
+    """A row from its TOML table."""
     fields: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
     return Row(family, **fields)
 

@@ -2,41 +2,38 @@
 
 Each step below reads one kind of evidence, the most specific first; the first family wins. What the steps look for is
 data, in `tables/`. No single word decides: the least is two words that belong together ("shapes ... do not match").
+Programs put their own words around an error of the system or of CUDA, or translate them; its code remains.
+
+Source of the codes: errno.h of Linux, winerror.h, opencv2/core/base.hpp; driver_types.h of CUDA 9 and 12, cuda.h,
+cudnn.h, cublas_api.h; paddle/phi/core/errors.h and error_codes.proto of Paddle 1.8 to 3.3.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
-from labbook.diagnosis.families.error_codes import (
-    family_of_cuda,
-    family_of_number,
-    family_of_paddle_check,
-    family_of_paddle_code,
-)
 from labbook.diagnosis.families.family_tables import load_tables
-from labbook.diagnosis.families.raise_site import (
-    family_of_import,
-    family_of_native_file,
-    family_of_site,
-    reads_checkpoint,
-    reads_setting,
-)
+from labbook.diagnosis.toml_data import compile_patterns
 from labbook.frozen import dataclass
 from labbook.model.evidence import ObservedException
+from labbook.model.run import Frame
 
-_GENERAL_CLASS = re.compile(
-    r"^(?:Type|Attribute|Name|Import|ModuleNotFound|Index|ZeroDivision|OS|IO|FileNotFound|Permission|Memory"
-    r"|Recursion)Error$|^(?:Keyboard|System|Generator|Stop)\w+$"
-)
-"""Classes of Python that pages read by their message; words about settings or data decide nothing there."""
-_URL = re.compile(r"\w+://\S+")
-_CLASS_INSIDE = re.compile(r"([A-Z]\w{2,40}(?:Error|Exception))\s?: ")
-_STORED = re.compile(r"\b(?:checkpoints?|ckpt|pre-?trained|state_dict|loaded (?:param\w*|weights?))\b", re.IGNORECASE)
-_COMPARISON = re.compile(r"[=!<>]=|[<>]|\bin\b|%")
-_TWO_COUNTS = re.compile(r"^\W{0,2}[A-Za-z_]\w*: ?(\d+),? (?:and |vs\.? )?[A-Za-z_]\w*: ?(?!\1\b)\d+\W{0,2}$")
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+
+
 _TENSOR_FAMILIES = ("shape_mismatch", "dtype_mismatch", "device_mismatch")
 _MOST_LETTERS = 4000
+
+_CODES = {
+    "errno": re.compile(r"\[Errno (\d{1,3})\]"),
+    "winerror": re.compile(r"\[WinError (\d{1,5})\]"),
+    "opencv": re.compile(r"\bOpenCV\b.{0,400}?\((-\d{1,3}):?[^)]{0,60}\)", re.DOTALL),
+}
+
+
+_OF_NAMES_AND_CALLS = ("TypeError", "AttributeError", "NameError", "KeyError", "SyntaxError", "ValueError")
 
 
 @dataclass(frozen=True)
@@ -55,22 +52,18 @@ class FamilyReading:
 
 
 def family_of_message(exception: ObservedException) -> FamilyReading | None:
-    """The family of an exception, or `None` when nothing shows it.
-
-    Args:
-        exception: The innermost one of a chain.
-    """
+    """The family of an exception, or `None` when nothing shows it."""
     sentence = " ".join(exception.message[:_MOST_LETTERS].split())
-    if _GENERAL_CLASS.match(exception.type):
+    if _RE["general_class"].match(exception.type):
         family = _family_of_system_error(exception, sentence) or family_of_import(exception)
         return FamilyReading(family, 2, sentence) if family else None
-    if reads_checkpoint(exception):
+    if family_of_source(exception) == "checkpoint_key_mismatch":
         return FamilyReading("checkpoint_key_mismatch", 2, sentence)
     if exception.type == "KeyError" and sentence.count(" ") < 2:
         # The message is the key that is missing.
         return None
     family = _family_of_steps(exception, sentence)
-    if family == "shape_mismatch" and _STORED.search(sentence):
+    if family == "shape_mismatch" and _RE["stored"].search(sentence):
         family = "checkpoint_size_mismatch"
     if family == "config_error" and sentence.startswith("Check failed: "):
         family = None  # native code checks no settings
@@ -83,36 +76,38 @@ def family_of_message(exception: ObservedException) -> FamilyReading | None:
 
 
 def family_of_line(line: str) -> FamilyReading | None:
-    """The family of a line of output in which a program reports an error without a class, or `None`.
-
-    Args:
-        line: Outside of exceptions.
-    """
+    """The family of a line of output in which a program reports an error without a class, or `None`."""
     sentence = " ".join(line[:_MOST_LETTERS].split())
-    family = family_of_cuda(sentence) or load_tables().family_of_row("native", _URL.sub("", sentence))
+    family = _family_of_cuda(sentence) or load_tables().family_of_row("native", _RE["url"].sub("", sentence))
     return FamilyReading(family, 3, sentence) if family else None
 
 
 def family_of_class(module: str, name: str) -> str | None:
-    """The family that the class of an exception always stands for, or `None`.
-
-    Args:
-        module: Of the class, "" where it is not known.
-        name: Of the class.
-    """
-    if _GENERAL_CLASS.match(name):
+    """The family that the class of an exception always stands for, or `None`."""
+    if _RE["general_class"].match(name):
         return None
     tables = load_tables()
     return tables.family_of_name("classes", name) or (tables.family_of_module("modules", module) if module else None)
 
 
-def is_user_check(exception: ObservedException, sentence: str) -> bool:
-    """Whether a check in the program's own Python code rejects a value that is no tensor: mostly a setting.
+def family_of_source(raised: ObservedException) -> str | None:
+    """The family that the line which raised an error shows: it converts a setting, or reads a part of a checkpoint."""
+    line = raised.frames[-1].source if raised.frames else ""
+    return load_tables().family_of_row("sources", f"{raised.type}: {line}") if line else None
 
-    Args:
-        exception: Any exception.
-        sentence: Its message on one line.
-    """
+
+def family_of_import(raised: ObservedException) -> str | None:
+    """The family of what a library raised while a program imported it, or `None` where it was raised later."""
+    frames = raised.frames
+    own = next((place for place in reversed(range(len(frames))) if frames[place].user), None)
+    if own is None or own == len(frames) - 1 or not _RE["imports"].match(frames[own].source):
+        return None
+    # Python's own errors come from code that does not fit another package; others come from native code.
+    return "api_version_mismatch" if raised.type in _OF_NAMES_AND_CALLS else "import_abi_mismatch"
+
+
+def is_user_check(exception: ObservedException, sentence: str) -> bool:
+    """Whether a check in the program's own Python code rejects a value that is no tensor: mostly a setting."""
     own = bool(exception.frames) and exception.frames[-1].user
     if exception.type in ("AssertionError", "NotImplementedError"):
         applies = own or not exception.frames
@@ -129,19 +124,19 @@ def is_user_check(exception: ObservedException, sentence: str) -> bool:
 
 def _family_of_steps(exception: ObservedException, sentence: str) -> str | None:
     tables = load_tables()
-    plain = _URL.sub("", sentence)
-    inside = _CLASS_INSIDE.match(sentence)
+    plain = _RE["url"].sub("", sentence)
+    inside = _RE["class_inside"].match(sentence)
     return (
-        ("config_error" if reads_setting(exception) else None)
+        family_of_source(exception)
         or tables.family_of_row("native", plain)
-        or family_of_number(sentence)
+        or _family_of_number(sentence)
         or family_of_class(exception.module, exception.type)
         or (family_of_class("", inside[1]) if inside else None)
         or _family_of_words(sentence, plain)
         or _family_of_assert(exception, sentence)
-        or family_of_paddle_code(exception.type, sentence)
-        or family_of_native_file(sentence)
-        or family_of_site(exception.frames)
+        or tables.family_of_row("paddle", f"{exception.type}: {sentence}")
+        or _family_of_native_file(sentence)
+        or _family_of_site(exception.frames)
         or tables.family_of_name("usual_classes", exception.type)
         or tables.family_of_module("usual_modules", exception.module)
         or family_of_import(exception)
@@ -153,35 +148,81 @@ def _family_of_words(sentence: str, plain: str) -> str | None:
     tables = load_tables()
     return (
         tables.family_of_row("quantities", sentence)
-        or family_of_paddle_check(sentence)
-        or family_of_cuda(sentence)
+        or _family_of_check(sentence)
+        or _family_of_cuda(sentence)
         or tables.family_of_row("messages", plain)
     )
 
 
 def _family_of_system_error(exception: ObservedException, sentence: str) -> str | None:
     """The family of an error of the operating system, by its number, its message or the file that raised it."""
-    family = family_of_number(sentence)
+    family = _family_of_number(sentence)
     if family is not None:
         return family
     quantities = load_tables().family_of_row("quantities", sentence)
     of_tensors = quantities if quantities in _TENSOR_FAMILIES else None
     if exception.type not in ("OSError", "IOError"):
         return of_tensors if exception.type == "TypeError" else None
-    plain = _URL.sub("", sentence)
-    return load_tables().family_of_row("messages", plain, system=True) or of_tensors or family_of_site(exception.frames)
+    plain = _RE["url"].sub("", sentence)
+    return (
+        load_tables().family_of_row("messages", plain, system=True) or of_tensors or _family_of_site(exception.frames)
+    )
 
 
 def _family_of_assert(exception: ObservedException, sentence: str) -> str | None:
     """The family of an `assert` whose message says nothing, by what its line compares."""
     if exception.type != "AssertionError":
         return None
-    if _TWO_COUNTS.match(sentence):
+    if _RE["two_counts"].match(sentence):
         return "shape_mismatch"
     source = exception.frames[-1].source if exception.frames else ""
     for line in (sentence, source):
-        if line.startswith("assert") or (line is sentence and _COMPARISON.search(line)):
+        if line.startswith("assert") or (line is sentence and _RE["comparison"].search(line)):
             family = load_tables().family_of_row("asserts", line)
             if family or line is source:
                 return family
     return None
+
+
+def _family_of_number(sentence: str) -> str | None:
+    """The family of an error number of the system, of Windows or of OpenCV, or `None`."""
+    tables = load_tables()
+    for kind, pattern in _CODES.items():
+        found = pattern.search(sentence)
+        if found is not None:
+            return tables.family_of_row("coded", sentence) or tables.codes[kind].get(int(found[1]))
+    return None
+
+
+def _family_of_cuda(sentence: str) -> str | None:
+    """The family of a name or number of a CUDA error, or `None`."""
+    named = _RE["cuda_name"].search(sentence)
+    if named is not None:
+        return load_tables().family_of_name("cuda", named[1])
+    found = _RE["cuda_number"].search(sentence)
+    return load_tables().codes["cuda"].get(int(found[1] or found[2] or found[3])) if found else None
+
+
+def _family_of_check(sentence: str) -> str | None:
+    """The family of what a check of Paddle compares, or `None`."""
+    found = _RE["compared"].search(sentence)
+    return (
+        load_tables().family_of_row("checks", found["wanted"] or found["enforced"] or found["checked"])
+        if found
+        else None
+    )
+
+
+def _family_of_native_file(sentence: str) -> str | None:
+    """The family of the file in which a check of torch's native code failed, or `None`."""
+    found = _RE["native_file"].search(sentence)
+    return load_tables().family_of_name("native_files", found["file"].replace("\\", "/")) if found else None
+
+
+def _family_of_site(frames: Sequence[Frame]) -> str | None:
+    """The family of the library file or function that raised, or `None`; its callers say nothing."""
+    if not frames or (frames[-1].user and not _RE["source_build"].search(frames[-1].file)):
+        return None
+    file = frames[-1].file.replace("\\", "/")
+    tables = load_tables()
+    return tables.family_of_name("functions", f"{file}:{frames[-1].function}") or tables.family_of_name("files", file)

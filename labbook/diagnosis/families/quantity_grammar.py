@@ -8,6 +8,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from pathlib import Path
+
+from labbook.diagnosis.toml_data import compile_patterns
+
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
 
 _VALUES = {
     "size": re.compile(r"torch\.Size\(\[[\d, ]{0,60}\]\)|[\[(][\d, x-]{1,60}[\])]|\d+(?:\s?[x×]\s?\d+)+"),
@@ -20,64 +25,40 @@ _VALUES = {
     ),
 }
 """Quantity -> how its values look."""
-_PLACED = re.compile(
-    r"\b(?:on|in) (?:the )?(?:device |Place\()(?P<device>cuda(?::\d+)?|cpu|gpu(?::\d+)?|mps|xpu|npu)\b", re.IGNORECASE
-)
-_EXPECTED = re.compile(
-    r"\b(?:expect(?:ed|s)?|only (?:supports?|accepts?|allows?)|supports? only|should|must|requires?|required|needs?"
-    r"|needed|supposed)\b",
-    re.IGNORECASE,
-)
-_RECEIVED = re.compile(r"\b(?:got|received|found|was|were|but|has|have|given|instead|actual)\b", re.IGNORECASE)
-_AGAINST = re.compile(r"\b(?:and|vs|with|against|versus)\b|!=|<->", re.IGNORECASE)
-_COUNTED = re.compile(
-    r"(?:\b|_)(?:sizes?|shapes?|dims?|dimensions?|ranks?|channels?|width|height|lengths?|elements?|ndim|broadcast)\b",
-    re.IGNORECASE,
-)
-_COUNT = re.compile(r"\b\d+D?\b")
-_PART = re.compile(r"[.;!?]\s")
+
+
 _FAR = 240
 _NEAR = 60
 
 
 def value_differs(sentence: str, quantity: str) -> bool:
-    """Whether one value of a quantity was expected and another one came.
-
-    Args:
-        sentence: A message on one line.
-        quantity: "size", "type" or "device".
-    """
+    """Whether one value of a quantity was expected and another one came."""
     return any(
-        _EXPECTED.search(sentence, max(0, first.start() - _FAR), first.start())
-        and _RECEIVED.search(sentence, first.end(), second.start())
+        _RE["expected"].search(sentence, max(0, first.start() - _FAR), first.start())
+        and _RE["received"].search(sentence, first.end(), second.start())
         for first, second in _unequal(sentence, _VALUES[quantity], _FAR)
     )
 
 
 def is_versus(sentence: str, quantity: str) -> bool:
-    """Whether two values are set against each other: "(4, 8) and (10, 2)".
-
-    Args:
-        sentence: A message on one line.
-        quantity: "size", "type" or "device".
-    """
+    """Whether two values are set against each other: "(4, 8) and (10, 2)"."""
     pairs = _unequal(sentence, _VALUES[quantity], _FAR // 3)
-    return any(_AGAINST.search(sentence, first.end(), second.start()) for first, second in pairs)
+    return any(_RE["against"].search(sentence, first.end(), second.start()) for first, second in pairs)
 
 
 def is_apart(sentence: str) -> bool:
     """Whether two things are on different devices: "on device cuda:0 ... on device cpu"."""
-    return len({found["device"].lower() for found in _PLACED.finditer(sentence)}) > 1
+    return len({found["device"].lower() for found in _RE["placed"].finditer(sentence)}) > 1
 
 
 def count_differs(sentence: str) -> bool:
     """Whether so many were expected and another number came, in any order: "expected 3 dimensions, got 2"."""
-    for first, second in _unequal(sentence, _COUNT, _NEAR):
+    for first, second in _unequal(sentence, _RE["count"], _NEAR):
         before = sentence[max(0, first.start() - _NEAR) : first.start()]
         between = sentence[first.end() : second.start()]
-        if not _COUNTED.search(f"{before} {between} {sentence[second.end() : second.end() + 20]}"):
+        if not _RE["counted"].search(f"{before} {between} {sentence[second.end() : second.end() + 20]}"):
             continue
-        if (_EXPECTED.search(before) and _RECEIVED.search(between)) or "expect" in between.lower():
+        if (_RE["expected"].search(before) and _RE["received"].search(between)) or "expect" in between.lower():
             return True
     return False
 
@@ -85,8 +66,8 @@ def count_differs(sentence: str) -> bool:
 def are_near(sentence: str, first: re.Pattern[str], second: re.Pattern[str]) -> bool:
     """Whether both patterns fit close to each other without the end of a sentence in between."""
     for one in first.finditer(sentence):
-        before = _PART.split(sentence[max(0, one.start() - _NEAR) : one.start()])[-1]
-        after = _PART.split(sentence[one.end() : one.end() + _NEAR])[0]
+        before = _RE["part"].split(sentence[max(0, one.start() - _NEAR) : one.start()])[-1]
+        after = _RE["part"].split(sentence[one.end() : one.end() + _NEAR])[0]
         if second.search(before) or second.search(after):
             return True
     return False

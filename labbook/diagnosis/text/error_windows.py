@@ -53,12 +53,7 @@ class ErrorWindow(NamedTuple):
 
 
 def find_windows(chunks: Iterable[bytes], short: int) -> Iterator[ErrorWindow]:
-    """The windows of a log that may hold a failure, in order; a text of up to `short` lines as one window.
-
-    Args:
-        chunks: UTF-8 or another encoding in which ASCII is itself.
-        short: Lines.
-    """
+    """The windows of a log that may hold a failure, in order; a text of up to `short` lines as one window."""
     blocks = _whole_lines(chunks)
     head: list[bytes] = []
     for block in blocks:

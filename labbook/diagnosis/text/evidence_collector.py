@@ -91,12 +91,7 @@ class EvidenceCollector:
         self._store(self._outputs, f"{kind}|{line.rank}|{chr(10) in text}|{wording}", output)
 
     def note_wording(self, text: str, *, whole: bool) -> None:
-        """Counts words of each framework, and notes whether the text is a feature request or describes a change.
-
-        Args:
-            text: Without prefixes.
-            whole: Whether it is all there is.
-        """
+        """Counts words of each framework, and notes whether the text is a feature request or describes a change."""
         self.wished = self.wished or is_feature_request(text[:20_000])
         self.note_steps(text[:20_000])
         self.proposed = self.proposed or (whole and is_change_description(text[:20_000]))

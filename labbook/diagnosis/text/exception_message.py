@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from pathlib import Path
 
 from labbook.diagnosis.text.exit_lines import is_exit_line, is_progress_bar
 from labbook.diagnosis.text.log_lines import LogLine
@@ -19,75 +19,37 @@ from labbook.diagnosis.text.stack_frames import (
 )
 from labbook.diagnosis.text.survived_errors import is_training_step
 from labbook.diagnosis.text.traceback_styles import GROUP_RULE
+from labbook.diagnosis.toml_data import compile_patterns
+
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
 
 _MOST_LINES = 300
 _MOST_LETTERS = 20_000
 
-THREAD = re.compile(
-    r"^\s*(?:Exception in thread (?P<thread>.+?)(?: \([\w.<>]+\))?:?|Process (?P<process>[\w:-]+):)\s*$"
-)
-IGNORED = re.compile(r"^\s*(?:Exception ignored (?:in|while|on)|Error in (?:sys\.excepthook|atexit))\b")
-USER_CODE = re.compile(r"from user code\s*:?\s*$")
-THROWN = re.compile(r"terminate called after throwing an instance of '?(?P<a>[\w:<>, ]+)'?"
-                     r"|(?:terminating (?:due to"
-                     r"|with) )?uncaught exception of type (?P<b>[\w:]+)(?::\s*(?P<what>.*))?")  # fmt: skip
-THREAD_STACK = re.compile(r"^\s*(?:(?P<current>Current )?[Tt]hread 0x[0-9a-fA-F]+)[^(]*\(most recent call first\)")
-_GOES_ON = re.compile(
-    r"^\s*(?:\[?\s?Hint\b|\[operator|\(at |CUDA kernel errors|For debugging|Compile with|Device-side|nvrtc|Set TORCH"
-    r"|Missing key|Unexpected key|size mismatch|\*? ?\(?[a-z]?\)? ?(?:copying|from user code)"
-    r"|The above operation|Please)"
-)
-_NATIVE = re.compile(
-    r"^\s*(?:Check failed: \S|\((?:InvalidArgument|NotFound|OutOfRange|AlreadyExists|ResourceExhausted"
-    r"|PreconditionNotMet|PermissionDenied|ExecutionTimeout|Unimplemented|Unavailable|Fatal|External|InvalidType)\) \S)"
-)
-"""The beginning of a fatal message of glog, and of a Paddle message without its class."""
-_NAMED = re.compile(r"^:?\w+Error:\s*$")
-"""A Paddle class within another message; its own message follows an empty line."""
-_NUMBERED = re.compile(r"^\s*(?:\d{1,3}\s+\S|frame #\d|#\d+\s|-{4,}\s*$|$|[\w./+-]+\(.*\)\s*\[0x|\(no|@\s+0x)")
-_OF_LAUNCHER = re.compile(r"\S FAILED\s*$")
-"""The head of the table in which a launcher lists its failed children."""
-_CLOSES = re.compile(
-    r"^\s*(?:\[[IWEF] ?[\dA-Z]|\[[Rr]ank ?\d|`{3}|~{3}|\"{3}|'{3}|\$ |PS [A-Z]:|>>> |In \[\d|wandb:"
-    r"|\([\w.-]+\) [\w.-]+@"
-    r"|[\w.-]+@[\w.-]+[:~ ].{0,80}[$#]"
-    r"|\[?root@|frame #\d|#\d+ +0x|terminate called|\*{3} |E?xception raised from|Sorry, something|</?(?:details"
-    r"|pre|code)"
-    r"|(?:FAILED|ERROR) \S+::|\d+ (?:failed|passed))"
-)
+THREAD = _RE["thread"]
+IGNORED = _RE["ignored"]
+USER_CODE = _RE["user_code"]
+THROWN = _RE["thrown"]
+THREAD_STACK = _RE["thread_stack"]
 
 
 def read_native_message(line: LogLine) -> str:
-    """The fatal message of native code in a line, or "".
-
-    Args:
-        line: One that names no class.
-    """
+    """The fatal message of native code in a line, or ""."""
     text = line.text.strip()
     fatal = line.level == "FATAL" and " " in text and not is_exit_line(text)
-    return text if fatal or _NATIVE.match(text) else ""
+    return text if fatal or _RE["native"].match(text) else ""
 
 
 def find_stack_end(lines: list[LogLine], start: int) -> int:
-    """The place after a stack of C++ functions.
-
-    Args:
-        lines: All lines of the writer.
-        start: Place of its head.
-    """
+    """The place after a stack of C++ functions."""
     at = start + 1
-    while at < len(lines) and at - start < 600 and _NUMBERED.match(lines[at].text):
+    while at < len(lines) and at - start < 600 and _RE["numbered"].match(lines[at].text):
         at += 1
     return at
 
 
 def is_edge(text: str, begun: bool) -> bool:
-    """Whether something else begins here.
-
-    Args:
-        text: A line inside a traceback.
-        begun: Whether a frame or message precedes it.
-    """
+    """Whether something else begins here."""
     return (
         (begun and bool(HEADER.search(text)))
         or text == GROUP_RULE
@@ -132,11 +94,11 @@ def read_message(lines: list[LogLine], at: int, first: str, most_flush: int) -> 
 
 def _goes_on(text: str, first: str, words: list[str]) -> bool:
     """Whether the message continues after an empty line."""
-    if _GOES_ON.match(text):
+    if _RE["goes_on"].match(text):
         return True
     if not any(word.strip() for word in words):
         return first.rstrip().endswith((":", "：")) and not RULE.match(text)
-    if _NAMED.match(words[-1]):
+    if _RE["named"].match(words[-1]):
         return not RULE.match(text)
     return text[:1].isspace() and (words[-1][:1].isspace() or words[-1].rstrip().endswith((":", "：")))
 
@@ -146,7 +108,7 @@ def _closes(line: LogLine, own: LogLine, words: list[str]) -> bool:
     text = line.text
     if is_training_step(text) and not text[:1].isspace():
         return True
-    if is_edge(text, True) or FRAME.match(text) or _CLOSES.match(text) or PYTHON_SECTION.search(text):
+    if is_edge(text, True) or FRAME.match(text) or _RE["closes"].match(text) or PYTHON_SECTION.search(text):
         return True
     if (
         USER_CODE.search(text)
@@ -156,13 +118,13 @@ def _closes(line: LogLine, own: LogLine, words: list[str]) -> bool:
         or is_progress_bar(text)
     ):
         # The table of a launcher contains exit codes itself.
-        return not any(map(_OF_LAUNCHER.search, words))
+        return not any(map(_RE["of_launcher"].search, words))
     if (line.level and not own.level) or (line.time is not None and own.time is None):
         return True
     if RULE.match(text):
         so_far = "".join(words).strip()
         if not so_far:
             return text.lstrip().startswith("-")
-        return not any(map(_OF_LAUNCHER.search, words)) and not set(so_far) <= set("=-*")
+        return not any(map(_RE["of_launcher"].search, words)) and not set(so_far) <= set("=-*")
     shown = EXCEPTION.match(text)
     return bool(shown and shown["message"] is not None and is_exception_class(shown["type"]))

@@ -1,6 +1,6 @@
 """Recognises lines outside of exceptions: warnings, errors of native code, and how a process ended.
 
-The patterns of error lines are in `error_lines.toml`.
+The patterns are in `exit_lines.toml`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 from labbook.diagnosis.text.log_lines import LogLine
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.evidence import Ending
+
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
 
 _SIGNALS = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
@@ -41,68 +43,11 @@ _DEATH = re.compile(
     rf"^\s*(?:{_SHELL})(?:" + "|".join(f"(?P<{name}>{words})" for name, words in _DEATHS.items()) + rf"){_DUMPED}"
     r"(?:[.!:：！。]?\s*$|\s{2,}\S|\s+(?:sudo |nohup )?(?:python|torchrun|bash|sh|\./|CUDA_|\$[{(\w])|[:：] \d+)"
 )
-_SRUN = re.compile(
-    r"(?:srun|slurmstepd|sbatch)[^:]{0,40}: (?:error: )?[^:]{1,80}: tasks? [\d,\[\]-]+: (?P<what>Killed"
-    r"|Out Of Memory|"
-    r"Segmentation fault|Bus error|Aborted|Terminated|Exited with exit code (?P<code>\d+))"
-)
-_CODE = re.compile(
-    r"(?:Process finished with exit code|exit(?:ed|s|ing)?(?: with)?(?: non-?zero)?(?: a)? ?(?:return |error )?"
-    r"(?:code|status)|exitcode|return ?code|Exit Code"
-    r"|退出代码为?|退出码|(?:返回)?错误码|返回码)\s*(?:is|of|was|[=:：])?\s*[(<]?"
-    r"(?P<code>-?\d{1,10}|-?[0Oo]x[0-9a-fA-F]{1,9})\b",
-    re.IGNORECASE,
-)
-_SIGNAL = re.compile(
-    r"(?:terminated|killed|died|interrupted|crashed|exited|stopped|failed|received|caught|due to|with"
-    r"|by)\b[^.\n]{0,60}?"
-    r"(?:\bsignal:? ?(?P<number>\d{1,2})\b|<Signals\.(?P<name_a>SIG[A-Z]{2,6})|\((?P<name_b>SIG[A-Z]{2,6})\)"
-    r"|\bsignal:? ?(?P<name_c>SIG[A-Z]{2,6})\b|signal (?P<number_b>\d{1,2}) )"
-    r"|^\s*\[SignalInfo: \*{3} (?P<name_d>SIG[A-Z]{2,6})|\bSignal (?P<number_c>\d{1,2}) \(SIG"
-    r"|^(?:\*{3} )?(?P<name_e>SIG[A-Z]{2,6}) \(|\bError: signal:? ?(?P<number_d>\d{1,2})\b"
-)
-_PATTERNS = compile_patterns(Path(__file__).with_name("error_lines.toml"))
-_OOM_KILL, _TIME_LIMIT = _PATTERNS["oom_kill"], _PATTERNS["time_limit"]
-_CHILD = re.compile(r"DataLoader|data loader")
-"""A dying DataLoader worker is not the process that ends."""
-_KERNEL = re.compile(
-    r"[Kk]ernel (?:appears to have )?(?:died|crashed)|[Ss]ession crashed|内核(?:已经?)?(?:崩溃|挂掉|死亡)"
-)
-_CORE = re.compile(r"core dumped|核心已转储|吐核")
-
-_GLOG_DEATH = re.compile(r"^\s*(?:\*{3} )?(?:SIG[A-Z]{2,6} \(@0x|Aborted at \d+ \(unix)")
-"""glog reports a crash line by line, as warnings."""
-_WARNING = re.compile(
-    r"^\s*(?:(?P<where>(?:[A-Za-z]:)?[^\s:][^:\n]{0,400}):\d+: )?(?P<class>\w*Warning)\s*[:：] ?(?P<text>.*)$"
-)
-_WARNED = re.compile(
-    r"^\s*(?:\[?(?:WARNING|Warning|WARN|warning|警告)\]?\s*[:：|-]|(?:\S{1,200}: )?\[W(?:\d{4} | \w)|W\d{4} \d\d:)"
-)
-_BAR = re.compile(
-    r"\d{1,3}%\s?(?:\||\[|[█▏▎▍▌▋▊▉])|[━█#=]{8,}.{0,40}\d+(?:\.\d+)?\s?(?:%|it/s|MB/s|kB/s)|\bit/s\b|\bs/it\b"
-)
-_NONFINITE = re.compile(
-    r"(?:loss|nll|perplexity|ppl|cost|norm"
-    r"|损失)[\w@/.%\])-]{0,40}['\"]?\s{0,3}[:=：]?\s{0,3}[\[(]?(?:tensor\()?['\"]?[-+]?(?:nan|inf(?:inity)?)\b"
-    r"|\btensor\(\[{0,4}\s{0,3}[-+]?(?:nan|inf)\b\s{0,2},\s{0,3}[-+]?(?:nan|inf)\b"
-    r"|\b(?:loss|损失)\s+(?:is|became|becomes|为|变成|变为|是|=)\s*(?:nan|inf)",
-    re.IGNORECASE,
-)
-_BEST_SO_FAR = re.compile(
-    r"\b(?:best|lowest|min)[_ ](?:\w{1,20}[_ ])?(?:loss|cost|ppl|nll|perplexity)\W{1,4}inf", re.IGNORECASE
-)
-"""The best loss before the first evaluation is infinite."""
-_SKIPPED = re.compile(r"\bskip(?:s|ped|ping)?\b|跳过", re.IGNORECASE)
-_ERROR_SAID = re.compile(
-    r"^\s*\[?(?:ERROR|FATAL|CRITICAL|Error|Fatal|error|fatal error|fatal)\]?\s*[:：]\s*(?!0\b"
-    r"|\d+(?:\.\d+)?(?:e-?\d+)?\s*(?:$|[,|%;]))\S"
-    r"|\b(?:error|ERROR)[:：] (?![\d.]+\b|None\b|null\b|nan\b)[A-Za-z'\"<(`]"
-)
 
 
 def is_exit_line(text: str) -> bool:
     """Whether a line reports how a process ended."""
-    return bool(_DEATH.match(text) or _SRUN.search(text) or ("exit" in text and _CODE.search(text)))
+    return bool(_DEATH.match(text) or _RE["srun"].search(text) or ("exit" in text and _RE["code"].search(text)))
 
 
 def prints_nonfinite(text: str) -> bool:
@@ -110,82 +55,79 @@ def prints_nonfinite(text: str) -> bool:
 
     A loss scaler skips steps in which the gradient norm overflows; a loss that is NaN counts, skipped or not.
     """
-    found = _NONFINITE.findall(_BEST_SO_FAR.sub("", text))
-    if _SKIPPED.search(text):
+    found = _RE["nonfinite"].findall(_RE["best_so_far"].sub("", text))
+    if _RE["skipped"].search(text):
         found = [one for one in found if not one.lower().startswith("norm")]
     return bool(found)
 
 
 def is_progress_bar(text: str) -> bool:
     """Whether a line is a progress bar."""
-    return bool(_BAR.search(text))
+    return bool(_RE["bar"].search(text))
 
 
 def count_framework_words(text: str) -> dict[str, int]:
     """How often a text uses words of each framework."""
-    return {name: sum(1 for _ in _PATTERNS[name].finditer(text)) for name in ("torch", "paddle")}
+    return {name: sum(1 for _ in _RE[name].finditer(text)) for name in ("torch", "paddle")}
 
 
 def line_kind(line: LogLine) -> str:
-    """Kind of a line that may report something, "warning" or "output"; "" for any other.
-
-    Args:
-        line: Not part of an exception.
-    """
+    """Kind of a line that may report something, "warning" or "output"; "" for any other."""
     text = line.text
     if "NCCL INFO" in text:
         return ""  # what it tries in turn, and does without
-    if _GLOG_DEATH.search(text):
+    if _RE["glog_death"].search(text):
         return "output"
-    if line.level == "WARNING" or line.level == "WARN" or _WARNING.match(text) or _WARNED.match(text):
+    if line.level == "WARNING" or line.level == "WARN" or _RE["warning"].match(text) or _RE["warned"].match(text):
         return "warning"
-    if _NONFINITE.search(text) or is_exit_line(text) or _SIGNAL.search(text) or _OOM_KILL.search(text):
+    if (
+        _RE["nonfinite"].search(text)
+        or is_exit_line(text)
+        or _RE["signal"].search(text)
+        or _RE["oom_kill"].search(text)
+    ):
         return "output"
     if line.level in ("INFO", "DEBUG", "NOTICE"):
         return ""
     if (
         line.level in ("ERROR", "FATAL", "CRITICAL", "EXCEPTION")
-        or _PATTERNS["error"].search(text)
-        or _ERROR_SAID.search(text)
+        or _RE["error"].search(text)
+        or _RE["error_said"].search(text)
     ):
         return "output"
-    return "output" if _TIME_LIMIT.search(text) or _KERNEL.search(text) else ""
+    return "output" if _RE["time_limit"].search(text) or _RE["kernel"].search(text) else ""
 
 
 def strip_warning_place(text: str) -> str:
     """The class and words of a warning, without the file and line that printed it."""
-    found = _WARNING.match(text)
+    found = _RE["warning"].match(text)
     return f"{found['class']}: {found['text']}" if found else text.strip()
 
 
 def parse_ending(lines: Iterable[str]) -> Ending:
-    """How a process ended, as far as its lines report it.
-
-    Args:
-        lines: Outside of exceptions, in order, and messages of launchers about their children.
-    """
+    """How a process ended, as far as its lines report it."""
     code: int | None = None
     signal = ""
     facts: dict[str, Any] = {}
     for text in lines:
-        death, signalled, number = _DEATH.match(text), _SIGNAL.search(text), _CODE.search(text)
-        srun = _SRUN.search(text)
+        death, signalled, number = _DEATH.match(text), _RE["signal"].search(text), _RE["code"].search(text)
+        srun = _RE["srun"].search(text)
         if death and not signal:
             signal = next(name for name, words in death.groupdict().items() if words)
-        if signalled and not signal and not _CHILD.search(text):
+        if signalled and not signal and not _RE["child"].search(text):
             signal = _signal_named(signalled.groupdict())
         if srun:
             signal = signal or _srun_signal(srun["what"])
             code = int(srun["code"]) if srun["code"] and code is None else code
-        if number and not _CHILD.search(text):
+        if number and not _RE["child"].search(text):
             value = _value(number["code"])
             if code is None or (not code and value):
                 code = value
-        if _OOM_KILL.search(text):
+        if _RE["oom_kill"].search(text):
             facts.setdefault("oom_kill", text.strip()[:300])
-        if _TIME_LIMIT.search(text):
+        if _RE["time_limit"].search(text):
             facts.setdefault("time_limit", text.strip()[:300])
-        if _CORE.search(text):
+        if _RE["core"].search(text):
             facts["core_dump"] = True
     signal = signal or _signal_of(code)
     if "oom_kill" in facts and not signal and not code:

@@ -82,13 +82,7 @@ def _source(lines: Sequence[LogLine], at: int, indent: int, base: int) -> str:
 
 
 def names_exception(line: LogLine, base: int, frames: Sequence[Frame]) -> bool:
-    """Whether a line names the exception that ends a traceback.
-
-    Args:
-        line: Behind the frames.
-        base: Indentation of the traceback's header.
-        frames: Read so far.
-    """
+    """Whether a line names the exception that ends a traceback."""
     shown = EXCEPTION.match(line.text.strip())
     if shown is None:
         return False

@@ -11,30 +11,26 @@ from pathlib import Path
 from labbook.diagnosis.toml_data import compile_patterns
 
 _SENTENCES = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]")
-_PATTERNS = compile_patterns(Path(__file__).with_name("sentences.toml"))
-_SPECULATION = _PATTERNS["speculation"]
+_RE = compile_patterns(Path(__file__).with_name("sentences.toml"))
+_SPECULATION = _RE["speculation"]
 
 
 def is_change_description(text: str) -> bool:
-    """Whether a text describes a change of code, or teaches: errors in it are former ones, or examples.
-
-    Args:
-        text: A whole report. One whose first line is a question is none.
-    """
+    """Whether a text describes a change of code, or teaches: errors in it are former ones, or examples."""
     first = next((line for line in text.splitlines() if line.strip()), "")
-    if _PATTERNS["change_title"].match(first):
+    if _RE["change_title"].match(first):
         return True
-    return any(_PATTERNS[name].search(text) is not None for name in ("change_description", "tutorial"))
+    return any(_RE[name].search(text) is not None for name in ("change_description", "tutorial"))
 
 
 def is_feature_request(text: str) -> bool:
     """Whether a text asks for a feature, by the headings of common forms."""
-    return _PATTERNS["feature_request"].search(text) is not None
+    return _RE["feature_request"].search(text) is not None
 
 
 def is_statement(sentence: str) -> bool:
     """Whether a sentence states something, and is no question or advice."""
-    return not _PATTERNS["question"].match(sentence.strip()) and not _PATTERNS["harmless"].search(sentence)
+    return not _RE["question"].match(sentence.strip()) and not _RE["harmless"].search(sentence)
 
 
 def without_speculation(text: str) -> str:
@@ -43,7 +39,7 @@ def without_speculation(text: str) -> str:
     The supposition ends with its sentence; the words in front of it remain. A line in which a program continues without
     what is missing is removed as a whole.
     """
-    text = _PATTERNS["survived"].sub("", text)
+    text = _RE["survived"].sub("", text)
     if not _SPECULATION.search(text):
         return text
     parts = []

@@ -10,7 +10,12 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
+
+from labbook.diagnosis.toml_data import compile_patterns
+
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
 
 LONGEST_LINE = 8_000
 """Longer lines lose their middle. Source: chosen by us; messages are shorter."""
@@ -40,24 +45,6 @@ class LogLine(NamedTuple):
         """Width of the leading white space."""
         return len(self.text) - len(self.text.lstrip())
 
-
-_ESCAPES = re.compile(
-    r"(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\\e)\[[0-?]*[ -/]*[@-~]"  # also escapes that a paste has spelled out
-    r"|\x1b\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|\x9b[0-?]*[@-~]"
-    r"|\[(?:\d{1,3}(?:;\d{1,3}){0,5})m|\[(?:0|00)?K(?=\S)"  # a paste that has lost the escape character itself
-)
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2060\ufeff\ufffe]")
-_SPACE = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
-_BAR = re.compile(r"^.{0,200}?\d{1,3}%\|[^|\n]{0,200}\|[^\[\n]{0,60}\[[^\]\n]{0,80}\]\s*")
-_ESCAPED_LINES = re.compile(r"Traceback \(most recent call last\):?\\n")
-
-_JSON_TEXT = re.compile(r'"(?:log|message|msg|text)"\s?:\s?"((?:[^"\\]|\\.){1,4000})"')
-_ENTITY = re.compile(r"&(?:quot|lt|gt|amp|#x27|#39);")
-_TAG = re.compile(r"</?(?:br|pre|code|p)\s?/?>")
-
-_RUN_ON = re.compile(r"""\b[Ff]ile ["'][^"'\n]{1,300}["'], line \d{1,7}, in [^\s,]{1,100},? +(?=[\w(@*\[{])""")
-_RUN_ON_CLASS = re.compile(r"[ ,]+(?=(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt): )")
-_HEADER_IN_LINE = re.compile(r"(?<=Traceback \(most recent call last\):) +(?=File [\"'])")
 
 _LEVELS = "DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL|EXCEPTION"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
@@ -89,17 +76,8 @@ _PREFIX = re.compile(
     """,
     re.VERBOSE,
 )
-_LEVEL_BEHIND = re.compile(
-    rf"(?P<names>.{{0,90}}?)\b(?P<level>{_LEVELS})\b\s{{0,8}}[\])|:-]{{0,2}} ?"
-    r"(?:[|-]? ?[\w.<>]+:[\w.<>]+:\d+ - )?(?:- )?"
-)
-"""Between the time and the words: the logger, process, module and level."""
-_NAMES = re.compile(r"[\w.<>/@:\[\]()|,*-]{0,60}(?:[ \t]{1,4}[\w.<>/@:\[\]()|,*-]{0,60}){0,5}")
-_RANK_INSIDE = re.compile(r"(?:\[|\b)(?:[Rr]ank|RANK)[ :=_]{0,2}(\d{1,6})\b")
-_FENCED = re.compile(r"^\s*```(?P<text>[A-Z][\w.]*: [^`]+)$")
-"""The first line of a code block, written on the line of the fence."""
-_OF_NCCL = re.compile(r"^[\w.-]+:\d+:\d+ \[\d+\] (?:\S+:\d+ )?(?:NCCL )?(?=WARN |INFO )")
-"""The prefix of NCCL; before version 2.4 without its name."""
+
+
 _GLOG_LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL"}
 
 
@@ -108,19 +86,19 @@ def clean_line(text: str) -> str:
     if len(text) > LONGEST_LINE:
         text = text[: LONGEST_LINE // 2] + " ... " + text[-LONGEST_LINE // 2 :]
     if "\x1b" in text or "[" in text:
-        text = _ESCAPES.sub("", text)
+        text = _RE["escapes"].sub("", text)
     if not text.isascii() or not text.isprintable():
-        text = _CONTROL.sub("", text)
-        text = _SPACE.sub(" ", text)
+        text = _RE["control"].sub("", text)
+        text = _RE["space"].sub(" ", text)
     if "%|" in text:
-        rest = _BAR.sub("", text, count=1)
+        rest = _RE["bar"].sub("", text, count=1)
         text = rest if rest.strip() else text
     return text.rstrip()
 
 
 def split_line(number: int, raw: str) -> Iterator[LogLine]:
     """The line, or its parts where it holds carriage returns or a traceback written as one string."""
-    if "\\n" in raw and _ESCAPED_LINES.search(raw):
+    if "\\n" in raw and _RE["escaped_lines"].search(raw):
         raw = raw.replace("\\r", "").replace("\\n", "\n").replace('\\"', '"').replace("\\t", "\t").replace("\\'", "'")
     raw = _with_breaks(_unpacked(raw.rstrip("\r")))
     if "\r" not in raw and "\n" not in raw:
@@ -134,11 +112,11 @@ def split_line(number: int, raw: str) -> Iterator[LogLine]:
 def _unpacked(raw: str) -> str:
     """The text of a line that a container or logger wrote as a JSON object, or a web page with entities."""
     if raw.startswith("{") and raw.endswith("}"):
-        found = _JSON_TEXT.search(raw)
+        found = _RE["json_text"].search(raw)
         with contextlib.suppress(ValueError):
             return str(json.loads(f'"{found[1]}"')).rstrip("\n") if found else raw
-    if "&" in raw and _ENTITY.search(raw):
-        raw = _TAG.sub("", html.unescape(_TAG.sub("", raw)))
+    if "&" in raw and _RE["entity"].search(raw):
+        raw = _RE["tag"].sub("", html.unescape(_RE["tag"].sub("", raw)))
     return raw
 
 
@@ -147,11 +125,11 @@ def _with_breaks(raw: str) -> str:
     if 'ile "' not in raw[:LONGEST_LINE] or ", line " not in raw:
         return raw
     text = raw[: 4 * LONGEST_LINE]
-    if _RUN_ON.search(text) is None or not (_RUN_ON_CLASS.search(text) or text.count(", line ") > 1):
+    if _RE["run_on"].search(text) is None or not (_RE["run_on_class"].search(text) or text.count(", line ") > 1):
         return raw
-    text = _HEADER_IN_LINE.sub("\n", text)
-    text = _RUN_ON.sub(lambda found: f"\n  {found.group().rstrip(' ,')}\n    ", text)
-    return _RUN_ON_CLASS.sub("\n", text)
+    text = _RE["header_in_line"].sub("\n", text)
+    text = _RE["run_on"].sub(lambda found: f"\n  {found.group().rstrip(' ,')}\n    ", text)
+    return _RE["run_on_class"].sub("\n", text)
 
 
 def strip_prefix(number: int, text: str) -> LogLine:
@@ -173,14 +151,14 @@ def strip_prefix(number: int, text: str) -> LogLine:
         level = _GLOG_LEVELS.get(groups["glog"] or groups["lite"] or "", level)
         when = groups["time"] or groups["kube"]
         time = _seconds(when) if when and time is None else time
-        behind = _LEVEL_BEHIND.match(text) if groups["time"] else None
-        if behind and _NAMES.fullmatch(behind["names"]):
+        behind = _RE["level_behind"].match(text) if groups["time"] else None
+        if behind and _RE["names"].fullmatch(behind["names"]):
             level, text = behind["level"], text[behind.end() :]
-            named = _RANK_INSIDE.search(behind["names"])
+            named = _RE["rank_inside"].search(behind["names"])
             rank = int(named[1]) if named and rank is None else rank
-    text = _OF_NCCL.sub("NCCL ", _unmarked(text))
+    text = _RE["of_nccl"].sub("NCCL ", _unmarked(text))
     if rank is None and "ank" in text:
-        inside = _RANK_INSIDE.search(text[:160])
+        inside = _RE["rank_inside"].search(text[:160])
         rank_inside = int(inside.group(1)) if inside else None
         return LogLine(number, text, rank_inside, source, time, level)
     return LogLine(number, text, rank, f"{source}#{rank}" if rank is not None else source, time, level)
@@ -191,7 +169,7 @@ def _unmarked(text: str) -> str:
     if not text or (text[-1] not in "`*" and text.lstrip()[:1] not in ("`", "*")):
         return text
     if "```" in text:
-        fenced = _FENCED.match(text)
+        fenced = _RE["fenced"].match(text)
         return fenced["text"] if fenced else text
     body = text.strip()
     indent = text[: len(text) - len(text.lstrip())]
@@ -232,11 +210,6 @@ _HEADS = tuple(
     )
 )
 """Lines of a traceback by which a prefix before them is recognised."""
-_MARK = re.compile(r"\s{0,8}(#+|//+|;+|%+|--|REM\b)(?: |(?=[A-Z])|$)")
-"""Signs of comments."""
-_BOXED = re.compile(r"^\s*(?:[╭┌]|\+[- ]-)|Exception Group Traceback")
-"""Boxes and groups, whose bars are read by `traceback_styles`."""
-_GENERAL = re.compile(r"\d+")
 
 
 def strip_learned_prefix(lines: list[LogLine]) -> list[LogLine]:
@@ -245,17 +218,17 @@ def strip_learned_prefix(lines: list[LogLine]) -> list[LogLine]:
     Numbers in it may differ. So comment signs and the prefixes of `srun -l`, `pdsh`, pasted line numbers or a custom
     logger need no rule of their own.
     """
-    marks = {found.group(1) if (found := _MARK.match(line.text)) else "" for line in lines if line.text.strip()}
+    marks = {found.group(1) if (found := _RE["mark"].match(line.text)) else "" for line in lines if line.text.strip()}
     if len(marks) == 1 and "" not in marks and len(lines) > 1:
-        return [line._replace(text=_MARK.sub("", line.text, count=1)) for line in lines]
+        return [line._replace(text=_RE["mark"].sub("", line.text, count=1)) for line in lines]
     learned: list[re.Pattern[str]] = []
-    bars = any(_BOXED.search(line.text) for line in lines)
+    bars = any(_RE["boxed"].search(line.text) for line in lines)
     for place, line in enumerate(lines):
         found = next((head for pattern in _HEADS if (head := pattern.match(line.text))), None)
         lead = found["lead"].strip() if found else ""
         if not lead.strip(" |+│┃❱" if bars else " ") or any(pattern.match(line.text) for pattern in learned):
             continue
-        parts = [re.escape(part) for part in _GENERAL.split(lead)]
+        parts = [re.escape(part) for part in _RE["general"].split(lead)]
         behind = r"\b" if lead[-1].isalnum() else ""
         prefix = re.compile(r"\s{0,6}(" + r"(\d+)".join(parts) + rf"){behind}[ ]?")
         if any(prefix.match(near.text) for near in (*lines[max(0, place - 1) : place], *lines[place + 1 : place + 2])):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from labbook.diagnosis.text.error_windows import ErrorWindow, find_windows
 from labbook.diagnosis.text.evidence_collector import LAST_STEP, PRINTS_STEPS, EvidenceCollector, guess_framework
@@ -26,7 +27,10 @@ from labbook.diagnosis.text.survived_errors import (
 )
 from labbook.diagnosis.text.traceback_parser import TracebackReader
 from labbook.diagnosis.text.traceback_styles import normalise_tracebacks
+from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
+
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
 
 SHORT = 200
 """Up to so many lines a text is parsed as a report: every line counts."""
@@ -34,40 +38,16 @@ _PIECE = 1 << 20
 _HEAD = 1 << 16
 _TAIL = 1 << 14
 _MOST_IN_A_BLOCK = 12
-_INLINE = re.compile(
-    r"(?<![A-Za-z0-9_.])"
-    r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,6}(?:[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt|Unsupported)"
-    r"|Exception)"
-    r"|(?:[A-Za-z_]\w{0,60}\.){0,6}(?:exceptions?|errors?|_?exc)\.[A-Z]\w{0,60}"
-    r"|(?:[a-z_]\w{0,60}\.){2,6}[A-Z][a-z]\w{1,60}(?=: ))"
-    r"(?:\s?\((?:\d{1,5}, ?)?(?P<mark>['\"])(?P<written>.{1,400}?)(?P=mark),?\).*$|\s{0,2}[:：]\s{0,2}(?P<message>\S.*)"
-    r"|\s?(?P<key>'[^'\n]{1,80}').*|\s?(?P<errno>\[Errno \d+\].*)|\s(?P<number>-?\d+))$"
-)
-_RETYPED = re.compile(
-    r"(?<![\w.])(?P<word>key|value|index|type|attribute|name|import|assertion|runtime|syntax|permission|memory) ?error"
-    r"(?=\s{0,2}(?:[:：]|\(?['\"]|\[Errno))",
-    re.IGNORECASE,
-)
-"""A class of Python as people type it: "Key error: 'x'", "keyerror 'x'"."""
-_WORDS = re.compile(r"[^\W_]")
-_EDGES = re.compile(r"^\s*(?:`{3}|~{3})|^\s*$")
 
 
 def read_text(text: str) -> Evidence:
-    """The evidence in a text, however it was cut or decorated; may be empty. Never raises.
-
-    Args:
-        text: A report, a traceback, a log.
-    """
+    """The evidence in a text, however it was cut or decorated; may be empty. Never raises."""
     raw = text.encode("utf-8", "surrogatepass" if text.isascii() else "replace")
     return read_stream(raw[at : at + _PIECE] for at in range(0, len(raw), _PIECE))
 
 
 def read_stream(chunks: Iterable[bytes]) -> Evidence:
     """The evidence in the bytes of a log, with bounded memory. Never raises for their content.
-
-    Args:
-        chunks: In order, cut anywhere.
 
     Cost: see `benchmarks/reading_logs.py`.
     """
@@ -154,14 +134,14 @@ def _say_rest(rest: list[LogLine], collected: EvidenceCollector, *, whole: bool,
         if not kind and "NCCL INFO" in text:
             continue  # NCCL logs what it tries in turn
         warned = line.number if kind == "warning" else 0
-        if kind or (whole and _WORDS.search(text) and not is_progress_bar(text) and not _EDGES.match(text)):
+        if kind or (whole and _RE["words"].search(text) and not is_progress_bar(text) and not _RE["edges"].match(text)):
             collected.add_line(line, kind or "output", strip_warning_place(text) if kind == "warning" else text)
         if not blocks:
             continue
-        if _EDGES.match(line.text) or (block and line.number > block[-1].number + 1):
+        if _RE["edges"].match(line.text) or (block and line.number > block[-1].number + 1):
             _say_block(block, collected)
             block = []
-        if text and not _EDGES.match(line.text) and kind != "warning":
+        if text and not _RE["edges"].match(line.text) and kind != "warning":
             block.append(line)
     _say_block(block, collected)
 
@@ -177,8 +157,8 @@ def _say_block(block: list[LogLine], collected: EvidenceCollector) -> None:
 def _inline(lines: list[LogLine]) -> Iterator[ParsedException]:
     """Exceptions that a sentence quotes: "报错 RuntimeError: ... 请问怎么解决"."""
     for line in lines:
-        text = _RETYPED.sub(lambda found: f"{found['word'].capitalize()}Error", line.text)
-        shown = _INLINE.search(text)
+        text = _RE["retyped"].sub(lambda found: f"{found['word'].capitalize()}Error", line.text)
+        shown = _RE["inline"].search(text)
         if shown is not None and shown["type"] not in without_speculation(text):
             continue
         if shown is None or line.level in ("INFO", "DEBUG", "WARNING") or not is_exception_class(shown["type"]):

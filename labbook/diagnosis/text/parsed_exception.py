@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import re
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from labbook.diagnosis.text.log_lines import LogLine
+from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.evidence import ObservedException
 from labbook.model.run import Frame
+
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
 
 MAX_CHAIN = 12
 """Length of a chain, and depth of quotations within quotations."""
 _MOST_FRAMES = 200
-_RAISES = re.compile(
-    r"(?:raise (?P<type>(?:\w+\.)*[A-Z]\w*(?:Error|Exception))\b\(?|(?P<asserts>assert)\b.*,) ?"
-    r"(?:f?(?P<mark>[\"'])(?P<text>[^\"'\\]{4,})(?:(?P=mark)|$))?"
-)
-_CAUGHT = re.compile(r"(?:Caught|Resulting) (\w+) in (?:DataLoader worker|pin memory|replica)")
-_HOLE = re.compile(r"%[-+#.\d]*[a-zA-Z]|\{[^{}]*\}")
 
 
 @dataclass
@@ -49,7 +46,7 @@ class ParsedException:
         while chain[-1].inner is not None and len(chain) < MAX_CHAIN:
             chain.append(chain[-1].inner)
         for outer, inner in itertools.pairwise(chain):
-            if not inner.type and not inner.message and _CAUGHT.match(outer.message):
+            if not inner.type and not inner.message and _RE["caught"].match(outer.message):
                 # The end of the quotation is cut off; the outer exception has the same class.
                 inner.type, inner.module = outer.type, outer.module
         made = _only_named(chain[-1])
@@ -88,7 +85,7 @@ class ParsedException:
 
 def _only_named(one: ParsedException) -> ObservedException | None:
     """The exception of a worker of which only the class is left, or `None`."""
-    found = _CAUGHT.match(one.message)
+    found = _RE["caught"].match(one.message)
     if found is None or one.inner is not None:
         return None
     return ObservedException(found[1], "", frames=(), rank=one.at.rank, order=float(one.at.number), line=one.at.number)
@@ -96,11 +93,11 @@ def _only_named(one: ParsedException) -> ObservedException | None:
 
 def _to_be_raised(source: str) -> tuple[str, str]:
     """Class and message of the `raise` in the last line of a cut traceback, with ? for inserted values."""
-    found = _RAISES.match(source)
+    found = _RE["raises"].match(source)
     if found is None:
         return "", ""
     kind = "AssertionError" if found["asserts"] else found["type"].rpartition(".")[2]
-    return kind, _HOLE.sub("?", found["text"] or "")
+    return kind, _RE["hole"].sub("?", found["text"] or "")
 
 
 def has_same_start(one: ParsedException, other: ParsedException) -> bool:
@@ -115,17 +112,10 @@ def is_remote(one: ParsedException) -> bool:
     return one.type.endswith("RemoteTraceback")
 
 
-_OPERATOR = re.compile(r"^\s*Invoke operator \w+ error\.?\s*(?:\n|$)")
-
-
 def find_operator_error(found: list[ParsedException]) -> ParsedException | None:
-    """The exception of Paddle Fluid that names only its operator; its place and its message follow below.
-
-    Args:
-        found: In order; frames without an exception after it become its own.
-    """
+    """The exception of Paddle Fluid that names only its operator; its place and its message follow below."""
     for place in (-1, -2):
-        if len(found) < -place or not _OPERATOR.match(found[place].message):
+        if len(found) < -place or not _RE["operator"].match(found[place].message):
             continue
         if place == -2:
             made = found[-1]
@@ -137,16 +127,13 @@ def find_operator_error(found: list[ParsedException]) -> ParsedException | None:
     return None
 
 
-_DISPLAY = re.compile(r"IPython[\\/]core[\\/](?:ultratb|interactiveshell|debugger)\.py$")
-
-
 def drop_display_failure(one: ParsedException) -> ParsedException:
     """The exception that a notebook failed to display, instead of the one that this failure raised.
 
     When a program exits within a cell, IPython fails in its own traceback; neither is the cause.
     """
     for _ in range(MAX_CHAIN):
-        displayed = bool(one.frames and _DISPLAY.search(one.frames[-1].file)) or one.type == "SystemExit"
+        displayed = bool(one.frames and _RE["display"].search(one.frames[-1].file)) or one.type == "SystemExit"
         if not displayed or not one.context:
             return one
         behind, rest = one.context[0][0], one.context[1:]

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.run import Frame
 
-HEADER = re.compile(
-    r"Traceback \((?:most recent call last|innermost last)\)|Traceback of TorchScript[^(]*\(most recent"
-)
-CPP_SECTION = re.compile(
-    r"C\+\+ (?:Traceback|Call ?[Ss]tacks?)\b|^\s*(?:Exception|Error) raised from .{1,300}most recent call"
-)
-PYTHON_SECTION = re.compile(r"Python Call ?[Ss]tacks?\b")
-SUMMARY = re.compile(r"^\W{0,6}Error Message Summary:?")
-RULE = re.compile(r"^\s*[-=_*]{4,}\s*$")
-MARKER = re.compile(r"^\s*[~^][\s~^]*$")
-REPEATED = re.compile(r"^\s*\[Previous line repeated (\d+) more times?\]")
-FRAME = re.compile(
-    r"^\s*(?:File|文件)\s*[\"“”'](?P<file>[^\"“”]{1,1000})[\"“”'],?\s*(?:line|第)\s*(?P<line>\d{1,9})\s*行?"
-    r"(?:[,，]?\s*(?:in|在)\s+(?P<function>.{1,400}?))?\s*$"
-)
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+
+HEADER = _RE["header"]
+CPP_SECTION = _RE["cpp_section"]
+PYTHON_SECTION = _RE["python_section"]
+SUMMARY = _RE["summary"]
+RULE = _RE["rule"]
+MARKER = _RE["marker"]
+REPEATED = _RE["repeated"]
+FRAME = _RE["frame"]
 CHAINED = (
     (re.compile(r"During handling of the above exception, another exception occurred"), "context"),
     (re.compile(r"The above exception was the direct cause of the following exception"), "cause"),
@@ -31,49 +28,23 @@ _SUFFIX = (
     r"Abort(?:ed)?|Killed|Refused|Overflow|Violation|Mismatch|Invalid|NotFound|Missing|Conflict|Denied|Group"
     r"|Traceback)"
 )
-EXCEPTION = re.compile(
-    r"^(?P<type>[A-Za-z_]\w{0,120}(?:(?:\.|::)(?:<locals>|\w{1,120})){0,12})(?:\((?P<of>[\w.]{1,120})\))?"
-    r"(?P<rest>\s*$|\s{0,3}[:：]\s?(?P<message>.*)$)"
-)
-_NAMED = re.compile(
-    rf"^_?[A-Z]\w*{_SUFFIX}\w{{0,3}}$|^(?:error|exception|timeout|gaierror|herror)$|^E[A-Z]\w+Error$|^Exception$"
-)
-_DOTTED = re.compile(r"^[a-z_]\w*(?:\.\w+)*\.(?:_?[A-Z]\w+|\w*[Ee]rror|timeout|<locals>\.\w+)$|^\w+(?:::\w+)+$")
-_NOT_A_CLASS = re.compile(
-    r"^(?:\w*Warning|ERROR|FATAL|CRITICAL|INFO|DEBUG|WARN|Error|Traceback|Epoch|Train\w*|Test\w*|Valid\w*)$"
-)
-
-_LIBRARY = re.compile(
-    r"(?:site|dist)-packages[\\/]|[\\/]lib(?:64)?[\\/]python\d|^<(?:frozen|string|decorator|__array|__torch"
-    r"|eval_with)"
-    r"|(?:conda\d?|Python\d{2,3}|python\d?)[\\/](?:envs[\\/][^\\/]+[\\/])?lib[\\/]|[\\/]lib[\\/](?:threading"
-    r"|runpy)\.py$"
-    r"|(?:^|[\\/])torch[\\/](?:nn[\\/]|utils[\\/]|_dynamo|_inductor|_C|autograd|optim|distributed"
-    r"|multiprocessing|_tensor)"
-    r"|(?:^|[\\/])(?:paddle|fluid)[\\/](?:fluid|nn|io|base|optimizer|autograd|distributed|incubate|jit|tensor)[\\/]"
-    r"|(?:^|[\\/])paddle[\\/]fluid[\\/]",
-    re.IGNORECASE,
-)
-"""Files of installed libraries, also where a paste has cut the beginning of the path. Source: the folders that pip,
-conda and system packages use on Linux, macOS and Windows."""
+EXCEPTION = _RE["exception"]
 
 
 def is_exception_class(name: str, *, in_traceback: bool = False) -> bool:
-    """Whether a name looks like that of an exception's class.
-
-    Args:
-        name: As printed, maybe with its module.
-        in_traceback: At the end of a traceback unusual names count too.
-    """
+    """Whether a name looks like that of an exception's class."""
     last = re.split(r"\.|::", name)[-1]
-    if _DOTTED.match(name):
+    if _RE["dotted"].match(name):
         return True
-    if _NAMED.match(last) and (in_traceback or not _NOT_A_CLASS.match(last)):
+    if _RE["named"].match(last) and (in_traceback or not _RE["not_a_class"].match(last)):
         return True
     if not in_traceback:
         return False
     return bool(re.search(r"err|exc|fail|abort|timeout|fault|stop", last, re.IGNORECASE)) or (
-        last[:1].isupper() and not last.isupper() and not _NOT_A_CLASS.match(last) and not re.search(r"\d$|_", last)
+        last[:1].isupper()
+        and not last.isupper()
+        and not _RE["not_a_class"].match(last)
+        and not re.search(r"\d$|_", last)
     )
 
 
@@ -89,4 +60,4 @@ def split_class(name: str) -> tuple[str, str]:
 def make_frame(file: str, line: int, function: str, source: str = "") -> Frame:
     """A frame, with `user` set where the file is not of an installed library."""
     function = re.sub(r"(?<=.)\(.*$", "", function).strip()
-    return Frame(file, line, function, source.strip()[:400], not _LIBRARY.search(file))
+    return Frame(file, line, function, source.strip()[:400], not _RE["library"].search(file))

@@ -5,30 +5,17 @@ Only for logs: in the report of a person every error that they show counts.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from labbook.diagnosis.text.exit_lines import prints_nonfinite
+from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.evidence import ObservedException, OutputLine
 
-_STEP = re.compile(
-    r"\bloss\w*['\"]?[ :=|]{1,3}\d|\d ?(?:it/s|s/it)\b|\b(?:epoch|step|iter(?:ation)?)s?[ :=\[/]{1,2}\d"
-    r"|\b(?:train(?:ing)?|fit|run) (?:is )?(?:finished|completed?|done|ended)\b|\bexits successfully\b"
-    r"|\bsuccessfully finished\b"
-    r"|训练(?:已?结束|完成)|\b(?:saving|saved|wrote) (?:the )?(?:\w+ )?(?:checkpoint|model|weights)\b",
-    re.IGNORECASE,
-)
-_PEOPLE = re.compile(
-    r"[?？]\s*$|\b(?:I|I'm|I've|my|we|please|anyone|anybody|help|why)\b|请问|求助|为什么|为啥|怎么|麻烦|大佬|我|咋"
-    r"|各位",
-    re.MULTILINE,
-)
-_DONE = re.compile(
-    r"\b(?:done|finished|completed?|exits successfully)\b[.! ]*(?:(?:in|after) [\d.:]+ ?\w*[.! ]*)?$"
-    r"|训练(?:已?结束|完成)",
-    re.IGNORECASE,
-)
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+
+
 _ENOUGH = 3
 """Step lines after an error that the training survived. Source: chosen by us; one may come from another rank."""
 _ENOUGH_BEFORE_END = 2
@@ -37,32 +24,22 @@ _ENOUGH_BEFORE_END = 2
 
 def has_training_steps(text: str) -> bool:
     """Whether a text contains step lines of a training."""
-    return _STEP.search(text) is not None
+    return _RE["step"].search(text) is not None
 
 
 def is_training_step(text: str) -> bool:
     """Whether a line is a step line with finite numbers."""
-    return _STEP.search(text) is not None and not prints_nonfinite(text)
+    return _RE["step"].search(text) is not None and not prints_nonfinite(text)
 
 
 def find_last_steps(lines: Sequence[str], last: int) -> Iterable[int]:
-    """Numbers of the step lines among the last lines of a log.
-
-    Args:
-        lines: Its end.
-        last: Number of the last line.
-    """
+    """Numbers of the step lines among the last lines of a log."""
     return (last - len(lines) + place for place, text in enumerate(lines, 1) if is_training_step(text))
 
 
 def find_good_end(lines: Sequence[str], last: int) -> int:
-    """Number of the last line by which a program says that it is done, 0 without one.
-
-    Args:
-        lines: The end of a log.
-        last: Number of the last line.
-    """
-    ends = (place for place, text in enumerate(lines, 1) if _DONE.search(text))
+    """Number of the last line by which a program says that it is done, 0 without one."""
+    ends = (place for place, text in enumerate(lines, 1) if _RE["done"].search(text))
     return last - len(lines) + max(ends, default=len(lines) - last)
 
 
@@ -92,7 +69,7 @@ def drop_survived(
     traced = [one.line for one in raised if (one.frames or one.inner) and not was_caught(one)]
     if traced and not (good_end > max(traced) and len(steps) - bisect_right(steps, max(traced)) >= _ENOUGH):
         return raised, lines
-    if any(_PEOPLE.search(one.text) for one in lines if one.kind == "output"):
+    if any(_RE["people"].search(one.text) for one in lines if one.kind == "output"):
         return raised, lines
 
     def stays(one: ObservedException | OutputLine) -> bool:

@@ -7,6 +7,7 @@ indentation, since many texts were pasted.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from labbook.diagnosis.text.exception_message import (
     IGNORED,
@@ -44,31 +45,17 @@ from labbook.diagnosis.text.stack_frames import (
     split_class,
 )
 from labbook.diagnosis.text.traceback_styles import GROUP_RULE
+from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.run import Frame
 
-_INTRO = re.compile(
-    r"(?:with message|with the following (?:error|exception)|the following exception|raised"
-    r"|Origin(?:al)? [Ee]xception is"
-    r"|Original [Tt]raceback|traceback|caused by|Remote[Tt]raceback|ray::.{0,200})\s*[:：]?\s*(?:\"{3}|'{3})?\s*$"
-    r"|^\s*(?:\"{3}|'{3})\s*$|ray::\w+"
-)
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+
+
 _QUOTES = "`*\"'”"
-_WHAT = re.compile(r"^\s*what\(\):\s*(.*)$")
-_FATAL = re.compile(r"^\s*Fatal Python error: (.+)$")
-_IN_FRONT = re.compile(
-    r"^(?:\[[^\[\]]{1,60}\]:?\s+|REM\s+)?[\s#>*_`'\"“「\[\](/;%|│-]{0,12}(?:(?:ERROR|[Ee]rror|FATAL|Fatal|CRITICAL|E|错误|报错"
-    r"|异常)\s{0,2}[:：]\s{0,2})?[`'\"*]{0,3}"
-)
-_CLASS_BEHIND = re.compile(r":? ([A-Z][\w.]*(?:Error|Exception|Interrupt|Warning|NotMet|Unsupported))$")
-_PADDLE_CLASS = re.compile(r"^\s*(?P<type>[A-Z]\w*(?:Error|Exception)|Error)\s*[:：]\s?(?P<message>.*)$")
 
 
 class TracebackReader:
-    """Reads the exceptions of one writer's lines.
-
-    Args:
-        lines: In the shape of Python's own tracebacks (`traceback_styles.normalise_tracebacks`).
-    """
+    """Reads the exceptions of one writer's lines."""
 
     def __init__(self, lines: list[LogLine]) -> None:
         self.lines = lines
@@ -120,7 +107,7 @@ class TracebackReader:
             self.used.add(self._at)
         elif thrown := THROWN.search(text):
             self._terminate(thrown)
-        elif fatal := _FATAL.match(text):
+        elif fatal := _RE["fatal"].match(text):
             self._fatal = ParsedException(self.lines[self._at], self._at + 1, "", "", f"Fatal Python error: {fatal[1]}")
             self.found.append(self._fatal)
             self.used.add(self._at)
@@ -151,7 +138,7 @@ class TracebackReader:
         shown = EXCEPTION.match(self.lines[at].text.strip()) if at < len(self.lines) else None
         if shown and names_exception(self.lines[at], base, frames):
             self._named(one, at, shown)
-        elif head and frames and (behind := _CLASS_BEHIND.match(self.lines[start].text[head.end() :])):
+        elif head and frames and (behind := _RE["class_behind"].match(self.lines[start].text[head.end() :])):
             one.module, one.type = split_class(behind[1])
         self._at = max(one.end, start + 1)
         if not frames and not one.type:
@@ -176,8 +163,8 @@ class TracebackReader:
         if (
             re.search(r"[Oo]riginal|Remote|traceback\s*:", lead)
             or "TorchScript" in self.lines[start].text
-            or _INTRO.search(above)
-            or _INTRO.search(ending)
+            or _RE["intro"].search(above)
+            or _RE["intro"].search(ending)
         ):
             return "inner"
         return ""
@@ -234,7 +221,7 @@ class TracebackReader:
 
     def _free(self, text: str) -> None:
         """Parses a line that names an exception without a traceback."""
-        lead = _IN_FRONT.match(text)
+        lead = _RE["in_front"].match(text)
         shown = EXCEPTION.match(text[lead.end() :] if lead else text)
         if (
             shown is None
@@ -273,7 +260,7 @@ class TracebackReader:
         )
         self.used.add(start)
         for at in range(start + 1, min(start + 4, len(self.lines))):
-            what = _WHAT.match(self.lines[at].text)
+            what = _RE["what"].match(self.lines[at].text)
             if what:
                 words, one.end = self._words(at, what[1], 20)
                 one.message = "\n".join(words)
@@ -306,7 +293,7 @@ class TracebackReader:
             at += 1
         if at >= len(self.lines):
             return
-        shown = _PADDLE_CLASS.match(self.lines[at].text)
+        shown = _RE["paddle_class"].match(self.lines[at].text)
         words, end = self._words(at, self.lines[at].text.strip(), 20)
         self._at = end
         message = "\n".join(words)

@@ -4,49 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from labbook.diagnosis.text.log_lines import LogLine
 from labbook.diagnosis.text.stack_frames import EXCEPTION, FRAME, HEADER, is_exception_class
+from labbook.diagnosis.toml_data import compile_patterns
 
-_IPYTHON_HEAD = re.compile(r"^\s*(?P<type>[A-Za-z_][\w.]*)\s{2,}Traceback \(most recent call last\)")
-_CELL = re.compile(
-    r"^\s*(?:Cell |Input )?In ?\[(?P<cell>\d*)\](?:,? line (?P<line>\d+)|,? in (?P<function>.+))\s*:?\s*$"
-)
-_FILE = re.compile(r"^\s*File (?P<file>[^\"“'][^\"]{0,500}?)(?::(?P<line>\d+))?(?:,? in (?P<function>.+)|(?<=\d))\s*$")
-_OLD = re.compile(
-    r"^(?P<file><[\w-]+>|(?:[~./\\]|[A-Za-z]:[\\/])\S.{0,500}?\.\w{1,5}|\S+\.(?:py|pyx|pyi"
-    r"|ipynb)) in (?P<function>\S.*)$"
-)
-_ARROW = re.compile(r"^\s*-{1,8}> ?(?P<line>\d{1,7}) ?(?P<source>.*)$")
-_CONTEXT = re.compile(r"^\s*(?:\d{1,7}(?:\s|$)|\(\.\.\.\)|\.\.\.)|^\s*$")
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
 
-_RICH_HEAD = re.compile(r"^\s*[╭┌+][─━=-]+ ?(?:\S+ )?Traceback \(most recent call last\)")
-_RICH_END = re.compile(r"^\s*[╰└+][─━=-]+[╯┘+]?\s*$")
-_RICH_LINE = re.compile(r"^\s*[│┃|] ?(?P<text>.*?)\s*[│┃|]?\s*$")
-_RICH_FILE = re.compile(r"^\s?(?P<file>(?:[/~.<]|[A-Za-z]:[\\/]|\w).*?):(?P<line>\d+) in (?P<function>[^\s│|]+)\s*$")
-_RICH_ARROW = re.compile(r"^\s*[❱>] ?\s*(?P<line>\d+)\s(?P<source>.*)$")
-
-_PYTEST_E = re.compile(r"^E(?:\s{2,}(?P<text>.*)|\s*)$")
-_PYTEST_PLACE = re.compile(
-    r"^(?P<file>[\w./\\:~-]+\.pyx?):(?P<line>\d+):(?: in (?P<function>\S+)| (?P<type>[\w.]+))?\s*$"
-)
-_GROUP_HEAD = re.compile(r"^\s*\+ Exception Group Traceback \(most recent call last\)")
-_GROUP_LINE = re.compile(r"^\s*[|+]")
-_GROUP_RULE = re.compile(r"^\s*(?:\+-)?\+-{6,}(?: \d+ -+)?\s*$|^\s*\| ?\.\.\. and \d+ more")
 
 PLAIN_HEAD = "Traceback (most recent call last):"
 GROUP_RULE = "\u0001 next of the group"
 """Separates the exceptions of a group in rewritten lines; control characters were removed from logs before."""
 
 
-_HALF_FRAME = re.compile(r"^\s*File [\"“][^\"”]*(?:[\"”](?:,(?: line(?: \d{1,7}(?:, ?(?:in)?)?)?)?)?)?\s*$")
 _LONGEST_FRAME = 600
-_LINKED = re.compile(
-    r"^\s*(?:File )?\[(?P<file>[^\]\n]{1,500}?)(?P<line>:\d+)?\]\((?:https?|file"
-    r"|vscode\S{0,40}):/{2,3}[^)\n]{0,600}\),? in "
-    r"(?P<function>.*)$"
-)
-"""Colab and VS Code write the file of a frame as a link."""
 
 
 def normalise_tracebacks(lines: list[LogLine]) -> list[LogLine]:
@@ -70,10 +42,10 @@ def _unwrapped(lines: list[LogLine]) -> list[LogLine]:
     """The lines with frames that were broken at the width of a terminal or mail joined again."""
     made: list[LogLine] = []
     for line in lines:
-        if made and _HALF_FRAME.match(made[-1].text) and not FRAME.match(made[-1].text):
+        if made and _RE["half_frame"].match(made[-1].text) and not FRAME.match(made[-1].text):
             for glue in ("", " "):
                 joined = made[-1].text + glue + line.text.strip()
-                if FRAME.match(joined) or (glue and _HALF_FRAME.match(joined) and len(joined) < _LONGEST_FRAME):
+                if FRAME.match(joined) or (glue and _RE["half_frame"].match(joined) and len(joined) < _LONGEST_FRAME):
                     made[-1] = made[-1]._replace(text=joined)
                     break
             else:
@@ -84,7 +56,7 @@ def _unwrapped(lines: list[LogLine]) -> list[LogLine]:
 
 
 def _unlinked(line: LogLine) -> LogLine:
-    found = _LINKED.match(line.text)
+    found = _RE["linked"].match(line.text)
     if found is None:
         return line
     if found["line"]:
@@ -102,12 +74,12 @@ def _frame_lines(at: LogLine, file: str, line: str, function: str, source: str) 
 def _groups(lines: list[LogLine]) -> Iterable[LogLine]:
     inside = False
     for line in lines:
-        if _GROUP_HEAD.match(line.text):
+        if _RE["group_head"].match(line.text):
             inside = True
             yield line._replace(text=PLAIN_HEAD)
-        elif inside and _GROUP_RULE.match(line.text):
+        elif inside and _RE["group_rule"].match(line.text):
             yield line._replace(text=GROUP_RULE)
-        elif inside and _GROUP_LINE.match(line.text):
+        elif inside and _RE["group_line"].match(line.text):
             text = re.sub(r"^\s*[|+] ?", "", line.text)
             yield line._replace(text=PLAIN_HEAD if HEADER.search(text) else text)
         else:
@@ -120,24 +92,24 @@ def _rich(lines: list[LogLine]) -> Iterable[LogLine]:
     pending: LogLine | None = None
     broken = ""
     for line in lines:
-        if _RICH_HEAD.match(line.text):
+        if _RE["rich_head"].match(line.text):
             inside, pending, broken = True, None, ""
             yield line._replace(text=PLAIN_HEAD)
             continue
         if not inside:
             yield line
             continue
-        if _RICH_END.match(line.text) or (line.text.strip() and not _RICH_LINE.match(line.text)):
+        if _RE["rich_end"].match(line.text) or (line.text.strip() and not _RE["rich_line"].match(line.text)):
             inside = False
             if pending is not None:
                 yield pending
-            if not _RICH_END.match(line.text):
+            if not _RE["rich_end"].match(line.text):
                 yield line
             continue
-        found = _RICH_LINE.match(line.text)
+        found = _RE["rich_line"].match(line.text)
         text = found["text"] if found else ""
-        place = _RICH_FILE.match(text) or _RICH_FILE.match(broken + text.strip())
-        arrow = _RICH_ARROW.match(text)
+        place = _RE["rich_file"].match(text) or _RE["rich_file"].match(broken + text.strip())
+        arrow = _RE["rich_arrow"].match(text)
         if place:
             if pending is not None:
                 yield pending
@@ -159,24 +131,24 @@ def _ipython(lines: list[LogLine]) -> list[LogLine]:
     at = 0
     while at < len(lines):
         line = lines[at]
-        if head := _IPYTHON_HEAD.match(line.text):
+        if head := _RE["ipython_head"].match(line.text):
             inside = True
             # The class comes first here: it is left where the end is cut off.
             made.append(line._replace(text=f"{PLAIN_HEAD} {head['type']}"))
             rest = HEADER.split(line.text, maxsplit=1)[-1].lstrip("): ")
-            if rest and _OLD.match(rest):
+            if rest and _RE["old"].match(rest):
                 lines[at] = line._replace(text=rest)
             else:
                 at += 1
             continue
-        place = _CELL.match(line.text) or _FILE.match(line.text)
+        place = _RE["cell"].match(line.text) or _RE["file"].match(line.text)
         if place is None and (inside or _arrow_below(lines, at)):
-            place = _OLD.match(line.text)
+            place = _RE["old"].match(line.text)
         if place is None:
             shown = EXCEPTION.match(line.text)
             if inside and shown and is_exception_class(shown["type"], in_traceback=True):
                 inside = False
-            if not (inside and (_CONTEXT.match(line.text) or RULE_OF_IPYTHON.match(line.text))):
+            if not (inside and (_RE["context"].match(line.text) or RULE_OF_IPYTHON.match(line.text))):
                 made.append(line)
             at += 1
             continue
@@ -185,10 +157,10 @@ def _ipython(lines: list[LogLine]) -> list[LogLine]:
         number, source, below = groups.get("line") or "", "", at + 1
         context: list[LogLine] = []
         while below < len(lines) and below - at < 40:
-            arrow = _ARROW.match(lines[below].text)
+            arrow = _RE["arrow"].match(lines[below].text)
             if arrow:
                 number, source = number or arrow["line"], arrow["source"]
-            elif not _CONTEXT.match(lines[below].text):
+            elif not _RE["context"].match(lines[below].text):
                 break
             context.append(lines[below])
             below += 1
@@ -199,11 +171,11 @@ def _ipython(lines: list[LogLine]) -> list[LogLine]:
     return made
 
 
-RULE_OF_IPYTHON = re.compile(r"^-{20,}$")
+RULE_OF_IPYTHON = _RE["rule_of_ipython"]
 
 
 def _arrow_below(lines: list[LogLine], at: int) -> bool:
-    return any(_ARROW.match(line.text) for line in lines[at + 1 : at + 12])
+    return any(_RE["arrow"].match(line.text) for line in lines[at + 1 : at + 12])
 
 
 def _function_above(lines: list[LogLine], at: int) -> str:
@@ -218,20 +190,20 @@ def _pytest(lines: list[LogLine]) -> list[LogLine]:
     at = 0
     while at < len(lines):
         line = lines[at]
-        place = _PYTEST_PLACE.match(line.text)
+        place = _RE["pytest_place"].match(line.text)
         if place and not place["type"]:
             places.append((place["file"], place["line"], place["function"] or _function_above(lines, at)))
-        shown = _PYTEST_E.match(line.text)
+        shown = _RE["pytest_e"].match(line.text)
         if not shown or not shown["text"]:
             made.append(line)
             at += 1
             continue
         end = at
-        while end < len(lines) and _PYTEST_E.match(lines[end].text):
+        while end < len(lines) and _RE["pytest_e"].match(lines[end].text):
             end += 1
-        words = [(found["text"] or "") if (found := _PYTEST_E.match(one.text)) else "" for one in lines[at:end]]
+        words = [(found["text"] or "") if (found := _RE["pytest_e"].match(one.text)) else "" for one in lines[at:end]]
         source = next((one.text for one in reversed(made[-4:]) if one.text.strip()), "")
-        last = next((found for one in lines[end : end + 3] if (found := _PYTEST_PLACE.match(one.text))), None)
+        last = next((found for one in lines[end : end + 3] if (found := _RE["pytest_place"].match(one.text))), None)
         if last is not None:
             places.append((last["file"], last["line"], _function_above(lines, at)))
         first = EXCEPTION.match(words[0].strip())
