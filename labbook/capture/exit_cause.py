@@ -87,6 +87,8 @@ def explain_exit(end: Mapping[str, Any], resources: Path, started: float, enviro
         facts["oom_kill"] = oom
     elif killed:
         facts["memory"] = _describe_memory(after, resident)
+        if after and not _is_nearly_full(after, resident):
+            facts["memory_free"] = True
     if signal in _LIMIT_SIGNALS or (isinstance(code, int) and code > 128):
         limit = describe_time_limit(ended, {**_slurm_end_time(environ), **environ})
         facts.update({"time_limit": limit} if limit else {})
@@ -169,9 +171,8 @@ def _describe_oom_kill(before: Mapping[str, Any], after: Mapping[str, Any], resi
 
 def _describe_memory(after: Mapping[str, Any], resident: int) -> str:
     """Returns a sentence on the memory use of a process that was killed without a known cause."""
-    limits = [int(group["limit"]) for group in after.values() if group.get("limit")]
-    limit = min(limits, default=0)
-    if resident and limit and resident >= _NEAR * limit:
+    limit = _least_limit(after)
+    if _is_nearly_full(after, resident):
         return (
             f"memory was nearly full: this run used {_format_bytes(resident)} of {_format_bytes(limit)} "
             "at the last sample; no counter shows who killed it"
@@ -180,6 +181,15 @@ def _describe_memory(after: Mapping[str, Any], resident: int) -> str:
     amounts = f": it used {_format_bytes(resident)} at the last sample" if resident else ""
     amounts += f", the limit is {_format_bytes(limit)}" if resident and limit else ""
     return f"there is no sign that memory ran out ({counted}){amounts}; the sender of the signal is unknown"
+
+
+def _least_limit(after: Mapping[str, Any]) -> int:
+    return min((int(group["limit"]) for group in after.values() if group.get("limit")), default=0)
+
+
+def _is_nearly_full(after: Mapping[str, Any], resident: int) -> bool:
+    limit = _least_limit(after)
+    return bool(resident and limit and resident >= _NEAR * limit)
 
 
 def _memory_groups(root: Path) -> Iterator[Path]:

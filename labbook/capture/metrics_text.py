@@ -44,6 +44,12 @@ _SPLIT_PAIR = re.compile(
     re.IGNORECASE,
 )
 _PERCENT = re.compile(r"(?P<number>\d{1,3}(?:\.\d{1,20})?)[ ]?%[ ](?P<name>correct|accuracy|acc)\b", re.IGNORECASE)
+_PHRASE = re.compile(
+    r"\baccuracy(?P<of>[ ](?:of|on|for|over)[ ](?=[^:=\n]{0,60}\b(?:network|model|net|images|samples|data|set)\b)"
+    r"[^:=\n]{1,80}?)(?:[ ]is)?[ ]?[:=]?[ ](?P<number>\d{1,3}(?:\.\d{1,20})?)[ ]?%",
+    re.IGNORECASE,
+)
+"""A percentage behind what it is of: "Accuracy of the network on the 10000 test images: 54 %"."""
 _PLACED = re.compile(r"(?:episode|epoch|step|iter)\w{0,9}\W", re.IGNORECASE)
 _EPISODE = re.compile(r"(?<![A-Za-z_])episode['\"]?[\s:=#\[(]{0,6}(\d{1,12})(?![\d.]*[A-Za-z])", re.IGNORECASE)
 _BEGINS_EVALUATION = re.compile(
@@ -63,7 +69,9 @@ _EPOCH = re.compile(
     re.IGNORECASE,
 )
 _BATCH = re.compile(
-    r"(?<![A-Za-z_])(?:mini)?batch['\"]?[\s:=#\[(]{0,6}(\d{1,12})(?!\d)|[\[|]\s{0,6}(\d{1,12})\s{0,3}/\s{0,6}\d{1,12}(?=\]|\s{0,6}[(\[])",
+    r"(?<![A-Za-z_/])(?:mini)?batch(?:_?(?:id|idx|index|num|no))?['\"]?[\s:=#\[(]{0,6}(\d{1,12})(?!\d)"
+    r"|(?<![\d.])(\d{1,12})[ ]?(?:/[ ]{0,6}\d{1,12})?[ ](?:mini)?batches\b"
+    r"|[\[|]\s{0,6}(\d{1,12})\s{0,3}/\s{0,6}\d{1,12}(?=\]|\s{0,6}[(\[])",
     re.IGNORECASE,
 )
 _SOURCE_LINE = re.compile(r'\s*File ".{0,400}", line \d+')
@@ -163,6 +171,9 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
     for match in _PERCENT.finditer(line) if not seen or placed else ():
         split = data_split(line[: match.start()])
         seen.setdefault(f"{split}/accuracy" if split else "accuracy", float(match["number"]))
+    for match in _PHRASE.finditer(line) if not seen else ():
+        split = data_split(line[: match.end("of")])
+        seen.setdefault(f"{split}/accuracy" if split else "accuracy", float(match["number"]))
     # A learning rate alone is a printed option, not a measurement.
     if not any("loss" in name.lower() or "acc" in name.lower() for name in seen) and len(seen) == 1:
         seen.pop("lr", None)
@@ -207,7 +218,23 @@ def _first(pattern: re.Pattern[str], line: str) -> str | None:
     return next((g for g in match.groups() if g is not None), None) if match else None
 
 
+def _of_epochs(points: _Points) -> _Points:
+    """Returns the points without those of batches if an epoch's last line has the value of the whole epoch.
+
+    "epoch: 0, batch_id: 9, auc: 0.59", then "epoch: 0 done, auc: 0.62": the first value of a running mean is no result.
+    """
+    places = list(zip(points.steps, points.epochs, strict=True))
+    whole = [n for n, (step, epoch) in enumerate(places) if step is None and epoch is not None]
+    ended = {points.epochs[n] for n in whole}
+    begun = {epoch for step, epoch in places if step is not None}
+    if not whole or not begun or len(ended) < len(whole) or len(begun - ended) > 1 or begun.isdisjoint(ended):
+        return points
+    values, epochs = ([column[n] for n in whole] for column in (points.values, points.epochs))
+    return _Points(values, [None] * len(whole), epochs)
+
+
 def _series(name: str, points: _Points) -> Series:
+    points = _of_epochs(points)
     values = tuple(points.values)
     bad = sum(not math.isfinite(v) for v in values)
     whole = Series(name, "text", _steps(points), values, values, values, len(values), bad)

@@ -107,7 +107,11 @@ def build_family_finding(
 
 def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evidence, language: str) -> Finding:
     """The finding of a row of the health checklist that failed or warned."""
-    check = translate_check(check, Sentences(language))
+    say = Sentences(language)
+    check = translate_check(check, say)
+    observed = check.observed
+    if check.expected and not any(map(str.isalpha, observed)):
+        observed = say.line("health.expected", observed=observed, expected=check.expected)
     symptom = catalogue.symptoms.get(check.id)
     values = {
         **{k: str(v) for k, v in evidence.facts.items()},
@@ -131,7 +135,7 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
         severity="error" if check.verdict == "fail" else "warning",
         title=title,
         where=_with_source(check.where, evidence),
-        evidence=(*sentences, check.observed, *check.evidence),
+        evidence=(*sentences, observed, *check.evidence),
         causes=_filled_all(causes, values, evidence.framework),
         fixes=_filled_all(fixes, values, evidence.framework),
         fingerprint=fingerprint_fault(check.id, str(check.where.get("module") or ""), ""),

@@ -153,6 +153,7 @@ def _holding(run: Run) -> Iterator[tuple[str, bool]]:
     hardware = run.captured.get("hardware") or {}
     yield "first_step", trained and steps <= 1
     yield "later", steps > _LATER_STEPS
+    yield "memory_free", bool((run.captured.get("ending") or {}).get("memory_free"))
     yield "memory_rising", bool(wrong & {"memory_graph_retained", "host_memory_growth_workers"})
     yield "gpu_visible", bool(hardware.get("gpus"))
     yield "no_gpu", "gpus" in hardware and not hardware["gpus"]

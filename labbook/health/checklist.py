@@ -11,6 +11,7 @@ from labbook.health import (
     convergence,
     coverage,
     distributed,
+    first_nonfinite,
     gradient,
     initial,
     input_data,
@@ -91,6 +92,7 @@ _ALPHA = 0.01
 """Family-wise error rate: the chance that any of the tests with a stated null fires on a healthy run."""
 
 _NOTES = 6
+_LARGE_STEPS = ("update_too_large", "exploding_gradient")
 _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _ENGLISH = Sentences("en")
 _CHECK_FAILED = "health.not_observed.check_failed"
@@ -113,7 +115,7 @@ def checklist(run: Run, pages: CheckPages) -> list[CheckResult]:
     answers = [(check, answer(check, run)) for check in CHECKS]
     outcomes = [(check, outcome) for check, outcome in corrected(answers) if outcome is not None]
     rows = _corroborated([_row(check, outcome, pages) for check, outcome in outcomes], run, pages)
-    rows = _explained(rows, pages.causes_of)
+    rows = _explained(rows, _causes_of(run, pages.causes_of))
     shown = _worth_reading(rows)
     # By identity: comparing 100 rows field by field takes a fifth of the time of an imported run.
     known = {id(row) for row in shown}
@@ -225,6 +227,14 @@ def _corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> l
 def _raised(row: CheckResult, outcome: Outcome, pages: CheckPages) -> CheckResult:
     """Returns the row of a hint as a statistical finding, with its advice."""
     return replace(_with_advice(row, outcome, pages.wording.get(row.id, {})), verdict="warn", tier=2)
+
+
+def _causes_of(run: Run, causes_of: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+    """Returns what follows from what: too large steps explain no value that the loss itself made of finite ones."""
+    if not any(first_nonfinite.is_of_loss(signals.flight) for signals in run.signals):
+        return causes_of
+    kept = {cause: tuple(e for e in causes_of.get(cause, ()) if "nonfinite" not in e) for cause in _LARGE_STEPS}
+    return {**causes_of, **kept}
 
 
 def _explained(rows: Sequence[CheckResult], causes_of: Mapping[str, tuple[str, ...]]) -> list[CheckResult]:

@@ -51,14 +51,18 @@ def _looks(row: dict[str, Any]) -> list[Any]:
 
 
 def _leaf(batch: Batch, leaf: Leaf, ignored: set[str]) -> dict[str, Any]:
-    label = leaf.get("role") == "label"
+    classes = set(batch.get("labels", {}).get("histogram", {}))
+    # The classes are those of a classifier's loss; the first target may be that of another one, such as of boxes.
+    counted = leaf.get("role") == "label" and (
+        leaf.get("integer") or {leaf.get("min"), leaf.get("max")} <= set(map(float, classes))
+    )
     return {
         "phase": batch.get("phase", ""),
         "step": batch.get("step", 0),
         "leaf": leaf.get("path", ""),
         "role": leaf.get("role", ""),
         **_tensor(leaf),
-        "classes": len(set(batch.get("labels", {}).get("histogram", {})) - ignored) if label else 0,
+        "classes": len(classes - ignored) if counted else 0,
     }
 
 

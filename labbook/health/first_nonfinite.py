@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from statistics import median
 from typing import Any
 
 from labbook.health.measurements import join_names, place_message
@@ -22,6 +24,7 @@ _ROLES = {
     "input": message("health.first_nonfinite.inputs"),
 }
 _BATCH = message("health.first_nonfinite.batch")
+_GROWTH = 3.0
 
 
 def first_module(flight: Flight) -> Message | None:
@@ -119,6 +122,18 @@ def _each(places: list[Message]) -> list[Message]:
         if place not in unique:
             unique.append(place)
     return unique
+
+
+def is_of_loss(flight: Flight) -> bool:
+    """Whether one operation of a loss made the value of a finite output, and the gradients did not grow before.
+
+    Source: chosen by us; noise of gradient norms is below a factor of three in healthy runs.
+    """
+    if flight.get("finding") != "loss expression" or not (flight.get("made") or len(flight.get("may", [])) == 1):
+        return False
+    norms = [norm for row in flight.get("recent", []) if (norm := row.get("grad_norm")) is not None]
+    known = [norm for norm in norms if math.isfinite(norm)]
+    return len(known) > 1 and known[-1] <= _GROWTH * median(known)
 
 
 def loss_operation(flight: Flight) -> Message | None:

@@ -74,6 +74,7 @@ class Ending:
         exit_code: Exit status, `None` if unknown.
         signal: "SIGKILL", ... or "".
         facts: `oom_kill` (sentence: what killed the process), `memory` (sentence: memory use, if that is unknown),
+            `memory_free` (whether memory was not nearly full, if no kill for memory was counted),
             `time_limit` (sentence), `core_dump`, `silent_s` (seconds without progress), `stalled` (whether that is
             long), `stacks` (of all threads), `waiting` ("reader", "collective", "lock", "input", "worker"), `where`
             (the user's line that blocks or failed), `reader_died` (sentence: exception of the thread that prepared the

@@ -9,15 +9,15 @@ from functools import lru_cache
 from labbook.frozen import dataclass
 
 QUANTITIES: tuple[tuple[str, str, str], ...] = (
+    ("average precision", "max", "map ap auprc ndcg mrr 平均精度"),
+    ("overlap", "max", "iou miou dice pq"),
     ("accuracy", "max", "acc accuracy top top1 top5 correct oa 准确率 正确率"),
     ("f1", "max", "f1 fscore fbeta hmean"),
-    ("average precision", "max", "map ap auprc ndcg mrr 平均精度"),
-    ("overlap", "max", "iou miou dice kappa pq"),
     ("area under curve", "max", "auc auroc roc"),
     ("precision and recall", "max", "precision recall sensitivity specificity 精确率 召回率 精度"),
     ("text overlap", "max", "bleu sacrebleu rouge meteor cider chrf"),
     ("image likeness", "max", "psnr ssim"),
-    ("correlation", "max", "r2 pearson spearman kendall corr mcc"),
+    ("correlation", "max", "r2 pearson spearman kendall kappa corr mcc"),
     ("reward", "max", "reward rewards rew return returns score success winrate 奖励 回报"),
     ("word error", "min", "wer cer eer fid lpips"),
     ("perplexity", "min", "ppl perplexity bpc bpb 困惑度"),

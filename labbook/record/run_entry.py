@@ -55,7 +55,7 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     """Adds the series that stands for the run, and its direction."""
     from labbook.health.training_kind import may_rise
     from labbook.model.metric_kinds import metric_kind, named_metric
-    from labbook.report.series_choice import primary_series
+    from labbook.report.series_choice import primary_series, split_direction
     from labbook.store.experiments import metric_goal
 
     goal = metric_goal(notebook, run.experiment)
@@ -66,7 +66,8 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     kind = metric_kind(name)
     chosen = goal.direction if not goal.metric or named_metric([name], goal.metric) else ""
     free = kind.quantity == "loss" and kind.is_training and any(may_rise(run, each) for each in run.signals)
-    return replace(run, primary=name, direction=chosen or ("none" if free else ""))
+    found = "none" if free else split_direction(run, name)
+    return replace(run, primary=name, direction=chosen or found)
 
 
 def write_entry(notebook: Notebook, run: Run) -> Path:

@@ -6,8 +6,9 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import median
 
-from labbook.model.metric_kinds import MetricGoal, choose_metric, direction_of, metric_kind
+from labbook.model.metric_kinds import SPLITS, MetricGoal, choose_metric, direction_of, metric_kind
 from labbook.model.run import Run
 from labbook.model.series import Series
 
@@ -25,8 +26,8 @@ _FEWEST_PRINTED = 3
 _FEWEST_STEPS = 3
 _WINDOW_SHARE = 10
 _LEAST_WINDOW = 3
-"""The best of a value measured on batches is the best mean of a tenth of the points, at least three, that follow one
-another. Source: chosen by us; one batch says nothing of a model."""
+"""The best of a value measured on batches is the best median of a tenth of the points, at least three, that follow one
+another. Source: chosen by us; one batch says nothing of a model, nor does the first value of a running mean."""
 
 
 def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
@@ -42,6 +43,10 @@ def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
     series = [s for s in one_a_name(run.series) if not has_no_best(s.name)]
     series = [s for s in series if any(map(math.isfinite, s.values))] or series
     chosen = choose_metric({s.name: has_epoch_values(s, count_steps(run)) for s in series}, goal)
+    if chosen and ((goal is not None and goal.metric) or not metric_kind(chosen).is_training):
+        return chosen
+    if held_out := next((name for name in ("val", "test") if split_direction(run, name)), ""):
+        return held_out
     if chosen:
         return chosen
     names = [s.name for s in series]
@@ -72,6 +77,24 @@ def primary_direction(run: Run) -> str:
     return direction_of(run.primary or primary_series(run))
 
 
+def split_direction(run: Run, name: str) -> str:
+    """Returns the direction of a printed metric that has only the name of a data split: `Loss: 0.4, Val: 0.81`.
+
+    What is printed beside a loss is another quantity, whose values improve early in the training.
+
+    Returns:
+        "max" or "min"; "" for any other series and where its first value is in the middle of all.
+    """
+    series = find_series(run, name)
+    if series is None or series.source != "text" or name not in SPLITS:
+        return ""
+    if not any(metric_kind(p.name).quantity == "loss" for p in (*run.printed, *run.series) if p.source == "text"):
+        return ""
+    values = [v for v in series.values if math.isfinite(v)]
+    usual = median(values) if values else 0.0
+    return "max" if values and usual > values[0] else "min" if values and usual < values[0] else ""
+
+
 def count_steps(run: Run) -> int:
     """Returns the number of optimizer steps of the process with most of them, 0 if unknown."""
     return max((process.steps for process in run.processes), default=0)
@@ -98,6 +121,12 @@ def has_epoch_values(series: Series, steps: int) -> bool:
         return False
     # Epochs are counted one by one; a loop that prints each hundredth batch prints its number.
     return all(b - a == 1 for a, b in pairwise(series.steps))
+
+
+def counts_points(series: Series, steps: int) -> bool:
+    """Whether the steps of a logged series number its points or epochs, and not the optimizer steps of the run."""
+    in_a_row = all(b - a == 1 for a, b in pairwise(series.steps))
+    return series.source != "probe" and in_a_row and 2 * (series.last_step or 0) <= steps
 
 
 def is_of_batches(series: Series, run: Run) -> bool:
@@ -143,7 +172,7 @@ def best_value(
 ) -> float | None:
     """Returns the best value of a series; `None` where no value is the best one.
 
-    Of values of single batches it is the best mean of a window, see `window_of`.
+    Of values of single batches it is the best median of a window, see `window_of`.
 
     Args:
         series: The series.
@@ -164,34 +193,27 @@ def best_value(
 def run_best(run: Run, series: Series) -> float | None:
     """Returns the best value of a series of a run, in the direction that people chose for the primary one.
 
-    Where the loss may rise, as with several optimizers, no measured loss has a best value.
+    Where the loss may rise, as with several optimizers or for a reward, no measured loss has a best value.
     """
-    direction = primary_direction(run) if series.name == run.primary else None
-    if run.direction == "none" and series.source == "probe":
+    direction = primary_direction(run) if series.name == run.primary else split_direction(run, series.name) or None
+    if series.source == "probe" and (run.direction == "none" or metric_kind(run.primary).quantity == "reward"):
         direction = ""
-    return best_value(series, count_steps(run), direction, of_batches=is_of_batches(series, run))
+    of_batches = is_of_batches(series, run)
+    if of_batches and not run.direction and direction_of(series.name) == "max":
+        return None  # of one batch, or the mean of an epoch so far, which begins with one batch
+    return best_value(series, count_steps(run), direction, of_batches=of_batches)
 
 
 def window_of(series: Series) -> int:
-    """Returns the number of points over which values of single batches are averaged."""
+    """Returns the number of points of which values of single batches are the median."""
     return max(_LEAST_WINDOW, len(series.values) // _WINDOW_SHARE)
 
 
 def _best_level(values: Sequence[float], window: int, *, max_first: bool) -> float | None:
-    """Returns the best mean of `window` successive finite values, or `None` if there are none."""
-    best: float | None = None
-    total, held = 0.0, 0
-    for end, value in enumerate(values):
-        if not math.isfinite(value):
-            total, held = 0.0, 0
-            continue
-        total, held = total + value, held + 1
-        if held > window:
-            total, held = total - values[end - window], window
-        if held == window:
-            level = total / window
-            best = level if best is None else max(best, level) if max_first else min(best, level)
-    return best
+    """Returns the best median of `window` successive finite values, or `None` if there are none."""
+    parts = (values[end - window : end] for end in range(window, len(values) + 1))
+    levels = [median(part) for part in parts if all(map(math.isfinite, part))]
+    return (max if max_first else min)(levels) if levels else None
 
 
 def by_trust(series: Sequence[Series]) -> list[Series]:

@@ -21,27 +21,36 @@ _RESERVED = frozenset(["", "con", "prn", "aux", "nul", "index", "readme", "404"]
 
 # Always encoded. `_` and `:` are too common in names and times; see `_BY_POSITION`.
 _ELEMENTS = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_ALWAYS = str.maketrans({char: f"&#{ord(char)};" for char in "\\`*{}[]|~^$#"} | _ELEMENTS)
+_ALWAYS = str.maketrans({char: f"&#{ord(char)};" for char in "\\`{}[]|~^$"})
 
 # Active only next to certain characters. Each alternative begins with the character to encode.
 _BY_POSITION = re.compile(
     # Masks of the redaction stay readable; they are links only with the excluded next characters.
-    r"\[(?:REDACTED:[a-z0-9_]{1,40}|USER)\](?![\[(:])|"
+    # So do signs of products and powers, with blanks around them.
+    r"(?P<kept>\[(?:REDACTED:[a-z0-9_]{1,40}|USER)\](?![\[(:])|(?<=\s)[*]{1,3}(?=\s))|"
     r"(?<![^\W_])_|_(?![^\W_])"  # emphasis, but not inside a word
+    r"|[*]"  # emphasis, but not the signs of products and powers
+    r"|<(?=[A-Za-z/!?]|--)|(?<=8)<|<\Z|\A>|(?<=--)>|&(?=[#\w])|&\Z"  # tags, quotes, character references
+    r"|[#](?=\w)|[#]\Z|\A[#]"  # headings, numbers of issues
     r"|:(?=//)|:(?!\d+:)(?=[+\w-]+:)|:(?=100:|1234:)|(?<=www)\.|(?<=WWW)\."  # addresses that become links, emoji
-    r"|@(?! )(?!(?<=[^\W_]@)\d{1,4}(?![\w.@-]))"  # mentions of a name and addresses; `Acc@1` is neither
-    r"|=(?==)|\+(?=\+)|%(?=%)|!(?=!!|\d)|\?(?=\?\?|\d)|/(?=//)"  # marked text, keys, comments, blocks of extensions
+    r"|@(?! )(?!(?<=[^\W_]@)\d{1,4}(?:\.\d{1,4})?(?![\w.@-]))"  # mentions and addresses; `Acc@1`, `AP@0.5` are neither
+    r"|=(?==)(?!(?<=\s=)=\s)"  # marked text, but not `a == b`
+    r"|\+(?=\+)|%(?=%)|!(?=!!|\d)|\?(?=\?\?|\d)|/(?=//)"  # keys, comments, blocks of extensions
     r"|\((?=(?:c|r|tm)\))|(?<=\+)/(?=-)|(?<==)/(?==)|(?<=\bc)/(?=o\b)|(?<![\d/])[1-7](?=/[2-8](?![\d/]))",  # symbols
     re.IGNORECASE,
 )
 
-# A list of values in brackets, which is no link, note, task or image in any reader; what is in it is escaped as usual.
+# A list of values or several words in brackets, which is no link, note, task or image in any reader; what is in it is
+# escaped as usual.
+_PLAIN = r"[^\[\]<>&`*|~^$#\\!{}\r\n]"
 _LIST = re.compile(
-    r"(?<![\[\]!])\[(?P<values>|[\w\"'(.+-][^\[\]<>&`*|~^$#\\!{}\r\n]{0,200},[^\[\]<>&`*|~^$#\\!{}\r\n]{0,2000})\](?![\[({:\]])"
+    rf"(?<![\[\]!])\[(?P<values>|[\d.+-]{{1,30}}|[\w\"'(.+-]{_PLAIN}{{0,200}}[, ]{_PLAIN}{{0,2000}})\](?![\[({{:\]])"
 )
 
 # Active only at the start of a line.
-_AT_START = re.compile(r"[-+](?=\s|$)|-(?=[- ]*$)|=(?==*$)|:(?=\s)|(?:(?<=^\d)|(?<=^\d\d)|(?<=^\d{3}))[.)](?!\d)")
+_AT_START = re.compile(r"^(?:[-+](?=\s|$)|-(?=[- ]*$)|=(?==*$)|:(?=\s))|(?:(?<=^\d)|(?<=^\d\d)|(?<=^\d{3}))[.)](?!\d)")
+
+_CLOSING = re.compile(r"_(?![^\W_])")
 
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
@@ -65,17 +74,25 @@ def inline(text: str) -> str:
 
 def table_cell(text: str) -> str:
     """Escape text for one table cell."""
-    encoded = _encoded(" ".join(_LINE_ENDS.sub(" ", text).split()))
+    line = " ".join(_LINE_ENDS.sub(" ", text).split())
+    encoded = _encoded(line)
+    if not _CLOSING.search(line):  # no emphasis in a cell, which is read alone, without a `_` that ends it
+        encoded = encoded.replace("&#95;", "_")
     return encoded.replace("-", "&#45;") if encoded and not encoded.strip("-: ") else encoded
 
 
-def code_span(text: str) -> str:
-    """Format text as inline code, also in table cells: backticks if that is safe for all readers, else an element."""
+def code_span(text: str, *, in_table: bool = True) -> str:
+    """Format text as inline code: backticks if that is safe for all readers, else an element.
+
+    Args:
+        text: The code.
+        in_table: Whether it may be in a table cell, which a `|` would end.
+    """
     line = _LINE_ENDS.sub(" ", text)
     if not line.strip():
         return "<code></code>" if not line else "<code> </code>"
     plain = visible(line)
-    active = any(char in plain for char in "`|<&")
+    active = any(char in plain for char in ("`|<&" if in_table else "`<&"))
     if active or plain.startswith(("#!", ":::", " ")) or plain.endswith((" ", "\\")) or _ACTIVE_IN_CODE.search(plain):
         return f"<code>{_encoded(line)}</code>"
     return f"`{plain}`"
@@ -88,7 +105,8 @@ def prose(text: str) -> str:
     """
     parts = _CODE.split(text)
     return "".join(
-        code_span(part[1:-1]) if number % 2 else _around(part, first=number == 0) for number, part in enumerate(parts)
+        code_span(part[1:-1], in_table=False) if number % 2 else _around(part, first=number == 0)
+        for number, part in enumerate(parts)
     )
 
 
@@ -207,14 +225,14 @@ def _encoded_text(plain: str) -> str:
     parts: list[str] = []
     done = 0
     for match in _BY_POSITION.finditer(plain):
-        parts += (plain[done : match.start()].translate(_ALWAYS), match[0] if match[0][0] == "[" else _reference(match))
+        parts += (plain[done : match.start()].translate(_ALWAYS), match["kept"] or _reference(match))
         done = match.end()
     parts.append(plain[done:].translate(_ALWAYS))
     return "".join(parts)
 
 
 def _reference(match: re.Match[str]) -> str:
-    return f"&#{ord(match[0])};"
+    return _ELEMENTS.get(match[0], f"&#{ord(match[0])};")
 
 
 _PRE = str.maketrans({char: f"&#{ord(char)};" for char in "{}`~"} | _ELEMENTS)

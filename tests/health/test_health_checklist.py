@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from labbook.diagnosis.catalogue.check_pages import check_pages
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.health.causes import ORDER, explanations
-from labbook.health.checklist import CHECKS, CLASSIC, checklist, corrected
+from labbook.health.checklist import CHECKS, CLASSIC, _causes_of, checklist, corrected
 from labbook.model.check import FAMILIES, Outcome
 from labbook.model.message import message
 from labbook.model.run import Framework, ProbeReport, Process, Run
@@ -140,8 +140,8 @@ def test_a_healthy_run_is_all_ok():
         ),
         ("probe_overhead", run_with(probe=ProbeReport("ok", 0.08)), "note", "8.0 %"),
         ("probe_overhead", run_with(probe=ProbeReport("ok", None)), "not observed", "did not end normally"),
-        ("probe_overhead", run_with(probe=cost(0.1, 0.01)), "ok", "time, and 0.30 s once"),
-        ("probe_overhead", run_with(probe=cost(0.4, 0.05)), "ok", "0.40 s in all"),
+        ("probe_overhead", run_with(probe=cost(0.1, 0.01)), "ok", "time; set-up, once: 0.30 s"),
+        ("probe_overhead", run_with(probe=cost(0.4, 0.05)), "ok", "0.40 s;"),
         ("probe_overhead", run_with(probe=cost(4.0, 0.05)), "note", "5.0 %"),
         ("probe_overhead", run_with(probe=cost(4.0, 0.026)), "ok", "2.6 %"),
         (
@@ -258,6 +258,20 @@ def test_effects_stand_under_their_cause(make_run, make_series):
         ("loss_not_decreasing", "optimizer_params_stale"),
     ]
     assert found[0].detail and found[0].tier == 1 and found[0].family == "gradient"
+
+
+@pytest.mark.parametrize(
+    ("norms", "made", "cause"),
+    [((5.4, 3.7, 1.7), {"op": "Sqrt"}, ""), ((1.0, 2.0, 90.0), {"op": "Sqrt"}, "update_too_large"),
+     ((5.4, 3.7, 1.7), None, "update_too_large")],
+)  # fmt: skip
+def test_large_steps_explain_no_value_that_the_loss_made_of_finite_ones(norms, made, cause):
+    recent = [{"step": step, "grad_norm": norm} for step, norm in enumerate(norms)]
+    flight = {"finding": "loss expression", "step": 41, "made": made, "recent": recent}
+    causes_of = _causes_of(run_with(signals=(Signals("torch", flight=flight),)), PAGES.causes_of)
+    found = {"update_too_large": None, "loss_nonfinite": 41, "loss_oscillating": 41}
+    assert explanations(found, causes_of).get("loss_nonfinite", "") == cause
+    assert explanations(found, causes_of)["loss_oscillating"] == "update_too_large"
 
 
 def test_a_cause_does_not_come_after_its_effect():

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from statistics import median
 
 import pytest
 from hypothesis import given
@@ -11,11 +12,13 @@ from labbook.model.run import Process, Run
 from labbook.model.series import Series
 from labbook.report.series_choice import (
     best_value,
+    counts_points,
     has_epoch_values,
     is_of_batches,
     primary_series,
     printed_otherwise,
     run_best,
+    split_direction,
     window_of,
     without_repeats,
 )
@@ -29,13 +32,11 @@ def of(name, values, source="text", steps=None):
 
 
 @given(VALUES)
-def test_the_best_loss_of_batches_is_a_mean_of_successive_values(values):
+def test_the_best_loss_of_batches_is_a_median_of_successive_values(values):
     series = of("loss", values, "probe")
     best, window = best_value(series, len(values)), window_of(series)
-    means = [sum(values[i : i + window]) / window for i in range(len(values) - window + 1)]
-    finite = [mean for mean in means if math.isfinite(mean)]
-    assert (best is None) == (not finite)
-    assert best is None or math.isclose(best, min(finite), rel_tol=1e-6, abs_tol=1e-6)
+    windows = [values[i : i + window] for i in range(len(values) - window + 1)]
+    assert best == min((median(each) for each in windows if all(map(math.isfinite, each))), default=None)
 
 
 @given(VALUES)
@@ -82,7 +83,49 @@ def test_the_loss_of_the_last_batch_printed_once_an_epoch_is_of_a_batch():
     assert is_of_batches(last, replace(run, series=(probe, last)))
     assert not is_of_batches(mean, replace(run, series=(probe, mean)))
     assert not is_of_batches(replace(last, name="val_loss"), replace(run, series=(probe, last)))
-    assert run_best(replace(run, series=(probe, last)), last) == sum(last.values) / 3
+    assert run_best(replace(run, series=(probe, last)), last) == median(last.values)
+
+
+RUN_OF_60 = replace(RUN, processes=(Process(1, 0, (), "main", steps=60),))
+
+
+def test_a_metric_of_batches_or_of_the_epoch_so_far_has_no_best_value():
+    auc = of("auc", [0.55, 0.59, 0.88, 0.83], steps=(0, 20, 30, 50))
+    run = replace(RUN_OF_60, series=(auc,), primary="auc")
+    assert run_best(run, auc) is None
+    assert run_best(replace(run, direction="max"), auc) is not None, "chosen by people"
+
+
+def test_the_steps_of_a_printed_series_may_number_its_points():
+    assert counts_points(of("val_acc", [0.1, 0.2, 0.3]), 60)
+    assert counts_points(of("test_mse", [0.1], steps=(5,)), 96), "the epoch"
+    assert not counts_points(of("val_acc", [0.1, 0.2], steps=(20, 40)), 60)
+    assert not counts_points(of("loss", [0.1, 0.2], "probe"), 60)
+
+
+@pytest.mark.parametrize(
+    ("values", "printed", "primary", "direction"),
+    [
+        ((0.3, 0.5, 0.8), True, "val", "max"),
+        ((0.9, 0.6, 0.5), True, "val", "min"),
+        ((0.9, 0.6, 0.5), False, "loss", ""),
+    ],
+)
+def test_a_value_of_the_validation_split_is_the_headline_beside_a_printed_loss(values, printed, primary, direction):
+    loss, val = of("loss", [1.0, 0.7, 0.6], "probe"), of("val", values)
+    run = replace(RUN_OF_60, series=(loss, val, of("train", values)), printed=(of("loss", [1.0]),) if printed else ())
+    assert primary_series(run) == primary
+    assert split_direction(run, primary) == direction
+
+
+def test_a_loss_beside_rewards_has_no_best_value():
+    loss, reward = of("loss", [1.0, -2.0, 0.5], "probe"), of("reward", [1.0, 3.0, 2.0])
+    run = replace(RUN_OF_60, series=(loss, reward), primary="reward")
+    assert [run_best(run, series) for series in run.series] == [None, 3.0]
+
+
+def test_what_is_measured_of_a_task_comes_before_its_accuracy():
+    assert primary_series(replace(RUN_OF_60, series=(of("acc", [0.2, 0.9]), of("mIoU", [0.3, 0.8])))) == "mIoU"
 
 
 @pytest.mark.parametrize(

@@ -353,8 +353,26 @@ def test_adversarial_text_is_escaped_in_linear_time():
         escape.fence(text), escape.code_span(text), escape.terminal(text)
 
 
-@pytest.mark.parametrize("text", ["[64, 32]", '["a", "b_c"]', "betas [0.9, 0.999]", "[]", "[-1, 2] [1, 2]"])
-def test_lists_of_values_stay_readable_as_raw_text(text):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[64, 32]",
+        '["a", "b_c"]',
+        "betas [0.9, 0.999]",
+        "[]",
+        "[-1, 2] [1, 2]",
+        "[64]",
+        "[Errno 2] No such file",
+        "(y - mu) ** 2 / (2 * x)",
+        "Mean <- Log",
+        "a < 3 && b > 2",
+        "x == 1",
+        "val/mAP@0.5",
+        "10.33 (expected: 1.1)",
+        "step 4: log",
+    ],
+)
+def test_what_is_active_in_no_reader_stays_readable_as_raw_text(text):
     assert escape.table_cell(text) == text == escape.inline(text)
 
 
@@ -363,3 +381,8 @@ def test_lists_of_values_stay_readable_as_raw_text(text):
 )
 def test_what_could_be_a_link_is_no_list(text):
     assert "[" not in escape.table_cell(text)
+
+
+def test_a_name_in_a_table_keeps_its_first_underscore():
+    assert escape.table_cell("_functional._params") == "_functional._params"
+    assert "_" not in escape.table_cell("__main__")

@@ -40,7 +40,19 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
         found.add("reserved_large")
     if values.get("neighbour"):
         found.add("neighbour")
+    if _differ_in_first_axis(values):
+        found.add("first_axis")
     return frozenset(found | _of_labels(values))
+
+
+def _differ_in_first_axis(values: Mapping[str, str]) -> bool:
+    """Whether a message names a size of the batch, or `a` and `b` (sizes of axis `d`, or shapes) differ in it alone."""
+    if "batch" in values:
+        return True
+    one, other = (re.findall(r"\d+", values.get(name, "")) for name in ("a", "b"))
+    if len(one) == len(other) == 1:
+        return values.get("d") == "0" and one != other
+    return len(one) == len(other) > 1 and one[0] != other[0] and one[1:] == other[1:]
 
 
 def read_label_mark(values: Mapping[str, str]) -> dict[str, str]:

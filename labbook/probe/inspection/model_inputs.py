@@ -66,11 +66,21 @@ class ModelInputs:
         self._sequences = []
 
     def look(self, root, args, kwargs, batch):
-        """Looks at the batch of a dense forward, the first of its step; the labels come with the loss."""
-        if self._batch is not None or not self.without_modes.is_possible():
+        """Looks at the batch of a dense forward; the labels come with the loss.
+
+        Of several in a step it is the first with most samples: a policy acts on one state before it is trained.
+        """
+        if not self.without_modes.is_possible() or not self._has_more_samples(args, kwargs):
             return
         with self.without_modes:
             self._batch = self._fields(root, args, kwargs, batch)
+
+    def _has_more_samples(self, args, kwargs):
+        if self._batch is None:
+            return True
+        inputs = tensors_in(args, self.stats, MOST_LEAVES) + tensors_in(kwargs, self.stats, MOST_LEAVES)
+        known = self._batch["samples"]
+        return known is not None and next((leaf.shape[0] for _, leaf in inputs if leaf.shape), 0) > known
 
     def tell(self, step, losses):
         """Writes the event; `losses` know the target."""

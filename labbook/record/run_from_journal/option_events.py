@@ -29,7 +29,7 @@ def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
                 parsed = Arguments(event.get("source", ""), event.get("name", ""), event["values"], unchanged)
                 if not any(a.source == parsed.source and a.values == parsed.values for a in found):
                     found.append(parsed)
-    found = _as_run(_without_loop_variables(found))
+    found = _as_run(_without_variables(found))
     held = [values for a in found for values in _parts(a.values, whole=a.source not in _VARIABLES)]
     kept = [a for a in found if a.source not in _VARIABLES or a.values not in held]
     # A program parses twice when a first parser only finds the configuration file.
@@ -39,12 +39,18 @@ def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
     return tuple(sorted(kept, key=lambda a: _VARIABLES.index(a.source) + 1 if a.source in _VARIABLES else 0))
 
 
-def _without_loop_variables(found: Sequence[Arguments]) -> list[Arguments]:
-    """Returns options without constants of a script that had several values, as `lr` in `for lr in (0.1, 0.01):`."""
+def _without_variables(found: Sequence[Arguments]) -> list[Arguments]:
+    """Returns options without those variables of a script that are no constants of their own.
+
+    They had several values, as `lr` in `for lr in (0.1, 0.01):`, or are copies of options, as `lr = args.lr`.
+    """
     constants = [a for a in found if a.source == "constants"]
+    options = [a.values for a in found if a.source != "constants"]
 
     def is_constant(of: Arguments, name: str) -> bool:
-        return all(a.values.get(name, of.values[name]) == of.values[name] for a in constants if a.name == of.name)
+        value = of.values[name]
+        changed = any(a.values.get(name, value) != value for a in constants if a.name == of.name)
+        return not changed and not any(name in values and values[name] == value for values in options)
 
     rows = [
         replace(a, values={name: value for name, value in a.values.items() if is_constant(a, name)})

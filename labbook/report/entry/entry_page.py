@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -192,7 +193,7 @@ def _title(run: Run, language: str, before: Mapping[str, Any], existing: str | N
         return own, False
     if _BY_HAND in blocks[0]:
         return noted, True
-    if not shown or shown == escape.inline(noted):
+    if not shown or html.unescape(shown) == html.unescape(escape.inline(noted)):  # older versions escaped more
         return own, False
     ours = {own, *(run_title(replace(run, status="running", title=""), each) for each in ("en", "zh"))}
     return (shown, True) if noted in ours else (noted, True)

@@ -71,7 +71,7 @@ def _python_rows(run: Run) -> list[dict[str, str]]:
     return [
         *_row("python", f"{version} ({kind})" if version and kind else version),
         *_row("interpreter", python.get("executable") or (main.executable if main else "")),
-        *_row("packages", ", ".join(matter[:16])),
+        *_row("packages", ", ".join(matter)),
     ]
 
 

@@ -17,6 +17,7 @@ from labbook.report.ending_exception import (
     user_frame,
 )
 from labbook.report.entry.debug_section import module_rows
+from labbook.report.entry.diagnosis_section import diagnosis_section
 from labbook.report.entry.merged_rows import merge_unobserved
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.entry.title import verdict_reason
@@ -26,6 +27,7 @@ from labbook.report.model_svg import has_diagram
 from labbook.report.series_choice import (
     base_name,
     count_steps,
+    counts_points,
     first_nonfinite_step,
     is_of_batches,
     one_a_name,
@@ -185,7 +187,10 @@ def _first_lines(text: str, lines: int, n_bytes: int) -> str:
 
 
 def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
-    """Returns the health checklist, or `None` while nothing was checked; `findings` are the rows with evidence."""
+    """Returns the health checklist, or `None` while nothing was checked.
+
+    `findings` are the rows with evidence that the section on the diagnosis does not have.
+    """
     if not run.checks:
         return None
     checks = [translate_check(check, say) for check in run.checks]
@@ -204,7 +209,8 @@ def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] |
         }
         for c in checks[: max(limits.rows, 40)]
     ]
-    shown = [row for row in rows if row["verdict"] != "ok" or row["id"] == "other_checks"]
+    told = {finding["id"] for finding in (diagnosis_section(run, limits) or {}).get("findings", ())}
+    shown = [r for r in rows if (r["verdict"] != "ok" and r["id"] not in told) or r["id"] == "other_checks"]
     findings = [row for row in shown if row["detail"] or row["evidence"]]
     return {"rows": merge_unobserved(rows), "findings": findings, "flow": run.id if worth_drawing(run) else ""}
 
@@ -218,10 +224,13 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     if not shown:
         return None
     rows = []
+    windows: dict[int, list[str]] = {}
     for each in shown[: limits.rows]:
         since = first_nonfinite_step(each)
         best = run_best(run, each)
         first, last = numbers.pair(each.first, each.last)
+        if best is not None and is_of_batches(each, run):
+            windows.setdefault(window_of(each), []).append(each.name)
         rows.append(
             {
                 "name": shorten_middle(each.name, limits.cell),
@@ -229,9 +238,8 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
                 "first": first,
                 "last": last,
                 "best": "" if best is None else numbers.number(best),
-                "window": window_of(each) if best is not None and is_of_batches(each, run) else 0,
                 "points": numbers.count(each.count or len(each.values)),
-                "last_step": each.last_step,
+                "last_step": "" if counts_points(each, count_steps(run)) else numbers.count(each.last_step or 0),
                 "nonfinite": each.nonfinite,
                 "since": since,
             }
@@ -244,6 +252,7 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "steps": count_steps(run) or max((s.last_step or 0 for s in shown), default=0),
         "rows": rows,
         "more": max(0, len(shown) - len(rows)),
+        "windows": [{"window": window, "names": names} for window, names in windows.items()],
         "sums": _summed_losses(run, [s.name for s in shown]),
         "printed": [
             {"name": s.name, "printed": numbers.number(other.last), "measured": numbers.number(s.last)}

@@ -101,6 +101,32 @@ def test_the_fix_names_the_package_of_a_module() -> None:
     assert "pip install scikit-image`" in fixes[0] and "import skimage" in fixes[0]
 
 
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        ("The size of tensor a (10) must match the size of tensor b (20) at non-singleton dimension 0", "batch size"),
+        ("The size of tensor a (10) must match the size of tensor b (20) at non-singleton dimension 3", "branches"),
+        ("operands could not be broadcast together with shapes (32,10) (20,10) ", "batch size"),
+        ("operands could not be broadcast together with shapes (32,10) (32,5) ", "branches"),
+        ("Input batch size 10 doesn't match hidden0 batch size 32", "another batch size"),
+        ("you tried to allocate 18874368000000 bytes. DefaultCPUAllocator: can't allocate memory", "far beyond"),
+    ],
+)
+def test_the_numbers_of_a_message_choose_the_cause(message: str, cause: str) -> None:
+    if "you tried" in message:
+        message = "DefaultCPUAllocator: can't allocate memory: " + message.partition(" Default")[0]
+    raised = CaughtException("main", "RuntimeError", "builtins", message, ended_process=True)
+    run = dataclasses.replace(RUN, status="failed", exceptions=(raised,))
+    assert cause in diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0].causes[0]
+
+
+@pytest.mark.parametrize(("free", "cause"), [(True, "kill -9"), (False, "memory")])
+def test_a_kill_without_a_sign_of_full_memory_is_somebodys(free: bool, cause: str) -> None:
+    ending = {"memory": "the sender is unknown", **({"memory_free": True} if free else {})}
+    run = dataclasses.replace(RUN, status="killed", signal="SIGKILL", captured={"ending": ending})
+    assert cause in diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0].causes[0]
+
+
 @pytest.mark.parametrize("launcher", ["ChildFailedError", "CalledProcessError", "ProcessExitedException"])
 def test_what_a_child_printed_is_the_cause_of_what_its_launcher_raised(launcher: str) -> None:
     printed = (

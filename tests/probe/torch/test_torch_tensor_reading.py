@@ -219,3 +219,14 @@ def test_what_another_model_computed_is_no_input():
     batches.look(SimpleNamespace(index=0), (MODEL(X), X[:4], coordinates), {}, None)
     batches.tell(1, SimpleNamespace(target=None))
     assert [leaf["path"] for leaf in told[0]["leaves"]] == ["1", "2"]
+
+
+def test_the_batch_of_a_step_is_that_of_most_samples():
+    """A policy that acts with gradients runs on one state before it is trained on a batch."""
+    told = []
+    inspector = Watching()
+    batches = ModelInputs(torch, TensorStats(torch), inspector, lambda kind, **fields: told.append(fields))
+    for samples in (1, 4, 4, 2):
+        batches.look(SimpleNamespace(index=0), (X[:samples],), {}, None)
+    batches.tell(1, SimpleNamespace(target=None))
+    assert [leaf["shape"][0] for leaf in told[0]["leaves"]] == [4]

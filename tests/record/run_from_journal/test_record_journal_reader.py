@@ -286,6 +286,18 @@ def test_a_first_parser_that_only_finds_the_file_is_no_second_set_of_options(var
     ]  # fmt: skip
 
 
+def test_a_copy_of_an_option_is_no_constant_of_the_script():
+    events = [
+        {"k": "arguments", "source": "argparse", "name": "a.py", "values": {"lr": 2.0, "epochs": 3}},
+        {"k": "arguments", "source": "constants", "name": "a.py", "values": {"lr": 2.0, "epochs": 5}},
+        {"k": "arguments", "source": "constants", "name": "b.py", "values": {"lr": 2.0}},
+    ]
+    run = build_run({"id": "r"}, {"code": 0}, [ProcessEvents("p", tuple(map(read_event, events)))], Console())
+    assert [(one.source, dict(one.values)) for one in run.arguments] == [
+        ("argparse", {"lr": 2.0, "epochs": 3}), ("constants", {"epochs": 5})
+    ]  # fmt: skip
+
+
 def test_the_variable_of_a_loop_is_no_constant_of_the_script():
     events = [
         {"k": "arguments", "source": "constants", "name": "a.py", "values": {"lr": lr, "epochs": 3}}
