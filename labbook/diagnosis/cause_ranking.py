@@ -11,6 +11,7 @@ from labbook.diagnosis.finding_builder import build_check_finding
 from labbook.diagnosis.strategies import Case, choose_findings
 from labbook.model.evidence import Evidence
 from labbook.model.finding import Diagnosis, Finding
+from labbook.model.run import is_launcher_error
 
 _MAX_FINDINGS = 8
 
@@ -59,6 +60,7 @@ def _unsure(findings: Sequence[Finding], evidence: Evidence) -> str:
     if findings and (findings[0].symptom or findings[0].family != "other"):
         return ""
     if evidence.exceptions:
-        last = evidence.exceptions[-1]
+        own = [one for one in evidence.exceptions if not is_launcher_error(one.type)]
+        last = (own or evidence.exceptions)[-1]
         return f"no page of the catalogue fits {last.type or 'this message'}"
     return "it contains no error message that the catalogue knows"

@@ -128,7 +128,8 @@ def _best(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if len(kinds) != 1:
         return {}
     metric, direction = kinds.pop()
-    rated = [row for row in rows if row["best"] is not None and math.isfinite(row["best"]) and row["state"] != "pruned"]
+    ended = [row for row in rows if row["state"] not in ("pruned", "failed")]
+    rated = [row for row in ended if row["best"] is not None and math.isfinite(row["best"])]
     if direction not in ("min", "max") or not rated:
         return {"metric": metric}
     best = (min if direction == "min" else max)(rated, key=lambda row: row["best"])

@@ -51,7 +51,8 @@ _LIBRARY = re.compile(
     r"|(?:^|[\\/])torch[\\/](?:nn[\\/]|utils[\\/]|_dynamo|_inductor|_C|autograd|optim|distributed"
     r"|multiprocessing|_tensor)"
     r"|(?:^|[\\/])(?:paddle|fluid)[\\/](?:fluid|nn|io|base|optimizer|autograd|distributed|incubate|jit|tensor)[\\/]"
-    r"|(?:^|[\\/])paddle[\\/]fluid[\\/]",
+    r"|(?:^|[\\/])paddle[\\/]fluid[\\/]"
+    r"|(?:^|[\\/])(?:ray|pandas|numpy|scipy|sklearn|pyarrow|h5py|lxml)[\\/]\S*\.p(?:yx|xi|xd)$",
     re.IGNORECASE,
 )
 """Files of installed libraries, also where a paste has cut the beginning of the path. Source: the folders that pip,
