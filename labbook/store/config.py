@@ -27,7 +27,10 @@ def _one_of(*allowed: str) -> Check:
 
 
 _PROTECTIVE = frozenset(
-    "commit branch sync remote redact_rules patch_max_bytes console_head_bytes console_tail_bytes config_max_bytes".split()
+    (
+        *("commit", "branch", "sync", "remote", "redact_rules"),
+        *("patch_max_bytes", "console_head_bytes", "console_tail_bytes", "config_max_bytes"),
+    )
 )
 """Settings that decide what is recorded and where it goes: a mistyped one may have meant to keep something private."""
 
