@@ -48,10 +48,18 @@ def trial_runs(notebook: Notebook, run: Run, start: Facts, trials: Sequence[Tria
         trials: Its trials.
     """
     return [
-        add_findings(notebook, _trial_run(run, start, trial, trial_run_id(run.id, place)))
-        for place, trial in enumerate(trials, 1)
+        add_findings(notebook, _trial_run(run, start, trial, run_id))
+        for run_id, trial in zip(_run_ids(run, trials), trials, strict=True)
         if trial.processes
     ]
+
+
+def _run_ids(run: Run, trials: Sequence[TrialPart]) -> list[str]:
+    """Returns the ids of trials: with their own numbers, or with their places where several studies have the same."""
+    numbers = [trial.key[2] for trial in trials]
+    if len(set(numbers)) < len(numbers) or min(numbers, default=0) < 0:
+        numbers = list(range(len(trials)))
+    return [trial_run_id(run.id, number) for number in numbers]
 
 
 def _trial_run(run: Run, start: Facts, trial: TrialPart, run_id: str) -> Run:
@@ -95,8 +103,8 @@ def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> d
         if len({str(trial.params.get(name)) for trial in trials}) > 1
     }
     rows = []
-    for place, trial in enumerate(trials, 1):
-        made = by_id.get(trial_run_id(run.id, place))
+    for run_id, trial in zip(_run_ids(run, trials), trials, strict=True):
+        made = by_id.get(run_id)
         rows.append(
             {
                 "number": trial.key[2],
