@@ -36,7 +36,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
     names = dict.fromkeys(name for each in options for name in each)
     differing = [name for name in names if len({str(each.get(name)) for each in options}) > 1]
     losses = {series.name: series for series in run.series if series.source == "probe"}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for number, (optimizer, steps) in enumerate(found[:_MOST]):
         index = optimizer.get("index", 0)
         loss = losses.get(f"loss.opt{index}" if index else "loss")
