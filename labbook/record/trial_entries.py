@@ -117,7 +117,11 @@ def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> d
             }
         )
     sweeps = list(dict.fromkeys(each.sweep for each in runs))
-    return {"sweeps": sweeps, "rows": rows, **(_best(rows) if len({trial.key[1] for trial in trials}) == 1 else {})}
+    if len({trial.key[1] for trial in trials}) > 1:
+        return {"sweeps": sweeps, "rows": rows}
+    # Workers begin them in any order.
+    rows.sort(key=lambda row: row["number"])
+    return {"sweeps": sweeps, "rows": rows, **_best(rows)}
 
 
 def _measured(trial: TrialPart, run: Run | None, metric: str) -> dict[str, Any]:

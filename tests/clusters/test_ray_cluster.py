@@ -100,7 +100,7 @@ def test_trials_of_ray_tune_are_runs_of_their_own(book, address, monkeypatch):
     pytest.importorskip("pandas")
     monkeypatch.setenv("RAY_ADDRESS", address)
     shutil.copy(PROGRAMS / "ray_trials.py", book.folder)
-    book.record(sys.executable, "ray_trials.py", timeout=300)
+    book.record(sys.executable, "ray_trials.py", timeout=380)
     runs = entries(book)
     whole = next(run for run in runs if "trials" in run["captured"])
     trials = sorted((run for run in runs if run is not whole), key=lambda run: run["captured"]["trial"]["number"])
