@@ -46,6 +46,7 @@ _INSIDE = (
     "/share/jupyter/",
     "/torchinductor_",
     "/matplotlib-",
+    "/ray/ray_current_cluster",
     ".lock",
     *config_files.RUNTIME_FOLDERS,
 )
