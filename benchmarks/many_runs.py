@@ -1,7 +1,9 @@
 """Index, list, search, export and SQL in notebooks of 1,000, 10,000 and more runs, and how the times grow.
 
-`python -m benchmarks.many_runs [LARGEST]`; 10,000 by default, 100,000 takes much longer. Every run has the data of a
-real one: its front matter is varied, its `run.json` is that of a real run with its own id and values.
+`python -m benchmarks.many_runs [LARGEST]`, or the sizes: `python -m benchmarks.many_runs 10000 100000`; 10,000 by
+default. Every run has the data of a real one: its front matter is varied, its `run.json` is that of a real run with its
+own id and one of 64 sets of values. Beside each time is the processor time of all processes: on a machine that is
+shared, only that says something.
 """
 
 import contextlib
@@ -31,21 +33,29 @@ QUERIES = {
 
 def add_data(root, run_ids):
     """Writes the `run.json` of each run, from a real one."""
-    real = sorted((ROOT / "notes" / "runs").rglob("run.json"))[0].read_text("utf-8")
-    run = json.loads(real)
+    run = json.loads(sorted((ROOT / "notes" / "runs").rglob("run.json"))[0].read_text("utf-8"))
     rng = random.Random(0)
-    for run_id in run_ids:
+    texts = []
+    for _ in range(64):
         series = [
             {**each, "values": [round(value * rng.uniform(0.9, 1.1), 8) for value in each["values"]]}
             for each in run["series"]
         ]
+        texts.append(json.dumps({**run, "id": "RUN-ID", "series": series}))
+    for number, run_id in enumerate(run_ids):
         folder = root / "notes" / "runs" / run_id[:4] / run_id[4:6] / run_id[6:8] / run_id
         folder.mkdir()
-        (folder / "run.json").write_text(json.dumps({**run, "id": run_id, "series": series}), "utf-8")
+        (folder / "run.json").write_text(texts[number % len(texts)].replace("RUN-ID", run_id), "utf-8")
+
+
+def processor_s():
+    """Processor time of this process and of its children that have ended."""
+    times = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in times)
 
 
 def measure(count):
-    """Returns what was done -> seconds, in a new notebook of some runs."""
+    """Returns what was done -> seconds and processor seconds, in a new notebook of some runs."""
     from labbook.dataset.dataset_export import export
     from labbook.dataset.notebook_query import run_query
     from labbook.index.build import refresh
@@ -57,10 +67,11 @@ def measure(count):
     def timed(name, work, rounds=1):
         taken = []
         for _ in range(rounds):
-            began = time.perf_counter()
+            began, used = time.perf_counter(), processor_s()
             work()
-            taken.append(time.perf_counter() - began)
+            taken.append((time.perf_counter() - began, processor_s() - used))
         times[name] = sorted(taken)[len(taken) // 2]
+        print("   {}: {:.3f} s, processor {:.3f} s".format(name, *times[name]), flush=True)
 
     with tempfile.TemporaryDirectory() as top:
         root = Path(top) / "notebook"
@@ -101,17 +112,19 @@ def measure(count):
     return times, size
 
 
-def main(largest=10_000):
-    sizes = [size for size in (1_000, 10_000, 100_000, 1_000_000) if size <= largest] or [largest]
+def main(*given):
+    largest = given[0] if len(given) == 1 else 10_000
+    sizes = list(given[1:] and given) or [size for size in (1_000, 10_000, 100_000) if size <= largest] or [largest]
     found = {}
     for size in sizes:
+        print(f"{size} runs", flush=True)
         with contextlib.redirect_stderr(io.StringIO()):
             found[size], mib = measure(size)
-        print(f"   {size} runs: Parquet files of {mib:.1f} MiB", flush=True)
+        print(f"   Parquet files of {mib:.1f} MiB", flush=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"   peak memory of this process: {peak:.0f} MiB")
+    print(f"peak memory of this process: {peak:.0f} MiB; processor time of {', '.join(map(str, sizes))} runs:")
     for name in found[sizes[0]]:
-        times = [found[size][name] for size in sizes]
+        times = [found[size][name][1] for size in sizes]
         growth = ""
         if len(sizes) > 1:
             # The exponent k of time = c * runs^k between the two largest notebooks: 1 is linear, 0 constant.

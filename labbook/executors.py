@@ -34,7 +34,8 @@ def open_executor(chosen: str = "processes", workers: int | None = None) -> Iter
     Raises:
         UsageError: The choice is unknown, its package is not installed, or the cluster does not answer.
     """
-    scheme, separator, address = chosen.partition("://")
+    check_choice(chosen)
+    scheme, _, address = chosen.partition("://")
     count = workers or len(os.sched_getaffinity(0))
     executor: Executor
     close: Callable[[], object] | None = None
@@ -42,16 +43,21 @@ def open_executor(chosen: str = "processes", workers: int | None = None) -> Iter
         executor = _processes(count)
     elif chosen == "threads":
         executor = ThreadPoolExecutor(count)
-    elif separator and address and scheme in _CLUSTERS:
-        executor, count, close = _CLUSTERS[scheme](address, chosen)
     else:
-        raise UsageError("errors.executor.unknown", chosen=chosen, choices=CHOICES)
+        executor, count, close = _CLUSTERS[scheme](address, chosen)
     try:
         yield executor, count
     finally:
         executor.shutdown(wait=True)
         if close is not None:
             close()
+
+
+def check_choice(chosen: str) -> None:
+    """Raise a `UsageError` for what is none of `CHOICES`."""
+    scheme, _, address = chosen.partition("://")
+    if chosen not in ("processes", "threads") and not (address and scheme in _CLUSTERS):
+        raise UsageError("errors.executor.unknown", chosen=chosen, choices=CHOICES)
 
 
 def in_order(

@@ -65,6 +65,8 @@ _SRUN = Launcher(
     )
 )
 
+_RAY_JOB = Launcher(_flags("--no-wait -v --verbose"), ("job", "submit"))
+
 LAUNCHERS: dict[str, Launcher] = {
     "torchrun": _TORCHRUN,
     "torch.distributed.run": _TORCHRUN,
@@ -82,6 +84,8 @@ LAUNCHERS: dict[str, Launcher] = {
     "mpiexec": _MPI,
     "orterun": _MPI,
     "srun": _SRUN,
+    "ray": _RAY_JOB,
+    "ray.scripts.scripts": _RAY_JOB,
     "uv": Launcher(
         _flags(
             "--no-sync --frozen --locked --isolated --all-extras --no-dev --dev --only-dev --exact --no-project -q "

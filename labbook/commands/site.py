@@ -51,9 +51,22 @@ def command() -> None:
     metavar="FOLDER",
     help="Keep the site and the record of its build in FOLDER, for the cache of a CI job. The site is in FOLDER/site.",
 )
+@click.option(
+    "--executor",
+    default="",
+    metavar="EXECUTOR",
+    help="Where new notes are read for the index: processes, threads, ray://ADDRESS or dask://ADDRESS. Pages are "
+    "rendered by processes of this machine.",
+)
 @notebook_option
 def build(
-    everything: bool, engine: str, cache: Path | None, notebook: str | None, site_dir: Path | None, trust: bool
+    everything: bool,
+    engine: str,
+    cache: Path | None,
+    executor: str,
+    notebook: str | None,
+    site_dir: Path | None,
+    trust: bool,
 ) -> None:
     """Build the site.
 
@@ -63,6 +76,12 @@ def build(
     from labbook.publish.site_build import build_site
 
     book = open_notebook(notebook)
+    if executor:
+        from labbook.executors import check_choice
+        from labbook.index.build import query_index
+
+        check_choice(executor)
+        query_index(book, lambda _: None, executor=executor)
     site = build_site(book, everything=everything, engine=engine, folder=site_dir, trusted=trust, cache=cache)
     print_site(site, terminal_sentences(book))
 

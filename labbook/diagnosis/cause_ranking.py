@@ -11,6 +11,7 @@ from labbook.diagnosis.finding_builder import build_check_finding
 from labbook.diagnosis.strategies import Case, choose_findings
 from labbook.model.evidence import Evidence
 from labbook.model.finding import Diagnosis, Finding
+from labbook.model.run import is_launcher_error
 from labbook.store.sentences import Sentences
 
 _MAX_FINDINGS = 8
@@ -55,5 +56,6 @@ def _unsure(findings: Sequence[Finding], evidence: Evidence, say: Sentences) -> 
         return ""
     if not evidence.exceptions:
         return say.line("diagnosis.no_message")
-    kind = evidence.exceptions[-1].type
+    own = [one for one in evidence.exceptions if not is_launcher_error(one.type)]
+    kind = (own or evidence.exceptions)[-1].type
     return say.line("diagnosis.no_page_of", type=kind) if kind else say.line("diagnosis.no_page")

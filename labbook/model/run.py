@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -31,6 +31,13 @@ LAUNCHER_ERRORS = (
 def is_launcher_error(name: str) -> bool:
     """Whether a class, such as `RayTaskError(ValueError)`, reports the failure of what a launcher started."""
     return name.partition("(")[0] in LAUNCHER_ERRORS
+
+
+def ray_node(argv: Sequence[str]) -> str:
+    """Returns the id of the node of a worker of Ray, from its command line; "" for any other process."""
+    if not any(word.endswith("default_worker.py") or word.startswith("ray::") for word in argv):
+        return ""
+    return next((word.partition("=")[2] for word in argv if word.startswith("--node-id=")), "?")
 
 
 INTERRUPTS = ("KeyboardInterrupt", "SystemExit")

@@ -25,6 +25,8 @@ WATCHED = {
     "optuna.trial._trial": "process.metric_loggers",
     "ray._private.worker": "process.ray_workers",
     "ray.exceptions": "process.ray_workers",
+    "ray.dashboard.modules.job.sdk": "process.ray_workers",
+    "ray.train._internal.session": "process.metric_loggers",
 }
 """Imported module -> module of the probe whose `attach(module, probe)` is called after the import."""
 

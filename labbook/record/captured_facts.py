@@ -51,6 +51,7 @@ def add_captured(
     from labbook.record.jobs.job_journal import JobJournal
     from labbook.record.run_from_journal.ending_events import standstill_facts
     from labbook.record.run_from_journal.roll_call import roll_call
+    from labbook.record.run_from_journal.successive_trainings import successive_trainings
 
     before = journal.read(journal.paths.before)
     after: dict[str, Any] = journal.read(journal.paths.after)
@@ -79,6 +80,9 @@ def add_captured(
     ranks = roll_call(processes, job.tasks() if job else (), job.world if job else 0, job.key if job else "")
     if ranks:
         captured["ranks"] = redactor.data(ranks)
+    trainings = successive_trainings(run, processes)
+    if trainings:
+        captured["trainings"] = redactor.data(trainings)
     if start.get("attempt_before"):
         captured["attempt"] = {"before": start["attempt_before"]}
     unobserved = [one for part in journal.parts() for one in find_unobserved(part.paths.resources)]

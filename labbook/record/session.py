@@ -238,11 +238,11 @@ class _Session:
                 self.watcher = watcher
 
     def _watch_hangs(self) -> None:
-        """Starts to watch for a hang of several ranks; nothing for a command of one process."""
-        from labbook.record.jobs.hang_watch import HangWatch, starts_ranks
-
-        if self.quiet or (self.place is None and not starts_ranks(self.start["argv"])):
+        """Starts to watch for a hang of several ranks."""
+        if self.quiet:
             return
+        from labbook.record.jobs.hang_watch import HangWatch
+
         rank = self.member.rank if self.member is not None else 0
         self.hang_watch = HangWatch(self.journal, self.place, rank, self.sentences, self.print_line)
         self.hang_watch.start()

@@ -48,10 +48,18 @@ def trial_runs(notebook: Notebook, run: Run, start: Facts, trials: Sequence[Tria
         trials: Its trials.
     """
     return [
-        add_findings(notebook, _trial_run(run, start, trial, trial_run_id(run.id, place)))
-        for place, trial in enumerate(trials, 1)
+        add_findings(notebook, _trial_run(run, start, trial, run_id))
+        for run_id, trial in zip(_run_ids(run, trials), trials, strict=True)
         if trial.processes
     ]
+
+
+def _run_ids(run: Run, trials: Sequence[TrialPart]) -> list[str]:
+    """Returns the ids of trials: with their own numbers, or with their places where several studies have the same."""
+    numbers = [trial.key[2] for trial in trials]
+    if len(set(numbers)) < len(numbers) or min(numbers, default=0) < 0:
+        numbers = list(range(len(trials)))
+    return [trial_run_id(run.id, number) for number in numbers]
 
 
 def _trial_run(run: Run, start: Facts, trial: TrialPart, run_id: str) -> Run:
@@ -95,8 +103,8 @@ def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> d
         if len({str(trial.params.get(name)) for trial in trials}) > 1
     }
     rows = []
-    for place, trial in enumerate(trials, 1):
-        made = by_id.get(trial_run_id(run.id, place))
+    for run_id, trial in zip(_run_ids(run, trials), trials, strict=True):
+        made = by_id.get(run_id)
         rows.append(
             {
                 "number": trial.key[2],
@@ -109,7 +117,11 @@ def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> d
             }
         )
     sweeps = list(dict.fromkeys(each.sweep for each in runs))
-    return {"sweeps": sweeps, "rows": rows, **(_best(rows) if len({trial.key[1] for trial in trials}) == 1 else {})}
+    if len({trial.key[1] for trial in trials}) > 1:
+        return {"sweeps": sweeps, "rows": rows}
+    # Workers begin them in any order.
+    rows.sort(key=lambda row: row["number"])
+    return {"sweeps": sweeps, "rows": rows, **_best(rows)}
 
 
 def _measured(trial: TrialPart, run: Run | None, metric: str) -> dict[str, Any]:
@@ -128,7 +140,8 @@ def _best(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if len(kinds) != 1:
         return {}
     metric, direction = kinds.pop()
-    rated = [row for row in rows if row["best"] is not None and math.isfinite(row["best"]) and row["state"] != "pruned"]
+    ended = [row for row in rows if row["state"] not in ("pruned", "failed")]
+    rated = [row for row in ended if row["best"] is not None and math.isfinite(row["best"])]
     if direction not in ("min", "max") or not rated:
         return {"metric": metric}
     best = (min if direction == "min" else max)(rated, key=lambda row: row["best"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,9 @@ from labbook.frozen import dataclass
 from labbook.store.git_process import GitFolders, run_git
 
 _LONG_S = 600.0
+_NEAR = 20
+"""Commits that are looked at without git: as many runs as somebody shares at a time, mostly."""
+
 _ANCESTORS: set[tuple[Path, str, str]] = set()
 """Pairs of commits of which the first is in the history of the second; that never changes."""
 
@@ -107,10 +111,37 @@ def is_ancestor(folders: GitFolders, one: str, other: str) -> bool:
     """Whether a commit is in the history of another; false if one of them is not here."""
     pair = (folders.common_dir, one, other)
     if one != other and pair not in _ANCESTORS:
-        if run_git(folders, "merge-base", "--is-ancestor", one, other, timeout_s=_LONG_S).code:
+        if (
+            not _is_near(folders, one, other)
+            and run_git(folders, "merge-base", "--is-ancestor", one, other, timeout_s=_LONG_S).code
+        ):
             return False
         _ANCESTORS.add(pair)
     return True
+
+
+def _is_near(folders: GitFolders, one: str, other: str) -> bool:
+    """Whether the first of two commits is among the last ancestors of the other one, without starting git."""
+    if (folders.common_dir / "shallow").exists():
+        return False  # a parent may not be here
+    for _ in range(_NEAR):
+        parents = _parents_of_loose(folders, other)
+        if one in parents:
+            return True
+        if len(parents) != 1:
+            return False
+        other = parents[0]
+    return False
+
+
+def _parents_of_loose(folders: GitFolders, commit: str) -> list[str]:
+    """Returns the parents of a commit that is in a file of its own, as new ones are; empty for any other."""
+    try:
+        packed = (folders.common_dir / "objects" / commit[:2] / commit[2:]).read_bytes()
+        head = zlib.decompress(packed).partition(b"\n\n")[0]
+    except (OSError, zlib.error):
+        return []
+    return [line[7:].decode("ascii") for line in head.split(b"\n")[1:] if line.startswith(b"parent ")]
 
 
 def runs_among(paths: Sequence[bytes] | Iterable[bytes]) -> int:

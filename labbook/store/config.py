@@ -26,6 +26,15 @@ def _one_of(*allowed: str) -> Check:
     return lambda value: None if value in allowed else message("errors.settings.one_of", allowed=named)
 
 
+_PROTECTIVE = frozenset(
+    (
+        *("commit", "branch", "sync", "remote", "redact_rules"),
+        *("patch_max_bytes", "console_head_bytes", "console_tail_bytes", "config_max_bytes"),
+    )
+)
+"""Settings that decide what is recorded and where it goes: a mistyped one may have meant to keep something private."""
+
+
 def _between(low: float, high: float) -> Check:
     return lambda value: None if low <= value <= high else message("errors.settings.between", low=low, high=high)
 
@@ -174,11 +183,13 @@ def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[st
 
     Raises:
         NotebookError: A value of the wrong type, broken TOML, or an unknown flag; names file, key, value and line.
-            Unknown keys of the file are skipped: `unknown_settings` names them.
+            Unknown keys of the file are skipped: `unknown_settings` names them. If one resembles a setting that
+            decides what leaves the run's folder, nothing is committed or shared, whatever other sources say.
     """
     values: dict[str, Any] = {}
+    held: dict[str, Any] = {}
     if root is not None:
-        values.update(_from_file(root))
+        values, held = _from_file(root)
     for each in fields(Config):
         name = environment_name(each)
         if environ.get(name):
@@ -190,7 +201,7 @@ def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[st
             advice = "errors.settings.near_advice" if near else ""
             raise NotebookError("errors.settings.unknown", where=where, key=key, near=near, advice=advice)
         values[key] = _checked(known[key], value, message("errors.settings.flag", key=key))
-    return Config(**values)
+    return Config(**(values | held))
 
 
 def settings_text(config: Config) -> str:
@@ -242,7 +253,9 @@ def unknown_settings(root: Path) -> list[Message]:
             line = _line_of(key, text)
             place = message("errors.settings.of_line" if line else "errors.settings.of_file", path=str(path), line=line)
             near = _nearest(key)
-            if near:
+            if near in _PROTECTIVE:
+                found.append(message("terminal.problems.setting_protects", place=place, name=key, near=near))
+            elif near:
                 found.append(message("terminal.problems.setting_near", place=place, name=key, near=near))
             else:
                 found.append(message("terminal.problems.setting", place=place, name=key, version=__version__))
@@ -270,7 +283,8 @@ def _read_table(root: Path) -> tuple[Path, Mapping[str, Any], str]:
     return path, table, text
 
 
-def _from_file(root: Path) -> dict[str, Any]:
+def _from_file(root: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the settings of the file, and those that hold back commits where a protective one is mistyped."""
     path, table, text = _read_table(root)
     known = {each.name: each for each in fields(Config)}
     values = {}
@@ -279,7 +293,8 @@ def _from_file(root: Path) -> dict[str, Any]:
             line = _line_of(key, text)
             at = "errors.settings.in_line" if line else "errors.settings.in_file"
             values[key] = _checked(known[key], value, message(at, path=str(path), line=line, key=key))
-    return values
+    is_open = any(key not in known and _nearest(key) in _PROTECTIVE for key in table)
+    return values, {"commit": "off", "sync": "off"} if is_open else {}
 
 
 def _nearest(key: str) -> str:

@@ -50,14 +50,14 @@ def _number(run_id: str) -> int:
     return number
 
 
-def trial_run_id(run_id: str, place: int) -> str:
+def trial_run_id(run_id: str, number: int) -> str:
     """Return the id of a trial in a run that has several; it sorts behind the run.
 
     Args:
         run_id: Id of the run.
-        place: 1 for the first trial.
+        number: Of the trial, 0 or more.
     """
-    return f"{run_id}t{place:04d}"
+    return f"{run_id}t{number:04d}"
 
 
 def is_trial_id(run_id: str) -> bool:

@@ -16,6 +16,7 @@ _MOST_AXES = 8
 _MOST_LINES = 500
 _MOST_LABELS = 8
 _GAP = 120.0
+_LINE = 13.0
 _HALO = "paint-order:stroke;stroke:var(--bg);stroke-width:3px"
 _TOP, _BOTTOM, _SIDE = 48.0, 240.0, 64.0
 
@@ -48,7 +49,7 @@ def parallel_coordinates(summary: SweepSummary, title: str) -> str:
         parts.append(f'<text class="t x" x="{x:.0f}" y="{_TOP - 18:.0f}">{svg_text(name, 16)}</text>')
         parts += [
             f'<text class="y" style="{_HALO}" x="{x - 5:.0f}" y="{height + 4:.1f}">{svg_text(label, 10)}</text>'
-            for label, height in labels
+            for label, height in _apart(labels)
         ]
     best = max(1, len(trials) // 10)
     lines = []
@@ -61,6 +62,16 @@ def parallel_coordinates(summary: SweepSummary, title: str) -> str:
         look = 'class="l s0"' if at < best else 'class="l s7" opacity=".35"'
         lines.append(f'<polyline {look} points="{points}"/>')
     return frame(2 * _SIDE + _GAP * len(options), _BOTTOM + 24, title, [*lines, *parts])
+
+
+def _apart(labels: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Returns labels that do not cover each other: the outermost ones first, then from the bottom up."""
+    ordered = sorted(labels, key=lambda each: -each[1])
+    shown: list[tuple[str, float]] = []
+    for label, height in [*ordered[:1], *ordered[-1:], *ordered[1:-1]]:
+        if all(abs(height - other) >= _LINE for _, other in shown):
+            shown.append((label, height))
+    return shown
 
 
 def _axis(values: Sequence[Any]) -> tuple[list[float | None], list[tuple[str, float]]]:

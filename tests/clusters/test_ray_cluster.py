@@ -71,3 +71,48 @@ def test_the_rank_that_failed_is_named_with_its_line(book, address, monkeypatch)
     odd = run["captured"]["ranks"]["odd"]
     line = next(number for number, text in enumerate(program.read_text().splitlines(), 1) if "LINE planted" in text)
     assert (odd["kind"], odd["ranks"], odd["where"]["line"]) == ("failed", [1], line)
+
+
+def test_a_hang_is_named_while_it_lasts_and_in_the_entry(book, address, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    program = PROGRAMS / "ray_ranks.py"
+    shutil.copy(program, book.folder)
+    with subprocess.Popen(
+        [sys.executable, "-m", "labbook", "record", "--", sys.executable, "ray_ranks.py", "hang"],
+        cwd=book.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as recording:  # fmt: skip
+        lines = iter(recording.stdout.readline, "")
+        told = next((line for line in lines if "no progress for" in line), "")
+        recording.terminate()
+        recording.communicate(timeout=60)
+    [run] = entries(book)
+    odd = run["captured"]["ranks"]["odd"]
+    texts = program.read_text().splitlines()
+    hang, backward = (
+        next(n for n, text in enumerate(texts, 1) if part in text) for part in ("LINE hang", "backward()")
+    )
+    place = f"rank 1 has not entered backward at ray_ranks.py:{backward}, where rank 0 waits; rank 1 is at ray_ranks.py"
+    assert place in told
+    assert (odd["kind"], odd["ranks"], odd["where"]["line"]) in [("elsewhere", [1], n) for n in (hang - 1, hang)]
+
+
+def test_trials_of_ray_tune_are_runs_of_their_own(book, address, monkeypatch):
+    pytest.importorskip("pandas")
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    shutil.copy(PROGRAMS / "ray_trials.py", book.folder)
+    book.record(sys.executable, "ray_trials.py", timeout=380)
+    runs = entries(book)
+    whole = next(run for run in runs if "trials" in run["captured"])
+    trials = sorted((run for run in runs if run is not whole), key=lambda run: run["captured"]["trial"]["number"])
+    assert [row["params"] for row in whole["captured"]["trials"]["rows"]] == [{"lr": 0.01}, {"lr": 0.1}]
+    assert whole["captured"]["trials"]["best"] == 0, "a failed trial is not the best"
+    assert not [one for one in whole["arguments"] if "lr" in one["values"]], "options of a trial"
+    assert [(run["status"], run["arguments"][0]["values"]) for run in trials] == [
+        ("finished", {"lr": 0.01, "width": 4}),
+        ("failed", {"lr": 0.1, "width": 4}),
+    ]
+    assert {len(series["values"]) for run in trials for series in run["series"] if series["name"] == "reported"} == {
+        5,
+        20,
+    }
+    assert trials[1]["exceptions"][0]["message"] == "planted"

@@ -187,6 +187,9 @@ def test_the_site_is_built(book):
     run = book.run()["entry"].removeprefix("notes/").replace(".md", ".html")
     assert (book.folder / "site" / run).is_file()
     assert "MkDocs" not in done.stderr and "Zensical" not in done.stderr and done.stderr == ""
+    assert "pages" in book("site", "build", "--executor", "threads").stdout
+    refused = book("site", "build", "--executor", "nowhere", check=False)
+    assert refused.returncode == 2 and "nowhere" in refused.stderr
 
 
 @pytest.mark.long

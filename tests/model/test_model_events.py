@@ -26,6 +26,7 @@ OTHER_FACTS = {
         "bad_step",
         "call",
         "failed_at",
+        "stack",
         "step_s",
         "waiting",
         "whole_step_s",

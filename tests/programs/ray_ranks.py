@@ -1,7 +1,8 @@
-"""Two actors of Ray train one model with gloo; with `planted`, rank 1 fails in step 8."""
+"""Two actors of Ray train one model with gloo; with `planted` rank 1 fails in step 8, with `hang` it waits there."""
 
 import socket
 import sys
+import time
 
 import ray
 
@@ -26,8 +27,10 @@ class Rank:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
         inputs = torch.randn(32, 4)
         for step in range(1, 21):
-            if planted and step == 8 and rank == 1:
+            if planted == "planted" and step == 8 and rank == 1:
                 raise ValueError("planted")  # LINE planted
+            while planted == "hang" and step == 8 and rank == 1:
+                time.sleep(0.1)  # LINE hang
             optimizer.zero_grad()
             loss = torch.nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
             loss.backward()
@@ -40,4 +43,4 @@ ray.init()
 ranks = [Rank.remote() for _ in range(2)]
 print("nodes", len(set(ray.get([each.node.remote() for each in ranks]))))
 port = ray.get(ranks[0].port.remote())
-print("losses", ray.get([each.train.remote(rank, port, sys.argv[1:] == ["planted"]) for rank, each in enumerate(ranks)]))
+print("losses", ray.get([each.train.remote(rank, port, "".join(sys.argv[1:])) for rank, each in enumerate(ranks)]))

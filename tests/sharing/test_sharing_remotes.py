@@ -27,6 +27,7 @@ from sharing_clones import (
 )
 
 from labbook.errors import GitError
+from labbook.sharing import tree_diff
 from labbook.sharing.remote_git import Remote, choose_remote
 from labbook.sharing.synchronize import synchronize
 from labbook.store.entry_commit import commit_files
@@ -373,3 +374,17 @@ def test_entries_on_the_checked_out_branch_are_shared(tmp_path):
     for book in books:
         assert call_git(book.paths.root, "status", "--porcelain") == ""
         assert {run_id(0), run_id(1)} <= {Path(name).stem for name in disk(book)}
+
+
+def test_a_new_entry_is_known_to_follow_without_asking_git(pair, monkeypatch):
+    book = pair[0]
+    folders = book.git_folders()
+    write_entry(book, run_id(0), "first")
+    first = tip(book)
+    write_entry(book, run_id(1), "second")
+    write_entry(book, run_id(2), "third")
+    asked = []
+    original = tree_diff.run_git
+    monkeypatch.setattr(tree_diff, "run_git", lambda *given, **more: asked.append(given) or original(*given, **more))
+    assert tree_diff.is_ancestor(folders, first, tip(book)) and not asked
+    assert not tree_diff.is_ancestor(folders, tip(book), first) and asked

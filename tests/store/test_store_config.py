@@ -109,6 +109,17 @@ def test_settings_of_a_newer_labbook_and_mistyped_ones_are_skipped_and_named(tmp
     assert unknown_settings(tmp_path) == []
 
 
+@pytest.mark.parametrize("text", ["comit = 'off'\n", "Redact-Rules = 'own.toml'\n", "[tool.labbook]\nsycn = 'off'\n"])
+def test_a_mistyped_setting_that_protects_holds_back_what_would_leave_the_machine(tmp_path, text):
+    name = "pyproject.toml" if "tool" in text else "labbook.toml"
+    (tmp_path / name).write_text(text)
+    assert load_config(tmp_path, {"LABBOOK_COMMIT": "branch"}, {"sync": "after-run"}) == Config(
+        commit="off", sync="off"
+    )
+    [problem] = unknown_settings(tmp_path)
+    assert "nothing is committed or shared" in Sentences("en")(problem)
+
+
 def test_not_text_and_not_readable(tmp_path):
     (tmp_path / "labbook.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(NotebookError, match="not UTF-8"):

@@ -7,7 +7,7 @@ import pytest
 from labbook.errors import UsageError
 from labbook.model.entry import Entry
 from labbook.sweep.option_style import find_style
-from labbook.sweep.parallel_coordinates_svg import parallel_coordinates
+from labbook.sweep.parallel_coordinates_svg import _apart, parallel_coordinates
 from labbook.sweep.sweep_summary import summarize_sweep
 from labbook.sweep.trial_grid import make_trials, parse_axes, sweep_name
 
@@ -116,3 +116,8 @@ def test_options_of_one_value_or_without_a_metric_do_not_break_the_summary():
     summary = summarize_sweep(odd)
     assert len(summary.trials) == 6
     xml.dom.minidom.parseString(parallel_coordinates(summary, "odd"))
+
+
+def test_labels_of_close_values_do_not_cover_each_other():
+    labels = [("64", 200.0), ("128", 190.0), ("129", 189.5), ("512", 60.0), ("500", 66.0)]
+    assert sorted(_apart(labels)) == [("512", 60.0), ("64", 200.0)]

@@ -22,6 +22,7 @@ _WHOLE, _SAMPLES, _SAMPLE = 16 << 20, 16, 64 << 10
 """Larger files are fingerprinted by so many samples of so many bytes, as the recorder does."""
 _DISTINCT = 100000
 _ANNEX, _DVC = "/annex/objects/", "/.dvc/cache/"
+_RAY, _RAY_UPLOADED = "/ray/session_", "/runtime_resources/"
 _TEMPORARY = os.O_EXCL | os.O_NOFOLLOW
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib/", "/lib64/", "/bin/", "/sbin/", "/run/", "/var/cache/")
@@ -45,6 +46,7 @@ _INSIDE = (
     "/share/jupyter/",
     "/torchinductor_",
     "/matplotlib-",
+    "/ray/ray_current_cluster",
     ".lock",
     *config_files.RUNTIME_FOLDERS,
 )
@@ -154,6 +156,8 @@ class FileAccess:
         self.flush()
 
     def _is_ignored(self, path):
+        if _RAY in path:
+            return _RAY_UPLOADED not in path  # its logs and sockets; a job's own folder is below, too
         return path.startswith(self._ignored) or any(part in path for part in _INSIDE)
 
     def _again(self, item, use, via):

@@ -29,7 +29,7 @@ def record(probe, source, step, values):
 
     Args:
         probe: The probe of this process.
-        source: The logging library: "tensorboard", "visualdl", "wandb", "mlflow", "optuna" or "labbook".
+        source: The logging library: "tensorboard", "visualdl", "wandb", "mlflow", "optuna", "ray" or "labbook".
         step: An integer, or `None`.
         values: Name -> value; scalars of NumPy, PyTorch and PaddlePaddle count as numbers.
     """
@@ -176,6 +176,10 @@ def _optuna_report(trial, value, step, *args, **kwargs):
     return "optuna", step, {"intermediate_value": value}
 
 
+def _tune_report(session, metrics, *args, **kwargs):
+    return "ray", None, metrics
+
+
 _TENSORBOARD = {"SummaryWriter": {"add_scalar": _tensorboard_scalar, "add_scalars": _tensorboard_scalars}}
 _WATCHED = {
     "torch.utils.tensorboard.writer": _TENSORBOARD,
@@ -183,6 +187,7 @@ _WATCHED = {
     "visualdl.writer.writer": {"LogWriter": {"add_scalar": _visualdl_scalar, "add_scalars": _visualdl_scalars}},
     "wandb.sdk.wandb_run": {"Run": {"log": _wandb_log}},
     "optuna.trial._trial": {"Trial": {"report": _optuna_report}},
+    "ray.train._internal.session": {"_TrainSession": {"report": _tune_report}},
     "mlflow.tracking.client": {"MlflowClient": {"log_metric": _mlflow_metric, "log_batch": _mlflow_batch}},
 }
 """Module -> class -> method -> `reader(*arguments)`, which returns source, step and values."""

@@ -1,7 +1,7 @@
 """Has the workers of a running Ray cluster start the probe: they have the environment of the cluster, not of the run.
 
-The job of the program gets two more variables in its runtime environment. A node that cannot read the journal or the
-probe's folder starts its workers as without them.
+The job of the program, and one that `ray job submit` sends, gets two more variables in its runtime environment. A node
+that cannot read the journal or the probe's folder starts its workers as without them.
 """
 
 import os
@@ -15,9 +15,11 @@ _JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
 def attach(module, probe):
-    """Watches `ray.init`, or the errors of tasks, right after the import of the module that defines them."""
+    """Watches `ray.init`, the errors of tasks, or sent jobs, right after the import of the module that defines them."""
     if module.__name__ == "ray.exceptions":
         _watch_errors(module.RayTaskError, probe)
+    elif module.__name__.endswith(".job.sdk"):
+        _watch_jobs(module.JobSubmissionClient, probe)
     else:
         _watch_init(module, probe)
 
@@ -44,20 +46,44 @@ def _watch_init(worker, probe):
     worker.init = wrapping.transparent_wrapper(init, original)
 
 
+def _watch_jobs(client, probe):
+    """Follows a job that is sent to a cluster: its program, and the workers that this starts."""
+    original, guard = client.submit_job, probe.guard("ray jobs")
+
+    def submit_job(*args, **kwargs):
+        with guard:
+            kwargs = _add_variables(kwargs, {}, probe)
+        return original(*args, **kwargs)
+
+    client.submit_job = wrapping.transparent_wrapper(submit_job, original)
+
+
 def _with_probe(args, kwargs, probe):
     """Keyword arguments of `ray.init` with the variables of the probe, where it connects to a running cluster."""
-    given = kwargs.get("runtime_env")
-    if not _finds_cluster(args[0] if args else kwargs.get("address")) or not (given is None or type(given) is dict):
+    if not _finds_cluster(args[0] if args else kwargs.get("address")):
         return kwargs
     config = parse(os.environ.get(_JOB_CONFIG) or "{}").get("runtime_env") or {}
-    known = dict(config.get("env_vars") or {}, **((given or {}).get("env_vars") or {}))
+    return _add_variables(kwargs, config.get("env_vars") or {}, probe)
+
+
+def _add_variables(kwargs, known, probe):
+    """Keyword arguments with the variables of the probe in their runtime environment.
+
+    Args:
+        kwargs: Of a function of Ray.
+        known: Variables that the job of this process has already.
+        probe: Of this process.
+    """
+    given = kwargs.get("runtime_env")
     variables = {"PYTHONPATH": os.path.join(probe.folder, "inject") + ":${PYTHONPATH}"}
     variables[ENV_PROBE] = os.environ[ENV_PROBE]
-    if any(name in known for name in variables):
+    if not (given is None or type(given) is dict) or all(known.get(name) == variables[name] for name in variables):
+        return kwargs
+    own = (given or {}).get("env_vars") or {}
+    if any(name in known or name in own for name in variables):
         probe.unobserved("the workers of Ray", "the program sets PYTHONPATH in its runtime environment")
         return kwargs
-    env_vars = dict((given or {}).get("env_vars") or {}, **variables)
-    return dict(kwargs, runtime_env=dict(given or {}, env_vars=env_vars))
+    return dict(kwargs, runtime_env=dict(given or {}, env_vars=dict(own, **variables)))
 
 
 def _finds_cluster(address):

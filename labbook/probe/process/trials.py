@@ -1,8 +1,8 @@
-"""Gives each of several trainings in one process an event file of its own: trials of Optuna and jobs of Hydra.
+"""Gives each of several trainings in one process an event file of its own: trials of Optuna and Ray, jobs of Hydra.
 
 A trial is whatever the program marks as one: a call of the objective of `Study.optimize`, what lies between `Study.ask`
-and `Study.tell`, a job of a Hydra multirun, a `with labbook.trial():`. Its events are counted from zero, as those of
-another process would be; what the process does between the trials goes on in its first file.
+and `Study.tell`, a job of a Hydra multirun, a trainable of Ray Tune, a `with labbook.trial():`. Its events are counted
+from zero, as those of another process would be; what the process does between the trials goes on in its first file.
 """
 
 import sys
@@ -49,7 +49,7 @@ class Trials:
         """Begins a trial.
 
         Args:
-            tool: "optuna", "hydra" or "labbook".
+            tool: "optuna", "hydra", "ray" or "labbook".
             group: Name of the study, or "".
             number: Number of the trial, or `None` for the next one.
             params: Options known so far, name -> value.
@@ -114,6 +114,7 @@ def install(probe):
     trials = probe.trials = Trials(probe)
     probe.watch("optuna.study.study", lambda module: _watch_optuna(module.Study, trials))
     probe.watch("hydra.core.utils", lambda module: _watch_hydra(module, trials))
+    probe.watch("ray.tune.trainable.trainable", lambda module: _watch_ray_tune(module.Trainable, trials))
 
 
 class _OptunaStudy:
@@ -261,3 +262,31 @@ def _end_job(trials, begun, result):
         trials.end(begun, trials.state_of(begun, value))
     else:
         trials.end(begun, "complete", values=_numbers(value) if value is not None else ())
+
+
+_TUNE_KEYS = ("__trial_info__", "__stdout_file__", "__stderr_file__")
+"""What Tune adds to the options of a trial. Source: ray/tune/result.py."""
+
+
+def _watch_ray_tune(trainable_class, trials):
+    """A worker has one trainable, which trains in a thread and gets the options of a later trial by `reset`."""
+    guard = trials.probe.guard("ray tune")
+    begun = []
+
+    def end(args, kwargs):
+        while begun:
+            errors = trials.probe.exceptions
+            trials.end(begun.pop(), "failed" if errors is not None and errors.failed else "complete")
+
+    def begin(args, kwargs):
+        end(args, kwargs)
+        config = args[1] if len(args) > 1 else kwargs.get("config", kwargs.get("new_config"))
+        info = (config or {}).get("__trial_info__")
+        number = str(getattr(info, "trial_id", "")).rpartition("_")[2]
+        if number.isdigit():
+            params = {name: value for name, value in config.items() if name not in _TUNE_KEYS}
+            begun.append(trials.begin("ray", "", int(number), params))
+
+    trainable_class.__init__ = wrapping.wrap_function(trainable_class.__init__, guard, before=begin)
+    trainable_class.reset = wrapping.wrap_function(trainable_class.reset, guard, before=begin)
+    trainable_class.stop = wrapping.wrap_function(trainable_class.stop, guard, before=end)

@@ -4,6 +4,7 @@ import os
 import sys
 
 _MAX_SOURCE_FILE = 4 * 1024 * 1024
+_CYTHON = (".pyx", ".pxi", ".pxd")
 
 
 def is_user_file(file):
@@ -12,6 +13,8 @@ def is_user_file(file):
         return False
     if "/site-packages/" in file or "/dist-packages/" in file:
         return False
+    if file.endswith(_CYTHON) and not os.path.exists(file):
+        return False  # of an installed package: its path is that of the machine that compiled it
     return not file.startswith(_library_folders())
 
 

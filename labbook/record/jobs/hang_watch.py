@@ -6,14 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labbook.store.journal import Journal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from labbook.record.jobs.job_place import JobPlace
     from labbook.store.sentences import Sentences
 
@@ -22,17 +20,12 @@ LOOK_S = 5.0
 
 _SILENT_S = 8.0
 _TELLS_A_HANG = ("elsewhere", "differs", "behind", "ended", "failed", "killed")
-_LAUNCHERS = ("torchrun", "accelerate", "accelerate-launch", "deepspeed", "fleetrun", "mpirun", "mpiexec", "srun")
-_LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "paddle.distributed.launch")
-
-
-def starts_ranks(argv: Sequence[str]) -> bool:
-    """Whether a command is a launcher of several ranks."""
-    return any(PurePath(word).name in _LAUNCHERS or word in _LAUNCHER_MODULES for word in argv[:6])
 
 
 class HangWatch:
     """Watches the event files of all ranks in a thread; prints each state of a hang once.
+
+    Ranks may be processes of any command: of a launcher, workers of Ray, children of `spawn`.
 
     The recorder of the lowest rank that still runs tells it. Nothing is read while a rank makes progress.
 
@@ -55,6 +48,7 @@ class HangWatch:
         self._journal, self._place, self._rank = journal, place, rank
         self._sentences, self._print_line = sentences, print_line
         self._printed: set[str] = set()
+        self._looked_at = (0, 0.0)
         self._ended = threading.Event()
 
     def start(self) -> None:
@@ -86,8 +80,10 @@ class HangWatch:
         """Returns the sentence on a hang, which it prints unless it did before; "" without a hang."""
         journals = [self._journal] if self._place is None else [m.journal for m in self._place.members()]
         files = [path for journal in journals for path in journal.paths.events.glob("*.jsonl")]
-        if len(files) < 2 or time.time() - max(map(_changed, files)) < _SILENT_S:
+        state = (len(files), max(map(_changed, files), default=0.0))
+        if len(files) < 2 or state == self._looked_at or time.time() - state[1] < _SILENT_S:
             return ""
+        self._looked_at = state
         from labbook.record.run_from_journal.roll_call import roll_call
         from labbook.report.entry.ranks_section import odd_sentence
 

@@ -13,17 +13,19 @@ _COLLECTIVES = (
     "paddle/distributed/collective.py",
     "paddle/distributed/parallel.py",
 )
+_BACKWARD = ("torch/autograd/", "paddle/base/dygraph/tensor_patch_methods.py", "paddle/autograd/")
 _LOADERS = ("torch/utils/data/", "paddle/io/", "paddle/fluid/dataloader/", "paddle/base/reader.py", "paddle/reader/")
 _CHILDREN = ("multiprocessing/process.py", "multiprocessing/popen_", "multiprocessing/pool.py", "/subprocess.py")
 _LOCKS = ("/threading.py", "/queue.py", "multiprocessing/synchronize.py", "concurrent/futures/_base.py", "filelock/")
 _INPUT = ("/pdb.py", "/bdb.py", "/cmd.py", "/getpass.py")
 
 
-def classify_wait(frames: Sequence[StackFrame]) -> str:
+def classify_wait(frames: Sequence[StackFrame], *, in_group: bool = False) -> str:
     """Returns the kind of call in which a thread is blocked.
 
     Args:
         frames: Frames of the main thread, innermost last, each with `file`, `function`, `source` and `user`.
+        in_group: Whether the process belongs to a process group: gradients are averaged in its backward.
 
     Returns:
         "collective", "reader" (the next batch), "worker" (a child process), "lock", "input" or "".
@@ -39,7 +41,8 @@ def classify_wait(frames: Sequence[StackFrame]) -> str:
         if ".acquire(" in source or ".join(" in source:
             return "lock"
         return "reader" if any(_is_in(frame, _LOADERS) for frame in frames) else ""
-    for places, word in ((_COLLECTIVES, "collective"), (_LOADERS, "reader"), (_CHILDREN, "worker"), (_LOCKS, "lock")):
+    collectives = _COLLECTIVES + _BACKWARD if in_group else _COLLECTIVES
+    for places, word in ((collectives, "collective"), (_LOADERS, "reader"), (_CHILDREN, "worker"), (_LOCKS, "lock")):
         for frame in reversed(frames):
             if frame.get("user"):
                 break

@@ -56,7 +56,7 @@ def standstill_facts(run: Run, processes: Sequence[ProcessEvents]) -> dict[str, 
         silent, threads = stacks
         facts["stacks"] = [_shorten_frames(thread) for thread in threads[:_MOST_THREADS]]
         frames = _main_frames(threads)
-        facts["waiting"] = classify_wait(frames)
+        facts["waiting"] = classify_wait(frames, in_group=_is_ranked(processes))
         facts["where"] = find_user_line(frames)
         if silent is not None:
             facts["silent_s"] = round(silent, 1)
@@ -136,12 +136,17 @@ def _last_stacks(processes: Sequence[ProcessEvents], run: Run) -> tuple[float | 
         if threads:
             candidates.append((silent, threads))
     waits = [_main_frames(threads) for _, threads in candidates]
-    apart = [one for one, frames in zip(candidates, waits, strict=True) if classify_wait(frames) != "collective"]
-    ranked = len({run_rank for run_rank in map(rank_of_process, processes) if run_rank is not None}) > 1
+    ranked = _is_ranked(processes)
+    kinds = [classify_wait(frames, in_group=ranked) for frames in waits]
+    apart = [one for one, kind in zip(candidates, kinds, strict=True) if kind != "collective"]
     if ranked and run.status == "killed" and any(_is_silent(process) for process in processes):
         return None  # where the others stood is not where the killed one was
     chosen = apart if ranked and apart else candidates
     return max(chosen, key=lambda one: -1.0 if one[0] is None else one[0], default=None)
+
+
+def _is_ranked(processes: Sequence[ProcessEvents]) -> bool:
+    return len({rank for rank in map(rank_of_process, processes) if rank is not None}) > 1
 
 
 def _is_silent(process: ProcessEvents) -> bool:

@@ -35,6 +35,7 @@ from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.request_events import fold_requests, was_stopped
 from labbook.record.run_from_journal.series_events import fold_series
 from labbook.record.run_from_journal.signal_events import fold_signals
+from labbook.store.escape import terminal
 from labbook.store.journal import ProcessEvents
 
 Facts = Mapping[str, Any]
@@ -170,7 +171,7 @@ def _exception(event: UncaughtException, hello: Hello, rank: int | None) -> Caug
         where=event.get("where") or "main",
         type=event.get("type", ""),
         module=event.get("module", ""),
-        message=event.get("message", ""),
+        message=terminal(event.get("message", "")),  # Ray and others color theirs
         frames=tuple(
             Frame(
                 file=f.get("file", ""),

@@ -12,6 +12,7 @@ from typing import Any
 from labbook.frozen import dataclass
 from labbook.model.events.process_kinds import Bye, StackFrame, Stacks, UncaughtException
 from labbook.model.events.training_kinds import State, Step
+from labbook.model.run import ray_node
 from labbook.probe.events import protocol
 from labbook.record.run_from_journal.blocked_on import classify_wait
 from labbook.record.run_from_journal.ending_events import find_user_line, parse_thread_stacks, read_stacks_text
@@ -82,7 +83,9 @@ def roll_call(
             by_rank[rank] = process
     owners = {name: task for task in tasks for name in task.names}
     rows = [_row(rank, process, owners.get(str(process.folder / process.name))) for rank, process in by_rank.items()]
-    _end_workers(rows, by_rank, processes)
+    if not running:
+        _end_workers(rows, by_rank, processes)
+    _name_ray_nodes(rows, by_rank)
     seen = {name for process in by_rank.values() for name in [str(process.folder / process.name)]}
     for row in rows if running else ():
         row["status"] = "running" if row["status"] == "killed" else row["status"]
@@ -132,7 +135,7 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str,
             row["status"] = "interrupted" if signal == "SIGTERM" else "failed"
     frames, silent = last_stack(process)
     if frames and raised is None and row["status"] != "finished":
-        row["waiting"], row["call"] = classify_wait(frames), collective_name(frames)
+        row["waiting"], row["call"] = classify_wait(frames, in_group=True), collective_name(frames)
         row["where"] = find_user_line(frames)
         row["stack"] = [
             f"{f.get('file')}:{f.get('line')} {f.get('function')}"
@@ -154,7 +157,7 @@ def _end_workers(
     for row in rows:
         died = any(_names_pid(error.get("message", ""), row.get("pid", 0)) for error in errors)
         if row["status"] == "killed" and not died and _is_ray_worker(by_rank[row["rank"]]):
-            row["status"] = "interrupted" if errors else "finished"
+            row["status"] = "interrupted" if errors or row.get("stack") else "finished"
 
 
 def _names_pid(message: str, pid: int) -> bool:
@@ -162,8 +165,17 @@ def _names_pid(message: str, pid: int) -> bool:
 
 
 def _is_ray_worker(process: ProcessEvents) -> bool:
-    words = process.hello.get("argv", [])
-    return any(word.endswith("default_worker.py") or word.startswith("ray::") for word in words)
+    return bool(ray_node(process.hello.get("argv", [])))
+
+
+def _name_ray_nodes(rows: Sequence[dict[str, Any]], by_rank: Mapping[int, ProcessEvents]) -> None:
+    """Adds the id of the node to the host of Ray's workers where several nodes are on one host."""
+    nodes = {rank: ray_node(process.hello.get("argv", [])) for rank, process in by_rank.items()}
+    for host in {row["host"] for row in rows if "host" in row}:
+        here = [row for row in rows if row.get("host") == host and nodes.get(row["rank"])]
+        if len({nodes[row["rank"]] for row in here}) > 1:
+            for row in here:
+                row["host"] = f"{host}/{nodes[row['rank']][:8]}"
 
 
 def _task_row(task: TaskFacts) -> dict[str, Any]:
@@ -210,8 +222,8 @@ def last_stack(process: ProcessEvents) -> tuple[list[StackFrame], float | None]:
 
 
 def collective_name(frames: Sequence[StackFrame]) -> str:
-    """Returns the function of the framework that the user's code called, if it is a collective ("all_reduce")."""
-    if classify_wait(frames) != "collective":
+    """Returns the function of the framework that a rank's own code called, if ranks wait in it ("all_reduce")."""
+    if classify_wait(frames, in_group=True) != "collective":
         return ""
     name = ""
     for frame in reversed(frames):

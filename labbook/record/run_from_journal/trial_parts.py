@@ -130,7 +130,7 @@ def _with_trials(process: ProcessEvents, files: Sequence[ProcessEvents]) -> Proc
     hello = process.hello
     mine = [file for file in files if hello and _identity(file.hello) == _identity(hello)]
     added: list[Event] = [event for file in mine for event in file.events if event.get("k") in _OF_RUN]
-    added += _common_options(mine)
+    added += _common_options(mine, files)
     if not added:
         return process
     kept = [event for event in process.events if event.get("k") != _UNOBSERVED or event.get("what") != "training steps"]
@@ -138,13 +138,15 @@ def _with_trials(process: ProcessEvents, files: Sequence[ProcessEvents]) -> Proc
     return replace(process, events=tuple(events))
 
 
-def _common_options(files: Sequence[ProcessEvents]) -> list[Arguments]:
-    """Returns options that are no trial's own: those seen with the same values only."""
+def _common_options(mine: Sequence[ProcessEvents], files: Sequence[ProcessEvents]) -> list[Arguments]:
+    """Returns options of the trials of a process that are no trial's own: seen with the same values in all trials."""
     found: dict[tuple[str, str], list[Arguments]] = {}
-    for file in files:
+    for file in (*mine, *files):
         for event in file.of_kind(Arguments):
             found.setdefault((event.get("source", ""), event.get("name", "")), []).append(event)
-    return [events[0] for events in found.values() if all(e.get("values") == events[0].get("values") for e in events)]
+    names = {(event.get("source", ""), event.get("name", "")) for file in mine for event in file.of_kind(Arguments)}
+    same = [events for events in found.values() if all(e.get("values") == events[0].get("values") for e in events)]
+    return [events[0] for events in same if (events[0].get("source", ""), events[0].get("name", "")) in names]
 
 
 def _identity(hello: Mapping[str, Any]) -> tuple[Any, ...]:

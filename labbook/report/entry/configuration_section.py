@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from labbook.model.message import message
-from labbook.model.run import Arguments, Facts, Process, Run
+from labbook.model.run import Arguments, Facts, Process, Run, ray_node
 from labbook.report import numbers
 from labbook.report.entry.entry_front_matter import parameter_rank
 from labbook.report.entry.section_limits import Limits, shorten_middle
@@ -241,9 +241,11 @@ def _gpu(gpu: Facts) -> dict[str, str]:
 
 
 def _process(process: Process) -> dict[str, Any]:
-    argv = list(process.argv)
+    argv = [word.rpartition("/site-packages/")[2] for word in process.argv]
     if argv and argv[0] == process.executable:
         argv[0] = PurePosixPath(argv[0]).name
+    if ray_node(process.argv):
+        argv = [*(word for word in argv if not word.startswith("--")), f"--node-id={ray_node(process.argv)[:8]}"]
     return {
         "rank": process.rank,
         "pid": process.pid,

@@ -17,7 +17,7 @@ _MATTER = [
     "mmcv", "ultralytics", "deepspeed", "peft", "tokenizers", "safetensors", "triton", "xformers", "flash-attn",
     "bitsandbytes", "paddlenlp", "paddledet", "paddleclas", "paddleocr", "paddleseg", "visualdl", "tensorboard",
     "wandb", "mlflow", "hydra-core", "omegaconf", "einops", "opencv-python", "pillow", "albumentations",
-    "tensorflow", "keras", "jax", "jaxlib",
+    "tensorflow", "keras", "jax", "jaxlib", "ray",
 ]  # fmt: skip
 """Packages whose version affects results; `environment.txt` has all packages.
 

@@ -103,6 +103,7 @@ def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None)
         "later": odd.get("later", 0),
         "seconds": odd.get("seconds", 0.0),
         "others": _numbers(others.get("ranks") or ()),
+        "others_count": len(others.get("ranks") or ()),
         "call": str(others.get("call") or "?"),
         "place": _place(others.get("where"), run) or "?",
         "ratio": odd.get("ratio", 0.0),

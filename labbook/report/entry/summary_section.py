@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Change, Run
+from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Change, Run, is_launcher_error
 from labbook.report import numbers
 from labbook.report.curves import drawable
 from labbook.report.ending_exception import (
@@ -93,7 +93,7 @@ def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     module = exception.module if exception.module not in ("", "builtins", "__main__") else ""
     # What the runner of a notebook reports is the exception of its kernel once more.
     hidden = (*INTERRUPTS, *NOTEBOOK_REPORTS)
-    others = [e for e in run.exceptions if e is not exception and e.type not in hidden]
+    others = [e for e in run.exceptions if e is not exception and e.type not in hidden and not _repeats(e, exception)]
     return {
         "type": f"{module}.{exception.type}" if module else exception.type,
         "message": shorten_middle(exception.message, limits.message),
@@ -111,6 +111,12 @@ def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "traceback": shorten_middle(_traceback(exception, run, limits), limits.frames * 300),
         "others": [_other(e, run, limits) for e in others[: limits.rows]],
     }
+
+
+def _repeats(error: CaughtException, exception: CaughtException) -> bool:
+    """Whether a launcher's error only quotes an exception of what it started."""
+    quoted = exception.message.strip() or exception.type
+    return is_launcher_error(error.type) and exception.type in error.type + error.message and quoted in error.message
 
 
 def _other(exception: CaughtException, run: Run, limits: Limits) -> dict[str, Any]:

@@ -77,13 +77,16 @@ def verdict_line(run: Run, language: str = "en") -> str:
     fault = _worst_fault(run) if run.status != "failed" else None
     if fault is not None:
         return _of_finding(fault, run, labels)
+    trainings = run.captured.get("trainings")
     series = _broken_series(run) or find_primary_series(run)
+    if trainings and run.status == "finished":
+        return _of_trials(trainings, labels, "trainings")
     if run.status == "failed" and (series is None or first_nonfinite_step(series) is None):
         if run.signal:
             return _plain(labels["signal"], signal=_named(run.signal))
         return _plain(labels["failure"]) if run.exit_code is None else _plain(labels["code"], code=str(run.exit_code))
     if series is None and run.captured.get("trials"):
-        return _of_trials(run.captured["trials"], labels)
+        return _of_trials(run.captured["trials"], labels, "trials")
     if series is None:
         return _plain(labels["unknown" if run.status == "lost" else "none"])
     return _metric(series, run, labels)
@@ -104,13 +107,13 @@ def verdict_reason(run: Run, labels: Mapping[str, Any]) -> str:
     return finding.title.replace("`", "") if finding is not None else check.title if check is not None else ""
 
 
-def _of_trials(trials: Mapping[str, Any], said: Mapping[str, Any]) -> str:
+def _of_trials(trials: Mapping[str, Any], said: Mapping[str, Any], kind: str) -> str:
     """Returns the number of trials and the best one, if there is one: "12 trials, best val_acc 0.93 (trial 4)"."""
     total = str(len(trials.get("rows") or ()))
     if "best" not in trials:
-        return _plain(said["trials"], count=total)
+        return _plain(said[kind], count=total)
     metric, value = _named(str(trials["metric"])), number(trials["value"])
-    return _plain(said["trials_best"], count=total, metric=metric, value=value, number=str(trials["best"]))
+    return _plain(said[f"{kind}_best"], count=total, metric=metric, value=value, number=str(trials["best"]))
 
 
 def _broken_series(run: Run) -> Series | None:

@@ -1,4 +1,7 @@
-"""The section *Trials*: the table of a run with several trainings, or the way from a trial to its run."""
+"""The section *Trials*: the table of a run with several trainings, or the way from a trial to its run.
+
+Trainings that the program itself does not mark as trials have a table, and no entries of their own.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,15 @@ _MOST_OPTIONS = 6
 
 
 def trials_section(run: Run, paths: NotebookPaths, limits: Limits) -> dict[str, Any] | None:
-    """Returns the trials of a run, the run of a trial, or `None` for any other run."""
+    """Returns the trials or trainings of a run, the run of a trial, or `None` for any other run."""
     trial = run.captured.get("trial")
     if trial:
         of = str(trial["run"])
         link = paths.link(run.id, paths.entry(of))
         study = str(trial.get("study") or "")
         return {"rows": [], "run": of, "link": link, "number": trial.get("number"), "study": study}
-    facts = run.captured.get("trials") or {}
+    is_run = bool(run.captured.get("trials"))
+    facts = run.captured.get("trials") or run.captured.get("trainings") or {}
     rows = [row for row in facts.get("rows") or () if isinstance(row, Mapping)]
     if not rows:
         return None
@@ -32,6 +36,7 @@ def trials_section(run: Run, paths: NotebookPaths, limits: Limits) -> dict[str, 
         "pages": [(str(name), paths.link(run.id, paths.sweep(str(name)))) for name in facts.get("sweeps") or ()],
         "options": options,
         "metric": str(facts.get("metric") or ""),
+        "are_runs": is_run,
         "rows": [_row(row, run, paths, options, limits) | {"is_best": row in best} for row in shown],
         "more": len(rows) - len(shown),
     }
@@ -46,6 +51,7 @@ def _row(
         "values": [_value(params.get(name), limits) for name in options],
         "best": number(row.get("best")),
         "last": number(row.get("last")),
+        "steps": row.get("steps"),
         "state": str(row.get("state") or ""),
         "verdict": str(row.get("verdict") or ""),
         "time": duration(row.get("duration_s")),

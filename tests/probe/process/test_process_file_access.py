@@ -5,6 +5,9 @@ import sys
 
 import pytest
 
+from labbook.probe.process.file_access import FileAccess
+from labbook.probe.process.user_files import is_user_file
+
 
 def items(done):
     """The last word on each file."""
@@ -182,3 +185,14 @@ def test_the_probe_makes_the_fingerprints_of_the_recorder(tmp_path, size):
     file = tmp_path / "x.bin"
     file.write_bytes(os.urandom(1 << 20) * (size >> 20))
     assert Files()._fingerprint(str(file)) == fingerprint_file(file, Budget(hash_full_bytes=16 << 20)).text
+
+
+def test_logs_of_ray_and_lines_of_compiled_packages_are_not_the_users(tmp_path):
+    access = FileAccess.__new__(FileAccess)
+    access._ignored = ()
+    session = "/tmp/ray/session_2026-11-26_04-08-16_353500_28663"
+    assert access._is_ignored(f"{session}/logs/raylet.out")
+    assert not access._is_ignored(f"{session}/runtime_resources/working_dir_files/_ray_pkg_1/best.pt")
+    own = tmp_path / "fast.pyx"
+    own.write_text("")
+    assert is_user_file(str(own)) and not is_user_file(str(tmp_path / "python/ray/_raylet.pyx"))

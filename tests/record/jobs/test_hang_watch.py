@@ -6,7 +6,9 @@ import json
 import os
 import time
 
-from labbook.record.jobs.hang_watch import HangWatch, starts_ranks
+import pytest
+
+from labbook.record.jobs.hang_watch import HangWatch
 from labbook.store.journal import Journal
 from labbook.store.paths import JournalPaths
 from labbook.store.sentences import Sentences
@@ -23,13 +25,19 @@ def write_rank(folder, rank, frames):
     return path
 
 
-def test_a_hang_is_printed_once_and_nothing_while_a_rank_makes_progress(tmp_path):
+@pytest.mark.parametrize(
+    ("file", "function", "call"),
+    [(REDUCE, "all_reduce", "all_reduce"), ("/env/site-packages/torch/_tensor.py", "Tensor.backward", "backward")],
+)
+def test_a_hang_is_printed_once_and_nothing_while_a_rank_makes_progress(tmp_path, file, function, call):
     journal = Journal(JournalPaths(tmp_path))
     journal.paths.events.mkdir()
     own = {"file": "/job/train.py", "line": 64, "function": "average", "user": True}
-    inside = {"file": REDUCE, "line": 9, "function": "all_reduce", "user": False}
+    inside = {"file": file, "line": 9, "function": function, "user": False}
+    engine = {"file": "/env/site-packages/torch/autograd/graph.py", "function": "_engine_run_backward", "user": False}
     loop = {"file": "/job/train.py", "line": 70, "function": "wait_for_flag", "user": True}
-    stacks = ([own, inside], [loop], [own, inside])
+    waiting = [own, inside] if call == "all_reduce" else [own, inside, engine]
+    stacks = (waiting, [loop], waiting)
     files = [write_rank(journal.paths.events, rank, frames) for rank, frames in enumerate(stacks)]
     printed: list[str] = []
     watch = HangWatch(journal, None, 0, Sentences("en"), printed.append)
@@ -41,7 +49,6 @@ def test_a_hang_is_printed_once_and_nothing_while_a_rank_makes_progress(tmp_path
     watch.look()
 
     assert sentence == (
-        "rank 1 has not entered all_reduce at train.py:64, where ranks 0, 2 wait; rank 1 is at train.py:70"
+        f"rank 1 has not entered {call} at train.py:64, where ranks 0, 2 wait; rank 1 is at train.py:70"
     )
     assert printed == [f"no progress for 12 s: {sentence}"]
-    assert starts_ranks(["torchrun", "train.py"]) and not starts_ranks(["python", "train.py"])

@@ -94,10 +94,10 @@ def process(**stacks):
     return [ProcessEvents("h-1-2.jsonl", (read_event({**event, **stacks}),))]
 
 
-def findings(run, facts):
+def findings(run, facts, **captured):
     from dataclasses import replace
 
-    evidence = collect_run_evidence(replace(run, captured={"ending": facts}))
+    evidence = collect_run_evidence(replace(run, captured={"ending": facts, **captured}))
     return diagnose(evidence, Matcher(load_catalogue())).findings if not evidence.clean_end else ()
 
 
@@ -180,6 +180,14 @@ def test_a_kill_is_reported_with_its_evidence(facts, symptom, words):
 def test_sigterm_at_the_time_limit_is_no_interruption_by_the_user():
     first, *_ = findings(run_with(signal="SIGTERM"), {"time_limit": "it was ended 3 s before the end"})
     assert first.symptom == "time_limit"
+
+
+def test_at_the_time_limit_a_rank_that_others_wait_for_is_a_likelier_cause_than_too_little_time():
+    limit = {"time_limit": "it was ended 3 s before the end"}
+    ranks = {"odd": {"kind": "elsewhere", "ranks": [1], "others": {"ranks": [0, 2]}}}
+    [short, *_], [hung, *_] = (findings(run_with(signal="SIGTERM"), limit, **more) for more in ({}, {"ranks": ranks}))
+    assert short.causes[0].startswith("The job requests less time") and hung.causes[0].startswith("A step hangs")
+    assert sorted(short.fixes) == sorted(hung.fixes) and hung.fixes[0].startswith("If no step was made")
 
 
 def test_members_of_an_exception_group_are_read_like_chained_exceptions():

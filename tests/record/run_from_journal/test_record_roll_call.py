@@ -190,3 +190,36 @@ def test_a_worker_that_ray_ended_is_not_a_killed_one(error, of_worker, statuses,
     facts = roll_call([driver, ray_worker(0), ray_worker(1, *of_worker)], (), 0, "")
     assert [row["status"] for row in facts["rows"]] == statuses
     assert facts.get("odd", {}).get("kind") == odd and facts.get("odd", {}).get("ranks", [1]) == [1]
+
+
+def silent(file, source, *inside):
+    frames = [{"file": file, "line": 7, "function": "train", "source": source, "user": True}]
+    frames += [
+        {"file": f"/venv/site-packages/{name}", "function": function, "user": False} for name, function in inside
+    ]
+    return {
+        "k": "stacks",
+        "t": 9.0,
+        "reason": "silence",
+        "silent_s": 15.0,
+        "threads": [{"main": True, "frames": frames}],
+    }
+
+
+@pytest.mark.parametrize(("running", "status"), [(True, "running"), (False, "interrupted")])
+def test_a_silent_worker_of_ray_has_not_ended_and_the_others_wait_for_it_in_their_backward(running, status):
+    inside = (("torch/_tensor.py", "Tensor.backward"), ("torch/autograd/graph.py", "_engine_run_backward"))
+    workers = [
+        ray_worker(0, silent("a.py", "loss.backward()", *inside)),
+        ray_worker(1, silent("b.py", "time.sleep(1)")),
+        ray_worker(2, silent("a.py", "loss.backward()", *inside)),
+    ]
+    for number, worker in enumerate(workers):
+        worker.hello["host"] = "vm"
+        worker.hello["argv"].append(f"--node-id={number % 2}123456789")
+    facts = roll_call(workers, (), 0, "", running=running)
+    assert {row["status"] for row in facts["rows"]} == {status}
+    assert [row["host"] for row in facts["rows"]] == ["vm/01234567", "vm/11234567", "vm/01234567"]
+    assert odd_sentence(facts["odd"], Sentences("en")) == (
+        "rank 1 has not entered backward at a.py:7, where ranks 0, 2 wait; rank 1 is at b.py:7"
+    )

@@ -1,0 +1,63 @@
+"""Several trainings in a row are told from one training with several optimizers, phases or models."""
+
+from __future__ import annotations
+
+import pytest
+
+from labbook.model.run import Run
+from labbook.model.series import Series
+from labbook.record.run_from_journal.successive_trainings import successive_trainings
+from labbook.report.entry.title import run_title
+from labbook.store.journal import ProcessEvents
+
+
+def events(text):
+    """`M0`: model 0 was seen; `O1`: first step of optimizer 1; `s1`: a step of it."""
+    made = []
+    for t, word in enumerate(text.split()):
+        number = int(word[1:])
+        event = {
+            "M": {"k": "model", "model": number},
+            "O": {"k": "optimizer", "index": number, "type": "SGD", "options": {"lr": 0.1**number, "momentum": 0}},
+            "s": {"k": "step", "opt": number, "step": t},
+        }[word[0]]
+        made.append({**event, "t": float(t)})
+    return [ProcessEvents("0.jsonl", ({"k": "hello", "t": 0.0}, *made))]
+
+
+def run_of(*last):
+    steps = tuple(range(1, 31))
+    series = tuple(
+        Series(f"loss.opt{at}" if at else "loss", "probe", steps, *[(value,) * 30] * 3, 30, 0)
+        for at, value in enumerate(last)
+    )
+    return Run(
+        id="20261126-101010-abcd", status="finished", script="train.py", series=series, argv=(), cwd="/", started=0.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("M0 O0 s0 s0 M1 O1 s1 s1 M2 O2 s2", 3),
+        ("M0 O0 s0 M1 s0 O1 s1", 2),  # the window of the last steps is written at the next optimizer
+        ("M0 O0 s0 s0", 0),
+        ("M0 M1 O0 s0 O1 s1 s0 s1", 0),  # a GAN
+        ("M0 O0 s0 M1 O1 s1 s0 s1", 0),  # an agent that joins later
+        ("M0 O0 s0 O1 s1", 0),  # fine-tuning of the same model
+        ("M0 O0 s0 M0 O1 s1", 0),  # the same model with other parameters frozen
+        ("M0 O0 s0 M1 O1 s1 O2 s2", 0),  # two optimizers for one of them
+        ("", 0),
+    ],
+)
+def test_only_new_models_with_new_optimizers_one_after_another_are_several_trainings(text, count):
+    assert len(successive_trainings(run_of(), events(text)).get("rows", ())) == count
+
+
+def test_the_best_of_them_is_in_the_title():
+    run = run_of(3.0, 0.5, 2.0)
+    facts = successive_trainings(run, events("M0 O0 s0 M1 O1 s1 M2 O2 s2"))
+    assert [row["params"] for row in facts["rows"]] == [{"lr": 0.1**n} for n in range(3)]
+    assert [row["last"] for row in facts["rows"]] == [3.0, 0.5, 2.0] and facts["best"] == 1
+    title = run_title(Run(**{**vars(run), "captured": {"trainings": facts}}))
+    assert title.startswith("train.py: finished, 3 trainings, best loss ") and title.endswith("(training 1)")
