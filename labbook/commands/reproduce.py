@@ -49,6 +49,7 @@ def command(
     from labbook.rerun.reproduction import compare_results
     from labbook.rerun.reproduction_report import reproduction_lines, verdict_data, write_verdict
     from labbook.rerun.rerun_run import program_on_stderr, read_run, rerun
+    from labbook.rerun.varying_code import recorded_variations
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
@@ -70,7 +71,8 @@ def command(
                 for _ in range(runs)
             ]
         made = [read_run(book, one) for one in ids]
-    found = compare_results(original, made[0], repeated_runs(book, original, made))
+    possible = recorded_variations(book, original)
+    found = compare_results(original, made[0], repeated_runs(book, original, made), possible)
     names = [str(one["id"]) for one in made]
     commit = write_verdict(book, str(original["id"]), names, found, book.config.language_in_use())
     if as_json:
