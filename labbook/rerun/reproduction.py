@@ -244,7 +244,12 @@ def _within_noise(
 
 def _reasons(before: Mapping[str, Any], now: Mapping[str, Any], possible: Sequence[Message] = ()) -> Iterator[Message]:
     """Yields what can explain another result, the likeliest first; at most one of a kind."""
-    changes = [change for change in compare_runs(before, now) if change.kind in _KINDS and not _is_of_worktree(change)]
+    imported = {str(name).lower().replace("_", "-") for run in (before, now) for name in run.get("packages") or ()}
+    changes = [
+        change
+        for change in compare_runs(before, now)
+        if change.kind in _KINDS and not _is_of_worktree(change) and not _is_unused_package(change, imported)
+    ]
     inputs = _changed_inputs(before, now)
     for kind, name in _KINDS.items():
         of_kind = tuple(change for change in changes if change.kind == kind)
@@ -264,6 +269,13 @@ def _reasons(before: Mapping[str, Any], now: Mapping[str, Any], possible: Sequen
 def _is_of_worktree(change: Change) -> bool:
     """Whether a difference comes from the worktree of the rerun, or is told by fingerprints."""
     return change.kind == "input" or (change.kind == "code" and change.what == "branch") or "/reruns/" in change.now
+
+
+def _is_unused_package(change: Change, imported: set[str]) -> bool:
+    """Whether a package came or went that neither run imported, or is labbook itself."""
+    if change.kind != "package":
+        return False
+    return change.what.startswith("labbook") or (not (change.before and change.now) and change.what not in imported)
 
 
 def _changed_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
