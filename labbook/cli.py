@@ -23,7 +23,7 @@ COMMANDS = {
     "sweep": ("labbook.commands.sweep", "Run a script with many combinations of options and record each."),
     "show": ("labbook.commands.show", "Show the entry of a run."),
     "list": ("labbook.commands.list", "List runs, newest first."),
-    "graph": ("labbook.commands.graph", "Show the autograd graph of a run: operations, and parameters it misses."),
+    "graph": ("labbook.commands.graph", "Show the autograd graph of a run, or export its model as ONNX."),
     "compare": ("labbook.commands.compare", "Show the differences between runs."),
     "rerun": ("labbook.commands.rerun", "Run a recorded run again and record it."),
     "snapshot": ("labbook.commands.snapshot", "Keep a checkpoint of a run with all that brings it back."),

@@ -29,10 +29,8 @@ _SEND_S = 10.0
 """How long this process waits for the recorder before it goes on without it. Source: chosen by us."""
 _PIECE = 60_000
 _SHOWN = ("text/plain", "image/png", "image/jpeg")
-_MOST_OUTPUT = 20_000
-_MOST_OUTPUTS = 200
 _MOST_DATA = 512 * 1024
-"""Most characters of text, most outputs, and most characters of one figure of a cell. Source: chosen by us."""
+"""Most characters of one figure of a cell. Source: chosen by us."""
 _MAIN = (
     "import sys; sys.path.extend(sys.argv[2:]); from labbook.record.live_recorder import main; main(int(sys.argv[1]))"
 )
@@ -59,12 +57,10 @@ class Recording:
         self._probe: Any = None
         self._done = False
         self._tees: list[tuple[Any, Any]] = []
-        self._outputs: list[dict[str, Any]] = []
         self._hooked: list[tuple[Any, str]] = []
-        self._began = time.time()
-        self._ended_cells: dict[int, dict[str, Any]] = {}
-        self.first_cell = 0
-        self.failed_cells: set[int] = set()
+        self._cell_began = time.time()
+        self._ended_cells: set[int] = set()
+        self._first_cell = 0
 
     def __enter__(self) -> Recording:
         """Starts the recording.
@@ -110,7 +106,7 @@ class Recording:
         self._answers = ours.makefile("rb")
         shell = _shell()
         if shell is not None:
-            self.first_cell = max(1, len(shell.history_manager.input_hist_raw) - 1)
+            self._first_cell = max(1, len(shell.history_manager.input_hist_raw) - 1)
         self._send(argv=_command(shell), pid=self._pid, **self._options)
         while True:
             answer = self._answer()
@@ -124,6 +120,8 @@ class Recording:
         ours.settimeout(_SEND_S)
         if answer["probe"] is not None:
             self._attach(answer["probe"])
+        if shell is not None:
+            self.begin_cell(self._first_cell, (shell.history_manager.input_hist_raw or [""])[-1])
         self.watch_output()
         atexit.register(self._at_exit)
 
@@ -145,51 +143,62 @@ class Recording:
             with suppress(AttributeError, TypeError):
                 self._tee(name, getattr(sys, name))
         if not self._hooked:
-            self._outputs, self._began = [], time.time()
             shell = _shell()
             for owner, name in ((shell, "display_pub"), (shell, "displayhook")) if shell is not None else ():
                 with suppress(Exception):
                     self._hook(getattr(owner, name))
 
     def _hook(self, shown: Any) -> None:  # noqa: ANN401 - the display publisher or display hook of IPython
-        """Keeps what a cell displays as well; the front end gets it unchanged."""
+        """Has what a cell displays sent to the recorder as well; the front end gets it unchanged."""
         name = "publish" if hasattr(shown, "publish") else "write_format_data"
         original = getattr(shown, name)
 
-        def show_and_keep(data: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def show_and_send(data: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             result = original(data, *args, **kwargs)
             with suppress(Exception):
                 if not kwargs.get("update"):
-                    self._keep({"data": {kind: data[kind] for kind in _SHOWN if kind in data}})
+                    self._send_shown(data)
             return result
 
-        setattr(shown, name, show_and_keep)
+        setattr(shown, name, show_and_send)
         self._hooked.append((shown, name))
 
-    def _keep(self, output: dict[str, Any]) -> None:
-        """Adds an output of the cell, unless there are too many; images are text in base64 from here on."""
-        data: dict[str, Any] = output.get("data") or {}
-        for kind, content in data.items():
+    def _send_shown(self, data: Mapping[str, Any]) -> None:
+        """Sends what a cell displays; images are text in base64 from here on."""
+        shown = {kind: data[kind] for kind in _SHOWN if kind in data}
+        for kind, content in shown.items():
             if isinstance(content, bytes):
-                data[kind] = base64.b64encode(content).decode("ascii")
-        text = str(output.get("text") or "")
-        last = self._outputs[-1] if self._outputs else {}
-        if text and last.get("name") == output.get("name") and "text" in last:
-            last["text"] = (last["text"] + text)[-_MOST_OUTPUT:]
-        elif len(self._outputs) < _MOST_OUTPUTS and sum(map(len, data.values())) <= _MOST_DATA:
-            self._outputs.append(output)
+                shown[kind] = base64.b64encode(content).decode("ascii")
+        if 0 < sum(map(len, shown.values())) <= _MOST_DATA:
+            self._send(output={"data": shown})
 
-    def end_cell(self, number: int, error: BaseException | None = None) -> None:
-        """Notes the outputs and the time of a cell that has ended.
+    def begin_cell(self, number: int, source: str) -> None:
+        """Tells the recorder that a cell begins, so that nothing of it is lost if this process dies.
 
         Args:
             number: Its number in the history of the kernel.
-            error: What it raised.
+            source: Its code.
         """
-        if error is not None:
-            self._keep({"output_type": "error", "ename": type(error).__name__, "evalue": str(error)[:2000]})
-        self._ended_cells[number] = {"outputs": self._outputs, "duration_s": time.time() - self._began}
-        self._outputs = []
+        self._cell_began = time.time()
+        with suppress(OSError):
+            self._send(cell={"cell": number, "source": source, "state": "running"})
+
+    def end_cell(self, number: int, source: str, error: BaseException | None = None, *, failed: bool = False) -> None:
+        """Tells the recorder that a cell has ended.
+
+        Args:
+            number: Its number in the history of the kernel.
+            source: Its code.
+            error: What it raised.
+            failed: Whether it failed.
+        """
+        self._ended_cells.add(number)
+        with suppress(OSError):
+            if error is not None:
+                self._send(output={"output_type": "error", "ename": type(error).__name__, "evalue": str(error)[:2000]})
+            duration = time.time() - self._cell_began
+            state = "failed" if failed else "done"
+            self._send(cell={"cell": number, "source": source, "state": state, "duration_s": duration})
 
     def leave_output(self) -> None:
         """Leaves the output as it was, until `watch_output`."""
@@ -213,7 +222,6 @@ class Recording:
             result = write(text)
             if self._channel is not None:
                 try:
-                    self._keep({"output_type": "stream", "name": name, "text": text[-_MOST_OUTPUT:]})
                     for place in range(0, len(text), _PIECE):
                         self._send(stream=name, text=text[place : place + _PIECE])
                 except Exception:
@@ -249,9 +257,7 @@ class Recording:
             if self._channel is None:
                 raise OSError("the recorder has ended")
             self._channel.settimeout(_FINISH_S)
-            cells = self._cells(code)
-            if cells:
-                self._send(cells=cells)
+            self._end_cells(code)
             self._send(end={"code": code})
             while True:
                 answer = self._answer()
@@ -296,25 +302,16 @@ class Recording:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _cells(self, code: int) -> list[dict[str, Any]]:
-        """Returns the cells of a notebook that have run, as rows of `notebook_command`."""
+    def _end_cells(self, code: int) -> None:
+        """Tells the recorder the cells whose end it does not know: the one that ends the recording, and others."""
         shell = _shell()
-        if shell is None or not self.first_cell:
-            return []
+        if shell is None or not self._first_cell:
+            return
         sources = shell.history_manager.input_hist_raw
         last = len(sources) - 1
-        failed = self.failed_cells | ({last} if code else set())
-        if last not in self._ended_cells:
-            self.end_cell(last)  # the cell that ends the recording
-        return [
-            {
-                "cell": number,
-                "state": "failed" if number in failed else "done",
-                "source": sources[number],
-                **self._ended_cells.get(number, {}),
-            }
-            for number in range(self.first_cell, last + 1)
-        ]
+        for number in range(self._first_cell, last + 1):
+            if number not in self._ended_cells:
+                self.end_cell(number, sources[number], failed=bool(code) and number == last)
 
 
 def recording(

@@ -43,9 +43,19 @@ class _Magics:
         self._shell = shell
         self._one_cell = False
         self._failed = False
+        self._misused = False
 
     def labbook(self, line: str) -> None:
-        """Records a cell or the cells between `%labbook start` and `%labbook stop`."""
+        """Records a cell or the cells between `%labbook start` and `%labbook stop`; a wrong use has no traceback."""
+        try:
+            self._act(line)
+        except UsageError as error:
+            from IPython.core.error import UsageError as ShownError
+
+            self._misused = True
+            raise ShownError(". ".join(filter(None, (str(error), error.hint)))) from None
+
+    def _act(self, line: str) -> None:
         words = shlex.split(line)
         action = words.pop(0) if words else ""
         if action in ("start", _BEGIN_CELL):
@@ -59,10 +69,13 @@ class _Magics:
         else:
             raise UsageError("errors.live.no_such_magic", line=line.strip(), usage=_USAGE)
 
-    def cell_begins(self, _: object) -> None:
+    def cell_begins(self, info: Any) -> None:  # noqa: ANN401 - of IPython
         """Watches the output of one more cell: IPython replaces the `write` of the streams for each cell."""
         going = current()
         if going is not None:
+            if getattr(info, "store_history", False):
+                # The cell is not in the history yet; the count of the shell is raised before or after, by version.
+                going.begin_cell(len(self._shell.history_manager.input_hist_raw), str(info.raw_cell))
             going.watch_output()
 
     def cell_ended(self, result: Any) -> None:  # noqa: ANN401 - of IPython
@@ -71,11 +84,14 @@ class _Magics:
         if going is None:
             return
         going.leave_output()
-        self._failed = result is None or not result.success
-        number = getattr(result, "execution_count", None) or len(self._shell.history_manager.input_hist_raw) - 1
-        going.end_cell(number, getattr(result, "error_in_exec", None) or getattr(result, "error_before_exec", None))
-        if self._failed:
-            going.failed_cells.add(number)
+        # A wrong magic is no failure of what is recorded.
+        self._failed = (result is None or not result.success) and not self._misused
+        self._misused = False
+        sources = self._shell.history_manager.input_hist_raw
+        number = getattr(result, "execution_count", None) or len(sources) - 1
+        error = getattr(result, "error_in_exec", None) or getattr(result, "error_before_exec", None)
+        source = sources[number] if 0 <= number < len(sources) else ""
+        going.end_cell(number, source, error, failed=self._failed)
         if self._one_cell:
             self._one_cell = False
             interrupted = isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt)

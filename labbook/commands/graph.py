@@ -1,4 +1,4 @@
-"""`labbook graph`: the recorded autograd graph of a run."""
+"""`labbook graph`: the recorded autograd graph of a run, or its model as ONNX."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from labbook.commands.options import notebook_option, open_notebook, run_argumen
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
+    from labbook.store.notebook import Notebook
     from labbook.store.sentences import Sentences
 
 _EPILOG = """\b
@@ -19,23 +20,28 @@ Examples:
   labbook graph                              # of the last run
   labbook graph k3f9 --around encoder.layer1
   labbook graph k3f9 --to graph.svg          # or graph.mmd, for Mermaid
+  labbook graph k3f9 --onnx --to model.onnx  # for Netron
 """
 
 
 @click.command(cls=HelpCommand, epilog=_EPILOG)
 @click.option("--autograd", is_flag=True, help="Draw the autograd graph. Default.")
+@click.option("--onnx", is_flag=True, help="Export the model as ONNX: run the program to its first optimizer step.")
 @click.option("--around", default="", metavar="NAME", help="Only what is near an operation or parameter.")
 @click.option(
-    "--to", "target", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write .svg or .mmd."
+    "--to", "target", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write .svg, .mmd or .onnx."
 )
 @notebook_option
 @run_argument()
-def command(autograd: bool, around: str, target: Path | None, notebook: str | None, run: str) -> None:
-    """Show the autograd graph of a run: operations, and parameters it misses.
+def command(autograd: bool, onnx: bool, around: str, target: Path | None, notebook: str | None, run: str) -> None:
+    """Show the autograd graph of a run, or export its model as ONNX.
 
     The probe records it at the first backward call, up to 400 operations. Each line is a chain of operations with the
     parameters that it takes. Below are the trainable parameters that the graph does not reach, where it was cut, and
     where the first value came from that was not finite. Exits with status 1 if no graph was recorded.
+
+    With --onnx the recorded program runs again in a worktree until its first optimizer step, without an entry; the
+    framework exports the model with the weights that the run kept, if it kept any.
     """
     from labbook import screen
     from labbook.errors import NotebookError, NothingFoundError, UsageError
@@ -44,10 +50,13 @@ def command(autograd: bool, around: str, target: Path | None, notebook: str | No
     from labbook.report.run_data import load_run
     from labbook.store.templates import words
 
-    if target is not None and target.suffix not in (".svg", ".mmd"):
-        raise UsageError("errors.graph.format", target=target)
+    if target is not None and target.suffix not in ((".onnx",) if onnx else (".svg", ".mmd")):
+        raise UsageError("errors.graph.format", target=target, advice="errors.graph.onnx_advice" if onnx else "")
     book = open_notebook(notebook)
     say = terminal_sentences(book)
+    if onnx:
+        _export_onnx(book, say, run, target)
+        return
     found = load_run(book.paths, find_run(book, run).id)
     health: Mapping[str, Any] = found.health if found is not None else {}
     graph = health.get("autograd") or {}
@@ -75,6 +84,24 @@ def command(autograd: bool, around: str, target: Path | None, notebook: str | No
     except OSError as error:
         raise NotebookError("errors.file.not_written", path=target, reason=error) from error
     click.echo(str(target))
+
+
+def _export_onnx(book: Notebook, say: Sentences, run: str, target: Path | None) -> None:
+    from labbook.commands.options import message_printer
+    from labbook.rerun.onnx_model import export_onnx
+    from labbook.rerun.rerun_run import read_run
+
+    data = read_run(book, run)
+    tell = message_printer(say)
+    for model in export_onnx(book, data, (target or Path(f"{data['id']}.onnx")).absolute(), tell):
+        click.echo(str(model.path))
+        for note in model.notes:
+            tell(note)
+        if model.weights:
+            click.echo(say.line("terminal.graph.onnx_kept", model=model.model, name=model.weights), err=True)
+        else:
+            click.echo(say.line("terminal.graph.onnx_first", model=model.model), err=True)
+    click.echo(say.line("terminal.graph.onnx_open"), err=True)
 
 
 def _remarks(

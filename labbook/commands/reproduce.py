@@ -29,7 +29,9 @@ Examples:
 @click.command(cls=HelpCommand, epilog=_EPILOG)
 @click.option("--runs", type=click.IntRange(1, 100), default=1, help="Number of reruns. Default: 1.")
 @click.option("--with", "other", metavar="RUN", help="Compare with this run instead of running it again.")
-@click.option("--rebuild", is_flag=True, help="Install the recorded packages into an environment of their own first.")
+@click.option(
+    "--rebuild", is_flag=True, help="In the recorded container image, or with the recorded packages installed again."
+)
 @click.option("--incomplete", is_flag=True, help="Run it although the entry lacks a part of its code.")
 @json_option
 @notebook_option
@@ -49,6 +51,7 @@ def command(
     from labbook.rerun.reproduction import compare_results
     from labbook.rerun.reproduction_report import reproduction_lines, verdict_data, write_verdict
     from labbook.rerun.rerun_run import program_on_stderr, read_run, rerun
+    from labbook.rerun.varying_code import recorded_variations
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
@@ -70,7 +73,8 @@ def command(
                 for _ in range(runs)
             ]
         made = [read_run(book, one) for one in ids]
-    found = compare_results(original, made[0], repeated_runs(book, original, made))
+    possible = recorded_variations(book, original)
+    found = compare_results(original, made[0], repeated_runs(book, original, made), possible)
     names = [str(one["id"]) for one in made]
     commit = write_verdict(book, str(original["id"]), names, found, book.config.language_in_use())
     if as_json:

@@ -23,7 +23,9 @@ Examples:
 
 
 @click.command(cls=HelpCommand, epilog=_EPILOG)
-@click.option("--rebuild", is_flag=True, help="Install the recorded packages into an environment of their own first.")
+@click.option(
+    "--rebuild", is_flag=True, help="In the recorded container image, or with the recorded packages installed again."
+)
 @click.option("--incomplete", is_flag=True, help="Run it although the entry lacks a part of its code.")
 @click.option("--keep", is_flag=True, help="Keep the worktree.")
 @notebook_option

@@ -1,7 +1,8 @@
 """Records a process that already runs: the recorder behind `labbook.recording()`, a child of that process.
 
-It gets one JSON object a line on a socket: the request, then output, cells, and the end. It answers with the settings
-of the probe, then with lines for the user. If the socket closes before the end is reported, the process has died.
+It gets one JSON object a line on a socket: the request, then output, begins and ends of cells, and the end. It answers
+with the settings of the probe, then with lines for the user. If the socket closes before the end is reported, the
+process has died; what its cells had shown is known.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ from labbook.record.child.supervisor import ChildEnd
 from labbook.record.session import RecordRequest, open_session, write_entry
 from labbook.store.process_identity import start_ticks
 
+_MOST_OUTPUT = 20_000
+_MOST_OUTPUTS = 200
+"""Most characters of text, and most outputs, of a cell. Source: chosen by us."""
+_SAVE_EVERY_S = 2.0
+_SAVE_SHARE = 50
+"""Least time between two savings of the cells, in seconds and in times of the last one. Source: chosen by us."""
 _DEATH_S = 10.0
 """How long a process may take to end after its socket has closed. Source: chosen by us."""
 
@@ -70,6 +77,7 @@ def _store(session: Any, stream: Any) -> dict[str, Any] | None:  # noqa: ANN401
     redactor = copy(session.redactor)
     redactor.counts = {}
     sink = ConsoleSink(session.journal.paths.console, redactor, config.console_head_bytes, config.console_tail_bytes)
+    shown = _Cells(session.journal.paths.root / cells.FOLDER, session.redactor)
     end = None
     with suppress(OSError):
         for line in stream:
@@ -79,16 +87,59 @@ def _store(session: Any, stream: Any) -> dict[str, Any] | None:  # noqa: ANN401
                 continue  # torn by a process that died
             if "text" in message:
                 sink.feed(message["stream"], message["text"].encode("utf-8", "replace"))
-            if "cells" in message:
-                folder = session.journal.paths.root / cells.FOLDER
-                folder.mkdir(mode=0o700, exist_ok=True)
-                cells.write_cells(folder, message["cells"], session.redactor)
+                shown.add({"output_type": "stream", "name": message["stream"], "text": message["text"]})
+            if "output" in message:
+                shown.add(message["output"])
+            if "cell" in message:
+                shown.update(message["cell"])
             if "end" in message:
                 end = message["end"]
                 break
+    shown.save()
     sink.close()
     session.ended = True
     return end
+
+
+class _Cells:
+    """The cells of a live kernel with what they showed, saved from time to time and at the end.
+
+    Args:
+        folder: Where they are saved.
+        redactor: Masks texts.
+    """
+
+    def __init__(self, folder: Path, redactor: Any) -> None:  # noqa: ANN401 - a redactor
+        self._folder = folder
+        self._redactor = redactor
+        self._rows: dict[int, dict[str, Any]] = {}
+        self._outputs: list[dict[str, Any]] = []
+        self._next_save = 0.0
+
+    def update(self, facts: dict[str, Any]) -> None:
+        """Takes the begin or the end of a cell; what is shown then belongs to it."""
+        row = self._rows.setdefault(int(facts["cell"]), {"outputs": []})
+        row.update(facts)
+        self._outputs = row["outputs"]
+        if time.monotonic() > self._next_save:
+            began = time.monotonic()
+            self.save()
+            self._next_save = time.monotonic() + max(_SAVE_EVERY_S, _SAVE_SHARE * (time.monotonic() - began))
+
+    def add(self, output: dict[str, Any]) -> None:
+        """Adds an output of the present cell, unless there are too many; of a text the end is kept."""
+        last = self._outputs[-1] if self._outputs else {}
+        if "text" in output and last.get("name") == output.get("name") and "text" in last:
+            last["text"] = (last["text"] + output["text"])[-_MOST_OUTPUT:]
+        elif self._rows and len(self._outputs) < _MOST_OUTPUTS:
+            self._outputs.append(output)
+
+    def save(self) -> None:
+        """Writes all cells; errors are ignored."""
+        if self._rows:
+            with suppress(OSError):
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                cells.write_cells(self._folder, [self._rows[key] for key in sorted(self._rows)], self._redactor)
 
 
 def _recover(session: Any, pid: int) -> None:  # noqa: ANN401 - a session

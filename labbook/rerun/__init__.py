@@ -1,8 +1,9 @@
 """Runs a recorded run again, and judges whether the result is the same.
 
 Start with `rerun_run.rerun`: it checks out the recorded commit in a worktree of its own, applies the recorded patch
-(`recorded_code`), links data that git does not hold and compares its fingerprints (`recorded_inputs`), compares or
-rebuilds the environment (`recorded_environment`), and records the command with `labbook.record`. The user's checkout is
+(`recorded_code`), links data that git does not hold and compares its fingerprints (`recorded_inputs`), compares the
+environment (`recorded_environment`) or builds it again (`rebuilt_environment`, `recorded_container`), moves the paths
+of the command into the worktree (`recorded_command`), and records it with `labbook.record`. The user's checkout is
 never touched.
 
 `reproduction` compares the two runs: bitwise identical, within the noise of repeats, or different from a step on, with

@@ -7,7 +7,7 @@ from typing import Any
 
 from labbook.errors import UsageError
 from labbook.model.message import Message, message
-from labbook.rerun.bisection import Bisection, Judge, bisect, make_judge
+from labbook.rerun.bisection import Bisection, Judge, bisect, likelihood, make_judge, with_required
 from labbook.rerun.recorded_code import recorded_code
 from labbook.rerun.rerun_run import change_entry, read_run, rerun
 from labbook.rerun.run_differences import (
@@ -15,6 +15,7 @@ from labbook.rerun.run_differences import (
     apply_code,
     code_differences,
     command_with,
+    required_hunks,
     setting_differences,
 )
 from labbook.store.entry_commit import commit_files
@@ -77,8 +78,11 @@ def bisect_runs(
     if requests:
         judge, spent = make_judge(run_with(good, ()), run_with(bad, ())), 2
     tell(message("rerun.bisecting", count=len(candidates)))
+    required = required_hunks(candidates)
+    candidates.sort(key=lambda one: -likelihood(one, bad))
 
     def attempt(chosen: Sequence[Difference]) -> bool | None:
+        chosen = with_required(chosen, required)
         result = judge(run_with(good, chosen))
         names = [one.name for one in chosen]
         if result is None:
@@ -89,8 +93,8 @@ def bisect_runs(
             tell(message("rerun.tried_good", names=names))
         return result
 
-    found = bisect(candidates, attempt, most - spent)
-    return Bisection(found.guilty, found.proven, found.runs + spent, found.candidates)
+    found = bisect(candidates, attempt, most - spent, [likelihood(one, bad) for one in candidates])
+    return Bisection(tuple(with_required(found.guilty, required)), found.proven, found.runs + spent, found.candidates)
 
 
 def _code(notebook: Notebook, good: Mapping[str, Any], bad: Mapping[str, Any]) -> list[Difference]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from labbook.errors import UsageError
 from labbook.frozen import dataclass
 from labbook.rerun.run_differences import Difference
 
+_NUMBER = re.compile(r"\d")
+_NEAR_LINES = 2
 _FAR = 1e300
 """Stands for a value that is not finite."""
 
@@ -38,22 +41,68 @@ class Bisection:
     candidates: int
 
 
-def bisect(candidates: Sequence[Difference], attempt: Try, most: int) -> Bisection:
-    """Searches for the smallest set of differences that makes the result bad.
+def likelihood(difference: Difference, bad: Mapping[str, Any]) -> float:
+    """Returns how likely a difference is guilty, compared with others.
 
-    A half is tried; if it is bad, the search goes on in it, else in the other half. One difference is left, and it is
-    tried alone. If it is not bad alone, several act together, and differences are taken away as long as the result
-    stays bad.
+    A hunk is likelier where the traceback of the bad run passes, and less likely if it has only comments; an option is
+    less likely if its value is a text. Source: chosen by us.
 
     Args:
-        candidates: The differences; all of them together are the bad run.
+        difference: The difference.
+        bad: The `run.json` of the bad run.
+    """
+    if difference.kind == "environment":
+        return 0.5
+    if difference.kind == "argument":
+        return 1.0 if _NUMBER.search(difference.now) else 0.5
+    lines = [line.strip() for text in (difference.before, difference.now) for line in text.split("; ")]
+    if not any(line and not line.startswith("#") for line in lines) and difference.patch[1]:
+        return 0.1
+    name, _, line = difference.name.rpartition(":")
+    for exception in list_rows(bad, "exceptions"):
+        for frame in list_rows(exception, "frames"):
+            is_near = line.isdigit() and abs(int(frame.get("line") or 0) - int(line)) <= _NEAR_LINES
+            if is_near and str(frame.get("file") or "").endswith(name):
+                return 4.0
+    return 1.0
+
+
+def with_required(chosen: Sequence[Difference], required: Mapping[Difference, set[Difference]]) -> list[Difference]:
+    """Returns differences with those that they do not run without."""
+    found = list(chosen)
+    for one in found:
+        found += sorted(required.get(one, set()) - set(found), key=lambda other: other.name)
+    return found
+
+
+def _likely_half(left: Sequence[Difference], weights: Mapping[Difference, float]) -> list[Difference]:
+    """Returns the first differences that have about half of the likelihood, at least one and not all."""
+    total, summed = sum(weights[one] for one in left), 0.0
+    for number, one in enumerate(left[:-1], 1):
+        summed += weights[one]
+        if 2 * summed >= total - 1e-9 or abs(2 * summed - total) <= abs(2 * (summed + weights[left[number]]) - total):
+            return list(left[:number])
+    return list(left[:-1])
+
+
+def bisect(candidates: Sequence[Difference], attempt: Try, most: int, likelihoods: Sequence[float] = ()) -> Bisection:
+    """Searches for the smallest set of differences that makes the result bad.
+
+    The likelier half is tried; if it is bad, the search goes on in it, else in the other half. One difference is left,
+    and it is tried alone. If it is not bad alone, several act together, and differences are taken away as long as the
+    result stays bad.
+
+    Args:
+        candidates: The differences, the likeliest first; all of them together are the bad run.
         attempt: Runs with some of them.
         most: Most runs.
+        likelihoods: How likely each is guilty; equally likely without.
     """
+    weights = dict(zip(candidates, likelihoods or [1.0] * len(candidates), strict=True))
     left, known, runs = list(candidates), list(candidates), 0
     proven = False
     while len(left) > 1 and runs < most:
-        half = left[: (len(left) + 1) // 2]
+        half = _likely_half(left, weights)
         bad = attempt(half)
         runs += 1
         if bad is None and runs < most:

@@ -18,7 +18,6 @@ from labbook.store.git_process import GitFolders, create_repository, discover, r
 from labbook.store.notebook import Notebook
 
 _GIT_S = 600.0
-_MASK = "[REDACTED"
 
 
 def cache_folder() -> Path:
@@ -41,6 +40,12 @@ class RecordedCode:
     cwd: Path
     original: Path
     notes: tuple[Message, ...] = ()
+
+    @property
+    def original_top(self) -> Path:
+        """The top folder of the code that the run was recorded in."""
+        below = len(self.cwd.relative_to(self.top).parts)
+        return self.original.parents[below - 1] if below else self.original
 
 
 @contextlib.contextmanager
@@ -160,23 +165,3 @@ def _remove(repository: GitFolders | None, place: Path) -> None:
         if repository is not None and (place / ".git").is_file():
             run_git(repository, "worktree", "remove", "--force", str(place), timeout_s=_GIT_S)
     shutil.rmtree(place.parent, ignore_errors=True)
-
-
-def rerun_command(run: Mapping[str, Any], code: RecordedCode, more: tuple[str, ...]) -> list[str]:
-    """Returns the recorded command for the folder of the code.
-
-    Args:
-        run: The `run.json`.
-        code: The folder.
-        more: Words that are added to it.
-
-    Raises:
-        UsageError: A part of the command was masked as a secret.
-    """
-    words = [str(word) for word in run.get("argv") or ()]
-    masked = next((word for word in words if _MASK in word), "")
-    if masked:
-        raise UsageError("errors.rerun.masked", masked=masked)
-    top = str(code.original)
-    moved = [str(code.cwd) + word[len(top) :] if word == top or word.startswith(top + "/") else word for word in words]
-    return [*moved, *more]

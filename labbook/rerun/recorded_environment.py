@@ -1,21 +1,25 @@
-"""Compares the environment of a recorded run with the one that is there, and builds the recorded one again."""
+"""Compares the environment of a recorded run with the one that is there, and sets the recorded variables."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from labbook.capture.command import find_program_file
+from labbook.capture.launchers import is_python
+from labbook.capture.python_env import find_packages
 from labbook.compare.run_settings import captured_facts, environment_variables
-from labbook.errors import NotebookError, UsageError
-from labbook.rerun.recorded_code import RecordedCode, cache_folder
+from labbook.model.message import Message, message
+from labbook.rerun.recorded_code import RecordedCode
 
-_BUILD_S = 3600
+_MAX_TOLD = 6
+_INSTALLERS = frozenset({"pip", "setuptools", "wheel", "uv", "labbook"})
+"""Packages that do not change what a program computes."""
 _OF_THE_MACHINE = ("CUDA_VISIBLE_DEVICES", "SLURM_", "OMPI_", "PMI_", "LABBOOK_", "PATH", "VIRTUAL_ENV", "CONDA_")
 
 
@@ -34,85 +38,58 @@ def recorded_variables(run: Mapping[str, Any], code: RecordedCode) -> dict[str, 
     return found
 
 
-def rebuilt_environment(run: Mapping[str, Any]) -> Path:
-    """Builds the recorded Python environment, once for each list of packages, and returns its `bin` folder.
+def compare_environment(run: Mapping[str, Any], command: Sequence[str], cwd: Path) -> list[Message]:
+    """Returns how the environment that a command would run in differs from the recorded one, in at most one sentence.
 
     Args:
         run: The `run.json`.
-
-    Raises:
-        UsageError: The packages were not recorded.
-        NotebookError: The environment cannot be built.
+        command: The command.
+        cwd: Its folder.
     """
-    python = captured_facts(run, "python")
-    packages = python.get("packages")
-    if not isinstance(packages, Mapping) or not packages:
-        raise UsageError("errors.rerun.no_packages", run=run.get("id"))
-    wanted = sorted(f"{name}=={version}" for name, version in packages.items() if version)
-    version = str(python.get("version") or "")
-    key = hashlib.sha256("\n".join([version, *wanted]).encode()).hexdigest()[:16]
-    folder = cache_folder() / "environments" / key
-    if (folder / "complete").is_file():
-        return folder / "bin"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    listed = folder.with_suffix(".txt")
-    listed.write_text("\n".join(wanted) + "\n", "utf-8")
-    for command in _build_commands(folder, version, listed):
-        _call(command)
-    (folder / "complete").touch()
-    return folder / "bin"
+    recorded = captured_facts(run, "python")
+    was = recorded.get("packages")
+    program = find_program_file(command, cwd)
+    name = program.interpreter or (command[0] if command and is_python(Path(command[0]).name) else "python")
+    interpreter = shutil.which(name, path=os.environ.get("PATH"))
+    if not isinstance(was, Mapping) or not was or interpreter is None:
+        return []
+    version, paths = _ask_interpreter(interpreter)
+    now, _ = find_packages(paths)
+    if not version:
+        return []
+    changes = [f"Python {version} ({recorded['version']})"] if version != recorded.get("version") else []
+    for package in sorted({*was, *now} - _INSTALLERS):
+        before, present = str(was.get(package) or ""), now.get(package, "")
+        # A package more does not change a program that ran without it.
+        if before and before != present:
+            changes.append(f"{package} {present or '-'} ({before})")
+    if not changes:
+        return []
+    rest = len(changes) - _MAX_TOLD
+    if rest > 0:
+        return [message("rerun.packages_differ_more", what=changes[:_MAX_TOLD], more=rest)]
+    return [message("rerun.packages_differ", what=changes)]
 
 
-def _build_commands(folder: Path, version: str, listed: Path) -> list[list[str]]:
-    uv = shutil.which("uv")
-    if uv is not None:
-        install = [uv, "pip", "install", "--quiet", "--python", str(folder / "bin" / "python"), "--no-deps", "-r"]
-        return [[uv, "venv", "--quiet", "--python", version or "3", str(folder)], [*install, str(listed)]]
-    short = ".".join(version.split(".")[:2])
-    interpreter = next((found for name in (f"python{short}", "python3") if (found := shutil.which(name))), "")
-    present = _version_of(interpreter) if interpreter else "none"
-    if short and present != short:
-        raise NotebookError("errors.rerun.no_python", version=version, present=present, short=short)
-    pip = [
-        str(folder / "bin" / "python"),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-    ]
-    return [[interpreter, "-m", "venv", str(folder)], [*pip, "--no-deps", "-r", str(listed)]]
-
-
-def _version_of(interpreter: str) -> str:
-    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+def _ask_interpreter(interpreter: str) -> tuple[str, list[Path]]:
+    """Returns the version and the `sys.path` of an interpreter, "" and nothing if it does not start."""
+    code = "import sys; print('.'.join(map(str, sys.version_info[:3])), *sys.path[1:], sep='\\n')"
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run([interpreter, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-        return done.stdout.strip()
-    return ""
+        done = subprocess.run([interpreter, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+        version, *paths = done.stdout.splitlines()
+        return version, [Path(path) for path in paths if path]
+    return "", []
 
 
-def _call(command: list[str]) -> None:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=_BUILD_S, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotebookError("errors.rerun.environment_not_built", reason=error) from error
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        line = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "no reason given")
-        raise NotebookError("errors.rerun.package_not_installed", reason=line.strip()[:300])
-
-
-def with_environment(variables: Mapping[str, str], path: Path | None) -> contextlib.AbstractContextManager[None]:
+def with_environment(
+    variables: Mapping[str, str], path: Path | None, sources: Sequence[Path] = ()
+) -> contextlib.AbstractContextManager[None]:
     """Sets environment variables for a time.
 
     Args:
         variables: Name -> value.
         path: Folder that is searched for programs first, or `None`.
+        sources: Folders that Python imports from first.
     """
 
     @contextlib.contextmanager
@@ -122,6 +99,10 @@ def with_environment(variables: Mapping[str, str], path: Path | None) -> context
         if path is not None:
             os.environ["PATH"] = f"{path}{os.pathsep}{os.environ.get('PATH', '')}"
             os.environ["VIRTUAL_ENV"] = str(path.parent)
+            os.environ.pop("PYTHONHOME", None)
+        if sources:
+            present = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+            os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, sources), *present])
         try:
             yield
         finally:

@@ -30,6 +30,10 @@ _KINDS = {
     "hardware": "rerun.kind_hardware",
 }
 """Kinds of differences, the likeliest reason for another result first -> key of their name."""
+_OF_EACH_STEP = frozenset({"loss", "lr"})
+_SAME_LENGTH = 0.9
+"""Two runs made other numbers of steps if the last step with a loss of one is below this share of the other's. Source:
+chosen by us; the last step that the probe looked at varies by less."""
 _FEW = 3
 _FEWEST_REPEATS = 3
 """Fewest runs that measure a noise. Source: chosen by us; the interval of two runs is 13 standard deviations wide."""
@@ -42,19 +46,19 @@ class FirstDifference:
     Args:
         series: The quantity.
         step: The step.
-        before: Its value in the recorded run.
-        now: Its value in the rerun.
+        before: Its value in the recorded run, `None` if it has none at this step.
+        now: Its value in the rerun, likewise.
     """
 
     series: str
     step: int
-    before: float
-    now: float
+    before: float | None
+    now: float | None
 
     @property
     def relative(self) -> float:
-        """Difference divided by the larger magnitude; infinite if one value is not finite."""
-        if not (math.isfinite(self.before) and math.isfinite(self.now)):
+        """Difference divided by the larger magnitude; infinite if one value is missing or not finite."""
+        if self.before is None or self.now is None or not (math.isfinite(self.before) and math.isfinite(self.now)):
             return math.inf
         largest = max(abs(self.before), abs(self.now))
         return abs(self.before - self.now) / largest if largest else 0.0
@@ -72,6 +76,7 @@ class Reproduction:
         first: The first difference, or `None`.
         reasons: The likeliest reasons, the likeliest first.
         noise: How the noise was measured, or `None`.
+        end: How the rerun ended, if it ended otherwise, or made another number of steps.
     """
 
     verdict: str
@@ -81,10 +86,14 @@ class Reproduction:
     first: FirstDifference | None = None
     reasons: tuple[Message, ...] = ()
     noise: Message | None = None
+    end: Message | None = None
 
 
 def compare_results(
-    before: Mapping[str, Any], now: Mapping[str, Any], repeats: Sequence[Mapping[str, Any]] = ()
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    repeats: Sequence[Mapping[str, Any]] = (),
+    possible: Sequence[Message] = (),
 ) -> Reproduction:
     """Compares the results of two runs.
 
@@ -92,35 +101,67 @@ def compare_results(
         before: The `run.json` of the recorded run.
         now: The `run.json` of its rerun.
         repeats: Further runs of the same configuration; they measure the noise.
+        possible: What in the code can give another result in each run, see `varying_code`.
 
     Returns:
         "identical" if both ended alike and every compared value is equal bit for bit; "within_noise" if the primary
         metric differs by no more than repeats do (95 %); "different" otherwise; "unknown" if nothing can be compared.
-        Times, speeds and memory are not compared.
+        Times, speeds and memory are not compared. The probe looks at some steps only, chosen by their cost: of its
+        series the steps are compared that both runs have.
     """
     values, names = 0, []
     first: FirstDifference | None = None
     theirs = dict(_series(now))
     missing = False
     for key, points in _series(before):
+        sampled = key[1] == "probe"
         if key not in theirs:
-            missing = True
+            missing = missing or not sampled
             continue
         names.append(key[0])
-        count, difference = _compare_points(key[0], points, theirs[key])
+        count, difference = _compare_points(key[0], points, theirs[key], sampled=sampled)
         values += count
         if difference is not None and (first is None or difference.step < first.step):
             first = difference
-    same_end = all(before.get(key) == now.get(key) for key in ("status", "exit_code", "signal"))
+    end = _other_end(before, now)
+    same_end = end is None or end.key == "rerun.other_steps"
     equal_files, other_files = _compare_files(before, now)
     compared = tuple(dict.fromkeys(names))
-    if not values and not equal_files:
-        return Reproduction("unknown", reasons=tuple(_reasons(before, now)) if not same_end else ())
-    if same_end and first is None and not missing and not other_files:
+    if not values and not equal_files and end is None:
+        return Reproduction("unknown")
+    if end is None and first is None and not missing and not other_files:
         return Reproduction("identical", values, compared, equal_files)
     noise = _within_noise(before, now, repeats) if same_end else None
     verdict = "within_noise" if noise is not None else "different"
-    return Reproduction(verdict, values, compared, equal_files, first, tuple(_reasons(before, now)), noise)
+    reasons = tuple(_reasons(before, now, possible))
+    return Reproduction(verdict, values, compared, equal_files, first, reasons, noise, end)
+
+
+def _other_end(before: Mapping[str, Any], now: Mapping[str, Any]) -> Message | None:
+    """Returns how a rerun ended if the run ended otherwise or computed another number of losses."""
+    if any(before.get(key) != now.get(key) for key in ("status", "exit_code", "signal")):
+        return message("rerun.other_end", before=_end(before), now=_end(now))
+    was, present = (
+        {
+            (row.get("function"), row.get("line")): row.get("calls")
+            for row in list_rows(run.get("health") or {}, "losses")
+        }
+        for run in (before, now)
+    )
+    for key, calls in was.items():
+        if calls and present.get(key) and present[key] != calls:
+            return message("rerun.other_steps", function=str(key[0]), before=calls, now=present[key])
+    return None
+
+
+def _end(run: Mapping[str, Any]) -> Message:
+    """Returns how a run ended, in words."""
+    if run.get("status") == "finished":
+        return message("rerun.end_finished")
+    symptoms = [str(name) for name in run.get("symptoms") or ()]
+    if symptoms:
+        return message("rerun.end_symptom", symptom=symptoms[0])
+    return message("rerun.end_failed", code=str(run.get("signal") or run.get("exit_code")))
 
 
 def _series(run: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, Any], list[tuple[int, float]]]]:
@@ -135,7 +176,7 @@ def _series(run: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, Any], list
 
 
 def _compare_points(
-    name: str, before: Sequence[tuple[int, float]], now: Sequence[tuple[int, float]]
+    name: str, before: Sequence[tuple[int, float]], now: Sequence[tuple[int, float]], *, sampled: bool
 ) -> tuple[int, FirstDifference | None]:
     """Returns the number of values at common steps, and the first difference; long series are stored in part."""
     theirs = dict(now)
@@ -143,9 +184,11 @@ def _compare_points(
     for number, (step, one, other) in enumerate(common):
         if one != other and not (one != one and other != other):
             return number + 1, FirstDifference(name, step, one, other)
-    if len(common) != len(before) or len(common) != len(now):
-        step = min({step for step, _ in before} ^ {step for step, _ in now})
-        return len(common), FirstDifference(name, step, dict(before).get(step, math.nan), theirs.get(step, math.nan))
+    alone = {step for step, _ in before} ^ {step for step, _ in now}
+    last, other = sorted(max(step for step, _ in points) for points in (before, now))
+    if alone and (not sampled or (name in _OF_EACH_STEP and last < _SAME_LENGTH * other)):
+        step = min(alone)
+        return len(common), FirstDifference(name, step, dict(before).get(step), theirs.get(step))
     return len(common), None
 
 
@@ -154,10 +197,10 @@ def _compare_files(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[i
 
     Only model weights count against a rerun: logs and archives have times in them.
     """
-    theirs = {_in_code(row): row.get("fingerprint") for row in list_rows(now, "files")}
+    theirs = {_in_code(now, row): row.get("fingerprint") for row in list_rows(now, "files")}
     equal = other = 0
     for row in list_rows(before, "files"):
-        digest, path = str(row.get("fingerprint") or ""), _in_code(row)
+        digest, path = str(row.get("fingerprint") or ""), _in_code(before, row)
         if "written" not in str(row.get("mode")) or not digest.startswith("sha256:") or path not in theirs:
             continue
         if theirs[path] == digest:
@@ -167,10 +210,10 @@ def _compare_files(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[i
     return equal, other
 
 
-def _in_code(row: Mapping[str, Any]) -> str:
-    """Returns the path of a file, without the folder of a rerun in front."""
+def _in_code(run: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """Returns the path of a file from the working folder of its run, which a rerun has elsewhere."""
     path = str(row.get("path") or "")
-    return path.partition("/code/")[2] if "/reruns/" in path else path
+    return path.removeprefix(f"{run.get('cwd')}/")
 
 
 def _primary(run: Mapping[str, Any]) -> float | None:
@@ -199,9 +242,14 @@ def _within_noise(
     )
 
 
-def _reasons(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Message]:
+def _reasons(before: Mapping[str, Any], now: Mapping[str, Any], possible: Sequence[Message] = ()) -> Iterator[Message]:
     """Yields what can explain another result, the likeliest first; at most one of a kind."""
-    changes = [change for change in compare_runs(before, now) if change.kind in _KINDS and not _is_of_worktree(change)]
+    imported = {str(name).lower().replace("_", "-") for run in (before, now) for name in run.get("packages") or ()}
+    changes = [
+        change
+        for change in compare_runs(before, now)
+        if change.kind in _KINDS and not _is_of_worktree(change) and not _is_unused_package(change, imported)
+    ]
     inputs = _changed_inputs(before, now)
     for kind, name in _KINDS.items():
         of_kind = tuple(change for change in changes if change.kind == kind)
@@ -213,13 +261,21 @@ def _reasons(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Mess
         yield message("rerun.reason_seed")
     if state.get("nondeterministic"):
         yield message("rerun.reason_nondeterministic", what=str(state["nondeterministic"]))
-    if not changes and not inputs and not state:
+    yield from possible
+    if not changes and not inputs and not state and not possible:
         yield message("rerun.reason_unknown")
 
 
 def _is_of_worktree(change: Change) -> bool:
     """Whether a difference comes from the worktree of the rerun, or is told by fingerprints."""
     return change.kind == "input" or (change.kind == "code" and change.what == "branch") or "/reruns/" in change.now
+
+
+def _is_unused_package(change: Change, imported: set[str]) -> bool:
+    """Whether a package came or went that neither run imported, or is labbook itself."""
+    if change.kind != "package":
+        return False
+    return change.what.startswith("labbook") or (not (change.before and change.now) and change.what not in imported)
 
 
 def _changed_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -28,16 +28,27 @@ _MAX_SERIES = 6
 def reproduction_lines(found: Reproduction) -> list[Message]:
     """Returns the verdict with its evidence, in sentences."""
     lines = [message(_HEADS[found.verdict])]
+    if found.end is not None:
+        lines.append(found.end)
     if found.values:
         names = list(found.series[:_MAX_SERIES])
-        lines.append(message("rerun.compared", values=found.values, names=names, more=len(found.series) - len(names)))
+        rest = len(found.series) - len(names)
+        lines.append(
+            message("rerun.compared_more", values=found.values, names=names, more=rest)
+            if rest
+            else message("rerun.compared", values=found.values, names=names)
+        )
     if found.files:
         lines.append(message("rerun.equal_files", count=found.files))
     if found.first is not None:
         first = found.first
-        lines.append(
-            message("rerun.first", series=first.series, step=first.step, before=repr(first.before), now=repr(first.now))
-        )
+        at = {"series": first.series, "step": first.step}
+        if first.before is None:
+            lines.append(message("rerun.first_only_now", **at))
+        elif first.now is None:
+            lines.append(message("rerun.first_only_before", **at))
+        else:
+            lines.append(message("rerun.first", before=repr(first.before), now=repr(first.now), **at))
     if found.noise is not None:
         lines.append(found.noise)
     if found.verdict in ("different", "within_noise"):

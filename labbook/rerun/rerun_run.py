@@ -10,12 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labbook.compare.run_settings import captured_facts
 from labbook.errors import NotebookError, UsageError
 from labbook.frozen import dataclass
 from labbook.index.query import find_run
 from labbook.model.message import Message
-from labbook.rerun.recorded_code import RecordedCode, recorded_code, rerun_command
-from labbook.rerun.recorded_environment import rebuilt_environment, recorded_variables, with_environment
+from labbook.rerun.rebuilt_environment import rebuild_environment
+from labbook.rerun.recorded_code import RecordedCode, recorded_code
+from labbook.rerun.recorded_command import rerun_command
+from labbook.rerun.recorded_container import container_command, recorded_container
+from labbook.rerun.recorded_environment import compare_environment, recorded_variables, with_environment
 from labbook.rerun.recorded_inputs import prepare_inputs
 from labbook.store import frontmatter
 from labbook.store.entry_commit import commit_files
@@ -93,7 +97,7 @@ def rerun(
         print_line: Prints the lines of the recorder.
         tell: Told what differs before the command starts.
         incomplete: Whether code is accepted of which the entry lacks a part.
-        rebuild: Whether the recorded packages are installed into an environment of their own.
+        rebuild: Whether it runs in the recorded container image, or in an environment with the recorded packages.
         keep: Whether the worktree is kept.
         requests: Requests to the probe, see `labbook.record.program_requests`.
         change: Called with the folder of the code before the command starts.
@@ -114,16 +118,30 @@ def rerun(
         notes.append(note)
         tell(note)
 
-    path = rebuilt_environment(run) if rebuild else None
     with recorded_code(notebook, run, incomplete=incomplete, keep=keep) as code:
         for note in (*code.notes, *prepare_inputs(run, code)):
             told(note)
         if change is not None:
             change(code)
         set_here = {**recorded_variables(run, code), **(variables or {})}
-        with with_environment(set_here, path), _inside(code.cwd):
+        container, environment = None, None
+        if rebuild:
+            container, why = recorded_container(run)
+            for note in why:
+                told(note)
+            environment = None if container else rebuild_environment(notebook, run, code)
+            for note in environment.notes if environment else ():
+                told(note)
+        programs, sources = (environment.programs, environment.sources) if environment else (None, ())
+        command = rerun_command(run, code, more, programs)
+        if container is not None:
+            has_gpus = bool(captured_facts(run, "hardware").get("gpus"))
+            command = container_command(container, command, code, notebook.paths.root, set_here, with_gpus=has_gpus)
+        with with_environment(set_here, programs, sources), _inside(code.cwd):
+            for note in compare_environment(run, command, code.cwd) if container is None and not quiet else ():
+                told(note)
             request = RecordRequest(
-                tuple(rerun_command(run, code, tuple(more))),
+                tuple(command),
                 notebook.paths.root,
                 str(run.get("experiment") or ""),
                 tags=tuple(dict.fromkeys([*map(str, run.get("tags") or ()), tag])),

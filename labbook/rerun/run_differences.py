@@ -18,7 +18,11 @@ from labbook.store.git_process import GitFolders, discover, run_git
 _GIT_S = 300.0
 _NUMBER = re.compile(r"-?(\d|\.\d)")
 _KEY_VALUE = re.compile(r"\+{0,2}([A-Za-z_][\w./-]*)=")
-_HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)", re.MULTILINE)
+_HUNK = re.compile(r"^@@ -(?P<old>\d+)(?:,(?P<old_lines>\d+))? \+(?P<new>\d+)(?:,(?P<new_lines>\d+))? @@", re.MULTILINE)
+_DEFINED = re.compile(
+    r"^\s*(?:(?:async\s+)?def|class)\s+(\w+)|^\s*(\w+)\s*(?::[^=]+)?=[^=]|\bimport\s+(?:\w+\s+as\s+)?(\w+)"
+)
+_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,8 @@ def code_differences(good: Path, bad: Path) -> list[Difference]:
             hunk = section[begin:end]
             line = _HUNK.match(hunk)
             removed, added = _lines(hunk, "-"), _lines(hunk, "+")
-            found.append(Difference("code", f"{name}:{line[1] if line else '?'}", removed, added, (head, hunk)))
+            place = f"{name}:{line['new'] if line else '?'}"
+            found.append(Difference("code", place, removed, added, (head, hunk)))
     return found
 
 
@@ -136,7 +141,7 @@ def apply_code(folder: Path, chosen: Sequence[Difference]) -> None:
             heads.setdefault(difference.patch[0], []).append(difference.patch[1])
     if not heads:
         return
-    patch = "".join(head + "".join(hunks) for head, hunks in heads.items())
+    patch = "".join(head + "".join(_renumbered(hunks)) for head, hunks in heads.items())
     options = ("--unidiff-zero", "--recount", "--whitespace=nowarn", "-")
     done = run_git(
         _repository(folder), "apply", *options, stdin=patch.encode("utf-8", "surrogateescape"), timeout_s=_GIT_S
@@ -145,8 +150,58 @@ def apply_code(folder: Path, chosen: Sequence[Difference]) -> None:
         raise UsageError("errors.rerun.change_fails", reason=done.error[:200])
 
 
+def _renumbered(hunks: Sequence[str]) -> Iterator[str]:
+    """Yields hunks of one file with the lines that they have if only these are applied.
+
+    git finds the place of a hunk without context by its line in the new file, which has all hunks.
+    """
+    shift = 0
+    for hunk in sorted(hunks, key=lambda text: int(match["old"]) if (match := _HUNK.match(text)) else 0):
+        match = _HUNK.match(hunk)
+        if match is None:
+            yield hunk
+            continue
+        old, old_lines, new_lines = (
+            int(match["old"]),
+            int(match["old_lines"] or 1),
+            int(match["new_lines"] or 1),
+        )
+        # An empty side is counted from the line before it.
+        new = old + shift + (not old_lines) - (not new_lines)
+        shift += new_lines - old_lines
+        yield f"@@ -{old},{old_lines} +{new},{new_lines} @@{hunk[match.end() :]}"
+
+
+def required_hunks(differences: Sequence[Difference]) -> dict[Difference, set[Difference]]:
+    """Returns hunk -> hunks that it does not run without.
+
+    A hunk that adds the use of a new name requires the one that adds its definition; a hunk that removes a definition
+    requires those that remove its uses.
+    """
+    hunks = [one for one in differences if one.kind == "code" and one.patch[1]]
+    lines = {one: (_signed(one.patch[1], "-"), _signed(one.patch[1], "+")) for one in hunks}
+    required: dict[Difference, set[Difference]] = {}
+    for one in hunks:
+        for side, other_side in ((1, 0), (0, 1)):
+            defined = {
+                next(filter(None, match.groups())) for text in lines[one][side] if (match := _DEFINED.match(text))
+            }
+            defined -= set(_WORD.findall(" ".join(lines[one][other_side])))
+            for other in hunks:
+                words = set(_WORD.findall(" ".join(lines[other][side])))
+                kept = set(_WORD.findall(" ".join(lines[other][other_side])))
+                if other is not one and defined & (words - kept):
+                    user, definition = (other, one) if side else (one, other)
+                    required.setdefault(user, set()).add(definition)
+    return required
+
+
+def _signed(hunk: str, sign: str) -> list[str]:
+    return [line[1:] for line in hunk.splitlines()[1:] if line.startswith(sign)]
+
+
 def _lines(hunk: str, sign: str) -> str:
-    return "; ".join(line[1:].strip() for line in hunk.splitlines()[1:] if line.startswith(sign))[:120]
+    return "; ".join(line.strip() for line in _signed(hunk, sign))[:120]
 
 
 def _repository(folder: Path) -> GitFolders:

@@ -110,20 +110,27 @@ def test_the_magics_in_a_kernel(book):
         "%labbook stop",
         "import sys\nassert 'labbook' not in sys.stdout.write.__module__\nlabbook.last()",
         "%labbook nonsense",
+        "%labbook start -t killed",
+        "'kept'",
+        f"import os\nprint('last words')\ndisplay(Image(data={PNG!r}))\nos.kill(os.getpid(), 9)",
     ]
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell(source) for source in cells]
     client = nbclient.NotebookClient(
         notebook, timeout=200, allow_errors=True, resources={"metadata": {"path": str(book.folder)}}
     )
-    client.execute(env={**os.environ})
+    with pytest.raises(nbclient.exceptions.DeadKernelError):
+        client.execute(env={**os.environ})
     shown = [
         "".join(
             out.get("text") or (out.get("data") or {}).get("text/plain") or out.get("evalue") for out in cell.outputs
         )
         for cell in notebook.cells
     ]
-    one, failed, several = runs(book)
+    limit = time.monotonic() + 60  # the recorder notices the death
+    while len(runs(book)) < 4 and time.monotonic() < limit:
+        time.sleep(0.1)
+    one, failed, several, killed = runs(book)
     assert "in a cell\n" in shown[1] and one["id"] in shown[1].splitlines()[-1] and "0.5" in shown[1]
     assert one["status"] == "finished" and one["tags"] == ["one"]
     assert [row["source"] for row in one["captured"]["notebook"]["cells"]] == [cells[1]]
@@ -143,4 +150,8 @@ def test_the_magics_in_a_kernel(book):
     assert one["captured"]["notebook"]["cells"][0]["output"] == "in a cell\n0.5"
     page = notebook.cells[9].outputs[0].data["text/html"]
     assert "data:image/svg+xml;base64," in page and "<td>loss</td>" in page and "<script" not in page
-    assert several["id"] in shown[9] and "is not a command" in shown[10]
+    assert several["id"] in shown[9] and "is not a command" in shown[10] and "Traceback" not in shown[10]
+    rows = killed["captured"]["notebook"]["cells"]
+    assert [row["source"] for row in rows] == cells[11:14]
+    assert [row["state"] for row in rows] == ["done", "done", "running"] and rows[1]["output"] == "'kept'"
+    assert "last words" in rows[2]["output"] and len(rows[2]["figures"]) == 1

@@ -5,8 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.errors import UsageError
-from labbook.rerun.bisection import bisect, make_judge
-from labbook.rerun.run_differences import Difference, command_with, setting_differences
+from labbook.rerun.bisection import bisect, likelihood, make_judge, with_required
+from labbook.rerun.run_differences import (
+    Difference,
+    apply_code,
+    code_differences,
+    command_with,
+    required_hunks,
+    setting_differences,
+)
 
 
 def differences(count):
@@ -75,3 +82,58 @@ def test_options_of_both_styles_are_exchanged_one_by_one():
     assert command_with(good["argv"], bad["argv"], [found["lr"], found["seed"]]) == [
         *("python", "train.py", "--lr", "3.0", "--layers=2", "data.path=/a", "--fast", "--seed", "1"),
     ]
+
+
+@pytest.mark.process
+def test_some_hunks_land_where_the_whole_change_has_them(tmp_path, git):
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    lines = [f"line {number}\n" for number in range(10)]
+    changed = [*lines[:2], "first\n", *lines[2:5], "other 5\n", *lines[6:7], "second\n", *lines[7:9]]
+    good.mkdir()
+    git(good, "init", "-q")
+    (good / "a.txt").write_text("".join(lines))
+    git(good, "add", "-A")
+    git(good, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "good")
+    git(good, "worktree", "add", "-q", "--detach", str(bad))
+    (bad / "a.txt").write_text("".join(changed))
+    hunks = code_differences(good, bad)
+    assert len(hunks) == 4
+    wanted = {
+        (2,): [*lines[:7], "second\n", *lines[7:]],
+        (3,): lines[:9],
+        (1, 2): [*lines[:5], "other 5\n", lines[6], "second\n", *lines[7:]],
+        (0, 3): [*lines[:2], "first\n", *lines[2:9]],
+        (0, 1, 2, 3): changed,
+    }
+    for chosen, text in wanted.items():
+        (good / "a.txt").write_text("".join(lines))
+        apply_code(good, [hunks[number] for number in chosen])
+        assert (good / "a.txt").read_text() == "".join(text), chosen
+
+
+def hunk(name, added="", removed="", line=1):
+    text = "@@ -1 +1 @@\n" + "".join(f"-{removed}\n" * bool(removed) + f"+{added}\n" * bool(added))
+    return Difference("code", f"{name}:{line}", removed, added, ("head", text))
+
+
+def test_a_use_is_tried_with_its_definition_and_a_definition_alone():
+    definition, use = hunk("a.py", "def describe(x): return x"), hunk("b.py", "describe(1)")
+    gone, last_use = hunk("c.py", "", "old = 1"), hunk("d.py", "", "print(old)")
+    required = required_hunks(
+        [definition, use, gone, last_use, hunk("e.py", "lr = 2", "lr = 1"), hunk("f.py", "f(lr)")]
+    )
+    assert required == {use: {definition}, gone: {last_use}}
+    assert with_required([use], required) == [use, definition] and with_required([definition], required) == [definition]
+
+
+def test_code_in_the_traceback_is_likelier_than_comments_and_texts():
+    frames = [{"frames": [{"file": "~/project/model.py", "line": 12}]}]
+    bad = run("failed", exceptions=frames)
+    rows = [
+        hunk("model.py", "x = y", line=11),
+        hunk("model.py", "x = y", line=40),
+        Difference("argument", "--note", "", "--note a"),
+        hunk("model.py", "# x", line=12),
+    ]
+    known = [likelihood(row, bad) for row in rows]
+    assert known == sorted(known, reverse=True) and len(set(known)) == 4

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from labbook.rerun.recorded_code import RecordedCode
 from labbook.rerun.reproduction import compare_results
 from labbook.rerun.reproduction_report import reproduction_lines
+from labbook.rerun.varying_code import varying_code
 from labbook.store.sentences import Sentences
 
 
@@ -49,6 +51,57 @@ def test_noise_is_measured_by_three_repeats(repeats, verdict):
 @pytest.mark.parametrize("now", [run([1.0, 0.5], "b", "failed"), run([1.0], "b"), {**run([], "b"), "series": []}])
 def test_a_rerun_that_ends_otherwise_is_not_the_same(now):
     assert compare_results(run([1.0, 0.5]), now).verdict in ("different", "unknown")
+
+
+def test_steps_that_the_probe_did_not_look_at_are_no_difference():
+    ratio = {"name": "update_ratio", "source": "probe", "rank": None}
+    before, now = run([1.0, 0.5]), run([1.0, 0.5], "b")
+    before["series"].append({**ratio, "steps": [1], "values": [0.1]})
+    now["series"].append({**ratio, "steps": [1, 2], "values": [0.1, 0.2]})
+    assert compare_results(before, now).verdict == "identical"
+    before["series"].append({**ratio, "source": "text", "steps": [1], "values": [0.1]})
+    assert compare_results(before, now).verdict == "different"
+
+
+@pytest.mark.parametrize("now", [run([], "b", "failed", symptoms=["cuda_oom"]), run([1.0], "b", "failed")])
+def test_another_end_is_told_with_both_ends(now):
+    found = compare_results(run([1.0]), now)
+    assert found.verdict == "different" and found.end.key == "rerun.other_end"
+    assert "recorded: finished" in Sentences("en")(reproduction_lines(found)[1])
+
+
+VARYING = """
+import os, random, time, numpy as np
+from glob import glob
+names = {"a", "b"}
+for name in names: pass
+for name in sorted(names): pass
+values = np.random.randn(3), np.random.default_rng(1).normal(), random.Random(2).random()
+order = random.sample(range(3), 3)
+files = os.listdir("."), sorted(glob("*")), len(os.listdir("."))
+end = time.time() + 5
+while time.time() < end: pass
+print(time.time() - end)
+"""
+
+
+@pytest.mark.parametrize(
+    ("seeds", "variables", "kinds"),
+    [
+        ({}, {}, ["file_order", "numpy", "python", "set_order", "clock"]),
+        ({"numpy": 1, "python": 2}, {"PYTHONHASHSEED": "0"}, ["file_order", "clock"]),
+        ({"numpy": None, "python": 2}, {}, ["file_order", "numpy", "set_order", "clock"]),
+    ],
+)
+def test_code_that_varies_is_named_with_its_places(tmp_path, seeds, variables, kinds):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text(VARYING)
+    code = RecordedCode(tmp_path / "code", tmp_path / "code", tmp_path / "before")
+    facts = {"sources": [str(tmp_path / "before" / "train.py")], "frameworks": [{"state": {"seeds": seeds}}]}
+    facts["captured"] = {"command": {"environment": variables}}
+    found = varying_code(facts, code)
+    assert sorted(one.key for one in found) == sorted(f"rerun.reason_{kind}" for kind in kinds)
+    assert Sentences("en")(next(one for one in found if "file" in one.key)).endswith("train.py:9")
 
 
 def test_programs_without_seeds_are_told():

@@ -29,6 +29,12 @@ def hook_monitor(adapter):
             from .final_state import FinalState  # not at the top, because most runs do without it
 
             inspector.final_state = FinalState(adapter, inspector)
+    asked = probe.settings.get("asked") or {}
+    if asked.get("onnx") and probe.requests is not None:
+        with probe.guard("torch.onnx"):
+            from .onnx_export import OnnxExport  # not at the top, because most runs do without it
+
+            probe.requests.exporter = OnnxExport(adapter.module, asked["onnx"])
     with probe.guard("torch.health models"):
         adapter.registry.install()
         inspector.calls.install(adapter.module)

@@ -149,7 +149,7 @@ class TrainingMonitor:
             self.last_root = root
             phase = "train"
             if self.probe.requests is not None:
-                self.probe.requests.began(args, kwargs, batch)
+                self.probe.requests.began(root, args, kwargs, batch)
             self.phases.samples += samples
             if not self.dense and not root.shown and self.schedule.affordable(self.clock()):
                 self.dense = True

@@ -85,6 +85,7 @@ class UserRequests:
 
     Attributes:
         describe: `describe(args, kwargs, batch)` returns the fields of a `batch` event; set by `request_hooks`.
+        exporter: Exports the models where the program would be ended, for `labbook graph --onnx`; or `None`.
         exact: Whether values on a device are waited for, so that a debugger stops in the very step.
     """
 
@@ -98,6 +99,7 @@ class UserRequests:
         self._limit = settings.get("max_steps")
         self.exact = bool(settings.get("break"))
         self.describe = None
+        self.exporter = None
         self._batch = None
         self._values = {}
         self._recent = {}
@@ -115,9 +117,11 @@ class UserRequests:
         self._recent.clear()
         self._pending, self._stop, self._attempts, self._batch = [], None, 0, None
 
-    def began(self, args, kwargs, batch):
-        """Store the inputs of a training forward until the next one."""
+    def began(self, root, args, kwargs, batch):
+        """Store the inputs of a training forward of an outermost model until the next one."""
         self._batch = (args, kwargs, batch)
+        if self.exporter is not None:
+            self.exporter.began(root, args, kwargs)
 
     def listen(self, recorder, framework):
         """Register a callback for every counted step of an optimizer."""
@@ -234,6 +238,8 @@ class UserRequests:
             self._end(*self._stop)
 
     def _end(self, option, expression, step, status):
+        if self.exporter is not None:
+            self.exporter.finish()
         self._attempts += 1
         main = threading.current_thread() is threading.main_thread()
         how = "terminate" if self._attempts > _PATIENCE else ("exit" if main else "interrupt")

@@ -1,0 +1,109 @@
+"""Runs the recorded command in the recorded container image, with the engine that this machine has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import labbook
+from labbook.compare.run_settings import captured_facts
+from labbook.frozen import dataclass
+from labbook.model.message import Message, message
+from labbook.probe.events.protocol import ENV_PROBE
+from labbook.rerun.recorded_code import RecordedCode
+
+_IMAGE_VARIABLES = ("CONTAINER_IMAGE", "DOCKER_IMAGE", "IMAGE_NAME")
+_DOCKER_LIKE = ("docker", "podman", "nerdctl")
+_APPTAINER_LIKE = ("apptainer", "singularity")
+_ANSWER_S = 20
+
+
+@dataclass(frozen=True)
+class Container:
+    """The container to run a command in.
+
+    Args:
+        engine: Program that starts it.
+        image: The recorded image.
+    """
+
+    engine: str
+    image: str
+
+
+def recorded_container(run: Mapping[str, Any]) -> tuple[Container | None, list[Message]]:
+    """Returns the container of a run if it can be started here, else why not; nothing for a run without a container.
+
+    Args:
+        run: The `run.json`.
+    """
+    facts = captured_facts(run, "container")
+    if str(facts.get("kind") or "none") in ("none", "wsl", "lxc"):
+        return None, []
+    hints = facts.get("image_hints")
+    hints = hints if isinstance(hints, Mapping) else {}
+    image = str(facts.get("image") or next((hints[name] for name in _IMAGE_VARIABLES if hints.get(name)), ""))
+    if not image:
+        return None, [message("rerun.image_unknown")]
+    wanted = _APPTAINER_LIKE if facts["kind"] == "apptainer" else (*_DOCKER_LIKE, *_APPTAINER_LIKE)
+    for name in wanted:
+        engine = shutil.which(name)
+        if engine is not None and _answers(engine):
+            return Container(engine, image), []
+    return None, [message("rerun.no_engine", image=image, engines=list(wanted))]
+
+
+def _answers(engine: str) -> bool:
+    """Whether the engine works: the client of docker is often there without its daemon."""
+    words = ["version"] if Path(engine).name in _APPTAINER_LIKE else ["info"]
+    try:
+        done = subprocess.run([engine, *words], capture_output=True, timeout=_ANSWER_S, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def container_command(
+    container: Container,
+    command: Sequence[str],
+    code: RecordedCode,
+    notebook_root: Path,
+    variables: Iterable[str],
+    *,
+    with_gpus: bool,
+) -> list[str]:
+    """Returns the command that runs another one in a container.
+
+    The code, the folder it was recorded in, the notebook and labbook itself are mounted under the paths that they have
+    here, so that the probe finds its files and links to data work.
+
+    Args:
+        container: The engine and the image.
+        command: The command.
+        code: Its code in a folder.
+        notebook_root: Where the probe writes.
+        variables: Names of environment variables that are passed on; the probe's are added.
+        with_gpus: Whether the recorded run had GPUs.
+    """
+    places = [code.top, code.original_top, notebook_root, Path(labbook.__file__).resolve().parent]
+    mounts = list(dict.fromkeys(str(place) for place in places if place.is_dir()))
+    names = sorted({*variables, ENV_PROBE, "PYTHONPATH"})
+    if Path(container.engine).name in _APPTAINER_LIKE:
+        image = container.image if "://" in container.image or Path(container.image).exists() else ""
+        binds = [word for mount in mounts for word in ("--bind", mount)]
+        gpus = ["--nv"] if with_gpus else []
+        return [
+            container.engine, "exec", *gpus, *binds, "--pwd", str(code.cwd),
+            image or f"docker://{container.image}", *command,
+        ]  # fmt: skip
+    binds = [word for mount in mounts for word in ("--volume", f"{mount}:{mount}")]
+    passed = [word for name in names for word in ("--env", name)]
+    gpus = ["--gpus", "all"] if with_gpus else []
+    return [
+        container.engine, "run", "--rm", "--init", "--ipc=host", "--user", f"{os.getuid()}:{os.getgid()}", *gpus,
+        *binds, *passed, "--workdir", str(code.cwd), container.image, *command,
+    ]  # fmt: skip

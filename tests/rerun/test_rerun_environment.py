@@ -1,0 +1,107 @@
+"""What a rerun makes of the recorded command and environment; nothing is installed."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from labbook.errors import NotebookError
+from labbook.rerun.rebuilt_environment import _call, _local_sources, _requirement_lines
+from labbook.rerun.recorded_code import RecordedCode
+from labbook.rerun.recorded_command import rerun_command
+from labbook.rerun.recorded_container import container_command, recorded_container
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def code(tmp_path, monkeypatch):
+    """A project below the home folder with an ignored environment and data, and a worktree without them."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("project/.venv/bin/python", "project/sub/big.bin", "project/train.py", "cache/code/train.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "cache/code/sub").mkdir()
+    return RecordedCode(tmp_path / "cache/code", tmp_path / "cache/code/sub", tmp_path / "project/sub")
+
+
+@pytest.mark.parametrize(
+    ("word", "moved"),
+    [
+        ("../.venv/bin/python", "{home}/project/sub/../.venv/bin/python"),
+        ("~/project/train.py", "{home}/cache/code/train.py"),
+        ("--config=~/project/train.py", "--config={home}/cache/code/train.py"),
+        ("~/project/sub/big.bin", "{home}/project/sub/big.bin"),
+        ("~/elsewhere/x", "{home}/elsewhere/x"),
+        ("--lr=1e-4", "--lr=1e-4"),
+        ("data/x", "data/x"),
+    ],
+)
+def test_paths_lead_to_the_worktree_or_to_what_it_lacks(code, tmp_path, word, moved):
+    program = word if "bin/python" in word else "python"
+    found = rerun_command({"argv": [program] if program == word else [program, word]}, code)
+    assert found[-1] == moved.format(home=tmp_path)
+
+
+def test_a_rebuilt_interpreter_replaces_the_recorded_one(code, tmp_path):
+    programs = tmp_path / "built/bin"
+    programs.mkdir(parents=True)
+    for name in ("python", "torchrun"):
+        (programs / name).touch()
+    run = {"captured": {"python": {"prefix": "~/project/.venv"}}}
+    for program, name in (("../.venv/bin/python3", "python"), ("~/project/.venv/bin/torchrun", "torchrun")):
+        assert rerun_command({**run, "argv": [program, "a.py"]}, code, (), programs)[0] == str(programs / name)
+    assert rerun_command({**run, "argv": ["bash", "a.sh"]}, code, (), programs) == ["bash", "a.sh"]
+
+
+def test_packages_are_pinned_by_version_commit_or_folder(code, tmp_path):
+    python = {
+        "packages": {"numpy": "2.0.0", "torch": "2.5.1+cu124", "mine": "0.1", "other": "3", "tool": "1"},
+        "origins": {
+            "mine": {"url": "~/project", "commit": "a" * 40, "editable": True},
+            "other": {"url": "/gone/other", "commit": "", "editable": True},
+            "tool": {"url": "git+https://example.org/tool", "commit": "b" * 40},
+        },
+    }
+    assert _requirement_lines(python) == [
+        "--extra-index-url https://download.pytorch.org/whl/cu124",
+        "numpy==2.0.0",
+        f"tool @ git+https://example.org/tool@{'b' * 40}",
+        "torch==2.5.1+cu124",
+    ]
+    sources, notes = _local_sources(python, code)
+    assert sources == [code.top] and [note.key for note in notes] == ["rerun.local_package_gone"]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("ERROR: Could not find a version that satisfies the requirement a==9 (from versions: 1, 2)", "not_installed"),
+        ("WARNING: Retrying after NewConnectionError\nERROR: No matching distribution found", "unreachable"),
+    ],
+)
+def test_why_a_package_is_missing(text, key):
+    with pytest.raises(NotebookError) as caught:
+        _call(["sh", "-c", f"printf '{text}' >&2; exit 1"])
+    assert key in caught.value.key and "from versions" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_recorded_image_is_run_where_an_engine_answers(code, tmp_path, monkeypatch, status):
+    engine = tmp_path / "engines" / "docker"
+    engine.parent.mkdir()
+    engine.write_text(f"#!/bin/sh\nexit {status}\n")
+    engine.chmod(engine.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{engine.parent}:/bin")
+    run = {"captured": {"container": {"kind": "docker", "image": "team/train:7"}}}
+
+    container, notes = recorded_container(run)
+
+    if status:
+        assert container is None and notes[0].key == "rerun.no_engine"
+        return
+    words = container_command(container, ["python", "a.py"], code, tmp_path / "notes", ["SEED"], with_gpus=True)
+    assert words[:2] == [str(engine), "run"] and words[-3:] == ["team/train:7", "python", "a.py"]
+    assert {"SEED", "LABBOOK_PROBE", "PYTHONPATH", f"{code.top}:{code.top}", "--gpus"} <= set(words)
+    assert recorded_container({"captured": {"container": {"kind": "none"}}}) == (None, [])
