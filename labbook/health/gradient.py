@@ -16,6 +16,7 @@ from labbook.model.series import Series
 from labbook.model.signals import Signals
 
 _STREAK = 3
+_DISCARDED = 5
 _QUERIES_AND_KEYS = frozenset(("q", "k", "qk", "query", "key", "queries", "keys", "wq", "wk"))
 """Words in the names of these layers in the libraries for transformers."""
 
@@ -43,6 +44,29 @@ def gradients_cleared(run: Run, signals: Signals) -> Outcome:
     if kept:
         return Outcome("ok", message("health.grad_not_cleared.most", good=checked - kept, steps=checked))
     return Outcome("ok", message("health.grad_not_cleared.ok", steps=checked))
+
+
+@check("accumulation_discarded", family="gradient", tier=2, needs=("loop",))
+def micro_batches_accumulate(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a step follows several backward passes of one line, and uses the gradients of the last one alone.
+
+    Source: a logical invariant, in at least 9 of 10 steps and 5 of them; no reason is known to do so on purpose.
+    """
+    discarded = signals.loop.get("discarded", {})
+    accumulated = signals.loop.get("accumulation", {})
+    usual = max(accumulated, key=lambda k: accumulated[k], default="")
+    for opt, looks in discarded.items():
+        bad, seen = looks.get("discarded", 0), looks.get("checked", 0)
+        if bad >= _DISCARDED and bad >= 0.9 * seen and usual.isdigit() and int(usual) > 1:
+            observed = message(
+                "health.accumulation_discarded.discarded",
+                optimizer=of_optimizer(opt, discarded),
+                bad=bad,
+                seen=seen,
+                backwards=int(usual),
+            )
+            return Outcome("fail", observed)
+    return None
 
 
 @check("step_with_no_gradient", family="gradient", tier=1, needs=("loop",))
@@ -274,6 +298,7 @@ def exploding_layers(signals: Signals) -> list[tuple[Parameter, float]]:
 
 CHECKS = (
     gradients_cleared,
+    micro_batches_accumulate,
     steps_have_gradients,
     gradient_nonzero,
     gradients_reach_the_front,

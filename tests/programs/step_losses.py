@@ -73,6 +73,40 @@ def accumulated(to_zero=None, steps=STEPS, parts=4):
     return [told]
 
 
+def cleared_for_each_part():
+    model, told = net(), []
+    optimizer = sgd(model)
+    for at in range(STEPS):
+        for part in range(4):
+            clear(optimizer)
+            loss = loss_of(model, 4 * at + part) / 4
+            loss.backward()
+        optimizer.step()
+        told.append(loss.item())
+    return [told]
+
+
+def gradients_by_task():
+    """The gradients of each task are set aside, and then put together."""
+    model, told = net(), []
+    optimizer = sgd(model)
+    for at in range(STEPS):
+        kept = []
+        for task in range(2):
+            clear(optimizer)
+            loss = loss_of(model, at, float(task))
+            loss.backward()
+            kept.append([p.grad.clone() for p in model.parameters()])
+        for p, one, other in zip(model.parameters(), *kept):
+            if TORCH:
+                p.grad.copy_(one * 2 + other)
+            else:
+                p.grad.set_value(one * 2 + other)
+        optimizer.step()
+        told.append(loss.item())
+    return [told]
+
+
 def accumulated_into_zeros():
     return accumulated(True)
 
@@ -251,6 +285,8 @@ LOOPS = [
     one,
     accumulated,
     accumulated_into_zeros,
+    cleared_for_each_part,
+    gradients_by_task,
     several_losses_of_one_model,
     summed_before,
     attacked_and_cleared,

@@ -241,6 +241,7 @@ class Graph(Event, total=False):
     blown: Blown
     constant: list[ConstantTerm]
     penalised: Count
+    bootstrapped: str
     operations: Annotated[list[list[Any]], LONG]
     more: bool
 

@@ -157,6 +157,8 @@ class LossCall(Event, total=False):
     prob_columns: Finite
     unit_range: Finite
     broadcast: Count
+    self_pairs: Count
+    self_negatives: Count
     value_first: Finite
     value_last: Finite
     value_min: Finite
@@ -221,6 +223,13 @@ class Unchanged(TypedDict, total=False):
     checked: Count
     unchanged: Count
     streak: Count
+
+
+class Discarded(TypedDict, total=False):
+    """Steps of an optimizer after several micro-batches, and those that used the gradients of the last one alone."""
+
+    checked: Count
+    discarded: Count
 
 
 class Stale(TypedDict, total=False):
@@ -301,6 +310,9 @@ class ModelCopy(TypedDict, total=False):
     steps: Count
     last: Count
     changed: bool
+    untrained: bool
+    compared: Count
+    equal: Count
 
 
 class OutOfBounds(TypedDict, total=False):
@@ -327,6 +339,7 @@ class Loop(Event, total=False):
     steps_without_backward: dict[str, Count]
     steps_without_gradient: dict[str, WithoutGradient]
     unchanged: dict[str, Unchanged]
+    discarded: dict[str, Discarded]
     never_grad: list[str]
     never_grad_n: Count
     never_called: list[str]

@@ -44,6 +44,7 @@ class Checkpoints:
     Attributes:
         FRAMEWORK: Name of the framework in events.
         monitor: Knows the step; set by the inspector.
+        model_loads: `model_loads(model, state)` takes that a model is about to load a state.
     """
 
     FRAMEWORK = ""
@@ -53,6 +54,7 @@ class Checkpoints:
         self.monitor = None
         self._emit = emit
         self._failed = failed
+        self.model_loads = _nothing
         self._depth = 0
         self.forget()
 
@@ -90,6 +92,7 @@ class Checkpoints:
             fields = {"framework": self.FRAMEWORK, "what": what, "type": type(target).__name__}
             fields.update(step=self.monitor.step - 1, line=line_of(user_frame()))
             if what == "model":
+                self.model_loads(target, state)
                 fields.update(self._compare(self._own_state(target, args, kwargs), state))
             else:
                 keys, matched = self._optimizer_keys(target, state)
@@ -262,6 +265,10 @@ class Checkpoints:
     def _equal(self, one, other):
         """Whether two states of the random generator are equal."""
         return one == other
+
+
+def _nothing(model, state):
+    """Where a framework does not follow copies of models."""
 
 
 def _steps(scheduler, begun):

@@ -142,6 +142,10 @@ class FrameworkAdapter:
             if backwards > 1 or not recorder.step:
                 step_losses, first = self.monitor.step_losses, not recorder.step
                 extra = merged(extra, step_losses.told(optimizer, losses, backwards, local.taken_starts, first))
+            if backwards > 1:
+                self.monitor.loop.discarded(
+                    recorder.index, self.monitor.step_losses.has_discarded(optimizer, backwards)
+                )
             extra = merged(extra, self.monitor.step_ended(optimizer, recorder, norm, backwards))
         scaling = local.scaling
         if scaling is None and (norm is None or type(norm) is float) and are_floats(losses):

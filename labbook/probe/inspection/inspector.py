@@ -8,6 +8,8 @@ from .nested import first_tensor
 
 MOST_MARKS = 512
 MOST_OPTIMIZERS = 16
+MOST_READ = 8
+"""Gradients of an optimizer of which some values are read after a call of `backward`."""
 
 
 class TensorInspector:
@@ -260,6 +262,17 @@ class TensorInspector:
         """What changes when any gradient of an optimizer is written, of at most `MOST_MARKS` of its parameters."""
         held = self.adapter.facts.parameters(optimizer)
         return [self.parameters.mark(p) for p in held[:: 1 + len(held) // MOST_MARKS]]
+
+    def gradient_values(self, optimizer):
+        """Some values of the gradients of an optimizer; `None` where reading them would wait for a device."""
+        gradients = list(self.parameters.gradients_of(optimizer))
+        values = []
+        for gradient in gradients[:: 1 + len(gradients) // MOST_READ]:
+            some = self.parameters.few_values(gradient)
+            if some is None:
+                return None
+            values += some
+        return values
 
     # graphs
 

@@ -7,6 +7,7 @@ from math import prod
 
 from ..training.call_site import line_of, user_frame
 from ..training.loss_calls import LossCallSites
+from .contrastive_pairs import MOST_CLASSES, ROWS, compare_pairs
 
 CLASSES = ("cross_entropy", "nll_loss")
 """Loss functions whose target is a class."""
@@ -147,6 +148,8 @@ class LossFunctions:
             "reduction": given.get("reduction", "mean"),
             "weight": given.get("weight") is not None or given.get("pos_weight") is not None,
         }
+        if function == "triplet" and self.stats.is_tensor(given.get("positive")):
+            facts["self_pairs"] = facts["input"] == self.stats.look(given["positive"])
         values = self._values(target) if self.stats.is_tensor(target) else None
         if values is None or not self._count(values):
             return facts
@@ -180,6 +183,8 @@ class LossFunctions:
         table = self._table(inputs) if classes > 0 else None
         if table is not None:
             facts.update(self._probabilities(table, axis, classes))
+            if len(table.shape) == 2 and table.shape[0] == classes <= MOST_CLASSES and not facts["soft"]:
+                facts.update(compare_pairs(table[:ROWS].tolist(), values.reshape(-1)[:ROWS].tolist()))
         return facts
 
     def _probabilities(self, table, axis, classes):

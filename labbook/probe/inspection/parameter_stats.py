@@ -14,3 +14,6 @@ MOST_FINGERPRINTED = 4096
 
 CLEARED = 1024
 """Values of a gradient that are looked at to find out whether it was cleared."""
+
+FEW = 16
+"""Values of a gradient that are compared with those of the step."""

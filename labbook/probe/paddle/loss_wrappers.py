@@ -46,7 +46,7 @@ LOSSES = {
     "hinge_embedding_loss": ("hinge_embedding", ["input", "target"]),
     "multi_margin_loss": ("margin", ["input", "target"]),
     "margin_ranking_loss": ("margin", ["input", "other", "target"]),
-    "triplet_margin_loss": ("triplet", ["input"]),
+    "triplet_margin_loss": ("triplet", ["input", "positive", "negative"]),
 }
 """Function -> its name in the protocol and its parameters."""
 

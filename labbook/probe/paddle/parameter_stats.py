@@ -5,6 +5,7 @@ import os
 from ..inspection.parameter_stats import (
     CHECKED_FOR_STALE,
     CLEARED,
+    FEW,
     MOST_FINGERPRINTED,
     MOST_HISTOGRAMS,
     MOST_PARAMETERS,
@@ -47,6 +48,11 @@ class ParameterStats:
         """Whether a gradient is 0, by a few of its values; false where reading it would wait for a device."""
         view = self.stats.view(gradient) if gradient.place.is_cpu_place() else None
         return view is not None and not view.reshape(-1)[:CLEARED].any()
+
+    def few_values(self, gradient):
+        """A few values of a gradient; `None` where reading it would wait for a device."""
+        view = self.stats.view(gradient) if gradient.place.is_cpu_place() else None
+        return None if view is None else self.stats.flat(view, FEW).tolist()
 
     def mark(self, parameter):
         """What changes when the gradient of a parameter is written: adding to it leaves its memory and its version."""

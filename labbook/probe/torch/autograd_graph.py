@@ -6,7 +6,7 @@ from ..events.protocol import GRAPH
 from ..inspection.graph_operations import operations_of, with_names
 from ..inspection.graph_schedule import AGAIN, FIRST
 from ..training.call_site import line_of, place_of, user_frame
-from .loss_expression import blown_up, kind, penalised
+from .loss_expression import blown_up, bootstrapped, kind, penalised
 from .loss_terms import LossTerms
 
 MOST_NODES = 200000
@@ -35,6 +35,7 @@ class AutogradGraph:
         self.blown = None
         self.constant = None
         self.penalised = 0
+        self.bootstrapped = None
         self.terms.forget()
         self.missing = []
         self._rows = self._operations = None
@@ -64,6 +65,8 @@ class AutogradGraph:
         if number == 1:
             self.terms.arm(tensors)
             self.penalised = penalised(tensors)
+        if self.bootstrapped is None and bootstrapped(tensors):
+            self.bootstrapped = line_of(user_frame())
         if self.blown is None:
             self.blown = self._blown_up(tensors)
         before = set(self.reached)
@@ -178,6 +181,7 @@ class AutogradGraph:
             blown=self.blown,
             constant=self.constant,
             penalised=self.penalised,
+            bootstrapped=self.bootstrapped,
             operations=operations.get("operations"),
             more=operations.get("more"),
         )

@@ -55,6 +55,7 @@ class TensorInspector(inspector.TensorInspector):
         self.flight_recorder = FlightRecorder(torch, self)
         self.collectives = Collectives(torch, self)
         self.copies = ModelCopies(torch, self)
+        self.loading.model_loads = self.copies.loads
         self.forget()
         adapter.probe.after_fork(self.forget)
 

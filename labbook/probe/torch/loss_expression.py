@@ -16,6 +16,9 @@ _SINGLE = frozenset(
 _PAIRED = frozenset(["Add", "Sub", "Rsub", "Mul", "Div", "Where", "Maximum", "Minimum"])
 _BLOWING = frozenset(["Add", "Sub", "Rsub", "Mul", "Div"])
 _NORMS = frozenset(["Norm", "LinalgVectorNorm"])
+_SHAPING = frozenset(["ToCopy", "Squeeze", "Unsqueeze", "View", "UnsafeView", "Reshape", "Clone", "Alias"])
+_DIFFERENCES = frozenset(["MseLoss", "SmoothL1Loss", "HuberLoss"])
+_FACTORS = 256
 _LEAST = 4
 """Samples from which on a square cannot be two axes that are equal by chance."""
 
@@ -50,6 +53,66 @@ def nodes(tensors, also=frozenset(), most=MOST):
 def penalised(tensors):
     """How many leaves the losses reach by plain arithmetic alone, as the parameters in an L1 or L2 penalty."""
     return sum(getattr(node, "variable", None) is not None for node, _ in nodes(tensors, _NORMS, _MOST_TERMS))
+
+
+def bootstrapped(tensors):
+    """Whether one side of a difference is reward + discount * value, and reaches a leaf that the other one reaches.
+
+    The discounts are known by what the graph keeps: one number from 0.5 to 1, or zeros (the end of an episode).
+    """
+    for node, _ in nodes(tensors, _DIFFERENCES):
+        sides = [following for following, _ in node.next_functions if following is not None]
+        if kind(node) not in ("Sub", "Rsub", *_DIFFERENCES) or len(sides) != 2:
+            continue
+        targets = [_is_discounted(side) for side in sides]
+        if sum(targets) == 1:
+            one, other = _leaves(sides[0]), _leaves(sides[1])
+            if one & other:
+                return True
+    return False
+
+
+def _is_discounted(node):
+    """Whether an operation adds something without a gradient to a discounted value."""
+    node = _through(node)
+    if node is None or kind(node) != "Add":
+        return False
+    sides = [following for following, _ in node.next_functions]
+    if len(sides) != 2 or sides.count(None) != 1:
+        return False
+    node, discounts = _through(sides[0] or sides[1]), []
+    while node is not None and kind(node) == "Mul":
+        sides = [following for following, _ in node.next_functions]
+        factor = _kept(node, "other" if sides[0] is not None else "self")
+        if len(sides) != 2 or sides.count(None) != 1 or factor is None:
+            return False
+        numbers = {round(number, 6) for number in factor.detach().reshape(-1)[:_FACTORS].tolist()} - {0.0}
+        if len(numbers) > 1 or not all(0.5 <= number <= 1.0 for number in numbers):
+            return False
+        discounts += numbers
+        node = _through(sides[0] or sides[1])
+    return any(discount < 1.0 for discount in discounts)
+
+
+def _through(node):
+    """The first operation that is no change of shape or type."""
+    while node is not None and kind(node) in _SHAPING:
+        node = node.next_functions[0][0]
+    return node
+
+
+def _leaves(node):
+    """Ids of the leaves that an operation reaches."""
+    waiting, seen, found = [node], set(), set()
+    while waiting and len(seen) < _MOST_TERMS:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if getattr(node, "variable", None) is not None:
+            found.add(id(node.variable))
+        waiting += [following for following, _ in node.next_functions if following is not None]
+    return found
 
 
 def blown_up(tensors):

@@ -35,7 +35,7 @@ LOSSES = {
     "gaussian_nll_loss": ("gaussian_nll", ["input", "target", "var", "full", "eps", "reduction"]),
     "hinge_embedding_loss": ("hinge_embedding", ["input", "target"]),
     "multi_margin_loss": ("margin", ["input", "target"]),
-    "triplet_margin_loss": ("triplet", ["input"]),
+    "triplet_margin_loss": ("triplet", ["input", "positive", "negative"]),
 }
 """Function -> its name in the protocol and its parameters."""
 

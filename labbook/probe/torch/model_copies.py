@@ -12,6 +12,9 @@ MOST = 4
 LASTING = 16
 """Backward calls that a copy outlives before its calls are counted: those made to be saved are left alone."""
 
+COMPARED = 64
+"""Steps in which the inputs of a copy are compared with those of the trained models."""
+
 _SAMPLE = 64
 _PRINTED = 8
 
@@ -27,6 +30,9 @@ class ModelCopy:
         changed: Whether the fingerprint was ever another one.
         followed: Whether its calls are counted.
         since: Backward calls when it was found.
+        untrained: Whether it was made before the first call of `backward`, and not of weights from a file.
+        compared: Steps in which its inputs were compared with those of training forwards.
+        equal: Those in which one of them was the same.
     """
 
     def __init__(self, module, name, first):
@@ -35,6 +41,8 @@ class ModelCopy:
         self.first = first
         self.changed = self.followed = False
         self.since = 0
+        self.untrained = False
+        self.compared = self.equal = 0
         self.calls = self.steps = 0
         self.last = None
 
@@ -46,6 +54,9 @@ class ModelCopy:
             "steps": self.steps,
             "last": self.last,
             "changed": self.changed,
+            "untrained": self.untrained,
+            "compared": self.compared,
+            "equal": self.equal,
         }
 
 
@@ -67,6 +78,10 @@ class ModelCopies:
         self._made = WeakSet()
         self._count = 0
         self._looked = 0
+        self._from_file = False
+        self._early = WeakSet()
+        self._inputs = (None, set(), {})
+        self._watched = WeakSet()
         self.known = []
 
     def install(self, is_compiling):
@@ -79,12 +94,36 @@ class ModelCopies:
             if copies._count >= MOST_MADE or is_compiling():
                 return
             try:
-                copies._count += 1
-                copies._made.add(module)
+                copies._take_made(module)
             except Exception as error:
                 failed("torch.copies", error)
 
         kind.__setstate__ = __setstate__
+
+    def _take_made(self, module):
+        self._count += 1
+        self._made.add(module)
+        if not self.inspector.monitor.loop.backwards and not self._from_file:
+            self._early.add(module)
+
+    def loads(self, module, state):
+        """Takes that a model loads a state: it is a copy where the state is that of a living model.
+
+        Only before the first call of `backward`; other states come from files, and what they go into is trained.
+        """
+        if self.inspector.monitor.loop.backwards or self._count >= MOST_MADE:
+            return
+        addresses = {value.data_ptr() for value in state.values() if self._is_plain(value)}
+        modules = self.inspector.adapter.registry.modules() or ()
+        alive = {id(part) for part in module.modules()}
+        held = (p for one in modules if id(one) not in alive for p in one._parameters.values() if p is not None)
+        if any(self._is_plain(p) and p.data_ptr() in addresses for p in held):
+            self._take_made(module)
+        else:
+            self._from_file = True
+
+    def _is_plain(self, value):
+        return isinstance(value, self.torch.Tensor) and self.inspector.stats.is_plain(value) and value.numel() > 0
 
     def look(self):
         """Finds new copies of trained models, and sees which have changed."""
@@ -122,20 +161,68 @@ class ModelCopies:
         kinds = [type(one).__name__ for one in self.inspector.adapter.registry.modules() or () if _holds(one, module)]
         one = ModelCopy(module, (kinds or [type(module).__name__])[0], self._print(module))
         one.since = self.inspector.monitor.loop.backwards
+        one.untrained = module in self._early and not self._from_file
         self.known.append(one)
 
     def _follow(self, one, module):
         one.followed = True
         grad_on, monitor = self.torch.is_grad_enabled, self.inspector.monitor
+        fixed = next((parameter for parameter in module.parameters() if parameter.grad is None), None)
 
         def called(module, args, kwargs):
-            if not grad_on() and one.module() is module:
+            if one.module() is module and (
+                not grad_on() or (one.untrained and fixed is not None and fixed.grad is None)
+            ):
                 one.calls += 1
                 if one.last != monitor.step:
                     one.last = monitor.step
                     one.steps += 1
+                if one.untrained and one.compared < COMPARED and not monitor.skipping:
+                    self._input(one, args, kwargs)
 
         self.inspector.calls.add(module, Observer(called))
+        if one.untrained:
+            self._watch_trained()
+
+    def _watch_trained(self):
+        """Has the inputs of the trained models compared with those of their copies."""
+        grad_on, monitor = self.torch.is_grad_enabled, self.inspector.monitor
+
+        def called(module, args, kwargs):
+            waiting = any(one.untrained and one.compared < COMPARED for one in self.known)
+            if grad_on() and waiting and not monitor.skipping:
+                self._input(None, args, kwargs)
+
+        for root in self.inspector.followed():
+            module = root.module()
+            copies = any(one.module() is module for one in self.known)
+            if module is not None and root.called and not copies and module not in self._watched:
+                self._watched.add(module)
+                self.inspector.calls.add(module, Observer(called))
+
+    def _input(self, copy, args, kwargs):
+        """Takes an input of a copy, of a trained model where it is `None`; the last step is over with the next one."""
+        step, trained, copied = self._inputs
+        now = self.inspector.monitor.step
+        if step != now:
+            for one, given in copied.items():
+                one.compared += 1
+                one.equal += bool(given & trained)
+            trained, copied = set(), {}
+            self._inputs = (now, trained, copied)
+        tensor = next((v for v in (*args, *kwargs.values()) if self._is_plain(v)), None)
+        if tensor is not None:
+            given = trained if copy is None else copied.setdefault(copy, set())
+            given.add(self._identity(tensor))
+
+    def _identity(self, tensor):
+        """What two tensors of the same values have in common; on a device, where reading waits, only the same one."""
+        stats, without_modes = self.inspector.stats, self.inspector.without_modes
+        if not tensor.is_cpu or not without_modes.is_possible():
+            return (tensor.data_ptr(), tensor._version, tuple(tensor.shape))
+        with without_modes:
+            numbers = stats.flat(stats.real(tensor.detach()), _SAMPLE).tolist()
+        return fingerprint(numbers, tuple(tensor.shape))
 
     def _print(self, module):
         stats = self.inspector.stats

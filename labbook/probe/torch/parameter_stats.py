@@ -5,6 +5,7 @@ from weakref import ref
 from ..inspection.parameter_stats import (
     CHECKED_FOR_STALE,
     CLEARED,
+    FEW,
     MOST_FINGERPRINTED,
     MOST_HISTOGRAMS,
     MOST_PARAMETERS,
@@ -53,6 +54,12 @@ class ParameterStats:
         if not self.stats.is_plain(gradient) or not gradient.is_cpu:
             return False
         return not self.stats.runs(gradient, CLEARED).any().item()
+
+    def few_values(self, gradient):
+        """A few values of a gradient; `None` where reading it would wait for a device."""
+        if not self.stats.is_plain(gradient) or not gradient.is_cpu:
+            return None
+        return self.stats.flat(gradient, FEW).tolist()
 
     def mark(self, parameter):
         """What changes when the gradient of a parameter is written."""

@@ -48,6 +48,7 @@ class OfOptimizer:
         self.empty = Streak()
         self.zero = Streak()
         self.unchanged = Streak()
+        self.discarded = Streak()
         self.without_backward = 0
         self.stale = None
         self.scheduler = None
@@ -143,6 +144,11 @@ class LoopCounts:
         one.waiting = None
         if (backwards and len(self.accumulation) < _MOST_COUNTS) or backwards in self.accumulation:
             self.accumulation[backwards] = self.accumulation.get(backwards, 0) + 1
+
+    def discarded(self, index, found):
+        """Count a step after several micro-batches: whether only the gradients of the last one were left."""
+        if found is not None:
+            self.optimizer(index).discarded.takes(found)
 
     def clipped(self, norm, limit, kind):
         """Count a call of a clipping function; `norm` is `None` if reading it would wait."""
@@ -240,6 +246,11 @@ class LoopCounts:
                 }
                 for key, one in several.items()
                 if one.unchanged.checked
+            },
+            "discarded": {
+                key: {"checked": one.discarded.checked, "discarded": one.discarded.found}
+                for key, one in several.items()
+                if one.discarded.checked
             },
             "stale": {key: one.stale for key, one in several.items() if one.stale},
             "scheduler": {key: one.scheduler for key, one in several.items() if one.scheduler},

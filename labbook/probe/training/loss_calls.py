@@ -136,7 +136,7 @@ class LossCallSite:
 
 
 _SHARES = ("prob_rows", "logprob_rows", "prob_columns", "unit_range")
-_COUNTED = (*_SHARES, "outside", "broadcast", "negative", "all_ignored")
+_COUNTED = (*_SHARES, "outside", "broadcast", "negative", "all_ignored", "self_pairs", "self_negatives")
 
 
 class LossCallSites:

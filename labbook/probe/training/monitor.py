@@ -218,7 +218,8 @@ class TrainingMonitor:
         if not self.is_followed_thread():
             return
         self.inside, loop = None, self.loop
-        self.step_losses.backward_begins(self.training.local.backwards - 1, loop, self.skipping)
+        local = self.training.local
+        self.step_losses.backward_begins(local.backwards - 1, loop, self.skipping, bool(local.in_step))
         if self.skipping:
             loop.backwards += 1
             self._check_losses(losses, tensors)

@@ -7,6 +7,7 @@ losses, a loss need not reach the parameters of each.
 """
 
 from .call_site import differentiated, user_frame
+from .discarded_gradients import DiscardedGradients
 
 FIRST_LOOKS = 8
 """Steps of several calls of `backward` that are looked at after an optimizer was made, however short they are."""
@@ -27,8 +28,9 @@ class StepLosses:
     Args:
         inspector: What looks at tensors: its `trained_here()` are the optimizers whose gradients this thread may read,
             its `is_cleared(optimizer)` says whether none of their gradients is other than 0, and its
-            `gradient_marks(optimizer)` change when any of them is written; its `is_given_to_compiler()` says whether
-            functions that this thread calls now would be compiled.
+            `gradient_marks(optimizer)` change when any of them is written; its `gradient_values(optimizer)` are some of
+            their values; its `is_given_to_compiler()` says whether functions that this thread calls now would be
+            compiled.
     """
 
     def __init__(self, inspector):
@@ -42,6 +44,7 @@ class StepLosses:
         self._usual = {}
         self._made = 0
         self._left = FIRST_LOOKS
+        self._discarded = DiscardedGradients(inspector)
 
     def wants_look(self, loop):
         """Whether to look at a call of `backward` also in a step that is not followed.
@@ -59,13 +62,14 @@ class StepLosses:
         self._looked = False
         self._number = _MOST_BACKWARDS
 
-    def backward_begins(self, number, loop, skipping):
+    def backward_begins(self, number, loop, skipping, inside):
         """Looks at the gradients before a call of `backward`.
 
         Args:
             number: Which it is since the last step, from 0.
             loop: The `LoopCounts`.
             skipping: Whether the step is not followed.
+            inside: Whether it is called inside an optimizer step, by a closure.
         """
         if (skipping and not self.wants_look(loop)) or self._inspector.is_given_to_compiler():
             self.not_looked()
@@ -75,16 +79,20 @@ class StepLosses:
             self._since.clear()
             self._without.clear()
             self._names.clear()
+            self._discarded.begin()
             self._looked = True
         self._number = number
         if number < MOST_NAMES:
-            self._names[number] = differentiated(user_frame())
+            frame = user_frame()
+            self._names[number] = differentiated(frame)
+            self._discarded.backward_begins(number, None if inside else frame)
         if not 0 < number < _MOST_BACKWARDS:
             return
         optimizers = self._inspector.trained_here()
         for optimizer in optimizers:
             if self._inspector.is_cleared(optimizer):
                 self._since[id(optimizer)] = number
+                self._discarded.cleared(optimizer)
         if len(optimizers) > 1:
             self._marks = [(optimizer, self._inspector.gradient_marks(optimizer)) for optimizer in optimizers]
 
@@ -94,6 +102,12 @@ class StepLosses:
         for optimizer, before in marked:
             if self._inspector.gradient_marks(optimizer) == before:
                 self._without.setdefault(id(optimizer), set()).add(self._number)
+        if self._discarded.several and self._number < MOST_NAMES:
+            self._discarded.backward_ended(self._inspector.trained_here())
+
+    def has_discarded(self, optimizer, backwards):
+        """Whether a step used the last of several micro-batches alone; `None` where that is not known."""
+        return self._discarded.result(optimizer, backwards) if self._looked else None
 
     def told(self, optimizer, losses, backwards, starts, first=False):
         """Which losses of a step count, and what the program calls them, for `StepRecorder.add`.

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labbook.probe.torch.loss_expression import blown_up
+from labbook.probe.torch.loss_expression import blown_up, bootstrapped
 from labbook.probe.torch.loss_terms import LossTerms
 from labbook.probe.torch.model_copies import ModelCopies
 from labbook.probe.torch.model_inputs import ModelInputs
@@ -209,6 +209,63 @@ def test_copies_of_the_trained_model_are_followed(monkeypatch):
     told = sorted(copies.told(), key=lambda one: one["changed"])
     assert [one["changed"] for one in told] == [False, True]
     assert all(one["calls"] == 4 and one["steps"] == 3 and one["last"] == 3 for one in told)
+
+
+def test_a_target_network_is_a_copy_of_the_untrained_model(monkeypatch):
+    monkeypatch.setattr(torch.nn.Module, "__setstate__", torch.nn.Module.__setstate__)
+    monkeypatch.setattr(torch.nn.Module, "__call__", torch.nn.Module.__call__)
+    calls = ModuleCalls()
+    calls.install(torch)
+    model, target, loaded = (torch.nn.Linear(5, 3) for _ in range(3))
+    loop = SimpleNamespace(backwards=0)
+    inspector = Watching()
+    inspector.stats, inspector.calls, inspector.followed = (
+        TensorStats(torch),
+        calls,
+        lambda: [SimpleNamespace(module=lambda: model, called=1)],
+    )
+    inspector.monitor = SimpleNamespace(step=1, loop=loop, skipping=False)
+    inspector.adapter = SimpleNamespace(registry=SimpleNamespace(modules=lambda: [model, target, loaded]))
+    copies = ModelCopies(torch, inspector)
+    copies.install(lambda: False)
+    copies.loads(target, model.state_dict())
+    reference = copy.deepcopy(model)
+    loop.backwards = 1
+    copies.look()
+    loop.backwards = 40
+    copies.look()
+    for step in range(5):
+        inspector.monitor.step = step
+        model(X)
+        reference(X).detach()
+        with torch.no_grad():
+            target(X + 1)
+    told = [(one["untrained"], one["steps"], one["compared"], one["equal"]) for one in copies.told()]
+    assert sorted(told) == [(True, 5, 4, 0), (True, 5, 4, 4)]
+    copies.forget()
+    loop.backwards = 0
+    copies.loads(loaded, {"weight": torch.zeros(3, 5), "bias": torch.zeros(3)})
+    later = copy.deepcopy(model)
+    copies.look()
+    assert [one["untrained"] for one in copies.told()] == [False], later
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"),
+    [
+        (lambda net, a, b, r: torch.nn.functional.mse_loss(net(a), r + 0.9 * net(b)), True),
+        (lambda net, a, b, r: (r + 0.9 * (r > 0) * net(b).amax(1, keepdim=True) - net(a)).pow(2).mean(), True),
+        (lambda net, a, b, r: torch.nn.functional.smooth_l1_loss(net(a), r + 0.9 * net(b).detach()), False),
+        (lambda net, a, b, r: torch.nn.functional.mse_loss(net(a), net(b)), False),
+        (lambda net, a, b, r: torch.nn.functional.mse_loss(net(a) * 0.5 + 0.5, net(b) * 0.5 + 0.5), False),
+        (lambda net, a, b, r: torch.nn.functional.mse_loss(net(a), r + 3.0 * net(b)), False),
+        (lambda net, a, b, r: torch.nn.functional.mse_loss(net(a), r + 0.9 * torch.nn.Linear(5, 1)(b)), False),
+        (lambda net, a, b, r: torch.nn.functional.mse_loss(net(a), net(b) + 0.9 * net(a)), False),
+    ],
+)
+def test_a_target_with_a_gradient_is_told_by_the_graph(loss, found):
+    net = torch.nn.Linear(5, 1)
+    assert bootstrapped([loss(net, X[:, :5], X[:, :5] + 1, torch.randn(len(X), 1))]) is found
 
 
 def test_what_another_model_computed_is_no_input():

@@ -7,6 +7,8 @@ SUMMED = {
     "one": [None],
     "accumulated": [4],
     "accumulated_into_zeros": [4],
+    "cleared_for_each_part": [1],
+    "gradients_by_task": [1],
     "several_losses_of_one_model": [2],
     "summed_before": [None],
     "attacked_and_cleared": [1],
@@ -63,3 +65,6 @@ def test_the_loss_of_a_step_is_what_was_stepped_on(run, framework):
                 assert [list(one) for one in parts[:1]] == [NAMES[loop][mine.index(index)]], loop
                 assert sum(parts[0].values()) == approx(truth[0], rel=1e-5)
             assert sum(event["n"] for event in steps[index]) == len(truth)
+    discarded = outcome.of("loop")[-1].get("discarded", {})
+    lost = {name for index, name in optimizers if discarded.get(str(index), {}).get("discarded")}
+    assert lost == {"cleared_for_each_part"}

@@ -1,0 +1,76 @@
+"""Finds out whether gradients meant to be accumulated are cleared before each micro-batch; knows no framework.
+
+A step after several calls of `backward` from the same line is made with the last one alone where the gradients of the
+others were cleared. Programs that clear gradients for another purpose put their own ones together: those of the step
+are then no multiple of the last gradients (gradients by sample or by task), or they come from another line (attacks).
+"""
+
+MOST_STEPS = 64
+"""Steps after several calls of `backward` that are judged in a process."""
+
+_TOLERANCE = 1e-3
+"""Relative difference of the ratios of two gradients that clipping by norm or a gradient scaler has scaled."""
+
+
+class DiscardedGradients:
+    """The gradients after each call of `backward` since the last step, of every optimizer that the thread trains.
+
+    Args:
+        inspector: Its `gradient_values(optimizer)` returns some values of the gradients of an optimizer, `None` where
+            they cannot be read.
+    """
+
+    def __init__(self, inspector):
+        self._inspector = inspector
+        self.several = False
+        self._left = MOST_STEPS
+        self._places = []
+        self._values = {}
+        self._cleared = {}
+
+    def begin(self):
+        """Forget the calls of `backward` before the last step."""
+        self._places = []
+        self._values.clear()
+        self._cleared.clear()
+
+    def backward_begins(self, number, frame):
+        """Take the line in the user's program that calls `backward`; no frame for a call that is not to count."""
+        caller = frame.f_back if frame is not None else None
+        here = None if frame is None else (frame.f_code, frame.f_lineno, caller and caller.f_lineno)
+        if number == len(self._places):
+            self._places.append(here)
+
+    def cleared(self, optimizer):
+        """Take that its gradients are cleared at a further call of `backward`; counts where it had some before."""
+        if any(self._values.get(id(optimizer), ())):
+            self._cleared[id(optimizer)] = self._cleared.get(id(optimizer), 0) + 1
+
+    def backward_ended(self, optimizers):
+        """Read the gradients after a call of `backward`."""
+        for optimizer in optimizers:
+            self._values[id(optimizer)] = self._inspector.gradient_values(optimizer)
+
+    def result(self, optimizer, backwards):
+        """Whether a step used the gradients of the last call of `backward` alone; `None` where that is not known."""
+        several, self.several = self.several, self._left > 0
+        self._left -= 1
+        places = set(self._places)
+        if not several or backwards < 2 or len(self._places) != backwards or len(places) > 1 or None in places:
+            return None
+        last = self._values.get(id(optimizer))
+        if not last or not any(last):
+            return None
+        if self._cleared.get(id(optimizer), 0) < backwards - 1:
+            return False
+        return is_multiple(last, self._inspector.gradient_values(optimizer) or ())
+
+
+def is_multiple(first, second):
+    """Whether one list of numbers is the other one times a positive number."""
+    if len(first) != len(second):
+        return False
+    largest = max(range(len(first)), key=lambda at: abs(first[at]))
+    factor = second[largest] / first[largest]
+    close = _TOLERANCE * abs(second[largest])
+    return factor > 0 and all(abs(b - a * factor) <= close for a, b in zip(first, second))
