@@ -22,7 +22,6 @@ _MOST_LETTERS = 8000
 _MOST_TENSORS = 3
 _LEAST_WEIGHT = 2
 """A pattern of weight 1 may have matched anything."""
-_VALUE = r"-?\d[\d.]*|\[[\d, -]{1,60}\]"
 
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")

@@ -6,17 +6,7 @@ from pathlib import Path
 
 from labbook.diagnosis.text.exit_lines import is_exit_line, is_progress_bar
 from labbook.diagnosis.text.log_lines import LogLine
-from labbook.diagnosis.text.stack_frames import (
-    CHAINED,
-    CPP_SECTION,
-    EXCEPTION,
-    FRAME,
-    HEADER,
-    PYTHON_SECTION,
-    RULE,
-    SUMMARY,
-    is_exception_class,
-)
+from labbook.diagnosis.text.stack_frames import CHAINED, SHAPES, has_shape, is_exception_class
 from labbook.diagnosis.text.survived_errors import is_training_step
 from labbook.diagnosis.text.traceback_styles import GROUP_RULE
 from labbook.diagnosis.toml_data import compile_patterns
@@ -25,12 +15,6 @@ _RE = compile_patterns(Path(__file__).with_suffix(".toml"))
 
 _MOST_LINES = 300
 _MOST_LETTERS = 20_000
-
-THREAD = _RE["thread"]
-IGNORED = _RE["ignored"]
-USER_CODE = _RE["user_code"]
-THROWN = _RE["thrown"]
-THREAD_STACK = _RE["thread_stack"]
 
 
 def read_native_message(line: LogLine) -> str:
@@ -51,10 +35,10 @@ def find_stack_end(lines: list[LogLine], start: int) -> int:
 def is_edge(text: str, begun: bool) -> bool:
     """Whether something else begins here."""
     return (
-        (begun and bool(HEADER.search(text)))
+        (begun and bool(SHAPES["header"].search(text)))
         or text == GROUP_RULE
         or any(pattern.search(text) for pattern, _ in CHAINED)
-        or bool(SUMMARY.match(text) or CPP_SECTION.search(text) or IGNORED.match(text) or THREAD.match(text))
+        or has_shape(text, "summary", "cpp_section", "ignored", "thread")
         or text.startswith("```")
     )
 
@@ -97,9 +81,9 @@ def _goes_on(text: str, first: str, words: list[str]) -> bool:
     if _RE["goes_on"].match(text):
         return True
     if not any(word.strip() for word in words):
-        return first.rstrip().endswith((":", "：")) and not RULE.match(text)
+        return first.rstrip().endswith((":", "：")) and not SHAPES["rule"].match(text)
     if _RE["named"].match(words[-1]):
-        return not RULE.match(text)
+        return not SHAPES["rule"].match(text)
     return text[:1].isspace() and (words[-1][:1].isspace() or words[-1].rstrip().endswith((":", "：")))
 
 
@@ -108,23 +92,17 @@ def _closes(line: LogLine, own: LogLine, words: list[str]) -> bool:
     text = line.text
     if is_training_step(text) and not text[:1].isspace():
         return True
-    if is_edge(text, True) or FRAME.match(text) or _RE["closes"].match(text) or PYTHON_SECTION.search(text):
+    if is_edge(text, True) or has_shape(text, "frame", "python_section") or _RE["closes"].match(text):
         return True
-    if (
-        USER_CODE.search(text)
-        or THROWN.search(text)
-        or THREAD_STACK.match(text)
-        or is_exit_line(text)
-        or is_progress_bar(text)
-    ):
+    if has_shape(text, "user_code", "thrown", "thread_stack") or is_exit_line(text) or is_progress_bar(text):
         # The table of a launcher contains exit codes itself.
         return not any(map(_RE["of_launcher"].search, words))
     if (line.level and not own.level) or (line.time is not None and own.time is None):
         return True
-    if RULE.match(text):
+    if SHAPES["rule"].match(text):
         so_far = "".join(words).strip()
         if not so_far:
             return text.lstrip().startswith("-")
         return not any(map(_RE["of_launcher"].search, words)) and not set(so_far) <= set("=-*")
-    shown = EXCEPTION.match(text)
+    shown = SHAPES["exception"].match(text)
     return bool(shown and shown["message"] is not None and is_exception_class(shown["type"]))

@@ -6,19 +6,10 @@ from collections.abc import Sequence
 
 from labbook.diagnosis.text.exception_message import is_edge
 from labbook.diagnosis.text.log_lines import LogLine
-from labbook.diagnosis.text.stack_frames import (
-    EXCEPTION,
-    FRAME,
-    HEADER,
-    MARKER,
-    REPEATED,
-    RULE,
-    SUMMARY,
-    is_exception_class,
-    make_frame,
-)
+from labbook.diagnosis.text.stack_frames import SHAPES, has_shape, is_exception_class, make_frame
 from labbook.model.run import Frame
 
+_NO_SOURCE = ("frame", "header", "marker", "repeated", "summary", "rule")
 _MOST_STRAY = 6
 """Unrelated lines inside a traceback before it counts as cut."""
 
@@ -36,7 +27,7 @@ def read_frames(lines: Sequence[LogLine], at: int, base: int, used: set[int]) ->
     stray, blank, known = 0, 0, at
     while at < len(lines):
         line = lines[at]
-        found = FRAME.match(line.text)
+        found = SHAPES["frame"].match(line.text)
         if found:
             source = _source(lines, at + 1, line.indent, base)
             frames.append(make_frame(found["file"], int(found["line"]), found["function"] or "", source))
@@ -48,7 +39,7 @@ def read_frames(lines: Sequence[LogLine], at: int, base: int, used: set[int]) ->
             blank += 1
             if blank > 3:
                 return frames, known
-        elif MARKER.match(line.text) or REPEATED.match(line.text):
+        elif SHAPES["marker"].match(line.text) or SHAPES["repeated"].match(line.text):
             used.add(at)
             known = at + 1
         elif names_exception(line, base, frames):
@@ -58,7 +49,7 @@ def read_frames(lines: Sequence[LogLine], at: int, base: int, used: set[int]) ->
         elif line.indent > base and frames:
             used.add(at)
             known = at + 1
-        elif not HEADER.search(line.text):
+        elif not SHAPES["header"].search(line.text):
             stray += 1
             if stray > _MOST_STRAY or (blank and frames):
                 return frames, known
@@ -70,20 +61,20 @@ def _source(lines: Sequence[LogLine], at: int, indent: int, base: int) -> str:
     if at >= len(lines):
         return ""
     line = lines[at]
-    if not line.text.strip() or any(p.search(line.text) for p in (FRAME, HEADER, MARKER, REPEATED, SUMMARY, RULE)):
+    if not line.text.strip() or has_shape(line.text, *_NO_SOURCE):
         return ""
     if line.indent >= indent and line.indent > base:
         return line.text.strip()
     if indent > base:
         return ""
     # Pasted without indentation: a line that names no exception is the source of the frame.
-    shown = EXCEPTION.match(line.text.strip())
+    shown = SHAPES["exception"].match(line.text.strip())
     return "" if shown and is_exception_class(shown["type"]) else line.text.strip()
 
 
 def names_exception(line: LogLine, base: int, frames: Sequence[Frame]) -> bool:
     """Whether a line names the exception that ends a traceback."""
-    shown = EXCEPTION.match(line.text.strip())
+    shown = SHAPES["exception"].match(line.text.strip())
     if shown is None:
         return False
     if line.indent <= base:

@@ -8,44 +8,35 @@ from pathlib import Path
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.run import Frame
 
-_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+SHAPES = compile_patterns(Path(__file__).with_suffix(".toml"))
 
-HEADER = _RE["header"]
-CPP_SECTION = _RE["cpp_section"]
-PYTHON_SECTION = _RE["python_section"]
-SUMMARY = _RE["summary"]
-RULE = _RE["rule"]
-MARKER = _RE["marker"]
-REPEATED = _RE["repeated"]
-FRAME = _RE["frame"]
 CHAINED = (
     (re.compile(r"During handling of the above exception, another exception occurred"), "context"),
     (re.compile(r"The above exception was the direct cause of the following exception"), "cause"),
     (re.compile(r"在处理上述异常(?:的过程中|时|期间)"), "context"),
 )
-_SUFFIX = (
-    r"(?:Error|Exception|Warning|Interrupt|Exit|NotMet|Failure|Failed|Timeout|Unsupported|Iteration|Empty|Full|Fault|"
-    r"Abort(?:ed)?|Killed|Refused|Overflow|Violation|Mismatch|Invalid|NotFound|Missing|Conflict|Denied|Group"
-    r"|Traceback)"
-)
-EXCEPTION = _RE["exception"]
 
 
 def is_exception_class(name: str, *, in_traceback: bool = False) -> bool:
     """Whether a name looks like that of an exception's class."""
     last = re.split(r"\.|::", name)[-1]
-    if _RE["dotted"].match(name):
+    if SHAPES["dotted"].match(name):
         return True
-    if _RE["named"].match(last) and (in_traceback or not _RE["not_a_class"].match(last)):
+    if SHAPES["named"].match(last) and (in_traceback or not SHAPES["not_a_class"].match(last)):
         return True
     if not in_traceback:
         return False
     return bool(re.search(r"err|exc|fail|abort|timeout|fault|stop", last, re.IGNORECASE)) or (
         last[:1].isupper()
         and not last.isupper()
-        and not _RE["not_a_class"].match(last)
+        and not SHAPES["not_a_class"].match(last)
         and not re.search(r"\d$|_", last)
     )
+
+
+def has_shape(text: str, *names: str) -> bool:
+    """Whether a line has one of these `SHAPES`."""
+    return any(SHAPES[name].search(text) for name in names)
 
 
 def split_class(name: str) -> tuple[str, str]:
@@ -60,4 +51,4 @@ def split_class(name: str) -> tuple[str, str]:
 def make_frame(file: str, line: int, function: str, source: str = "") -> Frame:
     """A frame, with `user` set where the file is not of an installed library."""
     function = re.sub(r"(?<=.)\(.*$", "", function).strip()
-    return Frame(file, line, function, source.strip()[:400], not _RE["library"].search(file))
+    return Frame(file, line, function, source.strip()[:400], not SHAPES["library"].search(file))

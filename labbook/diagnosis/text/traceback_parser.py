@@ -9,17 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from labbook.diagnosis.text.exception_message import (
-    IGNORED,
-    THREAD,
-    THREAD_STACK,
-    THROWN,
-    USER_CODE,
-    find_stack_end,
-    is_edge,
-    read_message,
-    read_native_message,
-)
+from labbook.diagnosis.text.exception_message import find_stack_end, is_edge, read_message, read_native_message
 from labbook.diagnosis.text.frame_reader import names_exception, read_frames
 from labbook.diagnosis.text.log_lines import LogLine
 from labbook.diagnosis.text.parsed_exception import (
@@ -31,19 +21,7 @@ from labbook.diagnosis.text.parsed_exception import (
     is_remote,
     unwrap_remote,
 )
-from labbook.diagnosis.text.stack_frames import (
-    CHAINED,
-    CPP_SECTION,
-    EXCEPTION,
-    FRAME,
-    HEADER,
-    PYTHON_SECTION,
-    RULE,
-    SUMMARY,
-    is_exception_class,
-    make_frame,
-    split_class,
-)
+from labbook.diagnosis.text.stack_frames import CHAINED, SHAPES, is_exception_class, make_frame, split_class
 from labbook.diagnosis.text.traceback_styles import GROUP_RULE
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.run import Frame
@@ -86,26 +64,26 @@ class TracebackReader:
     def _step(self, text: str) -> None:
         if not text.strip():
             return
-        if THREAD_STACK.match(text):
+        if SHAPES["thread_stack"].match(text):
             self._thread_stack()
-        elif SUMMARY.match(text):
+        elif SHAPES["summary"].match(text):
             self._summary()
-        elif CPP_SECTION.search(text):
+        elif SHAPES["cpp_section"].search(text):
             self._native_stack()
-        elif PYTHON_SECTION.search(text) or RULE.match(text):
-            self.used.add(self._at) if PYTHON_SECTION.search(text) else None
+        elif SHAPES["python_section"].search(text) or SHAPES["rule"].match(text):
+            self.used.add(self._at) if SHAPES["python_section"].search(text) else None
         elif text == GROUP_RULE:
             self._link = "group"
             self.used.add(self._at)
-        elif HEADER.search(text) or FRAME.match(text):
+        elif SHAPES["header"].search(text) or SHAPES["frame"].match(text):
             self._block()
         elif kind := next((kind for pattern, kind in CHAINED if pattern.search(text)), ""):
             self._link = kind
             self.used.add(self._at)
-        elif IGNORED.match(text):
+        elif SHAPES["ignored"].match(text):
             self._ignored = True
             self.used.add(self._at)
-        elif thrown := THROWN.search(text):
+        elif thrown := SHAPES["thrown"].search(text):
             self._terminate(thrown)
         elif fatal := _RE["fatal"].match(text):
             self._fatal = ParsedException(self.lines[self._at], self._at + 1, "", "", f"Fatal Python error: {fatal[1]}")
@@ -115,7 +93,7 @@ class TracebackReader:
             words, end = self._words(self._at, native, 2 if native.startswith("(") else 0)
             self.found.append(ParsedException(self.lines[self._at], end, "", "", "\n".join(words), bare=True))
             self._at = end
-        elif named := THREAD.match(text):
+        elif named := SHAPES["thread"].match(text):
             self._thread = named["thread"] or ""
             self.used.add(self._at)
         else:
@@ -123,7 +101,7 @@ class TracebackReader:
 
     def _block(self) -> None:
         """Parses a traceback from its header, or from its first frame where the header is cut off."""
-        start, head = self._at, HEADER.search(self.lines[self._at].text)
+        start, head = self._at, SHAPES["header"].search(self.lines[self._at].text)
         lead = self.lines[start].text[: head.start()] if head else ""
         relation = self._relation(start, lead)
         base = self.lines[start].indent if not lead.strip() else 0
@@ -135,7 +113,7 @@ class TracebackReader:
         )
         if head:
             self.used.add(start)
-        shown = EXCEPTION.match(self.lines[at].text.strip()) if at < len(self.lines) else None
+        shown = SHAPES["exception"].match(self.lines[at].text.strip()) if at < len(self.lines) else None
         if shown and names_exception(self.lines[at], base, frames):
             self._named(one, at, shown)
         elif head and frames and (behind := _RE["class_behind"].match(self.lines[start].text[head.end() :])):
@@ -157,7 +135,7 @@ class TracebackReader:
         if self._last is None or start - self._last.end > 8:
             return ""
         above = next((line.text for line in reversed(self.lines[max(0, start - 4) : start]) if line.text.strip()), "")
-        if USER_CODE.search(above) and not lead.strip():
+        if SHAPES["user_code"].search(above) and not lead.strip():
             return "user code"
         ending = self._last.message.rstrip()[-300:]
         if (
@@ -222,7 +200,7 @@ class TracebackReader:
     def _free(self, text: str) -> None:
         """Parses a line that names an exception without a traceback."""
         lead = _RE["in_front"].match(text)
-        shown = EXCEPTION.match(text[lead.end() :] if lead else text)
+        shown = SHAPES["exception"].match(text[lead.end() :] if lead else text)
         if (
             shown is None
             or not is_exception_class(shown["type"])
@@ -289,7 +267,7 @@ class TracebackReader:
         start = self._at
         self.used.add(start)
         at = start + 1
-        while at < len(self.lines) and (RULE.match(self.lines[at].text) or not self.lines[at].text.strip()):
+        while at < len(self.lines) and (SHAPES["rule"].match(self.lines[at].text) or not self.lines[at].text.strip()):
             at += 1
         if at >= len(self.lines):
             return
@@ -315,10 +293,10 @@ class TracebackReader:
 
     def _thread_stack(self) -> None:
         """Parses one thread of a `faulthandler` dump; the innermost frame comes first."""
-        found = THREAD_STACK.match(self.lines[self._at].text)
+        found = SHAPES["thread_stack"].match(self.lines[self._at].text)
         self.used.add(self._at)
         at, frames = self._at + 1, []
-        while at < len(self.lines) and (shown := FRAME.match(self.lines[at].text)):
+        while at < len(self.lines) and (shown := SHAPES["frame"].match(self.lines[at].text)):
             frames.append(make_frame(shown["file"], int(shown["line"]), shown["function"] or ""))
             self.used.add(at)
             at += 1

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from labbook.diagnosis.text.log_lines import LogLine
-from labbook.diagnosis.text.stack_frames import EXCEPTION, FRAME, HEADER, is_exception_class
+from labbook.diagnosis.text.stack_frames import SHAPES, is_exception_class
 from labbook.diagnosis.toml_data import compile_patterns
 
 _RE = compile_patterns(Path(__file__).with_suffix(".toml"))
@@ -42,10 +42,12 @@ def _unwrapped(lines: list[LogLine]) -> list[LogLine]:
     """The lines with frames that were broken at the width of a terminal or mail joined again."""
     made: list[LogLine] = []
     for line in lines:
-        if made and _RE["half_frame"].match(made[-1].text) and not FRAME.match(made[-1].text):
+        if made and _RE["half_frame"].match(made[-1].text) and not SHAPES["frame"].match(made[-1].text):
             for glue in ("", " "):
                 joined = made[-1].text + glue + line.text.strip()
-                if FRAME.match(joined) or (glue and _RE["half_frame"].match(joined) and len(joined) < _LONGEST_FRAME):
+                if SHAPES["frame"].match(joined) or (
+                    glue and _RE["half_frame"].match(joined) and len(joined) < _LONGEST_FRAME
+                ):
                     made[-1] = made[-1]._replace(text=joined)
                     break
             else:
@@ -81,7 +83,7 @@ def _groups(lines: list[LogLine]) -> Iterable[LogLine]:
             yield line._replace(text=GROUP_RULE)
         elif inside and _RE["group_line"].match(line.text):
             text = re.sub(r"^\s*[|+] ?", "", line.text)
-            yield line._replace(text=PLAIN_HEAD if HEADER.search(text) else text)
+            yield line._replace(text=PLAIN_HEAD if SHAPES["header"].search(text) else text)
         else:
             inside = inside and not line.text.strip()
             yield line
@@ -135,7 +137,7 @@ def _ipython(lines: list[LogLine]) -> list[LogLine]:
             inside = True
             # The class comes first here: it is left where the end is cut off.
             made.append(line._replace(text=f"{PLAIN_HEAD} {head['type']}"))
-            rest = HEADER.split(line.text, maxsplit=1)[-1].lstrip("): ")
+            rest = SHAPES["header"].split(line.text, maxsplit=1)[-1].lstrip("): ")
             if rest and _RE["old"].match(rest):
                 lines[at] = line._replace(text=rest)
             else:
@@ -145,7 +147,7 @@ def _ipython(lines: list[LogLine]) -> list[LogLine]:
         if place is None and (inside or _arrow_below(lines, at)):
             place = _RE["old"].match(line.text)
         if place is None:
-            shown = EXCEPTION.match(line.text)
+            shown = SHAPES["exception"].match(line.text)
             if inside and shown and is_exception_class(shown["type"], in_traceback=True):
                 inside = False
             if not (inside and (_RE["context"].match(line.text) or RULE_OF_IPYTHON.match(line.text))):
@@ -206,13 +208,15 @@ def _pytest(lines: list[LogLine]) -> list[LogLine]:
         last = next((found for one in lines[end : end + 3] if (found := _RE["pytest_place"].match(one.text))), None)
         if last is not None:
             places.append((last["file"], last["line"], _function_above(lines, at)))
-        first = EXCEPTION.match(words[0].strip())
+        first = SHAPES["exception"].match(words[0].strip())
         if first is None or not is_exception_class(first["type"]):
             words[0] = f"{(last['type'] if last else '') or 'AssertionError'}: {words[0].strip()}"
         made.append(line._replace(text=PLAIN_HEAD))
         for number, (file, row, function) in enumerate(places[-40:]):
             is_last = number == len(places[-40:]) - 1
-            made.extend(_frame_lines(line, file, row, function, source if is_last and not FRAME.match(source) else ""))
+            made.extend(
+                _frame_lines(line, file, row, function, source if is_last and not SHAPES["frame"].match(source) else "")
+            )
         made.append(line._replace(text=words[0].strip()))
         made.extend(
             one._replace(text=f"  {text.strip()}") for one, text in zip(lines[at + 1 :], words[1:], strict=False)
