@@ -229,8 +229,7 @@ def _of_epochs(points: _Points) -> _Points:
     begun = {epoch for step, epoch in places if step is not None}
     if not whole or not begun or len(ended) < len(whole) or len(begun - ended) > 1 or begun.isdisjoint(ended):
         return points
-    values, epochs = ([column[n] for n in whole] for column in (points.values, points.epochs))
-    return _Points(values, [None] * len(whole), epochs)
+    return _Points([points.values[n] for n in whole], [None] * len(whole), [points.epochs[n] for n in whole])
 
 
 def _series(name: str, points: _Points) -> Series:

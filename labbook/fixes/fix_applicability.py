@@ -40,7 +40,7 @@ _MAX_BYTES = 400_000
 _STRINGS = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"|#.*")
 _WORDS = re.compile(r"(?<![\w.])[A-Za-z_]\w*|(?<=[A-Za-z_)\]]\.)[A-Za-z_]\w*")
 _USED = re.compile(r"(?<=\.)[A-Za-z_]\w*|[A-Za-z_]\w*(?=\s*\()|[A-Za-z_]\w*(?==[^=])")
-_NAME = re.compile(r"-{0,2}[A-Za-z_][\w.-]*(?:[ =].*)?", re.DOTALL)
+_NAME = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)(?:[ =].*)?", re.DOTALL)
 _NAMED = re.compile(r"(?!\s*(?:import|from)\b)[^\w#]*\w")
 _CONFIGS = (".json", ".yaml", ".yml", ".toml", ".ini", ".cfg")
 _ANY_NAME = frozenset({"", "*"})
@@ -116,7 +116,8 @@ def is_same_failure(here: Finding, there: Finding, *, is_check: bool) -> bool:
 def _differ_in_names(here: Finding, there: Finding) -> bool:
     """Whether the messages name different things: another option, key, class or data type."""
     shared = {key: (here.values[key], there.values[key]) for key in here.values if key in there.values}
-    return any(a != b and _NAME.fullmatch(a) and _NAME.fullmatch(b) for a, b in shared.values())
+    pairs = [(_NAME.fullmatch(a), _NAME.fullmatch(b)) for a, b in shared.values()]
+    return any(a[1] != b[1] for a, b in pairs if a and b)
 
 
 def touches_failure(change: Change, finding: Finding, symptom: Symptom | None) -> bool:
@@ -138,13 +139,14 @@ def touches_failure(change: Change, finding: Finding, symptom: Symptom | None) -
     return False
 
 
-def can_apply(change: Change, here: Circumstances, *, raised: bool = False) -> bool:
+def can_apply(change: Change, here: Circumstances, *, raised: bool = False, source: str = "") -> bool:
     """Whether a difference that cured another run is still to be made in this one.
 
     Args:
         change: The difference.
         here: The circumstances of the run that failed now.
         raised: Whether an exception ended it: then a number failed wherever it stands, as a width between two others.
+        source: The line that failed in it.
     """
     if change.kind == "argument":
         return _is_value_to_change(change, here.options.get(normalize_name(change.what)), raised)
@@ -154,15 +156,30 @@ def can_apply(change: Change, here: Circumstances, *, raised: bool = False) -> b
         return change.before == here.packages.get(change.what, "")
     if change.kind == "config" or (change.kind == "code" and change.what.endswith(_CONFIGS)):
         return any(_has_old_lines(change.detail, text, _WORDS.findall) for text in here.configs)
-    if change.kind != "code" or not _has_old_lines(change.detail, here.code, _used_names):
+    if change.kind != "code":
         return False
     lines = changed_lines(change.detail)
+    if not _has_old_lines(change.detail, here.code, _used_names):
+        return raised and (_adds_to_call(lines, source) or _takes_out_name(lines, source))
     removed, added = (["".join(_STRINGS.split(line)) for line in part] for part in lines)
     if raised and not removed:
         around = {normalise_source(line) for line in _lines_around(change.detail)}
         return not around or not around.isdisjoint(normalise_source(line.strip()) for line in here.code.splitlines())
     # Another path or key is right for the very line only; another number may stand for a width.
     return removed != added or all(line in here.code for line in lines[0])
+
+
+def _adds_to_call(lines: tuple[Sequence[str], Sequence[str]], source: str) -> bool:
+    """Whether a change adds to calls that the failing line makes, too, without what it adds: `encoding=` of `open`."""
+    old, now = (_used_names("\n".join(part)) for part in lines)
+    used = _used_names(source)
+    return bool(old) and old < now and old <= used and not (now - old) & used
+
+
+def _takes_out_name(lines: tuple[Sequence[str], Sequence[str]], source: str) -> bool:
+    """Whether the failing line has all names that a change takes out, such as a misspelt one."""
+    old, now = (_names("\n".join(part)) for part in lines)
+    return bool(old - now) and old - now <= _names(source)
 
 
 def _lines_around(diff: str) -> list[str]:
@@ -175,6 +192,8 @@ def _lines_around(diff: str) -> list[str]:
 def _is_value_to_change(change: Change, value: str | None, raised: bool) -> bool:
     if value is None or value == change.now:
         return False
+    if raised and not change.now:
+        return True  # what was refused is to be taken out, whatever its value
     numbers = [_number(one) for one in (change.before, value, change.now)]
     if None in numbers:
         return value == change.before

@@ -156,8 +156,10 @@ def is_named(change: Change, texts: Iterable[str]) -> bool:
     """Whether one of some texts says the name of a difference: of an option, a package, a file or its module."""
     name = change.what.split(" ")[0].lstrip("-")
     names = {name, name.replace("-", "_"), name.replace("_", "-"), PurePosixPath(name).name, PurePosixPath(name).stem}
-    names = {re.escape(one) for one in names if len(one) > 2 and one not in HISTORY}
-    pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(sorted(names))})(?![\w-])") if names else None
+    names = {re.escape(one) for one in names if len(one) > 1 and one not in HISTORY}
+    either = "|".join(sorted(names))
+    # `--lr` and `cfg["lr"]`, and as an attribute `args.lr`, but not a part of `torch.utils.data.DataLoader`.
+    pattern = re.compile(rf"(?<![\w.-])(?:{either})(?![\w-])|(?<=[\w)\]]\.)(?:{either})(?![\w.(-])") if names else None
     return pattern is not None and any(pattern.search(text) for text in texts)
 
 

@@ -57,7 +57,7 @@ def find_earlier_runs(
         most: Maximum runs per finding.
 
     Returns:
-        Symptom ("" for a finding with only a family) -> runs with the same fingerprint, then with the same symptom,
+        Symptom, or family of a finding without one -> runs with the same fingerprint, then with the same symptom,
         then with a fix for the same family; each with confirmed fixes first, then newest first. `fits` tells whether
         the fix is one for this failure.
 
@@ -66,17 +66,18 @@ def find_earlier_runs(
     if not findings:
         return {}
 
+    by_name = {finding.symptom or finding.family: finding for finding in reversed(findings)}
+
     def run_query(index: sqlite3.Connection) -> dict[str, tuple[Seen, ...]]:
         place = script or script_of_run(index, run)
         # Of two findings with one symptom the first one counts.
-        return {finding.symptom: tuple(_find_runs(index, finding, run, place, most)) for finding in reversed(findings)}
+        return {name: tuple(_find_runs(index, finding, run, place, most)) for name, finding in by_name.items()}
 
     seen = query_without_refresh(notebook, run_query)
     if not any(one.fix for runs in seen.values() for one in runs):
         return seen
     judge = FixJudge(notebook, now)
-    by_symptom = {finding.symptom: finding for finding in reversed(findings)}
-    return {name: judge.judge(by_symptom[name], runs) for name, runs in seen.items()}
+    return {name: judge.judge(by_name[name], runs) for name, runs in seen.items()}
 
 
 def _find_runs(index: sqlite3.Connection, finding: Finding, run: str, place: str, most: int) -> Iterator[Seen]:

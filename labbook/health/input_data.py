@@ -67,14 +67,17 @@ def inputs_normalised(run: Run, signals: Signals) -> Outcome | None:
     100) are a warning; what is only unusual is noted.
     """
     judged: list[Outcome] = []
+    few: list[Message] = []
     first = first_not_normalised(signals)
     for path, looks in input_leaves(signals).items():
         leaves = [leaf for _, _, leaf in looks if not leaf.get("integer") and leaf.get("std") is not None]
-        if not leaves or sum(samples for _, samples, _ in looks) < min(_SAMPLES, 8 * len(looks)):
+        seen, wanted = sum(samples for _, samples, _ in looks), min(_SAMPLES, 8 * len(looks))
+        if not leaves or seen < wanted:
+            few += [message("health.too_few.inspected_samples", seen=seen, wanted=wanted)] if leaves else []
             continue
         judged.append(_scale(path, leaves, first))
     if not judged:
-        return unobserved(message("health.not_observed.no_input"))
+        return unobserved(few[0] if few else message("health.not_observed.no_input"))
     order = {"warn": 0, "note": 1, "ok": 2}
     return min(judged, key=lambda outcome: order[outcome.verdict])
 

@@ -125,6 +125,8 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     if judged:
         observed = message("health.eval_in_train_mode.wrong", batches=batches, phases=len(judged))
         return Outcome(verdict, observed, where={"step": judged[0].get("begin_step", 0)})
+    if acts(signals):
+        return unobserved(message("health.not_observed.acting_forwards"))
     phases = max(len(signals.evaluations), signals.evaluations[-1].get("phases", 0))
     return Outcome("ok", message("health.eval_in_train_mode.ok", phases=phases))
 

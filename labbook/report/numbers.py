@@ -60,7 +60,7 @@ def duration(seconds: float | None) -> str:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 9.95:
         return f"{seconds:.2g} s"
-    whole = round(seconds)
+    whole = int(round(seconds, 1) + 0.5)  # as rounded in the front matter, from which lists show it
     if whole < 100:
         return f"{whole} s"
     minutes, rest = divmod(whole, 60)

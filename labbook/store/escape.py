@@ -42,10 +42,8 @@ _BY_POSITION = re.compile(
 
 # A list of values or several words in brackets, which is no link, note, task or image in any reader; what is in it is
 # escaped as usual.
-_PLAIN = r"[^\[\]<>&`*|~^$#\\!{}\r\n]"
-_LIST = re.compile(
-    rf"(?<![\[\]!])\[(?P<values>|[\d.+-]{{1,30}}|[\w\"'(.+-]{_PLAIN}{{0,200}}[, ]{_PLAIN}{{0,2000}})\](?![\[({{:\]])"
-)
+_LIST = re.compile(r"(?<![\[\]!])\[(?P<values>[^\[\]<>&`*|~^$#\\!{}\r\n]{0,2200})\](?![\[({:\]])")
+_VALUES = re.compile(r"\Z|[\d.+-]+\Z|[\w\"'(.+-][^, ]*[, ]")
 
 # Active only at the start of a line.
 _AT_START = re.compile(r"^(?:[-+](?=\s|$)|-(?=[- ]*$)|=(?==*$)|:(?=\s))|(?:(?<=^\d)|(?<=^\d\d)|(?<=^\d{3}))[.)](?!\d)")
@@ -76,7 +74,9 @@ def table_cell(text: str) -> str:
     """Escape text for one table cell."""
     line = " ".join(_LINE_ENDS.sub(" ", text).split())
     encoded = _encoded(line)
-    if not _CLOSING.search(line):  # no emphasis in a cell, which is read alone, without a `_` that ends it
+    if "&#95;" in encoded and not _CLOSING.search(
+        line
+    ):  # no emphasis in a cell, which is read alone, without a `_` that ends it
         encoded = encoded.replace("&#95;", "_")
     return encoded.replace("-", "&#45;") if encoded and not encoded.strip("-: ") else encoded
 
@@ -215,6 +215,8 @@ def _encoded(line: str) -> str:
     done = 0
     plain = visible(line)
     for match in _LIST.finditer(plain):
+        if not _VALUES.match(match["values"]):
+            continue
         parts += (_encoded_text(plain[done : match.start()]), "[", _encoded_text(match["values"]), "]")
         done = match.end()
     return "".join((*parts, _encoded_text(plain[done:])))

@@ -101,6 +101,46 @@ def test_any_other_number_failed_where_an_exception_was_raised(value, applies):
 
 
 @pytest.mark.parametrize(
+    ("source", "applies"),
+    [
+        ("return open(p).read()", True),
+        ("return open(p, encoding='utf-8').read()", False),
+        ("return bytes(p).decode('ascii')", False),
+        ("", False),
+    ],
+)
+def test_what_was_added_to_a_call_fits_the_same_call_in_the_failing_line(source, applies):
+    change = code("-t = open('a.txt').read()", "+t = open('a.txt', encoding='gbk').read()")
+    circumstances = here(code="def f(p):\n    " + (source or "pass"))
+    assert can_apply(change, circumstances, raised=True, source=source) is applies
+
+
+@pytest.mark.parametrize(("source", "applies"), [("for k in x: print(optimzer)", True), ("print(model)", False)])
+def test_a_misspelt_name_is_taken_out_of_the_failing_line(source, applies):
+    change = code("-print(optimzer)", "+print(optimizer)")
+    assert can_apply(change, here(code=source), raised=True, source=source) is applies
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [("x = cfg['lr'] * 0.5", True), ("if args.lr != 1:", True), ("import a.lr.b", False), ("y = a.lr(x)", False)],
+)
+def test_a_failing_line_names_an_option_by_key_or_attribute(source, named):
+    change = Change("argument", "lr", "1e-4", "0.0001")
+    assert touches_failure(change, crash("unsupported operand", where={"source": source}), None) is named
+
+
+def test_an_option_that_was_refused_is_taken_out_whatever_its_value():
+    change = Change("argument", "--learning-rate", "0.1", "")
+    assert can_apply(change, here(options={"learning_rate": "0.5"}), raised=True)
+    assert not can_apply(change, here(), raised=True)
+    one, other = (
+        crash("unrecognized arguments", "", values={"option": f"--learning-rate {value}"}) for value in ("0.1", "0.5")
+    )
+    assert is_same_failure(one, other, is_check=False)
+
+
+@pytest.mark.parametrize(
     ("text", "applies"),
     [("v = sum(xs) / len(xs)", True), ("import os\nv = lr / warmup", False), ("if not xs:\n    xs = [0]", False)],
 )

@@ -88,6 +88,12 @@ def test_a_run_has_not_seen_itself(book):
     assert find_earlier_runs(book, [finding("other_thing", "v1:zz", "")]) == {"other_thing": ()}
 
 
+def test_a_finding_with_only_a_family_has_earlier_runs_too(notes):
+    failed(notes, 1, fingerprint="v1:ff")
+    of_family = finding("", "v1:ff", "shape_mismatch", exception="ValueError")
+    assert [one.run for one in find_earlier_runs(notes.notebook, [of_family])["shape_mismatch"]] == [run_id(1)]
+
+
 def test_a_fix_held_in_the_runs_that_finished_until_the_failure_came_back(notes, book):
     assert find_earlier_runs(book, [finding()])["cuda_oom"][0].held == 2  # the ones of the third and the ninth
 

@@ -81,3 +81,8 @@ def test_size(n, text):
 
 def test_percent():
     assert [percent(v) for v in (None, 0, 0.0004, 0.006, 0.123)] == ["-", "0 %", "under 0.1 %", "0.6 %", "12 %"]
+
+
+@pytest.mark.parametrize("seconds", [14.46, 14.5, 14.54, 15.45, 99.44])
+def test_a_list_shows_the_duration_that_the_entry_shows(seconds):
+    assert duration(seconds) == duration(round(seconds, 1))

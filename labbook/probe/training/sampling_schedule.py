@@ -154,8 +154,10 @@ class Schedule:
 
     def left_out(self):
         """Return `(what, reason)` of unobserved steps; the reason is "" if all were observed."""
-        reason = "looking took its share of the time: %d steps were looked at" % self.looks if self._limited else ""
-        return "tensors at some steps that were planned", reason
+        reason = (
+            "the time budget of the probe was used up: %d steps were inspected" % self.looks if self._limited else ""
+        )
+        return "tensors at some of the planned steps", reason
 
     def _over(self, now):
         """Seconds until the budget allows another dense step."""
