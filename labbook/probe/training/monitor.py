@@ -217,8 +217,7 @@ class TrainingMonitor:
         """
         if not self.is_followed_thread():
             return
-        self.inside, loop = None, self.loop
-        local = self.training.local
+        self.inside, loop, local = None, self.loop, self.training.local
         self.step_losses.backward_begins(local.backwards - 1, loop, self.skipping, bool(local.in_step))
         if self.skipping:
             loop.backwards += 1
