@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from labbook.model.evidence import Ending, Evidence, ObservedException, OutputLi
 from labbook.model.run import CheckResult, Frame
 
 MATCHER = Matcher(load_catalogue())
+CHINESE = re.compile("[\u4e00-\u9fff]")
 WIDTH = "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)"
 DEVICE = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 
@@ -322,3 +324,11 @@ def test_the_reason_why_a_parameter_was_not_copied_is_the_cause(parameter: str, 
         f"the model are torch.Size({parameter}, an exception occurred : ('{reason}',)."
     )
     assert of(error(message))[0] == symptom
+
+
+def test_a_chinese_diagnosis_says_in_chinese_how_the_process_ended_and_what_is_not_known():
+    facts = {"silent_s": 33.0, "waiting": "reader", "stalled": True, "core_dump": True}
+    found = diagnose(Evidence(ending=Ending(None, "SIGSEGV", facts)), MATCHER, "zh").findings[0]
+    assert len(found.evidence) == 3 and all(CHINESE.search(sentence) for sentence in found.evidence)
+    for evidence in (Evidence(), Evidence((error("zork", ""),)), Evidence((error("zork", "Exception"),))):
+        assert CHINESE.search(diagnose(evidence, MATCHER, "zh").unsure)

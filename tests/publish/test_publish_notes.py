@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from labbook.publish.notes import inert, site_note, with_block
 from labbook.publish.theme import EXTENSIONS, _slug, coloured, navigation
 from labbook.store.entry_text import block
+from labbook.store.sentences import Sentences
 from labbook.store.templates import words
 
 
@@ -66,6 +67,14 @@ def test_what_would_stop_the_parser_is_shown_as_text(text, reason):
     assert reason in note.problem
     assert "it is shown as it is" in html and "<h1" in html
     assert time.monotonic() - started < 20
+
+
+def test_the_reason_is_given_in_the_language_of_the_notebook():
+    assert (
+        site_note(b"[" * 20_000, "notes/x.md", "", say=Sentences("zh")).problem
+        == "notes/x.md: 第 1 行有 20000 个方括号"
+    )
+    assert "第 3 行" in site_note(b"---\nid: [\n---\n", "notes/x.md", "", say=Sentences("zh")).problem
 
 
 def test_bytes_that_are_no_text_are_shown():

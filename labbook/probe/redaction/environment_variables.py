@@ -110,8 +110,3 @@ def allowed_environment(environ, extra=(), redactor=None):
     starts = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
     chosen = {name: environ[name] for name in sorted(environ) if name in names or name.startswith(starts)}
     return redactor.data(chosen) if redactor is not None else chosen
-
-
-def names_only(environ):
-    """The names of all variables, sorted, without values."""
-    return sorted(environ)

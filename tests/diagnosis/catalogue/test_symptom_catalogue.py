@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from labbook.diagnosis.candidates import ANYTHING
 from labbook.diagnosis.catalogue import matcher
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.pattern import compile_pattern
-from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, HEADINGS, LEFT_OUT, read_pages
+from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, HEADINGS, LEFT_OUT, load_catalogue, read_pages
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.log_reader import read_text
 from labbook.diagnosis.toml_data import read_toml
@@ -127,3 +128,16 @@ def test_no_pattern_is_twice_on_a_page(each, catalogue):
         assert len(keys) == len(set(keys)), {key for key in keys if keys.count(key) > 1}
 
     each(catalogue.symptoms, check)
+
+
+@pytest.mark.parametrize(
+    "front",
+    ["family: zz", "tier: 9", "patterns: [3]", 'patterns: [{exception: "{x:foo} a"}]', "when: {a: 3}", "instead: 3"],
+)
+def test_a_wrong_page_is_explained_in_the_language_of_the_notebook(tmp_path: Path, front: str) -> None:
+    folder = tmp_path / "notes" / "symptoms"
+    folder.mkdir(parents=True)
+    (folder / "own_page.md").write_text(f"---\ntitle: t\n{front}\n---\n", "utf-8")
+    (english,), (chinese,) = (load_catalogue(folder, language=language).problems for language in ("en", "zh"))
+    assert ": line 3: " in english and "：第 3 行：" in chinese
+    assert english.isascii() and re.search("[\u4e00-\u9fff]", chinese.split("行：")[1])

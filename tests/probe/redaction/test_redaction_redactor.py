@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import labbook.probe
-from labbook.probe.redaction.environment_variables import ENVIRONMENT_ALLOWED, allowed_environment, names_only
+from labbook.probe.redaction.environment_variables import ENVIRONMENT_ALLOWED, allowed_environment
 from labbook.probe.redaction.known_secrets import known_values
 from labbook.probe.redaction.redactor import Redactor
 from labbook.probe.redaction.rules import rules_data
@@ -324,7 +324,6 @@ def test_environment_is_an_allowlist():
         "SLURM_JOB_ID",
     ]
     assert chosen["FLAGS_dir"] == "~/x"
-    assert names_only(environ) == sorted(environ)
     forbidden = [
         name for name in ENVIRONMENT_ALLOWED if any(word in name for word in ("_TOKEN", "SECRET", "PASS", "USER"))
     ]
