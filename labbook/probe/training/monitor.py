@@ -170,7 +170,7 @@ class TrainingMonitor:
             self.evaluation.forward(self.step, root.name, training, grad, root.stochastic, other, self.roles.whole)
             if batch is not None:
                 self.evaluation.batch(batch)
-            self.inspector.before_evaluation(root)
+            self.inspector.evaluates(root, args, kwargs)
         if batch is not None:
             self.windows.add(batch, phase)
         elif samples:
@@ -217,8 +217,7 @@ class TrainingMonitor:
         """
         if not self.is_followed_thread():
             return
-        self.inside, loop = None, self.loop
-        local = self.training.local
+        self.inside, loop, local = None, self.loop, self.training.local
         self.step_losses.backward_begins(local.backwards - 1, loop, self.skipping, bool(local.in_step))
         if self.skipping:
             loop.backwards += 1
@@ -231,7 +230,7 @@ class TrainingMonitor:
         self.stale_gradients.before_backward(loop, self.dense)
         self.inspector.flight_recorder.backward(tensors)
         self.inspector.graph(loop.backwards, tensors)
-        if self.dense and self.memory.marks_wanted():
+        if self.memory.wants_mark(self.dense, loop.backwards):
             self.memory.mark(self.inspector.mark_graph(tensors))
         self._check_losses(losses, tensors)
         self._backward_began = self.clock()
