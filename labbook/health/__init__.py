@@ -15,11 +15,11 @@ each language.
 Start with `checklist.checklist`, which runs every check once, corrects the tests for their number (Holm) and puts
 effects under their causes. Checks stand in modules by subject, each with its tuple `CHECKS`: `coverage` (steps, loss,
 seeds, overhead), `initial`, `schedule`, `wiring`, `gradient`, `updates`, `activation`, `numeric`, `precision`,
-`input_data`, `labels`, `batch_order`, `loop`, `convergence`, `validation`, `memory_use`, `performance`, `distributed`
-and `requested_settings`. They read fields of events by the types of `model/events/`, without further checks, and share
-`measurements` (series, and why one is missing), `layer_history` (parameters and modules over the run), `training_kind`
-(whether the loss has to fall at all), `first_nonfinite` (what the flight recorder found), `regression_outputs` and
-`trend_tests` (statistics).
+`input_data`, `labels`, `batch_order`, `loop`, `learning_targets`, `convergence`, `validation`, `memory_use`,
+`performance`, `distributed` and `requested_settings`. They read fields of events by the types of `model/events/`,
+without further checks, and share `measurements` (series, and why one is missing), `layer_history` (parameters and
+modules over the run), `training_kind` (whether the loss has to fall at all), `first_nonfinite` (what the flight
+recorder found), `regression_outputs` and `trend_tests` (statistics).
 
 To add a check: the function in the module of its subject, its line in `CHECKS`, its symptom page, and its sentences in
 both languages. What measures belongs to the probe, what draws or prints to `report/`, what reads pages to `diagnosis/`:

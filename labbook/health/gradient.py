@@ -52,15 +52,15 @@ def micro_batches_accumulate(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a logical invariant, in at least 9 of 10 steps and 5 of them; no reason is known to do so on purpose.
     """
-    discarded = signals.loop.get("discarded", {})
-    accumulated = signals.loop.get("accumulation", {})
-    usual = max(accumulated, key=lambda k: accumulated[k], default="")
-    for opt, looks in discarded.items():
-        bad, seen = looks.get("discarded", 0), looks.get("checked", 0)
+    used, accumulation = signals.loop.get("accumulated", {}), signals.loop.get("accumulation", {})
+    usual = max(accumulation, key=lambda k: accumulation[k], default="")
+    for opt, looks in used.items():
+        bad = looks.get("discarded", 0)
+        seen = bad + looks.get("kept", 0) + looks.get("set_aside", 0)
         if bad >= _DISCARDED and bad >= 0.9 * seen and usual.isdigit() and int(usual) > 1:
             observed = message(
                 "health.accumulation_discarded.discarded",
-                optimizer=of_optimizer(opt, discarded),
+                optimizer=of_optimizer(opt, used),
                 bad=bad,
                 seen=seen,
                 backwards=int(usual),

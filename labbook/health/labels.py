@@ -152,12 +152,21 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     if loss is None or sum(counts.values()) < _LABELS:
         return None
     low, high = loss.get("target", {}).get("min"), loss.get("target", {}).get("max")
-    if len(counts) == 1 and low is not None and low == high:
+    if len(counts) == 1 and low is not None and low == high and not _is_first_column(signals, loss):
         labels, value = sum(counts.values()), next(iter(counts))
         return Outcome(
             "fail", message("health.label_constant.all", labels=labels, value=value), called_in(loss.get("line", ""))
         )
     return None
+
+
+def _is_first_column(signals: Signals, loss: LossCall) -> bool:
+    """Whether the scores of a loss are put together by hand, so that class 0 is the column of the positives.
+
+    Then no layer is as wide as there are classes: a similarity to the positive, and those to a queue of negatives.
+    """
+    widths = {m.options.get(name) for m in modules_of(signals) for name in ("out_features", "out_channels")} - {None}
+    return loss.get("target", {}).get("max") == 0 and bool(widths) and loss.get("classes") not in widths
 
 
 @check("padding_in_loss", family="data", tier=2, needs=("losses", "models"))

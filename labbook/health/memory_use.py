@@ -14,6 +14,7 @@ from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
+_KEPT = 30
 _MIB = 1024.0 * 1024.0
 Growth = tuple[float, float, "float | None"]
 """Share of the peak that is added in 100 steps, bytes added, and the probability of such a trend by chance."""
@@ -30,8 +31,10 @@ def memory_flat(run: Run, signals: Signals) -> Outcome:
         (e.get("step", 0), n, e.get("graphs_of", 0)) for e in signals.memory if (n := e.get("graphs")) is not None
     ]
     if graphs:
-        step, alive, of = graphs[-1]
-        if alive >= 8 and alive > 0.8 * max(of, 1) and step >= 50:
+        # Sums of an epoch are let go at its end.
+        kept = [(step, alive, of) for step, alive, of in graphs if alive >= 8 and alive > 0.8 * of and step >= _KEPT]
+        if kept:
+            _, alive, of = kept[-1]
             more = _growth(_host(signals.memory, "rss")) or _growth(_device(signals.memory))
             observed = message("health.memory_graph_retained.graphs", alive=int(alive), backwards=of)
             return Outcome("fail" if more is not None and more[1] > 4 * _MIB else "warn", observed)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from labbook.health import first_nonfinite
 from labbook.health.layer_history import modules_of, parameters_of
 from labbook.health.measurements import called_in, measured, measured_in, place_of, unobserved
-from labbook.health.training_kind import NONNEGATIVE, loss_function, opposed_optimizers, training_losses
+from labbook.health.training_kind import NONNEGATIVE, acts, loss_function, opposed_optimizers, training_losses
+from labbook.health.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Leaf
 from labbook.model.events.inspection_kinds import ModuleLook
@@ -202,7 +203,7 @@ def _logged_after(log: Series, broken: Series) -> float:
     return max(share * log.count, sum(step > _first_bad(broken) for step in log.steps))
 
 
-@check("loss_negative", family="numeric", tier=1, needs=("losses",))
+@check("loss_negative", family="numeric", tier=1)
 def loss_in_range(run: Run, signals: Signals) -> Outcome | None:
     """Whether a loss whose range begins at 0 was negative, by its targets or by its sign.
 
@@ -219,7 +220,19 @@ def loss_in_range(run: Run, signals: Signals) -> Outcome | None:
                 lowest=loss.get("value_min") or 0.0,
             )
             return Outcome("fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
-    return _flipped(run, signals)
+    return _ascent(run, signals) or _flipped(run, signals)
+
+
+def _ascent(run: Run, signals: Signals) -> Outcome | None:
+    """A single optimizer that minimises log-probabilities: the minus before the likelihood is missing."""
+    series = measured_in(run, signals, "loss")
+    ascends = any(graph.get("ascends") for graph in signals.graphs)
+    if not ascends or len(series) != 1 or acts(signals) or opposed_optimizers(run, signals):
+        return None
+    values = [v for v in series[0].values if math.isfinite(v)]
+    if len(values) < 20 or max(values) >= 0 or median(values[-5:]) > 2 * median(values[:5]):
+        return None
+    return Outcome("fail", message("health.loss_negative.ascent", first=values[0], last=values[-1]))
 
 
 def _flipped(run: Run, signals: Signals) -> Outcome | None:

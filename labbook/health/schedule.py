@@ -54,6 +54,12 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
         if anneals and length and steps > 2.5 * length and steps >= 0.9 * updates:
             observed = message("health.lr_schedule_wrong.beyond_end", scheduler=kind, length=length, steps=steps)
             return Outcome("fail", observed)
+    if not schedulers and signals.loop.get("steps", 0) >= 20 and run.status == "finished":
+        rates = {rate for series in measured_in(run, signals, "lr") for rate in finite_points(series)[1]}
+        for idle in signals.loop.get("idle_schedulers", []):
+            if idle.get("steps", 0) >= 3 and len(rates) == 1:
+                kind, steps = idle.get("type", ""), idle.get("steps", 0)
+                return Outcome("fail", message("health.lr_schedule_wrong.other", scheduler=kind, steps=steps))
     early = _dies_early(run, signals)
     if early is not None:
         return early

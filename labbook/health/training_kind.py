@@ -56,6 +56,8 @@ def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
         return reason
     if opposed_optimizers(run, signals):
         return message("health.not_observed.several_optimizers")
+    if any(use.get("set_aside", 0) for use in signals.loop.get("accumulated", {}).values()):
+        return message("health.not_observed.set_aside")
     if acts(signals):
         return message("health.not_observed.acting")
     if bootstraps(signals):

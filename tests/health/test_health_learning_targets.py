@@ -21,7 +21,27 @@ def near(**fields):
     return loss(input={"shape": [32, 32], "min": -0.1, "max": 0.1, **fields})
 
 
+SCALER = {"steps": 99, "raw": 99, "stepped": 0}
+TRAINED = {"path": "0", "role": "input", "shape": [32, 8], "min": -3.0, "max": 3.0, "mean": 0.0, "std": 1.0}
+BATCHES = tuple({"phase": "train", "step": step, "samples": 32, "leaves": [TRAINED]} for step in (1, 2, 3))
+
+
+def validated(low, high, std, shape=(32, 8)):
+    look = {"shape": list(shape), "min": low, "max": high, "mean": 0.0, "std": std}
+    phase = {"begin_step": 9, "end_step": 9, "batches": 4, "root": "Net", "inputs": look}
+    return {"batches": BATCHES, "evaluations": (phase, phase)}
+
+
 CASES = [
+    (
+        "scaled_gradients_stepped",
+        {"loop": {"steps": 99, "scaler": SCALER}},
+        {"loop": {"steps": 99, "scaler": {**SCALER, "stepped": 9}}},
+        "99 steps with gradients still multiplied",
+    ),
+    ("validation_inputs_differ", validated(0.0, 9.0, 4.0), validated(-6.0, 6.0, 2.0), "inputs of validation 0 to 9"),
+    ("validation_inputs_differ", validated(0.0, 1.0, 0.3), validated(0.0, 1.0, 0.6), "of training -3 to 3"),
+    ("validation_inputs_differ", validated(0.0, 9.0, 4.0), validated(0.0, 9.0, 4.0, (32, 7)), "inputs of validation"),
     ("contrastive_pairs_wrong", loss(self_pairs=20), loss(self_pairs=10), "positive pairs are the anchors"),
     ("contrastive_pairs_wrong", loss(self_negatives=20), loss(), "each anchor is among its own negatives"),
     ("contrastive_temperature", near(), near(max=9.0), "similarities from -0.1 to 0.1"),
@@ -35,8 +55,8 @@ CASES = [
     ),
     (
         "accumulation_discarded",
-        {"loop": {"steps": 99, "accumulation": {"4": 99}, "discarded": {"0": {"checked": 20, "discarded": 20}}}},
-        {"loop": {"steps": 99, "accumulation": {"4": 99}, "discarded": {"0": {"checked": 20, "discarded": 10}}}},
+        {"loop": {"steps": 99, "accumulation": {"4": 99}, "accumulated": {"0": {"discarded": 20}}}},
+        {"loop": {"steps": 99, "accumulation": {"4": 99}, "accumulated": {"0": {"discarded": 10, "kept": 10}}}},
         "20 of 20 inspected steps use the gradients of 1 of 4 backward passes",
     ),
 ]
@@ -80,3 +100,40 @@ def test_gradients_that_are_only_scaled():
     assert not is_multiple([1.0, -2.0, 0.0], [-1.0, 2.0, 0.0])
     assert not is_multiple([1.0, -2.0, 0.0], [1.0, -2.0, 0.1])
     assert not is_multiple([1.0], [1.0, 2.0])
+
+
+def test_a_schedule_of_an_optimizer_that_never_steps(ask, make_series):
+    idle = {"loop": {"steps": 50, "idle_schedulers": [{"type": "StepLR", "steps": 5}]}}
+    found = ask("lr_schedule_wrong", make_series("lr", [0.1] * 50), signals=idle)
+    assert found.verdict == "fail" and str(found.observed).startswith("StepLR was stepped 5 times")
+    assert ask("lr_schedule_wrong", make_series("lr", [0.1] * 25 + [0.05] * 25), signals=idle) is None
+
+
+def test_a_log_probability_that_is_minimised(ask, make_series):
+    falling = make_series("loss", [-1.0 - 0.1 * step for step in range(60)])
+    found = ask("loss_negative", falling, signals={"graphs": ({"ascends": True},)})
+    assert found.verdict == "fail" and "without the minus sign" in str(found.observed)
+    assert ask("loss_negative", falling, signals={"graphs": ({"ascends": False},)}) is None
+
+
+def test_class_0_of_a_contrastive_loss_is_the_positive(ask, make_model):
+    told = {"fn": "cross_entropy", "line": "t.py:7", "training": True, "calls": 50, "observed": 20, "value_first": 5.0}
+    target = {"shape": [64], "dtype": "int64", "min": 0.0, "max": 0.0}
+    seen = tuple({"phase": "train", "histogram": {"0": 640}} for _ in range(3))
+
+    def found(classes):
+        loss = {**told, "classes": classes, "target": target, "input": {"shape": [64, classes]}}
+        model = make_model("Linear", "Linear")
+        for row in model["modules"]:
+            row["options"] = {"out_features": 10}
+        return ask("label_constant", signals={"losses": (loss,), "prints": seen, "models": (model,)})
+
+    assert found(10).verdict == "fail"
+    assert found(257) is None
+
+
+def test_sums_of_an_epoch_hold_graphs_until_its_end(ask):
+    kept = [(20, 15, 15), (35, 30, 30), (45, 2, 32), (70, 3, 33)]
+    events = tuple({"step": step, "rss": 3e8, "graphs": alive, "graphs_of": of} for step, alive, of in kept)
+    assert ask("memory_graph_retained", signals={"memory": events}).verdict == "warn"
+    assert ask("memory_graph_retained", signals={"memory": (events[0], *events[2:])}).verdict != "warn"

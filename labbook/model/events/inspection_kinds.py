@@ -242,6 +242,7 @@ class Graph(Event, total=False):
     constant: list[ConstantTerm]
     penalised: Count
     bootstrapped: str
+    ascends: bool
     operations: Annotated[list[list[Any]], LONG]
     more: bool
 

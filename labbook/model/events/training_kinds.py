@@ -165,6 +165,16 @@ class LossCall(Event, total=False):
     negative: Count
 
 
+class InputStatistics(TypedDict, total=False):
+    """The values of an input of a model."""
+
+    shape: Shape
+    min: Finite
+    max: Finite
+    mean: Finite
+    std: Finite
+
+
 class Evaluation(Event, total=False):
     """A validation phase."""
 
@@ -183,6 +193,7 @@ class Evaluation(Event, total=False):
     loss: dict[str, float]
     accuracy: Finite
     samples: Count
+    inputs: InputStatistics
     phases: Count
     short: Count
     whole: Count
@@ -225,11 +236,12 @@ class Unchanged(TypedDict, total=False):
     streak: Count
 
 
-class Discarded(TypedDict, total=False):
-    """Steps of an optimizer after several micro-batches, and those that used the gradients of the last one alone."""
+class Accumulated(TypedDict, total=False):
+    """Steps of an optimizer after several micro-batches, by what became of the gradients before the last one."""
 
-    checked: Count
+    kept: Count
     discarded: Count
+    set_aside: Count
 
 
 class Stale(TypedDict, total=False):
@@ -293,6 +305,15 @@ class Scaling(TypedDict, total=False):
     skipped: Count
     scale_min: Finite
     scale_last: Finite
+    stepped: Count
+    raw: Count
+
+
+class IdleScheduler(TypedDict, total=False):
+    """A scheduler that is stepped, of an optimizer that is not."""
+
+    type: str
+    steps: Count
 
 
 class Collectives(TypedDict, total=False):
@@ -339,7 +360,7 @@ class Loop(Event, total=False):
     steps_without_backward: dict[str, Count]
     steps_without_gradient: dict[str, WithoutGradient]
     unchanged: dict[str, Unchanged]
-    discarded: dict[str, Discarded]
+    accumulated: dict[str, Accumulated]
     never_grad: list[str]
     never_grad_n: Count
     never_called: list[str]
@@ -352,6 +373,7 @@ class Loop(Event, total=False):
     backward_in_eval: ModeCounts
     nograd_in_train: ModeCounts
     scheduler: dict[str, Scheduler]
+    idle_schedulers: list[IdleScheduler]
     rng: GeneratorStates
     accumulation: dict[str, Count]
     clip: Clipping

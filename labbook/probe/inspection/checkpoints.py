@@ -204,6 +204,27 @@ class Checkpoints:
             }
         return fields
 
+    def idle_schedulers(self, owners):
+        """Schedulers that were stepped and whose optimizer shares no parameter group with one that steps.
+
+        Args:
+            owners: The optimizers that step.
+        """
+        groups = {id(group) for one in owners for group in self._groups_of(one)}
+        found = []
+        for held, begun in self._schedulers:
+            scheduler = held()
+            optimizer = self._optimizer_of(scheduler) if scheduler is not None else None
+            if optimizer is None or optimizer in owners:
+                continue
+            if not any(id(group) in groups for group in self._groups_of(optimizer)):
+                found.append({"type": type(scheduler).__name__, "steps": _steps(scheduler, begun)})
+        return found
+
+    def _groups_of(self, optimizer):
+        """The parameter groups of an optimizer."""
+        return getattr(optimizer, "param_groups", None) or ()
+
     def schedulers_of(self, optimizer):
         """The schedulers made for an optimizer that still exist."""
         made = [held() for held, _ in self._schedulers]

@@ -4,6 +4,7 @@ from ..events.protocol import FRAMEWORK, STATE
 from ..training import seeds
 from ..training.device_values import Step, merged
 from ..training.fast_path import FastPath
+from ..training.grad_scaler import note_raw_step
 from ..training.loop_follower import NOT_DELIVERED, Training, are_floats
 from .model_lookup import TrainedModels
 
@@ -143,9 +144,11 @@ class FrameworkAdapter:
                 step_losses, first = self.monitor.step_losses, not recorder.step
                 extra = merged(extra, step_losses.told(optimizer, losses, backwards, local.taken_starts, first))
             if backwards > 1:
-                self.monitor.loop.discarded(
-                    recorder.index, self.monitor.step_losses.has_discarded(optimizer, backwards)
+                self.monitor.loop.accumulated(
+                    recorder.index, self.monitor.step_losses.use_of_gradients(optimizer, backwards)
                 )
+            if local.raw:
+                note_raw_step(local, self.is_scaled, self.monitor.loop.scaler)
             extra = merged(extra, self.monitor.step_ended(optimizer, recorder, norm, backwards))
         scaling = local.scaling
         if scaling is None and (norm is None or type(norm) is float) and are_floats(losses):
@@ -168,6 +171,10 @@ class FrameworkAdapter:
 
     def find_model(self, parameters):
         """The module that owns these parameters, or `None`."""
+        raise NotImplementedError
+
+    def is_scaled(self, local):
+        """Whether the gradients of a thread still carry the factor of the scaler that scaled its loss."""
         raise NotImplementedError
 
     def gradient_norm(self, optimizer, scratch, pairs):

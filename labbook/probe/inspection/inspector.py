@@ -163,6 +163,17 @@ class TensorInspector:
         shape = tensor.shape if tensor is not None else ()
         return shape[0] if len(shape) else 0
 
+    def evaluates(self, root, args, kwargs):
+        """Looks at a forward that is no training forward, and at its first input where the phase is new."""
+        evaluation = self._monitor.evaluation
+        if evaluation.wants_inputs() and self.without_modes.is_possible():
+            tensor = first_tensor((args, kwargs), self.stats)
+            if tensor is not None and "float" in self.stats.dtype(tensor):
+                with self.without_modes:
+                    look = self.stats.look(tensor)
+                evaluation.inputs = {name: look[name] for name in ("shape", "min", "max", "mean", "std")}
+        self.before_evaluation(root)
+
     # steps
 
     def first_step(self, optimizer):

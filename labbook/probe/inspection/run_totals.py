@@ -58,3 +58,6 @@ def note_schedulers(inspector, loop, owners):
     )
     for index, facts in known.items():
         loop.optimizer(index).scheduler = facts
+    idle = inspector.loading.idle_schedulers([optimizer for _, optimizer in owners])
+    if idle and owners:
+        loop.facts["idle_schedulers"] = idle

@@ -105,6 +105,10 @@ class Adapter(FrameworkAdapter):
         if self.monitor is not None and recorder is not training.fused and not over:
             self.monitor.step_begins(optimizer, recorder, local.norm, False)
 
+    def is_scaled(self, local):
+        """Whether the gradients of a thread still carry the factor of the scaler that scaled its loss."""
+        return gradient_norm.still_scaled(local)
+
     def gradient_norm(self, optimizer, scratch, pairs):
         """Total gradient norm of an optimizer now."""
         if isinstance(pairs, dict):

@@ -30,6 +30,14 @@ def hook_clipping(adapter):
             setattr(utils, name, watched)
 
 
+def still_scaled(local):
+    """Whether the last scaler that scaled a loss has unscaled the gradients of no optimizer since its last update."""
+    scaler = local.scaler() if local.scaler is not None else None
+    if scaler is None or not scaler.is_enable():
+        return False
+    return all(state["state"].name == "INIT" for state in list(scaler._optimizer_states.values()))
+
+
 def hook_scaler(adapter):
     """Watches gradient scalers: losses without their factor, and the steps that they skip."""
     module = sys.modules["paddle.amp.grad_scaler"]

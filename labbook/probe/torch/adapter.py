@@ -113,6 +113,10 @@ class Adapter(FrameworkAdapter):
         if self.monitor is not None and recorder is not training.fused:
             self.monitor.step_begins(optimizer, recorder, local.norm, local.closure)
 
+    def is_scaled(self, local):
+        """Whether the gradients of a thread still carry the factor of the scaler that scaled its loss."""
+        return gradient_norm.still_scaled(local)
+
     def gradient_norm(self, optimizer, scratch, pairs):
         """Total gradient norm of an optimizer now, unseen by modes of the program."""
         values = self.values

@@ -6,7 +6,7 @@ from ..events.protocol import GRAPH
 from ..inspection.graph_operations import operations_of, with_names
 from ..inspection.graph_schedule import AGAIN, FIRST
 from ..training.call_site import line_of, place_of, user_frame
-from .loss_expression import blown_up, bootstrapped, kind, penalised
+from .loss_expression import ascends, blown_up, bootstrapped, kind, penalised
 from .loss_terms import LossTerms
 
 MOST_NODES = 200000
@@ -36,6 +36,7 @@ class AutogradGraph:
         self.constant = None
         self.penalised = 0
         self.bootstrapped = None
+        self.ascends = False
         self.terms.forget()
         self.missing = []
         self._rows = self._operations = None
@@ -65,6 +66,7 @@ class AutogradGraph:
         if number == 1:
             self.terms.arm(tensors)
             self.penalised = penalised(tensors)
+            self.ascends = ascends(tensors)
         if self.bootstrapped is None and bootstrapped(tensors):
             self.bootstrapped = line_of(user_frame())
         if self.blown is None:
@@ -182,6 +184,7 @@ class AutogradGraph:
             constant=self.constant,
             penalised=self.penalised,
             bootstrapped=self.bootstrapped,
+            ascends=self.ascends,
             operations=operations.get("operations"),
             more=operations.get("more"),
         )

@@ -15,8 +15,8 @@ def hook_clipping(adapter):
     """Keeps the norm that clipping computes anyway; measures it first where clipping uses another one."""
     utils = adapter.module.nn.utils
     module = sys.modules["torch.nn.utils.clip_grad"]
-    by_norm = watched_clip(adapter, module.clip_grad_norm_, _norm_type, _still_scaled)
-    by_value = watched_clip(adapter, module.clip_grad_value_, lambda a, k: None, _still_scaled)
+    by_norm = watched_clip(adapter, module.clip_grad_norm_, _norm_type, still_scaled)
+    by_value = watched_clip(adapter, module.clip_grad_value_, lambda a, k: None, still_scaled)
     utils.clip_grad_norm_ = module.clip_grad_norm_ = by_norm
     utils.clip_grad_value_ = module.clip_grad_value_ = by_value
 
@@ -25,7 +25,7 @@ def _norm_type(args, kwargs):
     return args[2] if len(args) > 2 else kwargs.get("norm_type", 2)
 
 
-def _still_scaled(local):
+def still_scaled(local):
     """Whether the last scaler that scaled a loss has unscaled the gradients of no optimizer since its last update."""
     scaler = local.scaler() if local.scaler is not None else None
     if scaler is None or not scaler.is_enabled():

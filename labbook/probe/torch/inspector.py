@@ -173,11 +173,21 @@ class TensorInspector(inspector.TensorInspector):
     # graphs
 
     def mark_graph(self, tensors):
-        """Marks the graph of a backward call: a weak reference that lives as long as the graph does."""
+        """Marks the graph of a backward call: a weak reference that lives as long as the graph, or most of it, does.
+
+        Below the loss, an operation near the parameters is marked: it lives on where outputs are collected, too.
+        """
         node = next((t.grad_fn for t in tensors if t.grad_fn is not None), None)
         if node is None or not hasattr(node, "metadata"):
             return None
         mark = Mark()
+        node.metadata["labbook"] = mark
+        for _ in range(MOST_DEEP):
+            below = (following for following, _ in node.next_functions if following is not None)
+            inner = next((one for one in below if not hasattr(one, "variable") and hasattr(one, "metadata")), None)
+            if inner is None:
+                break
+            node = inner
         node.metadata["labbook"] = mark
         return ref(mark)
 
@@ -199,6 +209,10 @@ class TensorInspector(inspector.TensorInspector):
 
     def _cuda(self):
         return self.framework.cuda
+
+
+MOST_DEEP = 64
+"""Operations that are followed down from a loss to the one that is marked."""
 
 
 class Mark:

@@ -19,6 +19,8 @@ _NORMS = frozenset(["Norm", "LinalgVectorNorm"])
 _SHAPING = frozenset(["ToCopy", "Squeeze", "Unsqueeze", "View", "UnsafeView", "Reshape", "Clone", "Alias"])
 _DIFFERENCES = frozenset(["MseLoss", "SmoothL1Loss", "HuberLoss"])
 _FACTORS = 256
+_LOGARITHMS = frozenset(["LogSoftmax", "LogSigmoid"])
+_KEEPING = frozenset(["Mean", "Sum", "Gather", "Index", "Select", "Slice", "Diagonal", *_SHAPING])
 _LEAST = 4
 """Samples from which on a square cannot be two axes that are equal by chance."""
 
@@ -113,6 +115,36 @@ def _leaves(node):
             found.add(id(node.variable))
         waiting += [following for following, _ in node.next_functions if following is not None]
     return found
+
+
+def ascends(tensors):
+    """Whether log-probabilities are added to the losses with a positive sign only, so that they are minimised.
+
+    Factors count where they are one number; what is weighted by several, as by advantages, tells nothing.
+    """
+    waiting, signs = [(t.grad_fn, 1) for t in tensors if t.grad_fn is not None], set()
+    for _ in range(MOST):
+        if not waiting:
+            break
+        node, sign = waiting.pop()
+        name = kind(node)
+        sides = [following for following, _ in node.next_functions]
+        if name in _LOGARITHMS:
+            signs.add(sign)
+        elif name in _KEEPING:
+            waiting.append((sides[0], sign))
+        elif name == "Neg":
+            waiting.append((sides[0], -sign))
+        elif name in ("Mul", "Div"):
+            factor = _kept(node, "other") if len(sides) == 2 and sides[1] is None else None
+            if factor is not None and factor.numel() == 1:
+                waiting.append((sides[0], sign if factor.item() > 0 else -sign))
+        elif name in ("Add", "Sub", "Rsub"):
+            first, second = (sides[0], sides[1]) if len(sides) == 2 else (sides[0], None)
+            waiting.append((first, -sign if name == "Rsub" else sign))
+            waiting.append((second, -sign if name == "Sub" else sign))
+        waiting = [(node, sign) for node, sign in waiting if node is not None]
+    return signs == {1}
 
 
 def blown_up(tensors):

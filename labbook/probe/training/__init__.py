@@ -5,7 +5,8 @@ turns them into records: which backward belongs to which step, how long each pha
 at which steps tensors are inspected.
 
 Start with `loop_follower.py`: `Training` numbers the steps and assigns backward calls to them; `step_losses.py` finds
-out which of several losses were stepped on. Then `monitor.py`:
+out which of several losses were stepped on, and `discarded_gradients.py` whether gradients were thrown away. Then
+`monitor.py`:
 `TrainingMonitor` follows the order of forwards, backwards and steps, and decides when the inspector of the framework
 inspects tensors (`sampling_schedule.py`) and which of very short steps are followed at all (`step_sampling.py`).
 `step_recorder.py` reduces the numbers of many steps to few events, and `overhead.py` estimates what inspecting really

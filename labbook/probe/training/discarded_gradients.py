@@ -52,7 +52,12 @@ class DiscardedGradients:
             self._values[id(optimizer)] = self._inspector.gradient_values(optimizer)
 
     def result(self, optimizer, backwards):
-        """Whether a step used the gradients of the last call of `backward` alone; `None` where that is not known."""
+        """What became of the gradients before the last call of `backward`; `None` where that is not known.
+
+        Returns:
+            "kept" where they were added up, "discarded" where those of the last call were used alone, "set_aside" where
+            others than those of the last call were used.
+        """
         several, self.several = self.several, self._left > 0
         self._left -= 1
         places = set(self._places)
@@ -62,8 +67,9 @@ class DiscardedGradients:
         if not last or not any(last):
             return None
         if self._cleared.get(id(optimizer), 0) < backwards - 1:
-            return False
-        return is_multiple(last, self._inspector.gradient_values(optimizer) or ())
+            return "kept"
+        used = self._inspector.gradient_values(optimizer) or ()
+        return "discarded" if is_multiple(last, used) else "set_aside"
 
 
 def is_multiple(first, second):

@@ -9,6 +9,9 @@ ALL = 200
 GROWTH = 1.05
 """Ratio of the numbers of neighbouring phases that are written after the first `ALL`."""
 
+LOOKED = 4
+"""Phases in whose first batch the inputs are looked at."""
+
 SHORT = 3
 APART = 5
 """Minimum steps between two phases of one forward without a loss; more frequent ones are the forwards of a policy or a
@@ -26,6 +29,7 @@ class Evaluation:
         open: Whether a phase has begun.
         batches: Forwards of the current phase.
         of_others: Number of these that are of untrained models.
+        inputs: Statistics of the first input of its first forward, `None` where it was not looked at.
     """
 
     def __init__(self, emit, framework):
@@ -36,6 +40,7 @@ class Evaluation:
         self.whole = 0
         self.open = False
         self.batches = self.of_others = 0
+        self.inputs = None
         self._before = 0
         self._next = 0
 
@@ -59,12 +64,16 @@ class Evaluation:
             self._root, self._training, self._grad, self._stochastic = root, training, grad, stochastic
             self._dropout, self._line, self._loader = 0, "", None
             self._losses, self._right, self._seen, self._samples, self._repeated = {}, 0, 0, 0, 0
-            self._last = None
+            self._last = self.inputs = None
         self.batches += 1
         self.of_others += other
         self._whole = self._whole and whole and not grad
         self._training = self._training or training
         self._grad = self._grad or grad
+
+    def wants_inputs(self):
+        """Whether to look at the inputs of the forward that has begun."""
+        return self.open and self.batches == 1 and self.phases < LOOKED
 
     def batch(self, batch):
         """Add the batch of a forward."""
@@ -132,6 +141,7 @@ class Evaluation:
             loss={name: total / count for name, (total, count) in self._losses.items()},
             accuracy=self._right / self._seen if self._seen else None,
             samples=self._samples,
+            inputs=self.inputs,
             phases=self.phases,
             short=self.short,
             whole=self.whole,

@@ -36,6 +36,19 @@ class ScaledStep:
         step.under(self.factor, divisor, found, not unscaled)
 
 
+def note_raw_step(local, is_scaled, scaler):
+    """Count a step that another one than the gradient scaler made after it has scaled the loss.
+
+    Args:
+        local: The pending values of the thread.
+        is_scaled: `is_scaled(local)` returns whether gradients still carry the factor.
+        scaler: Counts of gradient scalers, of the loop.
+    """
+    raw, local.raw = local.raw, False
+    if raw and local.scaling is None and is_scaled(local):
+        scaler["raw"] += 1
+
+
 def watched_scale(adapter, original):
     """Wrap the method that scales a loss; the loss is stored until `backward`."""
     is_compiling, failed, local = adapter.is_compiling, adapter.probe.failed, adapter.training.local
@@ -46,7 +59,7 @@ def watched_scale(adapter, original):
         if not is_compiling():
             try:
                 if result is not outputs:
-                    local.scales = True
+                    local.scales = local.raw = True
                     local.scaler = ref(scaler)
                     if issubclass(type(outputs), tensor) and outputs.numel() == 1:
                         local.scaled = (ref(result), outputs.detach())
@@ -72,8 +85,11 @@ def watched_step(adapter, original, scaling_of):
     def step(scaler, optimizer, *args, **kwargs):
         if is_compiling():
             return original(scaler, optimizer, *args, **kwargs)
+        local.raw = False
         try:
             local.scaling = scaling_of(scaler, optimizer)
+            if local.scaling is not None and adapter.monitor is not None:
+                adapter.monitor.loop.scaler["stepped"] += 1
         except Exception as error:
             failed(adapter.name + ".scaler", error)
         try:

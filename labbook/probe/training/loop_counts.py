@@ -48,7 +48,7 @@ class OfOptimizer:
         self.empty = Streak()
         self.zero = Streak()
         self.unchanged = Streak()
-        self.discarded = Streak()
+        self.used = {}
         self.without_backward = 0
         self.stale = None
         self.scheduler = None
@@ -79,7 +79,7 @@ class LoopCounts:
         self.of = {}
         self.accumulation = {}
         self.clip = {"calls": 0, "clipped": 0, "empty": 0, "scaled": 0, "limit": None, "kind": None}
-        self.scaler = {"steps": 0, "skipped": 0, "scale_min": None, "scale_last": None}
+        self.scaler = {"steps": 0, "skipped": 0, "scale_min": None, "scale_last": None, "stepped": 0, "raw": 0}
         self.rng = {"checked": 0, "same": 0, "seeded": 0, "line": ""}
         self.names = {"never_grad": [], "outside": [], "toggled": [], "never_called": []}
         self.facts = {}
@@ -145,10 +145,11 @@ class LoopCounts:
         if (backwards and len(self.accumulation) < _MOST_COUNTS) or backwards in self.accumulation:
             self.accumulation[backwards] = self.accumulation.get(backwards, 0) + 1
 
-    def discarded(self, index, found):
-        """Count a step after several micro-batches: whether only the gradients of the last one were left."""
-        if found is not None:
-            self.optimizer(index).discarded.takes(found)
+    def accumulated(self, index, use):
+        """Count a step after several micro-batches by what became of their gradients."""
+        if use is not None:
+            used = self.optimizer(index).used
+            used[use] = used.get(use, 0) + 1
 
     def clipped(self, norm, limit, kind):
         """Count a call of a clipping function; `norm` is `None` if reading it would wait."""
@@ -207,7 +208,7 @@ class LoopCounts:
         told.update(self._of_optimizers())
         if self.clip["calls"]:
             told["clip"] = dict(self.clip)
-        if self.scaler["skipped"] or self.scaler["scale_last"] is not None:
+        if self.scaler["skipped"] or self.scaler["raw"] or self.scaler["scale_last"] is not None:
             told["scaler"] = dict(self.scaler, steps=self.steps)
         for name, values in self.names.items():
             told[name] = list(values[:MOST_NAMES])
@@ -247,11 +248,7 @@ class LoopCounts:
                 for key, one in several.items()
                 if one.unchanged.checked
             },
-            "discarded": {
-                key: {"checked": one.discarded.checked, "discarded": one.discarded.found}
-                for key, one in several.items()
-                if one.discarded.checked
-            },
+            "accumulated": {key: dict(one.used) for key, one in several.items() if one.used},
             "stale": {key: one.stale for key, one in several.items() if one.stale},
             "scheduler": {key: one.scheduler for key, one in several.items() if one.scheduler},
         }

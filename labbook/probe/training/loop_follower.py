@@ -55,6 +55,7 @@ class Local(threading.local):
         update: Number of that step.
         clips: Norms from gradient clipping since the last `backward`.
         scales: Whether a gradient scaler has scaled a loss; it adapts its scale by non-finite gradients.
+        raw: Whether one has since the last step.
         scaler: A weak reference to the gradient scaler that scaled a loss last.
         scaled: `(weak reference to the scaled loss, the loss)` of the last scaling.
         scaling: The current step of a gradient scaler in this thread.
@@ -77,7 +78,7 @@ class Local(threading.local):
         self.clipped = False
         self.clips = []
         self.scaled = None
-        self.scales = False
+        self.scales = self.raw = False
         self.scaler = None
         self.scaling = None
         self.fast_step = None

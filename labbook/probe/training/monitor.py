@@ -170,7 +170,7 @@ class TrainingMonitor:
             self.evaluation.forward(self.step, root.name, training, grad, root.stochastic, other, self.roles.whole)
             if batch is not None:
                 self.evaluation.batch(batch)
-            self.inspector.before_evaluation(root)
+            self.inspector.evaluates(root, args, kwargs)
         if batch is not None:
             self.windows.add(batch, phase)
         elif samples:
@@ -230,7 +230,7 @@ class TrainingMonitor:
         self.stale_gradients.before_backward(loop, self.dense)
         self.inspector.flight_recorder.backward(tensors)
         self.inspector.graph(loop.backwards, tensors)
-        if self.dense and self.memory.marks_wanted():
+        if self.memory.wants_mark(self.dense, loop.backwards):
             self.memory.mark(self.inspector.mark_graph(tensors))
         self._check_losses(losses, tensors)
         self._backward_began = self.clock()

@@ -11,8 +11,8 @@ FROM, GROWTH = 20, 1.15
 """First recorded step, and ratio of the later ones: dense steps may be too expensive and too few for a trend, and one
 record costs 0.1 ms. Source: chosen by us; 35 records in 2000 steps, 80 in a million."""
 
-MARKED = 64
-"""Number of graphs that are watched for staying alive."""
+MARKED, MARKED_FIRST = 96, 32
+"""Number of graphs that are watched for staying alive: the first ones, and those of dense steps."""
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
@@ -39,9 +39,9 @@ class ProcessMemory:
         self._known = ()
         self.workers = tuple
 
-    def marks_wanted(self):
-        """Whether another graph should be watched."""
-        return len(self._marks) < MARKED
+    def wants_mark(self, dense, backwards):
+        """Whether the graph of a backward call should be watched."""
+        return (dense or backwards <= MARKED_FIRST) and len(self._marks) < MARKED
 
     def mark(self, mark):
         """Add a weak reference that lives as long as a graph; `None` if a graph cannot be watched."""

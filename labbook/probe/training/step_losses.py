@@ -105,8 +105,8 @@ class StepLosses:
         if self._discarded.several and self._number < MOST_NAMES:
             self._discarded.backward_ended(self._inspector.trained_here())
 
-    def has_discarded(self, optimizer, backwards):
-        """Whether a step used the last of several micro-batches alone; `None` where that is not known."""
+    def use_of_gradients(self, optimizer, backwards):
+        """What became of the gradients of several micro-batches; see `DiscardedGradients.result`."""
         return self._discarded.result(optimizer, backwards) if self._looked else None
 
     def told(self, optimizer, losses, backwards, starts, first=False):

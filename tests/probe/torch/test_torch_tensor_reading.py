@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labbook.probe.torch.loss_expression import blown_up, bootstrapped
+from labbook.probe.torch.loss_expression import ascends, blown_up, bootstrapped
 from labbook.probe.torch.loss_terms import LossTerms
 from labbook.probe.torch.model_copies import ModelCopies
 from labbook.probe.torch.model_inputs import ModelInputs
@@ -266,6 +266,23 @@ def test_a_target_network_is_a_copy_of_the_untrained_model(monkeypatch):
 def test_a_target_with_a_gradient_is_told_by_the_graph(loss, found):
     net = torch.nn.Linear(5, 1)
     assert bootstrapped([loss(net, X[:, :5], X[:, :5] + 1, torch.randn(len(X), 1))]) is found
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"),
+    [
+        (lambda p, rows: p.log_softmax(1).gather(1, rows).mean(), True),
+        (lambda p, rows: torch.nn.functional.logsigmoid(p[:, 0] - p[:, 1]).sum() / 8, True),
+        (lambda p, rows: -p.log_softmax(1)[torch.arange(8), 0].mean(), False),
+        (lambda p, rows: p.log_softmax(1).gather(1, rows).mean() * -0.5, False),
+        (lambda p, rows: 1 - p.log_softmax(1).gather(1, rows).mean(), False),
+        (lambda p, rows: (p.log_softmax(1).gather(1, rows) * Y[:, None]).mean(), False),
+        (lambda p, rows: (p.softmax(1) * p.log_softmax(1)).sum(1).mean(), False),
+        (lambda p, rows: torch.nn.functional.cross_entropy(p, rows[:, 0]), False),
+    ],
+)
+def test_the_sign_of_a_log_probability_is_told_by_the_graph(loss, found):
+    assert ascends([loss(torch.nn.Linear(5, 3)(X), torch.zeros(8, 1, dtype=torch.long))]) is found
 
 
 def test_what_another_model_computed_is_no_input():

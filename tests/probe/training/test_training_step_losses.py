@@ -65,6 +65,9 @@ def test_the_loss_of_a_step_is_what_was_stepped_on(run, framework):
                 assert [list(one) for one in parts[:1]] == [NAMES[loop][mine.index(index)]], loop
                 assert sum(parts[0].values()) == approx(truth[0], rel=1e-5)
             assert sum(event["n"] for event in steps[index]) == len(truth)
-    discarded = outcome.of("loop")[-1].get("discarded", {})
-    lost = {name for index, name in optimizers if discarded.get(str(index), {}).get("discarded")}
-    assert lost == {"cleared_for_each_part"}
+    used = outcome.of("loop")[-1]["accumulated"]
+    uses = {
+        use: {name for index, name in optimizers if use in used.get(str(index), {})}
+        for use in ("discarded", "set_aside")
+    }
+    assert uses == {"discarded": {"cleared_for_each_part"}, "set_aside": {"gradients_by_task"}}

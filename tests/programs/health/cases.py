@@ -276,6 +276,18 @@ mistakes_torch divergence_of_probabilities | missing_output_activation | | {FLAT
 mistakes_torch second_optimizer_forgotten | backward_but_no_step | | grad_not_cleared
 mistakes_torch clips_before_the_gradient | clip_without_gradient | |
 mistakes_torch padding_as_a_word | padding_in_loss | |
+targets_torch clears_for_each_part | accumulation_discarded | |
+targets_torch steps_around_the_scaler | scaled_gradients_stepped | | {WILD} {FLAT}
+targets_torch one_view_twice | contrastive_pairs_wrong | | {FLAT} train_loss_to_zero
+targets_torch every_sample_its_own_negative | contrastive_pairs_wrong | | {FLAT} init_loss_off
+targets_torch times_the_temperature | contrastive_temperature | | {FLAT}
+targets_torch target_with_a_gradient | target_not_detached | |
+targets_torch target_network_of_the_first_day | target_network_never_updated | |
+targets_torch schedule_of_an_old_optimizer | lr_schedule_wrong | |
+targets_torch likelihood_without_its_sign | loss_negative | | {WILD}
+targets_torch sums_with_their_graphs | memory_graph_retained | |
+targets_paddle clears_for_each_part | accumulation_discarded | |
+targets_paddle one_view_twice | contrastive_pairs_wrong | | {FLAT} train_loss_to_zero
 running_paddle waits_for_the_disk | dataloader_bottleneck | |
 running_paddle saves_too_often | step_time_outlier | |
 running_paddle table_of_all_answers | step_time_drift | |
@@ -314,6 +326,8 @@ ODD = {
         scaled_on_the_cpu reads_forecasts policy_against_a_reference""",
     "odd5_torch": """forward_by_name slot_of_padding values_by_bootstrap values_of_a_fixed_set drawn_from_seeds
         few_are_labelled full_graph""",
+    "odd6_torch": """gradients_of_two_tasks gradients_sample_by_sample queue_of_negatives
+        preferences_against_a_reference pictures_and_texts""",
     "strangers_torch": """labelled_nodes one_epoch_in_a_function five_folds search_for_a_rate
         same_records_for_two_tasks""",
     "numeric_paddle": "mixed_precision_on_the_processor",
