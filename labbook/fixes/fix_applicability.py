@@ -44,6 +44,8 @@ _NAME = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)(?:[ =].*)?", re.DOTALL)
 _NAMED = re.compile(r"(?!\s*(?:import|from)\b)[^\w#]*\w")
 _CONFIGS = (".json", ".yaml", ".yml", ".toml", ".ini", ".cfg")
 _ANY_NAME = frozenset({"", "*"})
+_REFUSED = "config_error"
+_OF_MEMORY = frozenset({"cuda_oom", "host_oom_killed"})
 
 
 @dataclass(frozen=True)
@@ -139,19 +141,22 @@ def touches_failure(change: Change, finding: Finding, symptom: Symptom | None) -
     return False
 
 
-def can_apply(change: Change, here: Circumstances, *, raised: bool = False, source: str = "") -> bool:
+def can_apply(change: Change, here: Circumstances, failure: Finding | None = None) -> bool:
     """Whether a difference that cured another run is still to be made in this one.
 
     Args:
         change: The difference.
         here: The circumstances of the run that failed now.
-        raised: Whether an exception ended it: then a number failed wherever it stands, as a width between two others.
-        source: The line that failed in it.
+        failure: What ended it, `None` for the finding of a check. Where an exception was raised or an option refused, a
+            number failed wherever it stands, as a width between two others; of memory, only a larger one did.
     """
+    raised = failure is not None and bool(failure.exception or failure.family == _REFUSED)
+    source = str(failure.where.get("source") or "") if failure is not None else ""
+    any_number = raised and failure is not None and failure.family not in _OF_MEMORY
     if change.kind == "argument":
-        return _is_value_to_change(change, here.options.get(normalize_name(change.what)), raised)
+        return _is_value_to_change(change, here.options.get(normalize_name(change.what)), any_number)
     if change.kind == "environment":
-        return _is_value_to_change(change, here.environment.get(change.what, ""), raised)
+        return _is_value_to_change(change, here.environment.get(change.what, ""), any_number)
     if change.kind == "package":
         return change.before == here.packages.get(change.what, "")
     if change.kind == "config" or (change.kind == "code" and change.what.endswith(_CONFIGS)):

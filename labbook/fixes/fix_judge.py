@@ -68,11 +68,7 @@ class FixJudge:
             return finding.fingerprint == there.fingerprint and (bool(finding.exception) or is_here)
         page = load_catalogue(self._notebook.paths.symptoms).symptoms.get(finding.symptom)
         touching = [change for change in changes if touches_failure(change, finding, page)]
-        raised = bool(finding.exception)
-        source = str(finding.where.get("source") or "")
-        return any(
-            self._here is None or can_apply(change, self._here, raised=raised, source=source) for change in touching
-        )
+        return any(self._here is None or can_apply(change, self._here, finding) for change in touching)
 
     def _list_changes(self, failed: Run, cure: Run) -> list[Change]:
         """Returns the differences that may have cured the earlier run."""

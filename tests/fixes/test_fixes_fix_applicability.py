@@ -97,7 +97,7 @@ def test_a_fix_applies_where_it_is_still_to_be_made(change, circumstances, appli
 @pytest.mark.parametrize(("value", "applies"), [("48", True), ("16", True), ("64", False), ("wide", False)])
 def test_any_other_number_failed_where_an_exception_was_raised(value, applies):
     change = Change("argument", "--hidden", "32", "64")
-    assert can_apply(change, here(options={"hidden": value}), raised=True) is applies
+    assert can_apply(change, here(options={"hidden": value}), crash("x")) is applies
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_any_other_number_failed_where_an_exception_was_raised(value, applies):
 def test_what_was_added_to_a_call_fits_the_same_call_in_the_failing_line(source, applies):
     change = code("-t = open('a.txt').read()", "+t = open('a.txt', encoding='gbk').read()")
     circumstances = here(code="def f(p):\n    " + (source or "pass"))
-    assert can_apply(change, circumstances, raised=True, source=source) is applies
+    assert can_apply(change, circumstances, crash("x", where={"source": source})) is applies
 
 
 @pytest.mark.parametrize(("source", "applies"), [("for k in x: print(optimzer)", True), ("print(model)", False)])
 def test_a_misspelt_name_is_taken_out_of_the_failing_line(source, applies):
     change = code("-print(optimzer)", "+print(optimizer)")
-    assert can_apply(change, here(code=source), raised=True, source=source) is applies
+    assert can_apply(change, here(code=source), crash("x", where={"source": source})) is applies
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_a_failing_line_names_an_option_by_key_or_attribute(source, named):
 
 def test_an_option_that_was_refused_is_taken_out_whatever_its_value():
     change = Change("argument", "--learning-rate", "0.1", "")
-    assert can_apply(change, here(options={"learning_rate": "0.5"}), raised=True)
-    assert not can_apply(change, here(), raised=True)
+    assert can_apply(change, here(options={"learning_rate": "0.5"}), crash("x"))
+    assert not can_apply(change, here(), crash("x"))
     one, other = (
         crash("unrecognized arguments", "", values={"option": f"--learning-rate {value}"}) for value in ("0.1", "0.5")
     )
@@ -146,7 +146,7 @@ def test_an_option_that_was_refused_is_taken_out_whatever_its_value():
 )
 def test_lines_added_before_a_crash_apply_where_their_neighbours_stand(text, applies):
     change = code(" import os", "+if not xs:", "+    xs = [0]", " v = sum(xs) / len(xs)")
-    assert can_apply(change, here(code=text), raised=True) is applies
+    assert can_apply(change, here(code=text), crash("x")) is applies
 
 
 def test_a_difference_touches_a_failure_that_names_it_or_whose_page_lists_it():
@@ -168,3 +168,9 @@ def test_the_changed_lines_of_a_fix_are_read_from_its_entry():
     assert [change.what for change in diff_changes(page)] == ["m.py", "n.py"]
     assert diff_changes("no fix") == []
     assert is_description("scale the images", [code("+x")]) and not is_description("train.py: x", [code("+x")])
+
+
+@pytest.mark.parametrize(("value", "fits"), [("64", True), ("128", True), ("16", False)])
+def test_a_smaller_batch_is_no_cure_for_one_that_is_smaller_yet(value, fits):
+    out_of_memory = Finding("cuda_out_of_memory", "cuda_oom", "device", 1, "error", "t", exception="OutOfMemoryError")
+    assert can_apply(Change("argument", "--b", "64", "32"), here(options={"b": value}), out_of_memory) is fits
