@@ -27,7 +27,7 @@ READS = ("item", "tolist", "__bool__", "__float__", "__int__", "__index__", "cpu
 
 adapter = next(one for one in gc.get_objects() if type(one).__name__ == "Adapter" and hasattr(one, "registry"))
 monitor = adapter.monitor
-reads = []
+reads, evaluated = [], []
 item = torch.Tensor.item
 step = 0
 
@@ -49,7 +49,7 @@ def counted(name):
 
     def read(tensor, *args, **kwargs):
         if from_probe():
-            reads.append((step, name, monitor.dense))
+            (reads if model.training else evaluated).append((step, name, monitor.dense))
         return original(tensor, *args, **kwargs)
 
     setattr(torch.Tensor, name, read)
@@ -133,4 +133,4 @@ while step < STEPS:
     model.train()
 ordinary = [one for one in reads if one[0] > FIRST and not dense[min(one[0], len(dense)) - 1]]
 captured = [one for one in reads if one[0] in CAPTURED]
-print(json.dumps([sum(dense), len(reads), ordinary[:20], captured[:20]]))
+print(json.dumps([sum(dense), len(reads), ordinary[:20], captured[:20], len(evaluated)]))

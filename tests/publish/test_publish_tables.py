@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import replace
+from statistics import median
 
 from labbook.model.entry import Entry
 from labbook.publish.compare_data import MAX_POINTS, compare_data, compare_files
@@ -141,7 +142,7 @@ def test_the_data_of_a_comparison(tmp_path):
 
     assert file.path == f"data/run/{row.id}.json" and file.key.endswith(":7")
     assert told["facts"]["words"] == {"--lr": "0.1", "command": "python train.py"}
-    level = float(f"{sum(values[-500:]) / 500:.6g}")
+    level = float(f"{median(values[-500:]):.6g}")
     assert told["metrics"]["loss"] == {"last": 0.0002, "best": level, "steps": 4999, "level": True}
     assert told["metrics"]["lr"]["best"] is None, "of a learning rate no value is the best"
     curve = told["curves"]["loss"]
