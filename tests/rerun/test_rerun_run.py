@@ -126,7 +126,7 @@ def test_the_guilty_line_is_found_among_innocent_differences(project, git):
     done = project("bisect", ids[0], ids[1])
 
     assert "model.py:2: scale = 1.0 → scale = 5.0" in done.stdout
-    assert "9 differences to search" in done.stderr and "with 4 runs" in done.stdout
+    assert "9 differences to search" in done.stderr and "with 3 runs" in done.stdout
     assert (
         "## Bisection"
         in (folder / "notes" / "runs" / f"{ids[1][:4]}").joinpath(ids[1][4:6], ids[1][6:8], f"{ids[1]}.md").read_text()
