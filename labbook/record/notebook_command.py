@@ -76,7 +76,8 @@ def _check(path: Path) -> None:
         raise UsageError(
             "errors.record.not_a_notebook", path=path, reason=error, advice="errors.record.notebook_advice"
         ) from error
-    if not isinstance(data, dict) or not isinstance(data.get("cells"), list) or data.get("nbformat") != 4:
+    cells = data.get("cells") if isinstance(data, dict) and data.get("nbformat") == 4 else None
+    if not isinstance(cells, list) or not all(isinstance(cell, dict) and "source" in cell for cell in cells):
         raise UsageError("errors.record.not_format_4", path=path, advice="errors.record.notebook_advice")
 
 

@@ -126,7 +126,17 @@ def test_many_cells_and_an_expected_error(book):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"cells": 3, "nbformat": 4}', '{"cells": [], "nbformat": 3}', "[" * 100_000, None]
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"cells": 3, "nbformat": 4}',
+        '{"cells": [5, {}], "nbformat": 4}',
+        '{"cells": [], "nbformat": 3}',
+        "[" * 100000,
+        None,
+    ],
 )
 def test_what_is_no_notebook_is_refused_before_anything_is_recorded(tmp_path, content):
     path = tmp_path / "train.ipynb"
@@ -180,3 +190,4 @@ def test_of_many_cells_the_failed_one_and_the_last_are_shown(total, failed):
         numbers = [cell["number"] for cell in shown["cells"]]
         assert numbers == sorted(numbers) and total in numbers and shown["more"] == total - len(numbers)
         assert failed >= total or failed + 1 in numbers
+        assert not shown["is_running"] and shown["failed"] == (failed + 1 if failed < total else None)

@@ -31,6 +31,7 @@ def cells_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "cells": shown,
         "more": max(len(rows), int(facts.get("total") or 0)) - len(shown),
         "failed": failed[0]["cell"] if failed else None,
+        "is_running": bool(failed) and failed[0]["state"] == "running",
         "order": list(facts.get("order") or []),
         "file": str(facts.get("file") or ""),
         "folder": run.id,
