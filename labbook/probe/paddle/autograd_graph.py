@@ -258,6 +258,8 @@ class AutogradGraph:
             blown=self.inspector.functions.pairs.blown,
             constant=self.inspector.functions.pairs.constant,
             penalised=self.penalised,
+            bootstrapped=None,  # the graph keeps no values
+            ascends=False,
             operations=operations.get("operations"),
             more=operations.get("more"),
         )
