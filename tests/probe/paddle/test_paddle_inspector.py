@@ -239,8 +239,6 @@ def test_both_frameworks_tell_the_same_fields(probed, forked, fault):
 
 _LISTS = {"params", "modules", "leaves", "input", "output", "parameters"}
 _EITHER = {
-    "ascends",
-    "bootstrapped",
     "hist",
     "g_bad",
     "g_mean",
