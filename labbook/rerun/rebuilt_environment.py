@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -18,6 +17,7 @@ from labbook.errors import NotebookError, UsageError
 from labbook.frozen import dataclass
 from labbook.model.message import Message, message
 from labbook.rerun.recorded_code import RecordedCode, cache_folder
+from labbook.rerun.recorded_environment import ask_interpreter
 from labbook.store.locks import hold_lock
 from labbook.store.notebook import Notebook
 
@@ -148,12 +148,7 @@ def _build_commands(folder: Path, version: str, listed: Path) -> list[list[str]]
         make = [uv, "venv", "--quiet", "--python", version or "3", str(folder)]
         return [make, [*install, "--no-deps", "-r", str(listed)]]
     short = ".".join(version.split(".")[:2])
-    present = {found: candidate for candidate in _interpreters(short) if (found := _version_of(candidate))}
-    if short and short not in present:
-        raise NotebookError(
-            "errors.rerun.no_python", version=version, present=", ".join(sorted(present)) or "-", short=short
-        )
-    interpreter = present.get(short) or sys.executable
+    interpreter = _find_interpreter(version, short) if short else sys.executable
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     return [[interpreter, "-m", "venv", str(folder)], [*pip, "-r", str(listed)]]
 
@@ -171,12 +166,21 @@ def _interpreters(short: str) -> Iterator[str]:
     yield from map(str, sorted(versions.glob(f"{short}*/bin/python"), reverse=True))
 
 
-def _version_of(interpreter: str) -> str:
-    code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run([interpreter, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-        return done.stdout.strip()
-    return ""
+def _find_interpreter(version: str, short: str) -> str:
+    """Returns an interpreter of the recorded version, without its last number.
+
+    Raises:
+        NotebookError: There is none; names the versions that are there.
+    """
+    present = set()
+    for candidate in _interpreters(short):
+        found = ".".join(ask_interpreter(candidate)[0].split(".")[:2])
+        if found == short:
+            return candidate
+        present.add(found)
+    raise NotebookError(
+        "errors.rerun.no_python", version=version, present=", ".join(sorted(present - {""})) or "-", short=short
+    )
 
 
 def _call(command: list[str]) -> None:

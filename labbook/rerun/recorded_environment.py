@@ -53,7 +53,7 @@ def compare_environment(run: Mapping[str, Any], command: Sequence[str], cwd: Pat
     interpreter = shutil.which(name, path=os.environ.get("PATH"))
     if not isinstance(was, Mapping) or not was or interpreter is None:
         return []
-    version, paths = _ask_interpreter(interpreter)
+    version, paths = ask_interpreter(interpreter)
     now, _ = find_packages(paths)
     if not version:
         return []
@@ -71,7 +71,7 @@ def compare_environment(run: Mapping[str, Any], command: Sequence[str], cwd: Pat
     return [message("rerun.packages_differ", what=changes)]
 
 
-def _ask_interpreter(interpreter: str) -> tuple[str, list[Path]]:
+def ask_interpreter(interpreter: str) -> tuple[str, list[Path]]:
     """Returns the version and the `sys.path` of an interpreter, "" and nothing if it does not start."""
     code = "import sys; print('.'.join(map(str, sys.version_info[:3])), *sys.path[1:], sep='\\n')"
     with contextlib.suppress(OSError, subprocess.SubprocessError):
