@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import stat
 import time
 from collections import defaultdict
@@ -68,6 +67,7 @@ def site_source(
     unread = [problem.replace(f"{notebook.paths.root}/", "") for problem in catalogue.problems]
     named = {path for path, _ in refreshed.problems}
     own = [path.relative_to(notebook.paths.notes) for path in sorted(folder.rglob("*.md"))]
+    pages = [(notebook.paths.notes / path).relative_to(notebook.paths.root).as_posix() for path in own]
     return SiteSource(
         rows=rows,
         experiments=[entry for entry in experiments if not entry.path.endswith("/index.md")],
@@ -76,7 +76,7 @@ def site_source(
         week_start=notebook.config.week_start,
         problems=(
             *refreshed.problems,
-            *((path, text) for text in unread if (path := re.split(": |：", text, maxsplit=1)[0]) not in named),
+            *((path, text) for text in unread for path in pages if text.startswith(path) and path not in named),
         ),
         language=language,
         symptoms=catalogue.symptoms,
