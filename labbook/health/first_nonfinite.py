@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from statistics import median
 from typing import Any
 
 from labbook.health.measurements import join_names, place_message
+from labbook.health.trend_tests import median
 from labbook.model.events.data_kinds import Leaf
 from labbook.model.events.inspection_kinds import Flight, NamedModule
 from labbook.model.message import Message, message

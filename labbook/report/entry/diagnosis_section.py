@@ -20,7 +20,7 @@ _WIDTH = 200
 
 def diagnosis_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     """Returns findings with causes and fixes, or `None` without a diagnosis."""
-    primary_findings = [finding for finding in run.findings if not finding.follows_from]
+    primary_findings = _primary(run)
     follow = [finding for finding in run.findings if finding.follows_from]
     if not primary_findings and not run.unsure:
         return None
@@ -29,6 +29,20 @@ def diagnosis_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "findings": [_finding(finding, follow, run, limits) for finding in primary_findings[:_MOST_WHOLE]],
         "further": [_named(finding) for finding in primary_findings[_MOST_WHOLE:]],
     }
+
+
+def explained_findings(run: Run) -> list[str]:
+    """Returns the ids of the findings whose evidence stands in the section."""
+    return [_id(finding) for finding in _primary(run)[:_MOST_WHOLE]]
+
+
+def _primary(run: Run) -> list[Finding]:
+    """Returns the findings that follow from no other one."""
+    return [finding for finding in run.findings if not finding.follows_from]
+
+
+def _id(finding: Finding) -> str:
+    return finding.symptom or finding.family
 
 
 def _finding(finding: Finding, follow: Sequence[Finding], run: Run, limits: Limits) -> dict[str, Any]:
@@ -46,9 +60,7 @@ def _finding(finding: Finding, follow: Sequence[Finding], run: Run, limits: Limi
         "evidence": [shorten_middle(shown_text(sentence, run), limits.text) for sentence in finding.evidence],
         "causes": [shorten_middle(sentence, limits.text) for sentence in finding.causes],
         "fixes": [shorten_middle(sentence, limits.text) for sentence in finding.fixes],
-        "consequences": [
-            _named(other) for other in follow if other.follows_from == (finding.symptom or finding.family)
-        ],
+        "consequences": [_named(other) for other in follow if other.follows_from == _id(finding)],
         "seen": [_seen(seen, run) for seen in _best(finding.seen_before)],
         "times": len(same_failures(finding)),
     }
@@ -56,7 +68,7 @@ def _finding(finding: Finding, follow: Sequence[Finding], run: Run, limits: Limi
 
 def _named(finding: Finding) -> dict[str, Any]:
     return {
-        "id": finding.symptom or finding.family,
+        "id": _id(finding),
         "title": finding.title,
         "tier": finding.tier,
         "severity": finding.severity,

@@ -17,7 +17,7 @@ from labbook.report.ending_exception import (
     user_frame,
 )
 from labbook.report.entry.debug_section import module_rows
-from labbook.report.entry.diagnosis_section import diagnosis_section
+from labbook.report.entry.diagnosis_section import explained_findings
 from labbook.report.entry.merged_rows import merge_unobserved
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.entry.title import verdict_reason
@@ -215,8 +215,8 @@ def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] |
         }
         for c in checks[: max(limits.rows, 40)]
     ]
-    told = {finding["id"] for finding in (diagnosis_section(run, limits) or {}).get("findings", ())}
-    shown = [r for r in rows if (r["verdict"] != "ok" and r["id"] not in told) or r["id"] == "other_checks"]
+    explained = explained_findings(run)
+    shown = [r for r in rows if (r["verdict"] != "ok" and r["id"] not in explained) or r["id"] == "other_checks"]
     findings = [row for row in shown if row["detail"] or row["evidence"]]
     return {"rows": merge_unobserved(rows), "findings": findings, "flow": run.id if worth_drawing(run) else ""}
 
