@@ -40,7 +40,7 @@ _WAITING = {
 def build_finding(
     match: Match, exception: ObservedException | None, line: OutputLine | None, evidence: Evidence, language: str
 ) -> Finding:
-    """The finding of a page that matches."""
+    """The finding of a page that matches an exception, a line of output, or an exit status if both are `None`."""
     symptom = match.symptom
     wording = symptom.said(language)
     whole = exception.message if exception else line.text if line else ""

@@ -50,7 +50,7 @@ _VALUES = compile_patterns(Path(__file__).with_name("message_quantities.toml"))
 
 
 def fingerprint_exception(raised: ObservedException, framework: str) -> str:
-    """The fingerprint of an exception."""
+    """The fingerprint of an exception; of one that raises another one again, the inner one counts."""
     return _digest(fingerprint_parts(raised, framework))
 
 
@@ -103,7 +103,7 @@ def normalise_message(message: str, kind: str = "") -> str:
 
 
 def _parameterised(text: str, kind: str, *, within: str) -> str:
-    """One sentence without its values."""
+    """One sentence without its values; `within` is the message, which shows whether quoted words name parameters."""
     names: list[str] = []
     of_parameters = kind == "ValueError" or (
         kind not in _NAMED_BY and kind != "KeyError" and _RE["of_parameters"].search(within) is not None

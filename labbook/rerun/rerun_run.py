@@ -114,13 +114,13 @@ def rerun(
     created: list[str] = []
     notes: list[Message] = []
 
-    def told(note: Message) -> None:
+    def report(note: Message) -> None:
         notes.append(note)
         tell(note)
 
     with recorded_code(notebook, run, incomplete=incomplete, keep=keep) as code:
         for note in (*code.notes, *prepare_inputs(run, code)):
-            told(note)
+            report(note)
         if change is not None:
             change(code)
         set_here = {**recorded_variables(run, code), **(variables or {})}
@@ -128,10 +128,10 @@ def rerun(
         if rebuild:
             container, why = recorded_container(run)
             for note in why:
-                told(note)
+                report(note)
             environment = None if container else rebuild_environment(notebook, run, code)
             for note in environment.notes if environment else ():
-                told(note)
+                report(note)
         programs, sources = (environment.programs, environment.sources) if environment else (None, ())
         command = rerun_command(run, code, more, programs)
         if container is not None:
@@ -139,7 +139,7 @@ def rerun(
             command = container_command(container, command, code, notebook.paths.root, set_here, with_gpus=has_gpus)
         with with_environment(set_here, programs, sources), _inside(code.cwd):
             for note in compare_environment(run, command, code.cwd) if container is None and not quiet else ():
-                told(note)
+                report(note)
             request = RecordRequest(
                 tuple(command),
                 notebook.paths.root,

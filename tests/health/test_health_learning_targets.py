@@ -13,8 +13,8 @@ COPY = {"type": "Net", "calls": 900, "steps": 900, "untrained": True, "changed":
 
 
 def loss(**fields):
-    told = {"fn": "cross_entropy", "line": "t.py:7", "training": True, "calls": 50, "observed": 20, "classes": 32}
-    return {"losses": ({**told, "input": {"shape": [32, 32], "min": -9.0, "max": 9.0}, **fields},)}
+    call = {"fn": "cross_entropy", "line": "t.py:7", "training": True, "calls": 50, "observed": 20, "classes": 32}
+    return {"losses": ({**call, "input": {"shape": [32, 32], "min": -9.0, "max": 9.0}, **fields},)}
 
 
 def near(**fields):
@@ -117,12 +117,12 @@ def test_a_log_probability_that_is_minimised(ask, make_series):
 
 
 def test_class_0_of_a_contrastive_loss_is_the_positive(ask, make_model):
-    told = {"fn": "cross_entropy", "line": "t.py:7", "training": True, "calls": 50, "observed": 20, "value_first": 5.0}
+    call = {"fn": "cross_entropy", "line": "t.py:7", "training": True, "calls": 50, "observed": 20, "value_first": 5.0}
     target = {"shape": [64], "dtype": "int64", "min": 0.0, "max": 0.0}
     seen = tuple({"phase": "train", "histogram": {"0": 640}} for _ in range(3))
 
     def found(classes):
-        loss = {**told, "classes": classes, "target": target, "input": {"shape": [64, classes]}}
+        loss = {**call, "classes": classes, "target": target, "input": {"shape": [64, classes]}}
         model = make_model("Linear", "Linear")
         for row in model["modules"]:
             row["options"] = {"out_features": 10}

@@ -25,7 +25,12 @@ _wordings: dict[tuple[int, str], tuple[Symptom, dict[str, CheckWording]]] = {}
 
 
 def load_check_pages(folder: Path, framework: str = "") -> CheckPages:
-    """Returns what the pages of labbook say of checks, with those of a notebook on top."""
+    """Returns what the pages of labbook say of checks, with those of a notebook on top.
+
+    Args:
+        folder: `notes/symptoms` of the notebook.
+        framework: "torch" or "paddle" for the advice of that framework, "" for both.
+    """
     return check_pages(load_catalogue(folder).symptoms, framework)
 
 
@@ -36,7 +41,7 @@ def prepare() -> None:
 
 
 def check_pages(symptoms: Mapping[str, Symptom], framework: str = "") -> CheckPages:
-    """Returns what the pages of checks say in each language, and what follows from each symptom."""
+    """Returns what pages say of checks in each language, and what follows from each symptom; see `load_check_pages`."""
     wording = {symptom.id: _wording(symptom, framework) for symptom in symptoms.values()}
     return CheckPages(
         {id_: words for id_, words in wording.items() if words},

@@ -88,7 +88,13 @@ class Matcher:
         return _strongest(found)
 
     def match_line(self, line: OutputLine, framework: str = "", *, as_exception: bool = False) -> list[Match]:
-        """The pages that fit a line of output, strongest first."""
+        """The pages that fit a line of output, strongest first.
+
+        Args:
+            line: The line.
+            framework: "torch", "paddle" or "" if unknown.
+            as_exception: Whether it may be the message of an exception without its class.
+        """
         text = normalise_text(_shortened(line.text))
         found = self._matching(self._shapes["output"], text, set(), framework)
         if line.kind == "warning":

@@ -124,7 +124,13 @@ def _readable(name: str, value: str) -> str:
 
 
 def select_tensors(tensors: Sequence[Mapping[str, Any]], family: str, message: str) -> list[Mapping[str, Any]]:
-    """The tensors of the failing line that its message is about; at most `_MOST_TENSORS`."""
+    """The tensors of the failing line that its message is about; at most `_MOST_TENSORS`.
+
+    Args:
+        tensors: Each with `name`, `shape`, `dtype`, `device`.
+        family: Of the failure.
+        message: The whole message.
+    """
     if family in ("dtype_mismatch", "device_mismatch"):
         quantity = "dtype" if family == "dtype_mismatch" else "device"
         kinds: dict[str, Mapping[str, Any]] = {}

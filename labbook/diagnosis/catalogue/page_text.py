@@ -15,7 +15,7 @@ _TIERS = {1: "diagnosis.page.certain", 2: "diagnosis.page.likely", 3: "diagnosis
 
 
 def render_page_markdown(symptom: Symptom, language: str, runs: Sequence[Mapping[str, Any]] = ()) -> str:
-    """The page as Markdown: title, what you see, why, what to try, runs."""
+    """The page as Markdown: title, what you see, why, what to try, runs, each with `run`, `title` and `fix`."""
     wording = symptom.said(language)
     say = Sentences(language)
     see, why, attempts = HEADINGS.get(language, HEADINGS["en"])

@@ -39,7 +39,10 @@ _MOST_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All symptoms that are known."""
+    """All symptoms that are known, by id.
+
+    `problems` are pages that could not be read, each a sentence that begins with the path and names the line.
+    """
 
     symptoms: Mapping[str, Symptom]
     problems: tuple[str, ...] = ()
@@ -51,7 +54,10 @@ class Catalogue:
 
 
 def load_catalogue(*folders: Path, language: str = "en") -> Catalogue:
-    """The built-in catalogue with the pages of further folders on top; their problems are in the language."""
+    """The built-in catalogue with the pages of further folders on top; a folder that does not exist is empty.
+
+    `language` is that of the problems of their pages.
+    """
     built_in = _built_in()
     symptoms, problems = dict(built_in.symptoms), list(built_in.problems)
     for folder in folders:

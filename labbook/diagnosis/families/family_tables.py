@@ -120,7 +120,10 @@ class FamilyTables:
         return None
 
     def family_of_row(self, step: str, sentence: str, *, system: bool = False) -> str | None:
-        """The family of the first row of a step that fits a sentence, or `None`."""
+        """The family of the first row of a step (one of `STEPS`) that fits a sentence on one line, or `None`.
+
+        With `system` only rows count that read errors of the operating system.
+        """
         rows = (row for row in self.rows[step] if row.system or not system)
         return next((row.family for row in rows if row.fits(sentence)), None)
 

@@ -32,7 +32,7 @@ _NEAR = 60
 
 
 def value_differs(sentence: str, quantity: str) -> bool:
-    """Whether one value of a quantity was expected and another one came."""
+    """Whether one value of a quantity ("size", "type" or "device") was expected and another one came."""
     return any(
         _RE["expected"].search(sentence, max(0, first.start() - _FAR), first.start())
         and _RE["received"].search(sentence, first.end(), second.start())
@@ -41,7 +41,7 @@ def value_differs(sentence: str, quantity: str) -> bool:
 
 
 def is_versus(sentence: str, quantity: str) -> bool:
-    """Whether two values are set against each other: "(4, 8) and (10, 2)"."""
+    """Whether two values of a quantity, see `value_differs`, are set against each other: "(4, 8) and (10, 2)"."""
     pairs = _unequal(sentence, _VALUES[quantity], _FAR // 3)
     return any(_RE["against"].search(sentence, first.end(), second.start()) for first, second in pairs)
 

@@ -105,7 +105,7 @@ def strip_warning_place(text: str) -> str:
 
 
 def parse_ending(lines: Iterable[str]) -> Ending:
-    """How a process ended, as far as its lines report it."""
+    """How a process ended, as far as its lines outside of exceptions and messages of launchers report it."""
     code: int | None = None
     signal = ""
     facts: dict[str, Any] = {}

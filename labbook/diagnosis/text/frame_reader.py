@@ -73,7 +73,7 @@ def _source(lines: Sequence[LogLine], at: int, indent: int, base: int) -> str:
 
 
 def names_exception(line: LogLine, base: int, frames: Sequence[Frame]) -> bool:
-    """Whether a line names the exception that ends a traceback."""
+    """Whether a line behind the frames names the exception of a traceback whose header is indented by `base`."""
     shown = SHAPES["exception"].match(line.text.strip())
     if shown is None:
         return False

@@ -16,7 +16,10 @@ _SPECULATION = _RE["speculation"]
 
 
 def is_change_description(text: str) -> bool:
-    """Whether a text describes a change of code, or teaches: errors in it are former ones, or examples."""
+    """Whether a text describes a change of code, or teaches: errors in it are former ones, or examples.
+
+    A text whose first line is a question describes none.
+    """
     first = next((line for line in text.splitlines() if line.strip()), "")
     if _RE["change_title"].match(first):
         return True

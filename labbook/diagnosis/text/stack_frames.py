@@ -18,7 +18,7 @@ CHAINED = (
 
 
 def is_exception_class(name: str, *, in_traceback: bool = False) -> bool:
-    """Whether a name looks like that of an exception's class."""
+    """Whether a name looks like that of an exception's class; at the end of a traceback unusual names count, too."""
     last = re.split(r"\.|::", name)[-1]
     if SHAPES["dotted"].match(name):
         return True

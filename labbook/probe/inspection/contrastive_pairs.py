@@ -7,7 +7,7 @@ MOST_CLASSES = 4096
 """Columns of a table that is looked at."""
 
 _LEAST = 8
-"""Rows of a table that can be told from a classifier's on as many samples as classes."""
+"""Minimum rows of a table; a smaller one may be a classifier's whose batch has as many samples as there are classes."""
 
 _EQUAL, _VARIED = 1e-5, 1e-2
 _MASKED = 1e4
