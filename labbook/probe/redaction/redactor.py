@@ -209,7 +209,8 @@ class Redactor:
             if isinstance(detector, str):
                 stems.append(detector)
             elif isinstance(detector, FormatRule):
-                found.extend((start, end, detector.id, "") for start, end in detector.spans(line))
+                spans = (span for span in detector.spans(line) if not _is_before_mark(line, *span))
+                found.extend((start, end, detector.id, "") for start, end in spans)
             else:
                 found.extend(detector(line))
         if stems:
@@ -217,11 +218,8 @@ class Redactor:
         return found and [span for span in found if not self.is_allowed(line[span[0] : span[1]])]
 
     def is_allowed(self, text):
-        """Whether a rule of this notebook says that `text` is no secret, it is masked already, or it is a mere sign.
-
-        The sign is a quote or backslash of a command that was quoted twice, before a mark.
-        """
-        if text in self.allowed or not any(char.isalnum() for char in text):
+        """Whether a rule of this notebook says that `text` is no secret, or it is masked already."""
+        if text in self.allowed:
             return True
         mark, _, rest = text.lstrip(" \"'`\\(>=:").partition("]")
         return mark.startswith("[REDACTED:") and not any(char.isalnum() for char in rest)
@@ -243,6 +241,13 @@ class Redactor:
         """The mark of a rule, counted."""
         self.counts[rule] = self.counts.get(rule, 0) + 1
         return "[REDACTED:%s]" % rule
+
+
+def _is_before_mark(line, start, end):
+    """Whether a span has only signs before a mark: quotes and backslashes of a command that was quoted twice."""
+    if any(char.isalnum() for char in line[start:end]):
+        return False
+    return line[end:].lstrip("\"'\\").startswith("[REDACTED:")
 
 
 def _login():
