@@ -21,8 +21,8 @@ from labbook.store.journal import write_atomically
 LIST = ".labbook-files"
 """Name of the list in the folder of the site: one path a line."""
 
-_HALF_WRITTEN = re.compile(r"(?:.*/)?\.\d+\.tmp")
-"""Temporary file of a killed build."""
+_HALF_WRITTEN = re.compile(rf"(?:.*/)?\.(?:{re.escape(LIST)}\.|)\d+\.tmp")
+"""Temporary file of a killed build: of a page, at the top of the site too, or of the list."""
 
 
 def why_not_here(root: Path, folder: Path) -> str:
@@ -145,7 +145,7 @@ def remove_left_over(site: Path, found: Iterable[str], expected: Container[str],
     left = [
         path
         for path in found
-        if path not in expected and not path.startswith(spared) and (path in own or _HALF_WRITTEN.fullmatch(path))
+        if path not in expected and (_HALF_WRITTEN.fullmatch(path) or (path in own and not path.startswith(spared)))
     ]
     for path in left:
         # It may have been replaced by a folder.

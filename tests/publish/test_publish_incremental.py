@@ -199,7 +199,8 @@ def page_gone(book):
 
 
 def others_left_files(book):
-    (book.folder / "site" / "runs" / ".123.tmp").write_text("half")
+    for folder in ("runs", ""):
+        (book.folder / "site" / folder / ".123.tmp").write_text("half")
 
 
 def broken_record(book):
