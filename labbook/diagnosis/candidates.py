@@ -48,7 +48,7 @@ class Candidate:
 
     Args:
         exception: The exception, or `None`.
-        line: The line of output, or `None`.
+        line: The line of output, or `None`; beside an exception, one that says more about it.
         fatal: Whether it ended a program, as far as is known.
         order: Position in time.
         depth: Place in the chain of one exception: 0 happened first.
@@ -122,10 +122,12 @@ def _importance(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _one_each(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The first candidate of each page."""
+    """The first candidate of each page; an exception together with the first line that the page fits, too."""
     first: dict[str, Candidate] = {}
     for candidate in candidates:
-        first.setdefault(candidate.id, candidate)
+        kept = first.setdefault(candidate.id, candidate)
+        if candidate.line is not None and kept.exception is not None and kept.line is None:
+            first[kept.id] = replace(kept, line=candidate.line)
     return list(first.values())
 
 

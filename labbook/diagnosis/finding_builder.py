@@ -40,11 +40,16 @@ _WAITING = {
 def build_finding(
     match: Match, exception: ObservedException | None, line: OutputLine | None, evidence: Evidence, language: str
 ) -> Finding:
-    """The finding of a page that matches an exception, a line of output, or an exit status if both are `None`."""
+    """The finding of a page that matches an exception, a line of output, or an exit status if both are `None`.
+
+    Of an exception and a line, the line gives values that the message of the exception lacks.
+    """
     symptom = match.symptom
     wording = symptom.said(language)
     whole = exception.message if exception else line.text if line else ""
     read = read_values(match, whole)
+    if exception and line:
+        read = {**read_values(match, line.text), **read}
     read.update(_package_of(read.get("module", "")))
     values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **read}
     conditions = find_conditions(values, evidence, exception)

@@ -16,6 +16,12 @@ MARK = 255
 _ABSURD_BYTES = 64 * 2**30
 _RESERVED_SHARE = 0.2
 _UNITS = {"b": 1, "bytes": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40, "pb": 2**50}
+_ASSERTED = {
+    "labels_asserted": re.compile(r"n_classes|label|target"),
+    "values_asserted": re.compile(r"input_val|input [<>]|prob|\bval [<>]|\bsum [<>]"),
+    "index_asserted": re.compile(r"ind(?:ex|\b)|idx|\bid\b", re.IGNORECASE),
+}
+"""What the condition of a kernel's assertion is about: the first that fits. Source: kernels of torch and Paddle."""
 _SIZE = re.compile(r"(-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\s?([KMGTP]?i?B|bytes)?", re.IGNORECASE)
 
 
@@ -24,7 +30,8 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
 
     Args:
         values: What the template captured; sizes are called `requested`, `reserved` and `allocated`, memory of another
-            process `neighbour`, a label `v`; and facts of the run (`label_low`, `label_high`, `classes`).
+            process `neighbour`, a label `v`, what a kernel asserts `condition`; and facts of the run (`label_low`,
+            `label_high`, `classes`).
         evidence: Of the run.
         raised: The exception, or `None`.
     """
@@ -40,6 +47,8 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
         found.add("reserved_large")
     if values.get("neighbour"):
         found.add("neighbour")
+    asserted = values.get("condition", "")
+    found |= set([name for name, names in _ASSERTED.items() if names.search(asserted)][:1])
     if _differ_in_first_axis(values):
         found.add("first_axis")
     return frozenset(found | _of_labels(values))

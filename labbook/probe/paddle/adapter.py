@@ -40,6 +40,7 @@ class Adapter(FrameworkAdapter):
     def __init__(self, module, probe):
         super().__init__(module, probe, Scalars(module))
         self.is_compiling = lambda: probe.suspended > 0
+        self.capturing = self.values.capturing
         self.questions = (bool, NEVER_COMPILING)
         self.alone = _alone(self)
         self.cast_ignored = self.wrapper = None

@@ -95,9 +95,10 @@ class TensorInspector(inspector.TensorInspector):
         self.functions.forget()
 
     def is_looking(self):
-        """Whether this call belongs to a dense step of the followed thread."""
+        """Whether this call belongs to a dense step of the followed thread, and no CUDA graph is being captured."""
         monitor = self._monitor
-        return monitor.dense and monitor.thread == get_ident() and not self.losses._busy
+        followed = monitor.dense and monitor.thread == get_ident() and not self.losses._busy
+        return followed and not self.adapter.capturing()
 
     # models
 

@@ -25,8 +25,9 @@ class Scalars:
         self._plain = {paddle.float32, paddle.float64}
         self._half = {paddle.float16, paddle.bfloat16}
         self._complex = {paddle.complex64, paddle.complex128}
-        self._under_way = [0]
+        self._under_way = 0
         self._host_only = _host_only(paddle.device)
+        self.capturing = bool if self._host_only else getattr(paddle.device, "is_current_stream_capturing", bool)
 
     def gradient(self, parameter):
         """The gradient of a parameter, `None` when it has none."""
@@ -119,33 +120,41 @@ class Scalars:
         return tensor.is_dist() and any(not place.is_replicated() for place in tensor.placements)
 
     def post(self, tensors):
-        """A `PendingValues` with scalars of one device on their way to the host, `None` when too many are under way."""
-        if self._under_way[0] >= _MAX_UNDER_WAY:
+        """A `PendingValues` with scalars of one device on their way to the host.
+
+        `None` when too many are under way, and while a graph is captured.
+        """
+        if self._under_way >= _MAX_UNDER_WAY or self.capturing():
             return None
-        self._under_way[0] += 1
-        return PendingValues(self.paddle, tensors[: 4 + MAX_LOSSES], self._under_way)
+        self._under_way += 1
+        return PendingValues(self, tensors[: 4 + MAX_LOSSES])
+
+    def arrived(self):
+        """Counts that the values of one `post` were read."""
+        self._under_way -= 1
 
 
 class PendingValues:
     """Values on their way from a device, in pinned host memory."""
 
-    __slots__ = ("_event", "_pinned", "_under_way")
+    __slots__ = ("_event", "_pinned", "_scalars")
 
-    def __init__(self, paddle, tensors, under_way):
+    def __init__(self, scalars, tensors):
+        paddle = scalars.paddle
         wide = [paddle._C_ops.reshape(paddle._C_ops.cast(tensor, paddle.float32), [1]) for tensor in tensors]
         row = wide[0] if len(wide) == 1 else paddle._C_ops.concat(wide, 0)
         self._pinned = row._copy_to(paddle.CUDAPinnedPlace(), False)
         self._event = paddle.device.cuda.Event()
         self._event.record()
-        self._under_way = under_way
+        self._scalars = scalars
 
     def is_ready(self):
-        """Whether the values can be read without waiting."""
-        return self._event.query()
+        """Whether the values can be read without waiting; not asked while a graph is captured, which would fail."""
+        return not self._scalars.capturing() and self._event.query()
 
     def values(self):
         """The values, once."""
-        self._under_way[0] -= 1
+        self._scalars.arrived()
         return self._pinned.numpy().tolist()
 
 

@@ -228,8 +228,11 @@ class DeviceReader:
         return PendingValues(self, slot, len(tensors))
 
     def is_ready(self, slot):
-        """Whether the copy into this slot has ended. Does not wait."""
-        return self._events[slot].query()
+        """Whether the copy into this slot has ended. Does not wait.
+
+        Not asked while a graph is captured: `cudaEventQuery` makes the capture fail.
+        """
+        return not self._capturing() and self._events[slot].query()
 
     def open(self, slot, count):
         """The values of a slot, which is free again afterwards."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.run_evidence import collect_run_evidence
+from labbook.diagnosis.service import read_log
 from labbook.model.events.training_kinds import Evaluation
 from labbook.model.run import CaughtException, CheckResult, Console, Frame, Process, Run
 from labbook.model.signals import Signals
@@ -151,3 +153,26 @@ def test_the_error_of_a_cell_is_the_cause_of_what_the_notebook_runner_raised() -
     run = dataclasses.replace(RUN, status="failed", exit_code=1, exceptions=(cell, runner))
     found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
     assert (found.symptom, found.where["file"]) == ("shape_mismatch_linear", "<cell 3>")
+
+
+@pytest.mark.parametrize(
+    ("condition", "cause"),
+    [
+        ("t >= 0 && t < n_classes", "class label"),
+        ("cur_target >= 0 && cur_target < n_classes", "class label"),
+        ("srcIndex < srcSelectDimSize", "index into an embedding"),
+        ('-sizes[i] <= index && index < sizes[i] && "index out of bounds"', "index into an embedding"),
+        ("idx_dim >= 0 && idx_dim < index_size", "index into an embedding"),
+        ("input_val >= zero && input_val <= one", "outside 0 to 1"),
+        ("input >= 0. && input <= 1.", "outside 0 to 1"),
+    ],
+)
+def test_the_assertion_of_a_kernel_tells_the_cause_whatever_the_exception_is(condition: str, cause: str) -> None:
+    kernel = (
+        f"aten/src/ATen/native/cuda/Some.cu:15: some: block: [0,0,0], thread: [1,0,0] Assertion `{condition}` failed."
+    )
+    raised = 'Traceback (most recent call last):\n  File "train.py", line 7, in <module>\n    x.sum().item()\n'
+    text = f"{kernel}\n{raised}torch.AcceleratorError: CUDA error: device-side assert triggered\n"
+    found = diagnose(read_log(io.BytesIO(text.encode())), Matcher(load_catalogue())).findings[0]
+    assert found.symptom == "cuda_device_assert" and cause in found.causes[0]
+    assert found.evidence[0].startswith("the failed condition is " + condition[:12])

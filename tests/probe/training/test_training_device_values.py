@@ -146,6 +146,19 @@ def test_nothing_is_posted_into_a_full_device_reader_or_a_captured_graph(device_
     assert device_reader.post([torch.tensor(1.0)]) is None
 
 
+def test_no_event_is_asked_while_a_graph_is_captured(device_reader):
+    """CUDA makes a capture fail when any event is asked meanwhile, also one that was recorded before."""
+    import torch
+
+    pending = device_reader.post([torch.tensor(1.0)])
+    for event in device_reader._events:
+        event.done = True
+    device_reader._accelerator.capturing = True
+    assert not pending.is_ready()
+    device_reader._accelerator.capturing = False
+    assert pending.is_ready() and pending.values() == [1.0]
+
+
 def test_a_user_default_device_does_not_redirect_the_device_reader(device_reader):
     import torch
 
