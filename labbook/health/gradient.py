@@ -16,6 +16,8 @@ from labbook.model.series import Series
 from labbook.model.signals import Signals
 
 _STREAK = 3
+_WHOLE_RUN = 20
+"""Points from which on a run that changed nothing was no short trial. Source: as in `loss_exactly_zero`."""
 _DISCARDED = 5
 _QUERIES_AND_KEYS = frozenset(("q", "k", "qk", "query", "key", "queries", "keys", "wq", "wk"))
 """Words in the names of these layers in the libraries for transformers."""
@@ -102,7 +104,7 @@ def gradient_nonzero(run: Run, signals: Signals) -> Outcome:
     """Whether the gradient was ever exactly zero for several steps in a row.
 
     Source: diagnosis catalogue, `gradient_all_zero` (tier 1): exactly 0 for 3 steps with finite loss. Where the loss
-    itself is 0, as for a hinge that is satisfied, nothing is wrong.
+    itself is 0, as for a hinge that is satisfied, nothing is wrong, unless that was so from the first step to the last.
     """
     series = measured(run, "grad_norm")
     losses = {(s.rank, s.name.replace("loss", "grad_norm")): s for s in measured(run, "loss")}
@@ -120,8 +122,13 @@ def gradient_nonzero(run: Run, signals: Signals) -> Outcome:
 
 
 def _longest_zero(series: Series, loss: Series | None) -> tuple[int, int]:
-    """Step of the first point and number of points of the longest stretch of exact zeros under a loss that is not."""
+    """Step of the first point and number of points of the longest stretch of exact zeros under a loss that is not.
+
+    All points if no point of a whole run is anything else, whatever the loss is.
+    """
     highs: Sequence[float] = series.high or series.values
+    if len(series.values) >= _WHOLE_RUN and not any(series.values) and not any(highs):
+        return series.steps[0], len(series.values)
     losses = dict(zip(loss.steps, loss.values, strict=True)) if loss is not None else {}
     best, length, start = (0, 0), 0, 0
     for step, value, high in zip(series.steps, series.values, highs, strict=True):

@@ -139,6 +139,11 @@ def test_a_satisfied_hinge_has_no_gradient(ask, make_series):
     assert ask("gradient_all_zero", hinge, norm, signals={}).verdict == "ok"
 
 
+def test_a_gradient_of_zero_from_the_first_step_to_the_last_is_a_failure_whatever_the_loss_is(ask, make_series):
+    loss, norm = make_series("loss", [0.0] * 40), make_series("grad_norm", [0.0] * 40)
+    assert ask("gradient_all_zero", loss, norm, signals={}).verdict == "fail"
+
+
 def test_zero_gradients_under_a_loss_are_a_failure(ask, make_series):
     found = ask("gradient_all_zero", make_series("loss", [0.7] * 9), make_series("grad_norm", [1, 0, 0, 0] + [1] * 5))
     assert found.verdict == "fail" and "exactly 0 for 3 points from step 2" in found.observed
