@@ -83,7 +83,7 @@ def captured():
 
 def noted(message, category, filename, lineno, file=None, line=None):
     """Keeps which step and whose code had the host wait."""
-    if "synchronizing" in str(message):
+    if "called a synchronizing" in str(message):
         frames = traceback.extract_stack()[:-1]
         ours = [f"{frame.filename}:{frame.lineno}" for frame in frames if "labbook/probe" in frame.filename]
         waits.append([len(losses), ours[-1] if ours else frames[-1].filename])

@@ -2,7 +2,7 @@
 
 Every tensor says that it is not in host memory, and scalars travel through a mailbox that delivers late, as one of a
 GPU does. A value that is read in any other way would have the host wait for the device. With "capture" some steps are
-run while a graph is said to be captured: then nothing may be read or computed at all.
+run while a graph is said to be captured: then nothing may be read or computed at all. With "nan" one batch is bad.
 """
 
 import gc
@@ -16,6 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 MODE = sys.argv[1]
 CAPTURED = range(3, 6) if MODE == "capture" else ()
 STEPS = 200
+NAN_AT = 133 if MODE == "nan" else 0
+"""Not a step at which the probe looks closely."""
 FIRST = 5
 """Steps at the start in which the call of a loss is inspected in any case, dense or not."""
 
@@ -98,6 +100,10 @@ capturing = (adapter, "capturing"), (inspector.without_modes, "_capturing"), (in
 for owner, name in capturing:
     setattr(owner, name, lambda: step in CAPTURED)
 
+recorder = inspector.flight_recorder
+recorder._has_cuda, recorder._cuda_state = True, list
+torch.cuda.is_initialized = lambda: True
+
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
 optimizer = torch.optim.Adam(model.parameters(), 1e-2)
@@ -119,6 +125,8 @@ def train(x, y):
 while step < STEPS:
     for x, y in loader:
         step += 1
+        if step == NAN_AT:
+            x = x * float("nan")
         dense.append(monitor.dense)
         if step in CAPTURED:
             with Watching():

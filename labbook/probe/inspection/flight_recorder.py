@@ -72,7 +72,19 @@ class FlightRecorder:
         self.done = False
         self.call = self._resting = None
         self.last_state = None
-        self._loss = None
+        self._loss = self._sum = None
+
+    def take_sum(self):
+        """The sum of the inputs since the last step, on their device, which is not read here; `None` if unknown."""
+        total, self._sum = self._sum, None
+        return total
+
+    def was_fed_bad(self, step):
+        """Writes that inputs of an earlier step were not finite; its device told only now, and its call is gone."""
+        if not self.done and not self.inspector.adapter.capturing():
+            self.done = True
+            self.release()
+            self._tell("loss", float("nan"), {"finding": "bad batch", "step": step}, None)
 
     def release(self):
         """Lets go of the last call."""
@@ -188,13 +200,21 @@ class FlightRecorder:
             with inspector.without_modes:
                 leaves = [inspector.batches.leaf(path, leaf, "input", None) for path, leaf in self._inputs(call)]
         batch = call.batch if call is not None else None
-        fields = {"reason": "", "module": None, "op": "", "file": "", "line": None, "function": "", "source": ""}
+        fields = {
+            "step": inspector.monitor.step,
+            "reason": "",
+            "module": None,
+            "op": "",
+            "file": "",
+            "line": None,
+            "function": "",
+            "source": "",
+        }
         fields.update(parameters=[], made=None, may=[])
         fields.update(finding)
         inspector.emit(
             FLIGHT,
             framework=inspector.adapter.name,
-            step=inspector.monitor.step,
             trigger=trigger,
             value=str(float(value)),
             batch={"leaves": leaves, "print": batch.print if batch is not None else None, "indices": None},

@@ -139,7 +139,9 @@ class FrameworkAdapter:
             return
         losses, backwards, unscaled = local.take(recorder)
         extra = {"local": True} if norm is not None and recorder.scratch.get("local") else None
+        inputs = None
         if self.monitor is not None:
+            inputs = self.monitor.inspector.flight_recorder.take_sum()
             if backwards > 1 or not recorder.step:
                 step_losses, first = self.monitor.step_losses, not recorder.step
                 extra = merged(extra, step_losses.told(optimizer, losses, backwards, local.taken_starts, first))
@@ -154,7 +156,7 @@ class FrameworkAdapter:
         if scaling is None and (norm is None or type(norm) is float) and are_floats(losses):
             training.step(recorder, losses, rates, norm, backwards, extra, None)
             return
-        step = Step(losses, norm, extra=extra)
+        step = Step(losses, norm, inputs, extra)
         if scaling is not None:
             scaling.complete(step, local.clipped, unscaled, *self.scaler_results(optimizer))
         if step.send(self.values):

@@ -127,7 +127,7 @@ class Scalars:
         if self._under_way >= _MAX_UNDER_WAY or self.capturing():
             return None
         self._under_way += 1
-        return PendingValues(self, tensors[: 4 + MAX_LOSSES])
+        return PendingValues(self, tensors[: 5 + MAX_LOSSES])
 
     def arrived(self):
         """Counts that the values of one `post` were read."""

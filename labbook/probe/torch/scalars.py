@@ -10,7 +10,7 @@ from math import hypot
 from ..training.device_values import MAX_LOSSES
 
 _SLOTS = 64
-_WIDTH = 4 + MAX_LOSSES
+_WIDTH = 5 + MAX_LOSSES
 
 
 class Scalars:

@@ -17,11 +17,16 @@ class Step:
     Args:
         losses: Values passed to `backward`.
         norm: Total gradient norm.
+        inputs: Sum of the inputs of the models, which is not finite when one of them is not; `None` if unknown.
         extra: Additional fields of the record.
+
+    Attributes:
+        bad_inputs: Whether an input was not finite; known after `read`.
     """
 
-    def __init__(self, losses, norm, extra=None):
-        self._cells = [norm, None, None, None]
+    def __init__(self, losses, norm, inputs=None, extra=None):
+        self.bad_inputs = False
+        self._cells = [norm, None, None, None, inputs]
         self._cells += losses[:MAX_LOSSES]
         self._losses_scaled = False
         self._extra = extra
@@ -67,8 +72,9 @@ class Step:
         if self._pending is not None:
             for index, value in zip(self._moving, self._pending.values()):
                 self._cells[index] = value
-        norm, scale, divisor, found = self._cells[:4]
-        losses = self._cells[4:]
+        norm, scale, divisor, found, inputs = self._cells[:5]
+        losses = self._cells[5:]
+        self.bad_inputs = inputs is not None and inputs - inputs != 0.0
         if found:
             return None
         if norm is not None and divisor:

@@ -18,8 +18,9 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("level", ["light", "normal", "deep"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "level"), [*((kind, "normal") for kind in KINDS), ("plain", "light"), ("fp16", "deep"), ("graph", "deep")]
+)
 def test_training_on_a_gpu_is_bitwise_the_same(run, healthy, kind, level):
     alone = run(PROGRAM, kind, probe=False).result
     watched = healthy(run(PROGRAM, kind, settings={"level": level}))

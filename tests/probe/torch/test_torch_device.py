@@ -19,6 +19,11 @@ def test_nothing_is_read_from_a_device_on_ordinary_steps(run, healthy):
     assert all("loss" in step and "grad_norm" in step for step in steps)
 
 
+def test_a_batch_that_is_not_finite_is_found_although_its_loss_arrives_steps_later(run, healthy):
+    (flight,) = healthy(run("health_torch_device.py", "nan")).of("flight")
+    assert (flight["finding"], flight["step"], flight["trigger"]) == ("bad batch", 133, "loss")
+
+
 @pytest.mark.long
 def test_nothing_is_read_or_computed_while_a_graph_is_captured(run, healthy):
     outcome = healthy(run("health_torch_device.py", "capture"))

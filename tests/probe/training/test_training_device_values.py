@@ -28,6 +28,8 @@ class Optimizer:
 class PendingValues:
     """Values that are ready once `here` is set."""
 
+    bad_inputs = False
+
     def __init__(self, read):
         self.read = lambda: read
         self.here = False
