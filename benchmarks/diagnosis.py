@@ -186,6 +186,7 @@ VARIANTS: dict[str, Callable[[str], str]] = {
     "in Chinese": lambda text: f"训练时报错 {_lines(text)[-1].strip()} 请问应该怎么解决?",
     "middle lost": _middle_lost,
     "two ranks": _interleaved,
+    "double spaced": lambda text: "\n\n".join(_lines(text)) + "\n",
 }
 """What happens to an output on its way to a reader."""
 

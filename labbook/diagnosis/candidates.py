@@ -18,15 +18,6 @@ from labbook.model.evidence import Evidence, ObservedException, OutputLine
 ANYTHING = "any"
 """In `caused_by`: the symptom is a consequence of whatever else ended the program."""
 
-_OF_INTERRUPTS = (
-    "interrupted",
-    "dataloader_worker_died",
-    "nccl_or_collective",
-    "pickling_error",
-    "shared_memory",
-    "other",
-)
-"""Families of what child processes report when their parent is interrupted."""
 _COMPUTING = (
     *("shape_mismatch", "dtype_mismatch", "device_mismatch", "cuda_oom", "cuda_device_assert", "illegal_memory_access"),
     *("cudnn_error", "nccl_or_collective", "nan_or_inf", "disk_full", "host_oom_killed", "backward_twice"),
@@ -97,7 +88,7 @@ def _meant(candidate: Candidate, evidence: Evidence, matcher: Matcher) -> Candid
 
 def order_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
     """One candidate for each page: first what failed first and ended the program, consequences after causes."""
-    return _interrupt_behind(_caused_first(_one_each(sorted(candidates, key=_importance))))
+    return _caused_first(_one_each(sorted(candidates, key=_importance)))
 
 
 def _importance(candidate: Candidate) -> tuple[object, ...]:
@@ -149,18 +140,6 @@ def _caused_first(candidates: list[Candidate]) -> list[Candidate]:
                 break
         if not moved:
             return ordered
-    return ordered
-
-
-def _interrupt_behind(ordered: list[Candidate]) -> list[Candidate]:
-    """Moves an interruption behind another failure of the same text, after which somebody pressed Ctrl-C."""
-    if not ordered or ordered[0].match.symptom.family != "interrupted" or ordered[0].exception is None:
-        return ordered
-    first = ordered[0]
-    for place, other in enumerate(ordered):
-        apart = other.exception is not None and other.order != first.order and other.rank == first.rank
-        if apart and other.fatal and other.match.weight > 1 and other.match.symptom.family not in _OF_INTERRUPTS:
-            return [other, *ordered[:place], *ordered[place + 1 :]]
     return ordered
 
 

@@ -9,24 +9,55 @@ from labbook.diagnosis.candidates import collect_candidates
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.finding_builder import build_check_finding
 from labbook.diagnosis.strategies import Case, choose_findings
-from labbook.model.evidence import Evidence
+from labbook.model.evidence import Evidence, ObservedException
 from labbook.model.finding import Diagnosis, Finding
-from labbook.model.run import is_launcher_error
+from labbook.model.run import INTERRUPTS, is_launcher_error
 from labbook.store.sentences import Sentences
 
 _MAX_FINDINGS = 8
+_INTERRUPTED = "interrupted"
+_OF_INTERRUPTS = (
+    *(_INTERRUPTED, "dataloader_worker_died", "nccl_or_collective", "pickling_error", "shared_memory"),
+    *("spawn_child_failed", ""),
+)
+"""Families, and pages of the family "other", of what child processes report when their parent is interrupted."""
 
 
 def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diagnosis:
     """The findings of one failure, the cause first."""
-    case = Case(evidence, matcher, language, tuple(collect_candidates(evidence, matcher)))
     checks = [
         build_check_finding(check, matcher.catalogue, evidence, language)
         for check in evidence.checks
         if check.verdict in ("fail", "warn")
     ]
-    findings = _with_checks(choose_findings(case), checks, matcher)[:_MAX_FINDINGS]
+    findings = _with_checks(_crash_findings(evidence, matcher, language), checks, matcher)[:_MAX_FINDINGS]
     return Diagnosis(tuple(findings), _unsure(findings, evidence, Sentences(language)))
+
+
+def _crash_findings(evidence: Evidence, matcher: Matcher, language: str) -> list[Finding]:
+    """The findings of the crash; an interruption comes behind a failure after which somebody pressed Ctrl-C."""
+    findings = choose_findings(Case(evidence, matcher, language, tuple(collect_candidates(evidence, matcher))))
+    stopped = next((one for one in evidence.exceptions if _is_interrupt(one)), None)
+    if stopped is None or not findings:
+        return findings
+    others = tuple(one for one in evidence.exceptions if stopped.rank in (None, one.rank) and not _is_interrupt(one))
+    failed_first = any(one.order < stopped.order for one in others)
+    if findings[0].family != _INTERRUPTED:
+        late = not failed_first and _is_of_interrupts(findings[0])
+        return sorted(findings, key=lambda one: one.family != _INTERRUPTED) if late else findings
+    before = _crash_findings(replace(evidence, exceptions=others, lines=()), matcher, language) if others else []
+    if not before or (_is_of_interrupts(before[0]) and (before[0].tier > 1 or not failed_first)):
+        return findings
+    return [*before, *(one for one in findings if one.symptom not in {known.symptom for known in before})]
+
+
+def _is_of_interrupts(finding: Finding) -> bool:
+    """Whether child processes report it when their parent is interrupted."""
+    return (finding.symptom if finding.family == "other" else finding.family) in _OF_INTERRUPTS
+
+
+def _is_interrupt(one: ObservedException) -> bool:
+    return one.type in INTERRUPTS or any(behind.type in INTERRUPTS for behind, _ in one.context)
 
 
 def _with_checks(findings: list[Finding], checks: list[Finding], matcher: Matcher) -> list[Finding]:

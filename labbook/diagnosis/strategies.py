@@ -76,7 +76,8 @@ class ExceptionFamily:
         """A finding of the family, then pages of other families that do not rest on the class alone."""
         exceptions = sorted(case.evidence.exceptions, key=lambda one: (one.ended_process, one.order), reverse=True)
         for exception in exceptions:
-            finding = _family_finding(_innermost(exception), case)
+            readings = (_family_finding(one, case) for one in _root_first(exception))
+            finding = next(filter(None, readings), None)
             if finding is not None:
                 pages = _page_findings(case, [c for c in case.candidates if not _rests_on_class(c)])
                 return [finding, *(replace(f, follows_from="") for f in pages if f.family != finding.family)]
@@ -186,12 +187,13 @@ def _family_finding(exception: ObservedException, case: Case) -> Finding | None:
     return build_family_finding(reading, exception, case.evidence, case.language) if reading is not None else None
 
 
-def _innermost(exception: ObservedException) -> ObservedException:
+def _root_first(exception: ObservedException) -> list[ObservedException]:
+    """An exception behind those that it quotes or was raised from, the innermost quotation first."""
     for _ in range(_MAX_DEPTH):
         if exception.inner is None:
             break
         exception = exception.inner
-    return exception
+    return [*(one for one, relation in reversed(exception.context) if relation == "cause"), exception]
 
 
 def _is_weak(candidate: Candidate) -> bool:

@@ -332,3 +332,35 @@ def test_a_chinese_diagnosis_says_in_chinese_how_the_process_ended_and_what_is_n
     assert len(found.evidence) == 3 and all(CHINESE.search(sentence) for sentence in found.evidence)
     for evidence in (Evidence(), Evidence((error("zork", ""),)), Evidence((error("zork", "Exception"),))):
         assert CHINESE.search(diagnose(evidence, MATCHER, "zh").unsure)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "before", "after"),
+    [
+        ("config_error", error("Quantization is only compatible with the LoRA method.", "ValueError", order=1.0), None),
+        ("nccl_or_collective", error("Distributed package doesn't have NCCL built in", order=1.0), None),
+        ("interrupted", None, error("DataLoader worker (pid 4) exited unexpectedly", order=9.0)),
+        ("interrupted", None, error("NCCL error: unhandled system error", order=9.0)),
+    ],
+)
+def test_what_failed_before_ctrl_c_is_the_cause_and_what_the_children_say_is_not(wanted, before, after):
+    stopped = error("", "KeyboardInterrupt", order=5.0)
+    raised = tuple(one for one in (before, stopped, after) if one)
+    assert diagnose(Evidence(exceptions=raised), MATCHER).primary.family == wanted
+
+
+def test_the_family_of_a_wrapper_is_that_of_what_it_was_raised_from():
+    cause = error("expected 12 columns in every row of the label file, found 11", "ReaderError")
+    wrapped = error("Loading failed", "DatasetGenerationError", context=((cause, "cause"),))
+    assert diagnose(Evidence(exceptions=(wrapped,)), MATCHER).primary.message.startswith("expected 12 columns")
+
+
+def test_the_status_of_a_child_is_found_in_a_wrapped_message():
+    text = "CalledProcessError: Command '['python', 'train.py']' returned non-zero exit\nstatus 3221225477.\n"
+    assert diagnose(read_text(text), MATCHER).primary.family == "illegal_instruction_or_segfault"
+
+
+def test_what_a_message_lists_as_possible_causes_is_none():
+    text = "RayActorError: The actor died unexpectedly before finishing this task. There are some potential causes. "
+    primary = diagnose(read_text(text + "(1) SIGKILL by the OOM killer. (3) SIGSEGV.\n"), MATCHER).primary
+    assert (primary.symptom, primary.tier) == ("spawn_child_failed", 3)

@@ -35,7 +35,7 @@ def test_the_texts_are_there_and_name_what_the_catalogue_knows():
         assert sample.symptoms and set(sample.symptoms) <= set(CATALOGUE.symptoms), sample.name
 
 
-@pytest.mark.parametrize("variant", ["whole", "timestamps", "in an issue", "CRLF"])
+@pytest.mark.parametrize("variant", ["whole", "timestamps", "in an issue", "CRLF", "double spaced"])
 def test_families_are_right_over_all_texts(variant):
     counts = scored(FAILURES, judge_of(MATCHER), VARIANTS[variant])
     assert counts["family"] >= 0.95 * len(FAILURES)

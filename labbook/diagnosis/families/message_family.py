@@ -57,11 +57,10 @@ def family_of_message(exception: ObservedException) -> FamilyReading | None:
     if _RE["general_class"].match(exception.type):
         family = _family_of_system_error(exception, sentence) or family_of_import(exception)
         return FamilyReading(family, 2, sentence) if family else None
-    if family_of_source(exception) == "checkpoint_key_mismatch":
-        return FamilyReading("checkpoint_key_mismatch", 2, sentence)
     if exception.type == "KeyError" and sentence.count(" ") < 2:
-        # The message is the key that is missing.
-        return None
+        # The message is the key that is missing; only the line may say of what.
+        family = family_of_source(exception)
+        return FamilyReading(family, 2, sentence) if family else None
     family = _family_of_steps(exception, sentence)
     if family == "shape_mismatch" and _RE["stored"].search(sentence):
         family = "checkpoint_size_mismatch"

@@ -220,7 +220,7 @@ def strip_learned_prefix(lines: list[LogLine]) -> list[LogLine]:
     """
     marks = {found.group(1) if (found := _RE["mark"].match(line.text)) else "" for line in lines if line.text.strip()}
     if len(marks) == 1 and "" not in marks and len(lines) > 1:
-        return [line._replace(text=_RE["mark"].sub("", line.text, count=1)) for line in lines]
+        return [strip_prefix(line.number, _RE["mark"].sub("", line.text, count=1)) for line in lines]
     learned: list[re.Pattern[str]] = []
     bars = any(_RE["boxed"].search(line.text) for line in lines)
     for place, line in enumerate(lines):

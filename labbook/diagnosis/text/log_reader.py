@@ -38,6 +38,7 @@ _PIECE = 1 << 20
 _HEAD = 1 << 16
 _TAIL = 1 << 14
 _MOST_IN_A_BLOCK = 12
+_LEAST_SPACED = 6
 
 
 def read_text(text: str) -> Evidence:
@@ -79,7 +80,10 @@ def _seen(chunks: Iterable[bytes], collected: EvidenceCollector) -> Iterator[byt
 
 
 def _lines_of(region: ErrorWindow) -> list[LogLine]:
-    return [line for number, raw in region.lines for line in split_line(number, decode_line(raw) if raw else "")]
+    lines = [line for number, raw in region.lines for line in split_line(number, decode_line(raw) if raw else "")]
+    # Copied from a web page, a text may have an empty line behind each line.
+    spaced = len(lines) > _LEAST_SPACED and not any(line.text.strip() for line in lines[1::2])
+    return lines[::2] if spaced else lines
 
 
 def _read_alone(region: ErrorWindow, collected: EvidenceCollector) -> None:
@@ -174,7 +178,9 @@ def _exit_reports(raised: ObservedException) -> list[str]:
     """Lines of a message that report how a process ended."""
     if raised.type == "ChildFailedError":
         return raised.message.split("Root Cause", 1)[-1].splitlines()
-    if raised.type in ("", "FatalError", "ProcessExitedException", "CalledProcessError"):
+    if raised.type == "CalledProcessError":
+        return [" ".join(raised.message.split())]
+    if raised.type in ("", "FatalError", "ProcessExitedException"):
         return raised.message.replace("Fatal Python error: ", "").splitlines()
     return []
 

@@ -282,6 +282,23 @@ def test_an_assertion_without_a_message_is_what_its_line_compares(
 
 
 @pytest.mark.parametrize(
+    ("wanted", "source", "message"),
+    [
+        ("config_error", "reader = cfg['TrainReader']['inputs_def']", "KeyError: 'inputs_def'"),
+        ("type_error_user_code", "model = MODELS[cfg['name']]", "KeyError: 'resnet99'"),
+        ("type_error_user_code", "score = confidence['car']", "KeyError: 'car'"),
+        ("data_decode_error", "name, label = line.strip().split('\\t')", "ValueError: not enough values to unpack"),
+        ("config_error", "k, v = s.split('=')", "ValueError: not enough values to unpack (expected 2, got 1)"),
+        ("type_error_user_code", "b, c, h, w = x.shape", "ValueError: not enough values to unpack (expected 4, got 3)"),
+    ],
+)
+def test_the_line_says_of_what_a_key_or_a_value_is_missing(
+    family_of: Callable[[str], str], wanted: str, source: str, message: str
+) -> None:
+    assert family_of(_cut("/home/li/net.py", "build", source) + message + "\n") == wanted
+
+
+@pytest.mark.parametrize(
     ("wanted", "text"),
     [
         ("compile_error", "ptxas error   : Entry function '_Z4attnPf' uses too much shared data (0x13000 bytes)"),
