@@ -29,19 +29,6 @@ _UNIT_LETTERS = 240
 _DEEPEST = 20
 
 
-_STOPS = (
-    "traceback (most recent", 'file "', "frame #", "exception raised from", "c++ traceback", "c++ capturedtraceback",
-    "stack trace", "original traceback",
-)  # fmt: skip
-"""A line that starts so, and everything after it, is no part of the message."""
-_ADVICE = (
-    "cuda kernel errors might", "for debugging consider", "compile with", "search for `cuda", "search for cuda",
-    "for more information", "please ", "you can ", "you may ", "you might ", "if you ", "if reserved", "consider ",
-    "try ", "set ", "see ", "hint", "note", "did you mean", "to fix", "use ", "device-side assertion tracking",
-)  # fmt: skip
-"""Advice that a library adds; it differs between versions."""
-
-
 _NAMED_BY = frozenset({"ModuleNotFoundError", "ImportError", "AttributeError", "NameError", "UnboundLocalError"})
 """Classes whose quoted name is the missing thing, even with dots and digits."""
 
@@ -89,10 +76,9 @@ def normalise_message(message: str, kind: str = "") -> str:
     units: list[str] = []
     for raw in _RE["units"].split(text):
         plain = _RE["rank"].sub("", raw).strip()
-        low = plain.lower()
-        if low.startswith(_STOPS):
+        if _RE["stops"].match(plain):
             break
-        if not plain.strip("-=*~ ") or (units and low.startswith(_ADVICE)):
+        if not plain.strip("-=*~ ") or (units and _RE["advice"].match(plain)):
             continue
         unit = _parameterised(plain[: 4 * _UNIT_LETTERS], kind, within=text)[:_UNIT_LETTERS]
         if unit and unit not in units:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -14,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.catalogue.run_conditions import MARK
+from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.events.data_kinds import Loader
 from labbook.model.events.inspection_kinds import Flight
 from labbook.model.evidence import Ending, Evidence, ObservedException
 from labbook.model.run import INTERRUPTS, CaughtException, Run, is_launcher_error
 
+_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
 _FAILED = ("failed", "killed", "lost")
 _BROKEN = (
     "ConnectionRefusedError",
@@ -182,13 +183,6 @@ def _hung(run: Run) -> bool:
     return is_waited_for or bool((run.captured.get("ending") or {}).get("stalled"))
 
 
-_PARTIAL = re.compile(
-    r"(?<![A-Za-z])(?:log(?:2|10|1p)?|r?sqrt|div(?:ide)?|elementwise_div|pow|reciprocal|(?:linalg)?(?:vector)?norm"
-    r"|std|var"
-    r"|a(?:cos|sin|tanh|cosh))(?:Backward\d*)?(?![A-Za-z])",
-    re.IGNORECASE,
-)
-"""Operations that are finite only for some arguments, by their names in torch and paddle."""
 _MARK = "!"
 """Marks, in a chain of operations, the one that the flight recorder saw create the value."""
 _ROSE = 5.0
@@ -199,7 +193,7 @@ def _out_of_domain(flight: Flight) -> bool:
     """Whether the operation that created the first non-finite value is finite only for some arguments."""
     chain = flight.get("op", "").split()
     marked = [one for one in chain if one.endswith(_MARK)]
-    return any(_PARTIAL.search(one) for one in marked or chain)
+    return any(_RE["partial"].search(one) for one in marked or chain)
 
 
 def _rose(flight: Flight) -> bool:
@@ -210,13 +204,10 @@ def _rose(flight: Flight) -> bool:
     return len(known) > 1 and max(known[-2:]) > _ROSE * statistics.median(early) > 0.0
 
 
-_MISSING_MODULE = re.compile(r"^No module named '?([A-Za-z_]\w*)")
-
-
 def _missing_modules(run: Run) -> Iterator[str]:
     """The top-level names of the modules whose import failed."""
     for raised in run.exceptions:
-        found = _MISSING_MODULE.match(raised.message)
+        found = _RE["missing_module"].match(raised.message)
         if found:
             yield found[1]
 

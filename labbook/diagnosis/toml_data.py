@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
 from labbook.store.toml_parser import parse_toml
+
+_WORD = re.compile(r"\{([a-z_]+)\}")
+_FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -20,14 +23,28 @@ def join_patterns(table: Mapping[str, Any]) -> str:
     return f"{table.get('before', '(?:')}{'|'.join(table['items'])}{table.get('after', ')')}"
 
 
+def take_words(tables: MutableMapping[str, Any]) -> dict[str, str]:
+    """Removes the table `vocabulary` and returns it: word -> regular expression, which may use earlier words."""
+    words: dict[str, str] = {}
+    for word, value in tables.pop("vocabulary", {}).items():
+        words[word] = insert_words(value if isinstance(value, str) else join_patterns(value), words)
+    return words
+
+
+def insert_words(pattern: str, words: Mapping[str, str]) -> str:
+    """A pattern with the expression of each `{word}` in its place."""
+    return _WORD.sub(lambda found: f"(?:{words[found[1]]})" if found[1] in words else found[0], pattern)
+
+
 def compile_patterns(path: Path) -> dict[str, re.Pattern[str]]:
     """The compiled tables of a file, by name.
 
     Args:
-        path: Of tables as `join_patterns` reads them; `flags` may hold i, m and s as in "(?ims)".
+        path: Of tables as `join_patterns` reads them; `flags` may hold i, m, s and x as in "(?imsx)".
     """
-    flags = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL}
+    tables = read_toml(path)
+    words = take_words(tables)
     return {
-        name: re.compile(join_patterns(table), sum(flags[one] for one in table.get("flags", "")))
-        for name, table in read_toml(path).items()
+        name: re.compile(insert_words(join_patterns(table), words), sum(_FLAGS[one] for one in table.get("flags", "")))
+        for name, table in tables.items()
     }

@@ -14,31 +14,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
+from labbook.diagnosis.toml_data import read_toml, take_words
 from labbook.errors import LabbookError
 from labbook.frozen import dataclass
 
-_NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?"
-_AXIS = r"(?:-?\d+|\?|None|\*)"
-KINDS: Mapping[str, str] = {
-    "int": r"-?\d+(?:,\d{3})*",
-    "num": rf"[-+]?(?:{_NUMBER}|\.\d+|nan|inf(?:inity)?)",
-    "size": rf"{_NUMBER}\s?(?:[KMGTP]i?B|bytes|B\b)?",
-    "shape": (
-        r"(?:torch\.Size\(\[[\d, ]*\]\)"
-        rf"|(?:torch\.Size\()?[\[({{<]\s?(?:{_AXIS}(?:\s?[,x×]\s?{_AXIS})*,?\s?)?[\])}}>]\)?"
-        rf"|-?\d+(?:\s?[x×]\s?-?\d+)+|-?\d+(?:,\s?-?\d+)*)"
-    ),
-    "dtype": r"(?:(?:torch|paddle|numpy|np)\.)?(?:cuda\.)?[A-Za-z_]\w*(?:\.[A-Za-z]\w*)?(?:\((?:dtype=)?[\w.]+\))?",
-    "device": (
-        r"(?:device\(type='\w+'(?:, index=\d+)?\)|Place\([\w:]+\)|[A-Za-z]+Place(?:\(\d*\))?|[A-Za-z]+(?::\d+)?)"
-    ),
-    "name": r"[\w<][\w.<>:\[\]*-]*",
-    "path": r"(?:'[^'\n]{1,400}'|[^\s'\",;]{1,400})",
-    "quoted": r"'[^'\n]{0,400}'",
-    "word": r"\S{1,300}",
-    "line": r"[^\n]{0,400}",
-}
+KINDS: Mapping[str, str] = take_words(read_toml(Path(__file__).with_suffix(".toml")))
 """Kind -> regular expression. None of them backtracks over more than one value."""
 
 _ANY = 200

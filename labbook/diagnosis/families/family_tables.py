@@ -16,19 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.families.quantity_grammar import are_near, count_differs, is_apart, is_versus, value_differs
-from labbook.diagnosis.toml_data import join_patterns, read_toml
+from labbook.diagnosis.toml_data import insert_words, read_toml, take_words
 from labbook.frozen import dataclass
 
 FOLDER = Path(__file__).resolve().parent / "tables"
 VOCABULARY = "vocabulary"
 STEPS = ("sources", "native", "coded", "quantities", "checks", "messages", "asserts", "paddle", "demands", "choices")
 """Names of the tables of rows; `message_family` says what each is compared with."""
-_WORD = re.compile(r"\{([a-z_]+)\}")
-_PATH = re.compile(
-    r"(?:[\w~.-]+)?(?:[/\\][\w.@-]+){2,}|[\w.-]+/__\w+__|\b[\w-]+\.(?:json|jsonl|yaml|yml|txt|csv|pth?|pkl|npy|npz|h5"
-    r"|ckpt|jpe?g|png|xml|bin|tsv|mat|tif|pdmodel|pdiparams|pdparams|pdopt|onnx|nb|model|params?|weights|caffemodel"
-    r"|prototxt|engine|tflite|mnn|gguf|safetensors|so|dll)\b"
-)
 _PATH_DISTANCE = 160
 
 
@@ -85,7 +79,7 @@ class Row:
         if found is None or not self.path:
             return found is not None
         around = sentence[max(0, found.start() - _PATH_DISTANCE) : found.end() + _PATH_DISTANCE]
-        return _PATH.search(around) is not None
+        return _compiled(("{file_path}",)).search(around) is not None
 
 
 @dataclass(frozen=True)
@@ -167,16 +161,12 @@ def make_row(family: str, values: Mapping[str, Any]) -> Row:
 @functools.cache
 def vocabulary() -> Mapping[str, str]:
     """Word -> regular expression that stands for it in patterns."""
-    words = read_toml(FOLDER / f"{VOCABULARY}.toml")
-    return {word: value if isinstance(value, str) else join_patterns(value) for word, value in words.items()}
+    return take_words({VOCABULARY: read_toml(FOLDER / f"{VOCABULARY}.toml")})
 
 
 @functools.cache
 def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    words = vocabulary()
-    return re.compile(
-        "|".join(_WORD.sub(lambda found: f"(?:{words[found[1]]})", one) for one in patterns), re.IGNORECASE
-    )
+    return re.compile("|".join(insert_words(one, vocabulary()) for one in patterns), re.IGNORECASE)
 
 
 @functools.cache

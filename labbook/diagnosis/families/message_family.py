@@ -10,7 +10,6 @@ cudnn.h, cublas_api.h; paddle/phi/core/errors.h and error_codes.proto of Paddle 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,11 +25,7 @@ _RE = compile_patterns(Path(__file__).with_suffix(".toml"))
 _TENSOR_FAMILIES = ("shape_mismatch", "dtype_mismatch", "device_mismatch")
 _MOST_LETTERS = 4000
 
-_CODES = {
-    "errno": re.compile(r"\[Errno (\d{1,3})\]"),
-    "winerror": re.compile(r"\[WinError (\d{1,5})\]"),
-    "opencv": re.compile(r"\bOpenCV\b.{0,400}?\((-\d{1,3}):?[^)]{0,60}\)", re.DOTALL),
-}
+_CODES = ("errno", "winerror", "opencv")
 
 
 _OF_NAMES_AND_CALLS = ("TypeError", "AttributeError", "NameError", "KeyError", "SyntaxError", "ValueError")
@@ -186,8 +181,8 @@ def _family_of_assert(exception: ObservedException, sentence: str) -> str | None
 def _family_of_number(sentence: str) -> str | None:
     """The family of an error number of the system, of Windows or of OpenCV, or `None`."""
     tables = load_tables()
-    for kind, pattern in _CODES.items():
-        found = pattern.search(sentence)
+    for kind in _CODES:
+        found = _RE[kind].search(sentence)
         if found is not None:
             return tables.family_of_row("coded", sentence) or tables.codes[kind].get(int(found[1]))
     return None

@@ -14,19 +14,6 @@ from labbook.diagnosis.toml_data import compile_patterns
 
 _RE = compile_patterns(Path(__file__).with_suffix(".toml"))
 
-_VALUES = {
-    "size": re.compile(r"torch\.Size\(\[[\d, ]{0,60}\]\)|[\[(][\d, x-]{1,60}[\])]|\d+(?:\s?[x×]\s?\d+)+"),
-    "type": re.compile(
-        r"\b(?:torch\.)?(?:cuda\.)?(?:Half|Float|Double|Long|Int|Byte|Char|Short|Bool|BFloat16|float16|float32|float64|"
-        r"int8|int16|int32|int64|uint8|bool|bfloat16|complex64|complex128)(?:Tensor)?\b"
-    ),
-    "device": re.compile(
-        r"\b(?:cuda(?::\d+)?|cpu|CPU|CUDA|GPU|gpu(?::\d+)?|mps|xpu|npu|CPUPlace|CUDAPlace|GPUPlace)\b"
-    ),
-}
-"""Quantity -> how its values look."""
-
-
 _FAR = 240
 _NEAR = 60
 
@@ -36,13 +23,13 @@ def value_differs(sentence: str, quantity: str) -> bool:
     return any(
         _RE["expected"].search(sentence, max(0, first.start() - _FAR), first.start())
         and _RE["received"].search(sentence, first.end(), second.start())
-        for first, second in _unequal(sentence, _VALUES[quantity], _FAR)
+        for first, second in _unequal(sentence, _RE[quantity], _FAR)
     )
 
 
 def is_versus(sentence: str, quantity: str) -> bool:
     """Whether two values of a quantity, see `value_differs`, are set against each other: "(4, 8) and (10, 2)"."""
-    pairs = _unequal(sentence, _VALUES[quantity], _FAR // 3)
+    pairs = _unequal(sentence, _RE[quantity], _FAR // 3)
     return any(_RE["against"].search(sentence, first.end(), second.start()) for first, second in pairs)
 
 

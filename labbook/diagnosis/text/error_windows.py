@@ -9,23 +9,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from labbook.diagnosis.text.log_lines import LONGEST_LINE
-from labbook.diagnosis.toml_data import read_toml
+from labbook.diagnosis.toml_data import join_patterns, read_toml
 
-_ERROR_WORD = re.compile(rb"(?:error|ERROR|Error|FATAL|atal)\]?\s*[:|-]\s*[^\s\d.+-]|\bE(?:RROR|rror)\b|\bFATAL\b")
-_NOT_A_NUMBER = re.compile(rb"[\s:=\[(]-?(?:nan|NaN|NAN|inf|Inf)\b")
-_WORDS = {name: table["items"] for name, table in read_toml(Path(__file__).with_name("rare_words.toml")).items()}
-_ALSO = {"weak": None, "error": _ERROR_WORD, "nonfinite": _NOT_A_NUMBER}
-_STRONG: dict[bytes, re.Pattern[bytes] | None] = {word.encode(): None for word in _WORDS["strong"]}
-_WEAK = {word.encode(): also for name, also in _ALSO.items() for word in _WORDS[name]}
+_TABLES = read_toml(Path(__file__).with_name("rare_words.toml"))
+_RE = {
+    name: re.compile(join_patterns(_TABLES[name]).encode()) for name in ("error_word", "no_number", "begins", "goes_on")
+}
+_ALSO = {"weak": None, "error": _RE["error_word"], "nonfinite": _RE["no_number"]}
+_STRONG: dict[bytes, re.Pattern[bytes] | None] = {word.encode(): None for word in _TABLES["strong"]["items"]}
+_WEAK = {word.encode(): also for name, also in _ALSO.items() for word in _TABLES[name]["items"]}
 """Rare parts of words; where a word is common in healthy logs, with a pattern that its line must fit too."""
-_STRONG_LINE = re.compile(
-    rb"Traceback \(|^[\w.]{1,200}\.[A-Z]\w{2,60}: |\bException: "
-    rb"|[A-Z]\w{0,60}(?:Error|Exception|NotMet|Interrupt|Exit|Failure)\w{0,3}(?:[:'`\"]|\s*$|\xef\xbc\x9a)"
-    rb'|^\W{0,8}.{0,80}?File "[^"]+", line \d|terminate called after|Error Message Summary|Fatal Python error'
-    rb"|\(most recent call (?:first|last)|^\s*-{1,6}> \d+ |(?:Cell |Input )In ?\[\d|^E\s{3,}\S"
-    rb"|[Uu]ncaught exception of"
-)
-_TRACE_LIKE = re.compile(rb'File "|^\s*\S{0,30}\s*[|\xe2]|^[\t ]+\S|^\s*-{1,6}> ?\d|^\s*$|^\S{0,40}:?\s{3,}\S')
 
 _BEFORE = 12
 _AFTER = 30
@@ -122,7 +115,7 @@ class _WindowFinder:
             start = candidates[place]
             line = _line_at(block, start)
             number = self._number + block.count(b"\n", at, start)
-            if start in strong and _STRONG_LINE.search(line[:_LONGEST_BYTES]):
+            if start in strong and _RE["begins"].search(line[:_LONGEST_BYTES]):
                 self._begin(block, at, start, number)
                 at = start
                 self._number = number
@@ -155,9 +148,9 @@ class _WindowFinder:
         while at < len(block):
             line = _line_at(block, at)
             self._open.append((self._number, _short(line)))
-            if at in strong and _STRONG_LINE.search(line[:_LONGEST_BYTES]):
+            if at in strong and _RE["begins"].search(line[:_LONGEST_BYTES]):
                 self._quiet = 0
-            elif not (self._quiet < 3 and _TRACE_LIKE.match(line)):
+            elif not (self._quiet < 3 and _RE["goes_on"].match(line)):
                 self._quiet += 1
             at += len(line) + 1
             self._number += 1

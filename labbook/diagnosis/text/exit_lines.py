@@ -11,37 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.text.log_lines import LogLine
-from labbook.diagnosis.toml_data import compile_patterns
+from labbook.diagnosis.toml_data import compile_patterns, read_toml
 from labbook.model.evidence import Ending
 
 _RE = compile_patterns(Path(__file__).with_suffix(".toml"))
 
-_SIGNALS = {
-    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
-    9: "SIGKILL", 10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
-    24: "SIGXCPU", 25: "SIGXFSZ",
-}  # fmt: skip
-_WINDOWS = {0xC0000005: "SIGSEGV", 0xC0000409: "SIGABRT", 0xC00000FD: "SIGSEGV", 0xC000001D: "SIGILL"}
-"""Windows status codes that correspond to a signal. Source: ntstatus.h."""
-
-_DEATHS = {
-    "SIGKILL": r"[Kk]illed|KILLED|已杀死|已终止 \(Killed\)",
-    "SIGSEGV": r"[Ss]egmentation fault|段错误|Access violation",
-    "SIGBUS": r"[Bb]us error|总线错误",
-    "SIGABRT": r"[Aa]borted|[Aa]bort trap: 6|[Aa]bort|已放弃|已中止|已终止",
-    "SIGILL": r"[Ii]llegal instruction|非法指令",
-    "SIGFPE": r"[Ff]loating[ -]point exception|浮点数?例外",
-    "SIGTERM": r"Terminated",
-    "SIGTRAP": r"Trace/breakpoint trap",
-}
-_DUMPED = r"(?:\s*[(（](?:core dumped|核心已转储|吐核|核心转储)[)）])?"
-_SHELL = (
-    r"(?:[\w./~-]{1,200}: (?:line |行 ?|第 ?)\d+[:：行]*\s+\d+ |(?:zsh|bash|fish)(?:: line \d+)?: (?:\d+ )?"
-    r"|\[\d+\]\s+[+-]?\s*\d* ?)?"
-)
+_TABLES = read_toml(Path(__file__).with_name("exit_signals.toml"))
+_SIGNALS: dict[int, str] = {int(number): name for number, name in _TABLES["numbers"].items()}
+_WINDOWS: dict[int, str] = {int(status, 16): name for status, name in _TABLES["windows"].items()}
+_DEATHS: Mapping[str, str] = _TABLES["deaths"]
 _DEATH = re.compile(
-    rf"^\s*(?:{_SHELL})(?:" + "|".join(f"(?P<{name}>{words})" for name, words in _DEATHS.items()) + rf"){_DUMPED}"
-    r"(?:[.!:：！。]?\s*$|\s{2,}\S|\s+(?:sudo |nohup )?(?:python|torchrun|bash|sh|\./|CUDA_|\$[{(\w])|[:：] \d+)"
+    _TABLES["before"] + "|".join(f"(?P<{name}>{words})" for name, words in _DEATHS.items()) + _TABLES["after"]
 )
 
 

@@ -46,38 +46,6 @@ class LogLine(NamedTuple):
         return len(self.text) - len(self.text.lstrip())
 
 
-_LEVELS = "DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL|EXCEPTION"
-_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
-_TIME = rf"\d{{4}}[-/]\d\d[-/]\d\d[T ,_]{{1,2}}{_CLOCK}(?:\s?Z|\s?[+-]\d\d:?\d\d|\s?UTC)?"
-_NOT_HOSTS = r"(?!(?:epoch|step|iter|batch|loss|line|train|val|test|eval|time|lr|cuda|gpu|cell)\w*:)"
-_PREFIX = re.compile(
-    rf"""
-      [ ]?\[(?:default|rank|Rank|RANK)[:= ]?\s?(?P<rank_a>\d{{1,6}})\][ ]?:?[ ]?
-    | \[\d+,(?P<rank_b>\d{{1,6}})\]<std(?:err|out|diag)>:?[ ]?
-    | \[{_NOT_HOSTS}(?P<host>[\w.-]*[A-Za-z][\w.-]*):(?P<rank_c>\d{{1,6}})\]:[ ]?
-    | (?:rank|Rank)[ ]?(?P<rank_d>\d{{1,6}}):[ ]
-    | \((?P<worker>[\w.:]{{0,60}}[ ]?pid=\d+)(?:,[ ]*ip=[\w.:]+)?\)[ ]?
-    | (?P<kube>\d{{4}}-\d\d-\d\dT{_CLOCK}(?:Z|[+-]\d\d:?\d\d))[ ](?P<pipe>stdout|stderr)[ ][FP][ ]
-    | [\[(]?(?P<time>{_TIME})[\])]?(?:,(?=\s))?:?[ ]?
-    | \[?(?P<glog>[IWEF])\d{{4,8}}[ ]{_CLOCK}[ ]+(?:\d+[ ])?[\w./<>-]+:\d+\][ ]?
-    | (?:Abort[ ]message:[ ]')?\[(?P<lite>[IWEF])[ ]+\d\d?/[ ]?\d\d?[ ]+\d\d?:[ ]?\d\d?:[ ]?\d\d?\.\d+[ ]
-      [^\]\s]{{3,200}}(?:[ ][\w~:]+)?\][ ]?
-    | (?:\d\d-\d\d[ ])?(?:{_CLOCK}[ ]+)?\d{{2,6}}-\d{{2,6}}
-      (?:[ ]{{2,}}|[ ](?=[\w.+-]+[ ]{{2,}}[\w.]+\.\w+[ ]+[VDIWEAF][ ]))
-      (?P<studio>[\w.+-]+[ ]+(?:[\w.-]+[ ]+)?)[VDIWEAF][ ]+
-    | (?:\d\d-\d\d[ ]{_CLOCK}[ ]+)?(?:\d+-\d+/[\w.?]+[ ])?(?P<cat>[VDIWEAF])/
-      (?!\w*(?:Error|Exception)\b)[\w.:+-]{{2,40}}[ ]*(?:\([ ]*\d+\))?:[ ]
-    | \d\d-\d\d[ ]{_CLOCK}[ ]+\d+[ ]+\d+[ ](?P<threads>[VDIWEAF])[ ][\w.:+-]{{2,40}}[ ]*:[ ]
-    | (?P<level_b>{_LEVELS}):[\w.]+:[ ]?
-    | \[(?P<level_c>{_LEVELS})\][ ]?(?=\S)
-    | (?P<level_d>{_LEVELS})[ ]+(?={_TIME})
-    | (?P<container>[\w.-]{{1,60}}?[-_]\d+)[ ]+\|[ ]
-    | (?P<quote>(?:>[ ]?){{1,4}})(?!>)(?=\S|[ ]{{2}}|$)
-    """,
-    re.VERBOSE,
-)
-
-
 _GLOG_LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL"}
 
 
@@ -138,7 +106,7 @@ def strip_prefix(number: int, text: str) -> LogLine:
     source, level = "", ""
     time: float | None = None
     for _ in range(6):
-        found = _PREFIX.match(text)
+        found = _RE["prefix"].match(text)
         if found is None or not found.end():
             break
         groups = found.groupdict()
@@ -201,14 +169,7 @@ def _seconds(when: str) -> float | None:
     return (whole - datetime(1970, 1, 1)).total_seconds() + fraction
 
 
-_HEADS = tuple(
-    re.compile(rf"^(?P<lead>.{{1,120}}?)(?P<kept>{kept})")
-    for kept in (
-        r"[ ]{0,2}Traceback \(most recent call last\)",
-        r"[ ]{0,4}File [\"“].+[\"”], line \d+",
-        r"(?<![\w.'\"])(?:\w+\.)*[A-Z]\w*(?:Error|Exception|NotMet)(?:: |$)",
-    )
-)
+_HEADS = tuple(_RE[name] for name in ("before_header", "before_frame", "before_class"))
 """Lines of a traceback by which a prefix before them is recognised."""
 
 
