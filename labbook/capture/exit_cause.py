@@ -1,8 +1,8 @@
 """Explains the end of a run: out-of-memory kills, memory limits, time limits of batch jobs.
 
 `read_oom_counters` is called before the command starts and again after its end; `explain_exit` turns the difference
-into sentences, with the keys of `labbook.model.evidence.Ending.facts`: `oom_kill`, `memory` (memory use at a kill
-without a known cause), `time_limit`, `core_dump`.
+into messages as plain data, with the keys of `labbook.model.evidence.Ending.facts`: `oom_kill`, `memory` (memory use at
+a kill without a known cause), `time_limit`, `core_dump`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.capture.processes import read_samples
+from labbook.model.message import Message, as_data, message
 
 _MOST_GROUPS = 12
 _NO_LIMIT = 1 << 60
@@ -80,23 +81,23 @@ def explain_exit(end: Mapping[str, Any], resources: Path, started: float, enviro
     kill_counts = end.get("counters") or {}
     before, after = kill_counts.get("before") or {}, kill_counts.get("after") or {}
     resident = _last_resident(resources)
-    oom = _describe_oom_kill(before, after, resident) if code != 0 else ""
+    oom = _describe_oom_kill(before, after, resident) if code != 0 else None
     if not oom and (killed or code not in (0, None)):
         oom = find_oom_kill(_kernel_lines(), max(0.0, ended - started))
     if oom:
-        facts["oom_kill"] = oom
+        facts["oom_kill"] = as_data(oom)
     elif killed:
-        facts["memory"] = _describe_memory(after, resident)
+        facts["memory"] = as_data(_describe_memory(after, resident))
         if after and not _is_nearly_full(after, resident):
             facts["memory_free"] = True
     if signal in _LIMIT_SIGNALS or (isinstance(code, int) and code > 128):
         limit = describe_time_limit(ended, {**_slurm_end_time(environ), **environ})
-        facts.update({"time_limit": limit} if limit else {})
+        facts.update({"time_limit": as_data(limit)} if limit else {})
     return facts
 
 
-def describe_time_limit(ended: float, environ: Mapping[str, str]) -> str:
-    """Returns a sentence if a run ended at the time limit of its batch job, else "".
+def describe_time_limit(ended: float, environ: Mapping[str, str]) -> Message | None:
+    """Returns a message if a run ended at the time limit of its batch job, else `None`.
 
     Args:
         ended: Unix time, s.
@@ -107,13 +108,13 @@ def describe_time_limit(ended: float, environ: Mapping[str, str]) -> str:
         name = "PBS_WALLTIME"
         limit = _session_start() + (_parse_number(environ["PBS_WALLTIME"]) or 0.0)
     if limit is None:
-        return ""
+        return None
     late = ended - limit
     if not -_NEAR_LIMIT_S[0] <= late <= _NEAR_LIMIT_S[1]:
-        return ""
-    when = f"{abs(late):.0f} s {'after' if late >= 0 else 'before'}"
+        return None
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(limit))
-    return f"it was ended {when} the job's time limit, {clock} UTC ({name})"
+    key = "capture.ending.after_limit" if late >= 0 else "capture.ending.before_limit"
+    return message(key, seconds=abs(late), clock=clock, variable=name)
 
 
 def _slurm_end_time(environ: Mapping[str, str]) -> dict[str, str]:
@@ -138,8 +139,8 @@ def _slurm_end_time(environ: Mapping[str, str]) -> dict[str, str]:
         return {}
 
 
-def find_oom_kill(lines: Sequence[tuple[float, str]], age_s: float) -> str:
-    """Returns a sentence with the out-of-memory kill in the kernel log during a run, else "".
+def find_oom_kill(lines: Sequence[tuple[float, str]], age_s: float) -> Message | None:
+    """Returns a message with the out-of-memory kill in the kernel log during a run, else `None`.
 
     Args:
         lines: (age in seconds, text), oldest first.
@@ -148,11 +149,11 @@ def find_oom_kill(lines: Sequence[tuple[float, str]], age_s: float) -> str:
     for age, text in reversed(lines):
         match = _KILLED.search(text)
         if match is not None and age <= age_s + 1.0:
-            return f"kernel log: {match[0].strip()[:200]}"
-    return ""
+            return message("capture.ending.kernel_log", line=match[0].strip()[:200])
+    return None
 
 
-def _describe_oom_kill(before: Mapping[str, Any], after: Mapping[str, Any], resident: int) -> str:
+def _describe_oom_kill(before: Mapping[str, Any], after: Mapping[str, Any], resident: int) -> Message | None:
     for name, now in after.items():
         was = before.get(name)
         if not isinstance(was, Mapping) or "kills" not in was:
@@ -160,27 +161,35 @@ def _describe_oom_kill(before: Mapping[str, Any], after: Mapping[str, Any], resi
         kills = int(now.get("kills") or 0) - int(was["kills"])
         if kills <= 0:
             continue
-        what = "1 process" if kills == 1 else f"{kills} processes"
-        where = "on this machine" if name == "machine" else f"in the control group {name}"
-        limit = int(now.get("limit") or 0)
-        sentence = f"the kernel killed {what} {where} because memory was full"
-        sentence += f"; the limit is {_format_bytes(limit)}" if limit else ""
-        return sentence + (f", and this run used {_format_bytes(resident)} at the last sample" if resident else "")
-    return ""
+        of_machine = name == "machine"
+        where = message("capture.ending.machine") if of_machine else message("capture.ending.group", name=name)
+        return _clauses(message("capture.ending.oom_kill", kills=kills, where=where), *_amounts(after, name, resident))
+    return None
 
 
-def _describe_memory(after: Mapping[str, Any], resident: int) -> str:
-    """Returns a sentence on the memory use of a process that was killed without a known cause."""
-    limit = _least_limit(after)
+def _describe_memory(after: Mapping[str, Any], resident: int) -> Message:
+    """Returns a message on the memory use of a process that was killed without a known cause."""
     if _is_nearly_full(after, resident):
-        return (
-            f"memory was nearly full: this run used {_format_bytes(resident)} of {_format_bytes(limit)} "
-            "at the last sample; no counter shows who killed it"
-        )
-    counted = "the kernel counted no out-of-memory kill" if after else "the counter of such kills is not readable here"
-    amounts = f": it used {_format_bytes(resident)} at the last sample" if resident else ""
-    amounts += f", the limit is {_format_bytes(limit)}" if resident and limit else ""
-    return f"there is no sign that memory ran out ({counted}){amounts}; the sender of the signal is unknown"
+        limit = _format_bytes(_least_limit(after))
+        return message("capture.ending.nearly_full", used=_format_bytes(resident), limit=limit)
+    counted = message("capture.ending.none_counted") if after else message("capture.ending.not_readable")
+    amounts = _amounts(after, "", resident) if resident else ()
+    return _clauses(
+        message("capture.ending.no_sign", counted=counted), *amounts, message("capture.ending.sender_unknown")
+    )
+
+
+def _amounts(after: Mapping[str, Any], group: str, resident: int) -> list[Message]:
+    """Returns the limit of a control group ("": the smallest limit) and the memory of the run, as far as known."""
+    limit = int(after[group].get("limit") or 0) if group else _least_limit(after)
+    return [
+        *([message("capture.ending.limit", limit=_format_bytes(limit))] if limit else []),
+        *([message("capture.ending.used", used=_format_bytes(resident))] if resident else []),
+    ]
+
+
+def _clauses(*parts: Message) -> Message:
+    return message("capture.ending.clauses", parts=parts)
 
 
 def _least_limit(after: Mapping[str, Any]) -> int:

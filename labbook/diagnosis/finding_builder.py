@@ -59,7 +59,7 @@ def build_finding(
     if exception is not None:
         sentences.append(f"{exception.type}: {message}" if exception.type else message)
         sentences += [_tensor(tensor, say) for tensor in select_tensors(exception.tensors, symptom.family, whole)]
-        sentences += _of_others(symptom.family, evidence)
+        sentences += _of_others(symptom.family, evidence, say)
     elif line is not None:
         repeated = line.count > 1
         sentences.append(say.line("diagnosis.repeated", line=message, count=line.count) if repeated else message)
@@ -236,19 +236,18 @@ def _where(exception: ObservedException | None, line: OutputLine | None, evidenc
     return dict(evidence.ending.facts.get("where") or {})
 
 
-def _of_others(family: str, evidence: Evidence) -> list[str]:
+def _of_others(family: str, evidence: Evidence, say: Sentences) -> list[str]:
     """Facts about the death of another process, for families that report one."""
     if family not in _DEATHS_OF_OTHERS:
         return []
     facts = evidence.ending.facts
-    return [*([str(facts["oom_kill"])] if facts.get("oom_kill") else []), *map(str, facts.get("children") or ())]
+    return [say(one) for one in (facts.get("oom_kill"), *(facts.get("children") or ())) if one]
 
 
 def _ending(evidence: Evidence, say: Sentences) -> list[str]:
     ending = evidence.ending
     facts = ending.facts
-    sentences = [str(facts[key]) for key in _ENDING_SENTENCES if facts.get(key)]
-    sentences += map(str, facts.get("children") or ())
+    sentences = [say(one) for one in (*map(facts.get, _ENDING_SENTENCES), *(facts.get("children") or ())) if one]
     if facts.get("silent_s"):
         silent = make_message("diagnosis.silent", seconds=float(facts["silent_s"]))
         waiting = _WAITING.get(str(facts.get("waiting") or ""))

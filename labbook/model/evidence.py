@@ -73,13 +73,13 @@ class Ending:
     Args:
         exit_code: Exit status, `None` if unknown.
         signal: "SIGKILL", ... or "".
-        facts: `oom_kill` (sentence: what killed the process), `memory` (sentence: memory use, if that is unknown),
-            `memory_free` (whether memory was not nearly full, if no kill for memory was counted),
-            `time_limit` (sentence), `core_dump`, `silent_s` (seconds without progress), `stalled` (whether that is
-            long), `stacks` (of all threads), `waiting` ("reader", "collective", "lock", "input", "worker"), `where`
-            (the user's line that blocks or failed), `reader_died` (sentence: exception of the thread that prepared the
-            data), `children` (sentences: child processes ended by signals), `child_signal` (signal of the first one if
-            no exception mentions it).
+        facts: `oom_kill` (what killed the process), `memory` (memory use, if that is unknown), `memory_free` (whether
+            memory was not nearly full, if no kill for memory was counted), `time_limit`, `core_dump`, `silent_s`
+            (seconds without progress), `stalled` (whether that is long), `stacks` (of all threads), `waiting`
+            ("reader", "collective", "lock", "input", "worker"), `where` (the user's line that blocks or failed),
+            `reader_died` (exception of the thread that prepared the data), `children` (child processes ended by
+            signals), `child_signal` (signal of the first one if no exception mentions it). Texts are messages as plain
+            data, or lines of a log.
     """
 
     exit_code: int | None = None

@@ -7,6 +7,9 @@ import json
 import pytest
 
 from labbook.capture.exit_cause import describe_time_limit, explain_exit, find_oom_kill, read_oom_counters
+from labbook.store.sentences import Sentences
+
+EN = Sentences("en")
 
 V2_MOUNT = "31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1_MOUNT = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
@@ -73,10 +76,14 @@ def test_a_counted_oom_kill_is_reported_with_its_numbers(v2, tmp_path):
         "counters": {"before": before, "after": read_oom_counters(v2)},
     }
     facts = explain_exit(end, samples(tmp_path / "r", 10 * 2**20, 1900 * 2**20, 0), 0.0, {})
-    assert facts == {
-        "oom_kill": "the kernel killed 1 process in the control group sys/fs/cgroup/jobs/one because memory was full; "
-        "the limit is 2.0 GiB, and this run used 1.9 GiB at the last sample"
-    }
+    assert set(facts) == {"oom_kill"}
+    assert EN(facts["oom_kill"]) == (
+        "the kernel killed 1 process in the control group sys/fs/cgroup/jobs/one because memory was full; "
+        "the limit is 2.0 GiB; this run used 1.9 GiB at the last sample"
+    )
+    assert Sentences("zh")(facts["oom_kill"]).startswith(
+        "因内存耗尽，内核终止了控制组 sys/fs/cgroup/jobs/one 中的 1 个进程"
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +91,7 @@ def test_a_counted_oom_kill_is_reported_with_its_numbers(v2, tmp_path):
     [
         (
             100 * 2**20,
-            "there is no sign that memory ran out (the kernel counted no out-of-memory kill): it used 100 MiB",
+            "there is no sign that memory ran out (the kernel counted no out-of-memory kill); the limit is 2.0 GiB",
         ),
         (1990 * 2**20, "memory was nearly full: this run used 1.9 GiB of 2.0 GiB"),
         (0, "there is no sign that memory ran out (the kernel counted no out-of-memory kill); the sender"),
@@ -95,7 +102,7 @@ def test_a_kill_without_evidence_is_reported_as_unexplained(v2, tmp_path, held, 
     end = {"code": 137, "signal": "", "ended": 100.0, "counters": {"before": same, "after": same}}
     facts = explain_exit(end, samples(tmp_path / "r", held), 100.0, {})
     assert facts.pop("memory_free", False) == (said[:5] == "there")
-    assert set(facts) == {"memory"} and facts["memory"].startswith(said)
+    assert set(facts) == {"memory"} and EN(facts["memory"]).startswith(said)
 
 
 def test_an_ordinary_failure_does_not_mention_memory(v2, tmp_path):
@@ -108,17 +115,16 @@ def test_an_ordinary_failure_does_not_mention_memory(v2, tmp_path):
 @pytest.mark.parametrize(("ended", "said"), [(970, "30 s before"), (1040, "40 s after"), (700, ""), (5000, "")])
 def test_the_time_limit_of_a_job(ended, said, tmp_path):
     environ = {"SLURM_JOB_END_TIME": "1000"}
-    assert said in describe_time_limit(float(ended), environ) and bool(
-        describe_time_limit(float(ended), environ)
-    ) == bool(said)
+    limit = describe_time_limit(float(ended), environ)
+    assert said in EN(limit) and bool(limit) == bool(said)
     facts = explain_exit({"code": None, "signal": "SIGTERM", "ended": ended}, tmp_path / "r", 0.0, environ)
     assert ("time_limit" in facts) == bool(said)
-    assert describe_time_limit(float(ended), {"SLURM_JOB_END_TIME": "soon"}) == ""
+    assert describe_time_limit(float(ended), {"SLURM_JOB_END_TIME": "soon"}) is None
 
 
 def test_a_line_of_the_kernel_log_counts_when_it_is_of_this_run():
     text = "Memory cgroup out of memory: Killed process 4711 (python) total-vm:9kB, anon-rss:8kB; more"
     lines = [(900.0, text.replace("4711", "1")), (20.0, "usb 1-1: new device"), (10.0, text)]
-    assert "Killed process 4711 (python) total-vm:9kB" in find_oom_kill(lines, 60.0)
-    assert find_oom_kill(lines, 5.0) == ""
-    assert "Killed process 1 " in find_oom_kill(lines[:1], 1000.0)
+    assert "Killed process 4711 (python) total-vm:9kB" in EN(find_oom_kill(lines, 60.0))
+    assert find_oom_kill(lines, 5.0) is None
+    assert "Killed process 1 " in EN(find_oom_kill(lines[:1], 1000.0))

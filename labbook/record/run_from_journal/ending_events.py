@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from labbook.model.events.process_kinds import Bye, ChildDied, StackFrame, Stacks, ThreadStack, UncaughtException
+from labbook.model.message import as_data, message
 from labbook.model.run import CaughtException, Frame, Run
 from labbook.probe.events import protocol
 from labbook.record.run_from_journal.blocked_on import classify_wait
@@ -42,9 +43,9 @@ def standstill_facts(run: Run, processes: Sequence[ProcessEvents]) -> dict[str, 
         processes: Events of its processes.
 
     Returns:
-        Any of `children` (a sentence for each child that a signal ended), `child_signal` (of the first), `silent_s`,
+        Any of `children` (a message for each child that a signal ended), `child_signal` (of the first), `silent_s`,
         `stalled` (true), `stacks` (list of `name`, `main`, `frames`), `waiting`, `where` (`file`, `line`, `function`,
-        `source` of the user's line that waits or failed), `reader_died` (the exception, as a sentence).
+        `source` of the user's line that waits or failed), `reader_died` (the exception, as a message).
     """
     if run.status not in ("interrupted", "killed", "failed"):
         return {}
@@ -109,9 +110,11 @@ def parse_thread_stacks(text: str) -> list[ThreadStack]:
     return sorted(threads, key=lambda thread: not thread["main"])
 
 
-def _describe_death(death: ChildDied) -> str:
-    what = ", ".join(filter(None, (death.get("name"), death.get("target"))))
-    return f"the child process {death.get('pid')} ({what or 'unnamed'}) was ended by {death.get('signal')}"
+def _describe_death(death: ChildDied) -> dict[str, Any]:
+    names = [name for name in (death.get("name"), death.get("target")) if name]
+    which = message("record.ending.named", pid=death.get("pid"), names=names) if names else None
+    which = which or message("record.ending.unnamed", pid=death.get("pid"))
+    return as_data(message("record.ending.child", which=which, signal=death.get("signal")))
 
 
 def _frame(file: str, line: int, function: str) -> StackFrame:
@@ -202,11 +205,13 @@ def _step_s(run: Run) -> float:
     return median(times) if times else 0.0
 
 
-def _describe_exception(error: CaughtException) -> str:
+def _describe_exception(error: CaughtException) -> dict[str, Any]:
     frame: Frame | None = next((frame for frame in reversed(error.frames) if frame.user), None)
-    at = f" at {frame.file}:{frame.line}" if frame is not None else ""
-    first = next(iter(error.message.splitlines()), "")[:200]
-    thread = (
-        f"the thread {error.thread} that prepared the data" if error.thread else "the thread that prepared the data"
-    )
-    return f"{thread} died of {error.type}: {first}{at}"
+    named = message("record.ending.thread", name=error.thread)
+    values = {
+        "thread": named if error.thread else message("record.ending.reader"),
+        "error": f"{error.type}: {next(iter(error.message.splitlines()), '')[:200]}",
+    }
+    if frame is None:
+        return as_data(message("record.ending.died", **values))
+    return as_data(message("record.ending.died_at", file=frame.file, line=frame.line, **values))

@@ -14,6 +14,7 @@ from labbook.record.run_from_journal.blocked_on import classify_wait
 from labbook.record.run_from_journal.ending_events import find_user_line, parse_thread_stacks, standstill_facts
 from labbook.store.event_reader import read_event
 from labbook.store.journal import ProcessEvents
+from labbook.store.sentences import Sentences
 
 SITE = "/venv/lib/python3.11/site-packages/"
 LIBRARY = "/usr/lib/python3.11/"
@@ -149,7 +150,7 @@ def thread_error(function, t=900.0, kind="KeyError"):
 def test_the_error_of_a_dead_reader_has_priority(tmp_path, status, signal):
     run = run_with(status, (thread_error("_thread_loop"),), signal=signal)
     facts = standstill_facts(run, [])
-    assert facts["reader_died"].endswith("died of KeyError: 'image_40' at /w/data.py:5")
+    assert Sentences("en")(facts["reader_died"]).endswith("died of KeyError: 'image_40' at /w/data.py:5")
     first, *rest = findings(run, facts)
     assert first.symptom == "key_missing" and (first.where["file"], first.where["line"]) == ("/w/data.py", 5)
     assert "data_reader_thread_died_hang" in [finding.symptom for finding in rest]
