@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
 import pytest
 
+import labbook.checks as labbook_checks
 from labbook.cli import labbook
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.model.symptom import Symptom
@@ -121,6 +124,27 @@ def test_user_text_has_none_of_the_forbidden_phrases(source, language):
     found = [f"{where}: {text}" for where, text in texts if forbidden.search(text)]
     assert texts or (source, language) == ("help", "zh")
     assert found == []
+
+
+@pytest.mark.parametrize("source", ["symptom pages", "words"])
+def test_chinese_sentences_set_latin_words_apart_and_hold_no_english_clause(source):
+    texts = [(where, re.sub(r"``|{[^{}]*}|“[^”]*”", "", text)) for where, text in SOURCES[source]("zh")]
+    tight = re.compile(r"[\u4e00-\u9fff][A-Za-z0-9]|[A-Za-z0-9%](?!月)[\u4e00-\u9fff]")
+    clause = re.compile(r"(?:\b[A-Za-z][a-z]+\b[ ,]+){4,}")
+    assert [f"{where}: {text}" for where, text in texts if tight.search(text) or clause.search(text)] == []
+
+
+def test_the_rows_of_the_checks_for_programs_have_chinese_names():
+    known = parse_toml((builtin_folder() / "words/messages/zh_texts.toml").read_text(encoding="utf-8"))
+    names: set[str] = set()
+    for file in Path(labbook_checks.__path__[0]).glob("rows_*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Row":
+                names |= {part.value for part in node.args[:1] if isinstance(part, ast.Constant)}
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).lstrip("(").startswith("what"):
+                value = node.value.elts[0] if isinstance(node.value, ast.Tuple) else node.value
+                names |= {value.value} if isinstance(value, ast.Constant) else set()
+    assert len(names) > 15 and names - set(known) == set()
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -189,7 +189,7 @@ def _amounts(after: Mapping[str, Any], group: str, resident: int) -> list[Messag
 
 
 def _clauses(*parts: Message) -> Message:
-    return message("capture.ending.clauses", parts=parts)
+    return message("health.clauses", parts=parts)
 
 
 def _least_limit(after: Mapping[str, Any]) -> int:

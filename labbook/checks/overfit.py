@@ -122,7 +122,7 @@ def _answer(best: tuple[float | None, list[float], float | None]) -> Overfit:
     accuracy_text = "" if accuracy is None else f", {accuracy * 100:.0f} % of the samples right"
     fall = f"loss {number(losses[0])} to {number(losses[-1])} in {len(losses) - 1} steps{accuracy_text} ({how})"
     if _is_learned(losses, accuracy):
-        verdict, summary = "ok", f"The batch was learned by heart: {fall}."
+        verdict, summary = "ok", f"The batch was memorised: {fall}."
     elif not math.isfinite(losses[-1]):
         verdict, summary = "fail", f"The loss is not finite: {fall}."
     elif _last(losses) > 0.5 * losses[0]:

@@ -25,13 +25,15 @@ def rows(backend: Backend, batch: Batch, spent: bool) -> list[Row]:
     leaves = batch.leaves(backend)
     found = [_leaf_row(backend, path, tensor) for path, tensor in leaves]
     if not found:
-        return [Row("batch", "at least one tensor", "none", "fail", "the loader gives no tensors of this framework")]
+        return [
+            Row("batch", "at least one tensor", "none found", "fail", "the loader gives no tensors of this framework")
+        ]
     sizes = {int(tensor.shape[0]) for _, tensor in leaves if len(tensor.shape) > 0}
     verdict = "ok" if len(sizes) <= 1 else "note"
     shown = ", ".join(str(n) for n in sorted(sizes)) or "no axis"
     found.append(Row("batch size", "the same for all tensors", shown, verdict))
     if spent:
-        detail = "give the loader itself, not iter(loader)"
+        detail = "pass the loader itself, not iter(loader)"
         found.append(Row("loader", "can begin again", "an iterator: one batch was taken from it", "note", detail))
     return found
 
@@ -72,8 +74,8 @@ def output_rows(backend: Backend, batch: Batch, forward: Forward, loss: Loss | N
     if classes:
         found.append(_label_row(backend, batch.target, classes))
     if forward.loss is None:
-        detail = "give loss=, or let the model return an object with .loss"
-        return [*found, Row("loss", "one number", "none", "fail", detail)]
+        detail = "pass loss=, or let the model return an object with .loss"
+        return [*found, Row("loss", "one number", "none found", "fail", detail)]
     found.append(_loss_row(backend, forward.loss))
     if classes and loss is not None and _is_cross_entropy(loss):
         found += _cross_entropy_rows(backend, batch, forward, classes)
@@ -94,7 +96,11 @@ def _prediction_row(backend: Backend, prediction: Any) -> Row:  # noqa: ANN401
         across = float(values.std(axis=0).max())
         if across == 0.0 and not values.any():
             return Row(
-                "model output", "differs between samples", f"{observed}, all 0", "note", "a layer that begins at zero"
+                "model output",
+                "differs between samples",
+                f"{observed}, all 0",
+                "note",
+                "a layer is initialised to zero",
             )
         if across <= _SAME * float(abs(values).max()):
             detail = "the inputs do not reach the output: dead units, a wrong axis, or a constant"
@@ -163,7 +169,7 @@ def _cross_entropy_rows(backend: Backend, batch: Batch, forward: Forward, classe
     expected, value = math.log(classes), float(backend.array(forward.loss).ravel()[0])
     observed = f"ln({classes}) = {number(expected)}"
     if value - expected > max(_OFF * expected, _OFF):
-        detail = "an untrained model should guess evenly: look at the last layer's initialisation and the labels"
+        detail = "an untrained model should be near chance level: check the last layer's initialisation and the labels"
         return [Row("first loss", observed, number(value), "warn", detail)]
     if expected - value > max(_OFF * expected, _OFF):
         return [

@@ -18,7 +18,7 @@ def gradient_rows(backend: Backend, model: Any) -> list[Row]:  # noqa: ANN401
 
     trained = [(name, p) for name, p in backend.parameters(model) if backend.trainable(p)]
     if not trained:
-        return [Row("gradients", "at least one trainable parameter", "none", "fail", "everything is frozen")]
+        return [Row("gradients", "at least one trainable parameter", "none found", "fail", "everything is frozen")]
     missing, zero, bad, total = [], [], [], 0.0
     for name, parameter in trained:
         gradient = backend.gradient(parameter)
@@ -68,13 +68,13 @@ def optimizer_rows(backend: Backend, model: Any, optimizer: Any) -> list[Row]:  
     what, expected = "optimizer holds the model's parameters", f"exactly the {len(trained)} trainable ones"
     if foreign:
         observed = f"{len(foreign)} of {len(in_optimizer)} are in no part of the model"
-        detail = "make the optimizer after the model is complete: a layer was replaced or the model made again"
+        detail = "create the optimizer after the model is complete: a layer was replaced or the model created again"
         return [Row(what, expected, observed, "fail", detail)]
     if missing:
         observed = f"{len(trained) - len(missing)} of them"
         return [Row(what, expected, observed, "fail", f"not held: {names_text(missing)}")]
     if twice:
-        return [Row(what, expected, f"{twice} of them twice", "warn", "each parameter belongs into one group")]
+        return [Row(what, expected, f"{twice} of them twice", "warn", "each parameter belongs in one group")]
     observed = f"all, and {len(frozen)} frozen ones" if frozen else "exactly these"
     return [Row(what, expected, observed, "note" if frozen else "ok")]
 
@@ -139,7 +139,7 @@ def _alone_row(one: Any, half: Any) -> Row:  # noqa: ANN401
         return Row(what, expected, f"another shape: {half.shape} instead of {one.shape}", "note")
     if _differs(one, half) <= 100 * _SAME:
         return Row(what, expected, "the same", "ok")
-    detail = "a reshape mixes the axes, or a norm works over the batch"
+    detail = "a reshape mixes the axes, or a layer normalises over the batch"
     return Row(what, expected, f"differs by {number(_differs(one, half))} (relative)", "warn", detail)
 
 

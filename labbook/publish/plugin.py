@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,7 +19,7 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page as MkDocsPage
 
-from labbook.errors import LabbookError
+from labbook.errors import LabbookError, NotebookError
 from labbook.publish import theme
 from labbook.publish.build_record import content_key, files_below, is_text
 from labbook.publish.cached_fragments import FrameParts, can_use_parts
@@ -80,14 +81,16 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         """Adds theme overrides, the Markdown extensions of entries, and defaults."""
         root = Path(config.docs_dir).parent
+        language = str(config.theme.get("language") or "")
+        self.language = "zh" if language.startswith("zh") else "en"
         try:
             self.notebook = find_notebook(root, chosen=root, environ=os.environ)
+            if self.notebook.paths.notes.resolve() != Path(config.docs_dir).resolve():
+                raise NotebookError("errors.site.docs_dir", path=config.docs_dir)
+            if not stays_inside(self.notebook.paths.notes, root):
+                raise NotebookError("errors.site.link_folder", path="notes/")
         except LabbookError as error:
-            raise PluginError(f"labbook: {error.message}; {error.hint}") from error
-        if self.notebook.paths.notes.resolve() != Path(config.docs_dir).resolve():
-            raise PluginError(f"labbook: docs_dir must be the notes/ of a notebook, not {config.docs_dir}")
-        if not stays_inside(self.notebook.paths.notes, root):
-            raise PluginError("labbook: notes/ is a link that leads out of the notebook; put a folder in its place")
+            raise _plugin_error(error, self.language) from error
         if not self.folder_is_checked:
             # With the command of MkDocs, --site-dir is a choice of a person, and `mkdocs serve` makes its own folder.
             # With `on_startup`, MkDocs would use one plugin for all builds of a process.
@@ -98,9 +101,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
                 site = Path(config.site_dir)
                 check_site_folder(self.notebook.paths.root, site, site if named else None)
             except LabbookError as error:
-                raise PluginError(f"labbook: {error.message}; {error.hint}") from error
-        language = str(config.theme.get("language") or "")
-        self.language = "zh" if language.startswith("zh") else "en"
+                raise _plugin_error(error, self.language) from error
         self.templates = Templates(self.notebook.paths.templates, self.language)
         self.say = Sentences(self.notebook.config.language_in_use())
         theme.without_built_in_search(config.plugins)
@@ -262,15 +263,16 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         # The content has been checked, and is in the page once, unchanged.
         before, content, after = output.partition(page.content) if page.content else (output, "", "")
         before, after = without_indents(before), without_indents(after)
-        what = f"the page of notes/{page.file.src_uri}"
-        return _guarded(before + content + after, before + after, scripts, what, config)
+        return _guarded(
+            before + content + after, before + after, scripts, f"notes/{page.file.src_uri}", config, self.say
+        )
 
     def on_post_template(self, output_content: str, *, template_name: str, config: MkDocsConfig) -> str:
         """Returns the 404 page with its policy."""
         if not template_name.endswith(".html"):
             return output_content
         output_content = without_indents(output_content)
-        return _guarded(output_content, output_content, script_hashes(output_content), template_name, config)
+        return _guarded(output_content, output_content, script_hashes(output_content), template_name, config, self.say)
 
     def on_post_build(self, *, config: MkDocsConfig) -> None:
         """Writes files made from the whole site."""
@@ -317,13 +319,23 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         return self._scripts[place]
 
 
-def _guarded(output: str, frame: str, scripts: tuple[str, ...], what: str, config: MkDocsConfig) -> str:
+def _plugin_error(error: LabbookError, language: str) -> PluginError:
+    """Returns an error of labbook as one of MkDocs, which prints it and ends."""
+    parts = [text for text in error.texts(language) if text]
+    return PluginError(Sentences(language).line("terminal.site.stopped", parts=parts))
+
+
+def _guarded(output: str, frame: str, scripts: tuple[str, ...], what: str, config: MkDocsConfig, say: Sentences) -> str:
     """Returns the page with its policy, after checking the part not checked before."""
     policy = theme.policy(config.extra)
     problems = page_problems(frame, scripts) if policy == theme.POLICY else []
     if problems:
-        raise PluginError(f"labbook: {what} would not be safe: {'; '.join(dict.fromkeys(problems))}")
+        raise _unsafe(what, problems, say)
     return with_policy(output, scripts, policy)
+
+
+def _unsafe(page: str, problems: Sequence[str], say: Sentences) -> PluginError:
+    return PluginError(say.line("terminal.site.unsafe", page=page, problems=list(map(say, dict.fromkeys(problems)))))
 
 
 def _render_or_show(page: MkDocsPage, plugin: LabbookPlugin, ours: bool, config: MkDocsConfig, files: Files) -> None:
@@ -338,9 +350,9 @@ def _render_or_show(page: MkDocsPage, plugin: LabbookPlugin, ours: bool, config:
         problems = page_problems(page.content or "")
         if not problems:
             return
-        show(plugin.say.line("terminal.site.has", names=list(dict.fromkeys(problems))))
+        show(plugin.say.line("terminal.site.has", names=list(map(plugin.say, dict.fromkeys(problems)))))
         if ours:
-            raise PluginError(f"labbook: the page {page.file.src_uri} would not be safe: {'; '.join(problems)}")
+            raise _unsafe(page.file.src_uri, problems, plugin.say)
     except PluginError:
         raise
     except Exception as error:  # one page must not stop the build

@@ -87,7 +87,7 @@ def review_files(files: Sequence[Path], language: str = "en", seconds: float | N
     """
     deadline = None if seconds is None else time.monotonic() + seconds
     sources: list[Source] = []
-    problems: list[str] = []
+    problems: list[Unreadable] = []
     for path in dict.fromkeys(files):
         if deadline is not None and time.monotonic() > deadline:
             break
@@ -95,7 +95,7 @@ def review_files(files: Sequence[Path], language: str = "en", seconds: float | N
             sources.append(read_source(path, str(path)))
             problems += sources[-1].problems
         except Unreadable as error:
-            problems.append(str(error))
+            problems.append(error)
     violations: list[Violation] = []
     for group in _group_by_project(sources):
         code = Code(group)
@@ -105,7 +105,7 @@ def review_files(files: Sequence[Path], language: str = "en", seconds: float | N
             violations += _find_violations(code, source, language, deadline)
     order = {str(source.path): number for number, source in enumerate(sources)}
     violations.sort(key=lambda found: (order.get(found.file, 0), found.cell, found.line, found.rule))
-    return Review(tuple(violations), len(sources), tuple(problems))
+    return Review(tuple(violations), len(sources), tuple(one.texts(language)[0] for one in problems))
 
 
 def _files(path: Path) -> list[Path]:

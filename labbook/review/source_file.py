@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from labbook.errors import LabbookError
+
 LARGEST_BYTES = 2 << 20
 """Larger files are data. Source: chosen by us."""
 
@@ -16,7 +18,7 @@ _SILENCED = re.compile(r"#\s*labbook:\s*ok\b[\s:]*([\w\s,-]*)")
 _MAGIC = re.compile(r"^(\s*)(?:[%!?]|[\w.\[\]]+\?{1,2}\s*$)")
 
 
-class Unreadable(Exception):  # noqa: N818 - an expected result, not a failure
+class Unreadable(LabbookError):  # noqa: N818 - an expected result, not a failure
     """A file or notebook cell that cannot be parsed as Python; the message contains the location."""
 
 
@@ -28,7 +30,7 @@ class Source:
         label: Name of the file in messages.
         text: Python code; for a notebook, the code of all cells.
         cells: For a notebook, (first line in the text, number of the cell from 1) in order, else empty.
-        problems: Sentences on cells that could not be read.
+        problems: Cells that could not be read.
     """
 
     def __init__(
@@ -37,7 +39,7 @@ class Source:
         label: str,
         text: str,
         cells: list[tuple[int, int]] | None = None,
-        problems: tuple[str, ...] = (),
+        problems: tuple[Unreadable, ...] = (),
     ) -> None:
         self.path = path
         self.label = label
@@ -150,10 +152,10 @@ def read_source(path: Path, label: str) -> Source:
     """
     try:
         if path.stat().st_size > LARGEST_BYTES and path.suffix != ".ipynb":
-            raise Unreadable(f"{label}: larger than {LARGEST_BYTES >> 20} MiB, so it is taken for data")
+            raise Unreadable("errors.review.large", path=label, size=LARGEST_BYTES >> 20)
         raw = path.read_bytes()
     except OSError as error:
-        raise Unreadable(f"{label}: cannot be read: {error.strerror or error}") from error
+        raise Unreadable("errors.review.not_readable", path=label, reason=error) from error
     text = raw.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\f", "\n")
     return _notebook(path, label, text) if path.suffix == ".ipynb" else Source(path, label, text)
 
@@ -167,16 +169,16 @@ def _notebook(path: Path, label: str, text: str) -> Source:
             if cell.get("cell_type") == "code" and isinstance(cell.get("source"), (list, str))
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Unreadable(f"{label}: is no notebook ({type(error).__name__})") from error
+        raise Unreadable("errors.review.no_notebook", path=label, kind=type(error).__name__) from error
     lines: list[str] = []
     starts: list[tuple[int, int]] = []
-    problems: list[str] = []
+    problems: list[Unreadable] = []
     for number, code in codes:
         python = _without_magics(code)
         try:
             _parse(python, f"{label}[{number}]")
         except Unreadable as error:
-            problems.append(str(error))
+            problems.append(error)
             continue
         starts.append((len(lines) + 1, number))
         lines += python.splitlines() or [""]
@@ -196,6 +198,6 @@ def _parse(text: str, label: str) -> ast.Module:
             warnings.simplefilter("ignore")
             return ast.parse(text)
     except SyntaxError as error:
-        raise Unreadable(f"{label}:{error.lineno or 1}: is no Python 3 ({error.msg})") from error
+        raise Unreadable("errors.review.no_python", path=label, line=error.lineno or 1, reason=error.msg) from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise Unreadable(f"{label}: cannot be parsed ({type(error).__name__})") from error
+        raise Unreadable("errors.review.not_parsed", path=label, kind=type(error).__name__) from error

@@ -100,7 +100,7 @@ class Templates:
             return self.render(name, data), ""
         except EntryError as error:
             page = self._render(name, data, [builtin_folder()], words(self._language, None))
-            return page, f"{error.message}; the template of labbook was used instead"
+            return page, EntryError("errors.template.replaced", problem=error).texts(self._language)[0]
 
     def prepare(self) -> None:
         """Load the data for the first page in advance; errors are reported by `render`."""

@@ -62,6 +62,7 @@ def test_a_broken_cell_is_reported_and_skipped(tmp_path):
 
     assert serious(done) == ["missing-zero-grad"]
     assert "a.ipynb[2]:1" in done.problems[0]
+    assert "不是有效的 Python 3 代码" in review([path], "zh").problems[0]
 
 
 @pytest.mark.parametrize(

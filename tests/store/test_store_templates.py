@@ -74,6 +74,8 @@ def test_a_broken_words_file_is_reported_and_the_built_in_one_used(own):
     (own / "words" / "en.toml").write_text("[headings]\ngoal = oops\n")
     page, note = Templates(own).render_anyway("experiment.md.j2", {"title": "Digits"})
     assert "## Goal" in page and "en.toml" in note and "line 2" in note
+    (own / "words" / "zh.toml").write_text("[headings]\ngoal = oops\n")
+    assert Templates(own, "zh").render_anyway("experiment.md.j2", {"title": "数字"})[1].endswith("；改用内置模板")
 
 
 def test_own_words_replace_single_ones(own):

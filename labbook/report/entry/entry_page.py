@@ -105,7 +105,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
         "model": lambda: model_section(run, limits),
         "data": lambda: data_section(run, limits),
         "debug": lambda: debug_section(run, limits),
-        "checked": lambda: checked_section(run, limits),
+        "checked": lambda: checked_section(run, limits, say),
         "moments": lambda: moments_section(run, limits),
         "profile": lambda: profile_section(run, limits),
         "resources": lambda: resources_section(run),

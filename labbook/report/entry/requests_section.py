@@ -9,6 +9,7 @@ from typing import Any
 from labbook.model.run import Run
 from labbook.report import numbers
 from labbook.report.entry.section_limits import Limits, shorten_middle
+from labbook.store.sentences import Sentences
 
 _MOMENTS = 9
 _SERIES = 8
@@ -134,28 +135,35 @@ def _operator(row: Mapping[str, Any], steps: int, seconds: float, limits: Limits
     }
 
 
-def checked_section(run: Run, limits: Limits) -> dict[str, Any] | None:
+def checked_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
     """Returns results of `labbook.checks` in the program, or `None`."""
     results = _list(run.asked.get("checked"))
     if not results:
         return None
-    return {"results": [_result(each, limits) for each in results[:10]], "more": max(0, len(results) - 10)}
+    return {"results": [_result(each, limits, say) for each in results[:10]], "more": max(0, len(results) - 10)}
 
 
-def _result(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+def _result(facts: Mapping[str, Any], limits: Limits, say: Sentences) -> dict[str, Any]:
     columns = [str(name) for name in _list(facts.get("columns"))][:12]
     rows = _list(facts.get("rows"))
     kept = rows[: limits.rows]
     return {
-        "title": shorten_middle(str(facts.get("title") or ""), limits.cell),
+        "title": shorten_middle(say(str(facts.get("title") or "")), limits.cell),
         "summary": shorten_middle(str(facts.get("summary") or ""), limits.text),
         "verdict": str(facts.get("verdict") or "note"),
         "line": str(facts.get("line") or ""),
         "rank": facts.get("rank"),
         "columns": columns,
-        "rows": [[shorten_middle(str(cell), 2 * limits.cell) for cell in _list(row)[: len(columns)]] for row in kept],
+        "rows": [
+            [shorten_middle(_cell(each, say), 2 * limits.cell) for each in _list(row)[: len(columns)]] for row in kept
+        ],
         "more": _whole(facts.get("left_out")) + len(rows) - len(kept),
     }
+
+
+def _cell(text: object, say: Sentences) -> str:
+    """Returns a cell with each clause that has a translation in the language of the entry."""
+    return say.line("health.clauses", parts=[say(part) for part in str(text).split("; ")])
 
 
 def stopped_line(run: Run) -> dict[str, Any] | None:
