@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -31,6 +31,10 @@ _MAX_BRACKETS = 400
 _NESTED = re.compile(r"^(?:[ \t]{0,3}(?:>|[-*+]|\d{1,9}[.)])[ \t]*)+")
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})(.*)")
 _KEPT_META = ("title", "description", "hide")
+_ENTRY_LINK = re.compile(
+    r"\[((?:\\.|[^\\\[\]\n])+)\]\(((?:[^()\s]*/)?(?:\d{8}-\d{6}-[0-9a-z]{4,}|exp\d{3,6}_[^()\s/]+)\.md)\)"
+)
+"""A link to an entry or the page of an experiment, as labbook writes it."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,16 @@ def site_note(
     if problem:
         return _as_text(body, path, f"{path}: {(say or Sentences('en'))(problem)}", note, _shown(meta))
     return SiteNote(_opened(body), _shown(meta))
+
+
+def unlink_missing(markdown: str, has_note: Callable[[str], bool]) -> str:
+    """Returns Markdown in which links to entries and experiments that were deleted or moved are plain text.
+
+    Args:
+        markdown: The note.
+        has_note: Whether there is a note at an address, as it is written in the link.
+    """
+    return _ENTRY_LINK.sub(lambda link: link[0] if has_note(link[2]) else link[1], markdown)
 
 
 def inert(text: str) -> str:

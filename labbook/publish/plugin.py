@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import posixpath
 import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 import click
 from mkdocs.config.base import Config
@@ -24,7 +26,7 @@ from labbook.publish import theme
 from labbook.publish.build_record import content_key, files_below, is_text
 from labbook.publish.cached_fragments import FrameParts, can_use_parts
 from labbook.publish.feed import feed_file
-from labbook.publish.notes import SiteNote, inert, site_note
+from labbook.publish.notes import SiteNote, inert, site_note, unlink_missing
 from labbook.publish.page import Page, SiteFile, SiteSource
 from labbook.publish.page_context import PageContext
 from labbook.publish.page_safety import foreign_pictures, page_problems, script_hashes, with_policy, without_indents
@@ -242,7 +244,12 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         page.meta["scripts"] = list(self.around.scripts(source))
         if theme.is_listed(source):
             page.meta.setdefault("hide", ["navigation"])
-        return f"\n{text}"
+        folder = page.file.src_uri.rpartition("/")[0]
+
+        def has_note(address: str) -> bool:
+            return files.get_file_from_path(posixpath.normpath(f"{folder}/{unquote(address)}".lstrip("/"))) is not None
+
+        return f"\n{unlink_missing(text, has_note)}"
 
     def on_page_content(self, html: str, *, page: MkDocsPage, config: MkDocsConfig, files: Files) -> str:
         """Colours the verdicts of an entry, and excludes tables and console from the search."""

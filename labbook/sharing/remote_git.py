@@ -288,6 +288,8 @@ def choose_remote(
     wanted = name or notebook.config.remote
     if wanted and wanted not in known:
         raise GitError("sync.error.unknown_remote", remote=wanted, known=", ".join(known) or "-")
+    if not known and notebook.personal:
+        raise GitError("sync.error.personal", root=str(notebook.paths.root))
     if not known:
         raise GitError("sync.error.no_remote", top=str(folders.top))
     if not wanted and "origin" not in known and len(known) > 1:

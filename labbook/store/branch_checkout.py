@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,8 @@ def restore_missing(notebook: Notebook, below: Path | None = None) -> list[Path]
     wanted = _missing(notebook, below or notebook.paths.notes)
     if notebook.config.commit == "branch" and (wanted or below is None):
         hide_entries(folders, notebook_prefix(notebook, folders))
+    for renamed in _renamed(notebook, folders, wanted):
+        del wanted[renamed]
     if not wanted:
         return []
     lines = "".join(f"{blob}\n" for blob in wanted.values()).encode()
@@ -154,6 +156,31 @@ def _missing(notebook: Notebook, below: Path) -> dict[Path, str]:
         if mode.startswith("100") and notebook.paths.notes in file.parents and not os.path.lexists(file):
             found[file] = blob
     return found
+
+
+def _renamed(notebook: Notebook, folders: GitFolders, missing: Mapping[Path, str]) -> list[Path]:
+    """Return the missing notes whose text is on disk in a note that the branch lacks: people renamed them.
+
+    Entries count as missing: their names are their ids.
+    """
+    from labbook.store.fast_import import blob_hash
+
+    runs, notes = notebook.paths.notes / "runs", notebook.paths.notes
+    blobs = {blob: file for file, blob in missing.items() if file.suffix == ".md" and runs not in file.parents}
+    if not blobs:
+        return []
+    like = next(iter(blobs))
+    beside = (p for p in notes.rglob("*.md") if runs not in p.parents and p.is_file() and p not in missing)
+    same = {page: blob for page in beside if (blob := blob_hash(page.read_bytes(), like=like)) in blobs}
+    if not same:
+        return []
+    ref = "HEAD"
+    if notebook.config.commit == "branch":
+        ref = _known_commit(folders, f"refs/heads/{notebook.config.branch}")
+    names = {os.fsencode(page.resolve().relative_to(folders.top.resolve())): page for page in same}
+    answer = run_git(folders, "ls-tree", "-r", "-z", "--name-only", "--full-tree", ref, "--", *map(os.fsdecode, names))
+    committed = answer.out.split(b"\0")
+    return [blobs[same[page]] for name, page in names.items() if name not in committed]
 
 
 def _stays_inside(file: Path, root: Path) -> bool:

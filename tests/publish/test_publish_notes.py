@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labbook.publish.notes import inert, site_note, with_block
+from labbook.publish.notes import inert, site_note, unlink_missing, with_block
 from labbook.publish.theme import EXTENSIONS, _slug, coloured, navigation
 from labbook.store.entry_text import block
 from labbook.store.sentences import Sentences
@@ -132,3 +132,10 @@ def test_verdicts_are_coloured(language):
 def test_anchors_are_those_of_git_hosts():
     assert _slug("What was not observed", "-") == "what-was-not-observed"
     assert _slug("  未观察到的内容: x ", "-") == "未观察到的内容-x"
+
+
+def test_links_to_deleted_entries_and_experiments_become_text():
+    gone, there = "20261126-080747-3fkw", "20261126-080747-k3f9"
+    text = f"[{gone}]({gone}.md) [{there}](../26/{there}.md) [exp001_a_dynamic](../../exp001_a_dynamic.md) [x](plan.md)"
+    shown = unlink_missing(text, lambda address: there in address)
+    assert shown == f"{gone} [{there}](../26/{there}.md) exp001_a_dynamic [x](plan.md)"

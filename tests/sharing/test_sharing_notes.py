@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from sharing_clones import copy_clones, make_template, sync, write_note
+from sharing_clones import call_git, copy_clones, make_template, sync, write_note
+
+from labbook.errors import GitError
+from labbook.sharing.remote_git import choose_remote
+from labbook.store.branch_checkout import restore_before_writing
 
 pytestmark = pytest.mark.process
 
@@ -39,3 +45,25 @@ def test_a_note_that_was_renamed_by_hand_is_renamed_for_all_and_a_missing_one_st
     for book in pair:
         sync(book)
     assert {path.name for path in pair[1].paths.notes.glob("*.md")} == {"plan-of-november.md", "kept.md", "new.md"}
+
+
+def test_a_renamed_page_does_not_come_back_before_the_next_sync(pair):
+    book = pair[0]
+    old = write_note(book, "experiments/exp001_digits_dynamic.md", "# digits\n")
+    lost = write_note(book, "experiments/exp002_words_dynamic.md", "# words\n")
+    sync(book)
+    old.rename(old.with_name("exp001_digits-cnn_dynamic.md"))
+    lost.unlink()
+    restore_before_writing(book, book.paths.experiments)
+    assert lost.exists() and not old.exists()
+    for each in (*pair, book):
+        sync(each)
+    names = {path.name for path in pair[1].paths.experiments.glob("*.md")}
+    assert names == {"exp001_digits-cnn_dynamic.md", "exp002_words_dynamic.md"}
+
+
+def test_sync_outside_of_a_project_names_the_missing_project(pair):
+    book = replace(pair[0], personal=True)
+    call_git(book.paths.root, "remote", "remove", "origin")
+    with pytest.raises(GitError, match="no notebook is above this folder"):
+        choose_remote(book)
