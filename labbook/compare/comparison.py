@@ -8,7 +8,7 @@ from typing import Any
 from labbook.frozen import dataclass
 from labbook.model.run import Change, Run
 from labbook.report.numbers import duration, number
-from labbook.report.series_choice import one_a_name, run_best
+from labbook.report.series_choice import run_best, run_series
 from labbook.store.escape import table_cell
 
 
@@ -32,7 +32,7 @@ def metric_table(runs: Sequence[Run]) -> list[MetricRow]:
 
     The best value is left out if it is the last one in all runs, and for series of which no value is the best one.
     """
-    sides = [{series.name: series for series in one_a_name(run.series)} for run in runs]
+    sides = [{series.name: series for series in run_series(run)} for run in runs]
     names = list(dict.fromkeys(name for side in sides for name in side))
     rows = []
     primary = {run.primary for run in runs}

@@ -63,15 +63,18 @@ def compare_data(path: Path) -> bytes:
     from labbook.compare.run_table import collect_facts
     from labbook.model.downsampling import downsample
     from labbook.model.run_json import run_from_json
-    from labbook.report.series_choice import one_a_name
+    from labbook.report.series_choice import run_series
 
     try:
         run = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         run = {}
     run = run if isinstance(run, Mapping) else {}
-    known = run_from_json({key: run[key] for key in _METRIC_KEYS if key in run})
-    series = sorted(one_a_name(known.series), key=lambda each: each.name != known.primary)
+    captured = run.get("captured")
+    trainings = captured.get("trainings") if isinstance(captured, Mapping) else None
+    chosen = {"captured": {"trainings": trainings}} if isinstance(trainings, Mapping) else {}
+    known = run_from_json({**{key: run[key] for key in _METRIC_KEYS if key in run}, **chosen})
+    series = sorted(run_series(known), key=lambda each: each.name != known.primary)
     try:
         facts = collect_facts(run)
     except (AttributeError, TypeError, ValueError):  # edited by hand, or by another program

@@ -17,6 +17,7 @@ from labbook.model.series import Series
 from labbook.record.run_entry import OBJECTIVE, add_findings, entry_files, write_entry
 from labbook.record.run_from_journal.journal_reader import build_run
 from labbook.record.run_from_journal.trial_parts import TrialPart
+from labbook.report.best_runs import PRUNED
 from labbook.report.series_choice import find_primary_series, primary_direction, run_best
 from labbook.store.experiments import slug_part
 from labbook.store.paths import trial_run_id
@@ -65,7 +66,7 @@ def _run_ids(run: Run, trials: Sequence[TrialPart]) -> list[str]:
 def _trial_run(run: Run, start: Facts, trial: TrialPart, run_id: str) -> Run:
     tool, study, number = trial.key
     started = {**start, "id": run_id, "started": trial.started, "sweep": sweep_of(run, trial)}
-    started.update(notes=[], tags=[*(start.get("tags") or ()), *(["pruned"] if trial.state == "pruned" else [])])
+    started.update(notes=[], tags=[*(start.get("tags") or ()), *([PRUNED] if trial.state == PRUNED else [])])
     status = _STATUS.get(trial.state) or (run.status if run.status != "finished" else "interrupted")
     own = build_run(started, {"status": status, "ended": trial.ended}, trial.processes, Console())
     values = tuple(trial.values)

@@ -9,15 +9,18 @@ from collections.abc import Sequence
 from labbook.report.run_row import RunRow
 
 BROKEN = ("failed", "killed", "lost")
+PRUNED = "pruned"
+"""Tag of a trial that its search stopped early."""
 
 
 def counts_as_result(row: RunRow) -> bool:
-    """Whether the best value of a run means something: it ended, did not fail, and is not unhealthy."""
+    """Whether the best value of a run means something: it ended, did not fail, and is neither unhealthy nor pruned."""
     return (
         row.best is not None
         and math.isfinite(row.best)
         and row.status not in (*BROKEN, "running")
         and row.verdict not in ("unhealthy", "failed")
+        and PRUNED not in row.tags
     )
 
 

@@ -13,7 +13,7 @@ from labbook.model.run_json import run_from_json, run_to_json
 from labbook.model.series import Series
 from labbook.model.verdict import judge_run
 from labbook.report.run_row import run_row
-from labbook.report.series_choice import one_a_name, run_best
+from labbook.report.series_choice import run_best, run_series
 from labbook.store.paths import NotebookPaths
 
 
@@ -63,7 +63,7 @@ def run_data(entry: Entry, run: Run | None, commit: str) -> dict[str, Any]:
         "title": run.title,
         **encoded,
         "duration_s": run.duration_s,
-        "metrics": {series.name: _summary(series, run) for series in one_a_name(run.series)},
+        "metrics": {series.name: _summary(series, run) for series in run_series(run)},
         "environment": {name: dict(facts) for name, facts in captured.items() if name not in ("code", "command")},
         "code": dict(captured.get("code", {})),
         "inputs": _files(run.files, "read"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
@@ -56,7 +58,8 @@ def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
 
 def find_primary_series(run: Run) -> Series | None:
     """Returns the primary series of the first rank and the most reliable source, or `None`."""
-    return find_series(run, run.primary or primary_series(run))
+    name = run.primary or primary_series(run)
+    return next((s for s in run_series(run) if s.name == name), None)
 
 
 def find_series(run: Run, name: str) -> Series | None:
@@ -236,6 +239,28 @@ def one_a_name(series: Sequence[Series]) -> list[Series]:
     for each in by_trust(series):
         chosen.setdefault(each.name, each)
     return list(chosen.values())
+
+
+def run_series(run: Run) -> list[Series]:
+    """Returns for each name the series that stands for the run.
+
+    Where a program trained several times, `loss` and what else the probe measures are those of the best training, and
+    those of the first one are `loss.opt0`.
+    """
+    series = one_a_name(run.series)
+    best = str((run.captured.get("trainings") or {}).get("series") or "").partition(".")[2]
+    return [replace(s, name=_of_best(s.name, best)) for s in series] if best else series
+
+
+def _of_best(name: str, best: str) -> str:
+    if base_name(name) not in MEASURED_BY_PROBE:
+        return name
+    own = re.search(r"\.(opt\d+)", name)
+    if own is not None:
+        return name.replace(own[0], "", 1) if own[1] == best else name
+    script, slash, rest = name.rpartition("/")
+    head, dot, tail = rest.partition(".")
+    return f"{script}{slash}{head}.opt0{dot}{tail}"
 
 
 def without_repeats(series: Sequence[Series]) -> list[Series]:

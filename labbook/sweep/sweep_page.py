@@ -7,6 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from labbook.report.best_runs import PRUNED, counts_as_result
 from labbook.report.numbers import duration, number
 from labbook.store import entry_text, frontmatter
 from labbook.store.entry_commit import commit_files
@@ -67,7 +68,7 @@ def _page(notebook: Notebook, summary: SweepSummary, name: str, title: str, has_
         "title": title,
         "metric": summary.metric,
         "options": list(summary.options),
-        "counts": Counter(trial.row.status for trial in summary.trials),
+        "counts": Counter(PRUNED if PRUNED in trial.row.tags else trial.row.status for trial in summary.trials),
         "total": len(summary.trials),
         "time": duration(sum(trial.row.duration_s or 0.0 for trial in summary.trials)),
         "trials": [_cells(trial, summary) for trial in shown],
@@ -87,7 +88,8 @@ def _page(notebook: Notebook, summary: SweepSummary, name: str, title: str, has_
     }
     body, _ = templates.render_anyway("sweep_page.md.j2", data)
     first = summary.trials[0].row
-    best = first if first.metric == summary.metric and first.best is not None else None
+    results = (trial.row for trial in summary.trials if trial.row.metric == summary.metric)
+    best = next((row for row in results if counts_as_result(row)), None)
     meta: dict[str, Any] = {
         "schema": 1,
         "title": title,

@@ -10,6 +10,7 @@ from typing import Any
 from labbook.frozen import dataclass
 from labbook.model.entry import Entry
 from labbook.model.run_fields import as_number, option_values
+from labbook.report.best_runs import BROKEN, PRUNED
 from labbook.report.run_row import Goals, RunRow, run_row
 
 _FEWEST = 4
@@ -55,7 +56,7 @@ class SweepSummary:
     Args:
         metric: Name of the metric of most trials, or "".
         direction: "max", "min" or "".
-        trials: Best first, then those without the metric, oldest first.
+        trials: Best first, then those that were pruned or failed, then those without the metric, oldest first.
         options: Options that differ between the trials, the most important first.
         importance: Those that can be judged.
     """
@@ -88,13 +89,19 @@ def summarize_sweep(entries: Sequence[Entry], goals: Goals | None = None) -> Swe
     ]
     measured = [trial for trial in trials if trial.row.metric == metric and _measured(trial.row)]
     sign = -1.0 if direction == "max" else 1.0
-    ranked = sorted(measured, key=lambda trial: sign * _value(trial.row))
+    ranked = sorted(measured, key=lambda trial: (_is_cut(trial.row), sign * _value(trial.row)))
     rest = [trial for trial in trials if trial not in measured]
+    measured = [trial for trial in measured if PRUNED not in trial.row.tags]
     judged = [found for name in differing if (found := _importance(name, measured)) is not None]
     judged.sort(key=lambda each: -each.order)
     known = {each.option for each in judged}
     options = [*(each.option for each in judged), *(name for name in differing if name not in known)]
     return SweepSummary(metric, direction, (*ranked, *rest), tuple(options), tuple(judged))
+
+
+def _is_cut(row: RunRow) -> bool:
+    """Whether a trial did not get to its end: its value is an early one."""
+    return row.status in BROKEN or PRUNED in row.tags
 
 
 def _value(row: RunRow) -> float:

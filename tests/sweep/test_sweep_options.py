@@ -6,6 +6,7 @@ import pytest
 
 from labbook.errors import UsageError
 from labbook.model.entry import Entry
+from labbook.report.best_runs import best_run
 from labbook.sweep.option_style import find_style
 from labbook.sweep.parallel_coordinates_svg import _apart, parallel_coordinates
 from labbook.sweep.sweep_summary import summarize_sweep
@@ -101,6 +102,16 @@ def test_the_best_trial_is_first_and_the_option_that_matters_is_named_with_its_c
     assert all(each.order < 0.2 for each in others)
     assert next(each for each in others if each.option == "opt").correlation is None
     xml.dom.minidom.parseString(parallel_coordinates(summary, "<sweep> & more"))
+
+
+def test_trials_that_were_cut_come_after_the_ones_that_ended_and_pruned_ones_say_nothing_about_options():
+    trials = [entry(n, {"lr": n / 10}, 1 + n / 10, "finished") for n in range(4)]
+    pruned, failed = entry(5, {"lr": 0.5}, 0.1, "finished"), entry(6, {"lr": 0.6}, 0.2, "failed")
+    pruned = Entry(pruned.path, {**pruned.meta, "tags": ["pruned"]})
+    summary = summarize_sweep([pruned, failed, *trials])
+    assert [each.row.id for each in summary.trials] == [each.id for each in (*trials, pruned, failed)]
+    assert summary.importance[0].trials == 5
+    assert best_run([each.row for each in summary.trials]).id == trials[0].id
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

@@ -98,6 +98,10 @@ class Trials:
             if last is trial:
                 return
 
+    def prune(self, tool, number):
+        """Records that a trial in another process was stopped before its end."""
+        self.probe.event(TRIAL, tool=tool, group="", number=number, own=False, params={}, state="pruned")
+
     def state_of(self, trial, error):
         """The state of a trial whose code raised; an error that is no signal to stop is recorded in it."""
         if type(error).__name__ == "TrialPruned":
@@ -115,6 +119,7 @@ def install(probe):
     probe.watch("optuna.study.study", lambda module: _watch_optuna(module.Study, trials))
     probe.watch("hydra.core.utils", lambda module: _watch_hydra(module, trials))
     probe.watch("ray.tune.trainable.trainable", lambda module: _watch_ray_tune(module.Trainable, trials))
+    probe.watch("ray.tune.execution.tune_controller", lambda module: _watch_schedulers(module.TuneController, trials))
 
 
 class _OptunaStudy:
@@ -281,12 +286,39 @@ def _watch_ray_tune(trainable_class, trials):
     def begin(args, kwargs):
         end(args, kwargs)
         config = args[1] if len(args) > 1 else kwargs.get("config", kwargs.get("new_config"))
-        info = (config or {}).get("__trial_info__")
-        number = str(getattr(info, "trial_id", "")).rpartition("_")[2]
-        if number.isdigit():
+        number = _tune_number((config or {}).get("__trial_info__"))
+        if number is not None:
             params = {name: value for name, value in config.items() if name not in _TUNE_KEYS}
-            begun.append(trials.begin("ray", "", int(number), params))
+            begun.append(trials.begin("ray", "", number, params))
 
     trainable_class.__init__ = wrapping.wrap_function(trainable_class.__init__, guard, before=begin)
     trainable_class.reset = wrapping.wrap_function(trainable_class.reset, guard, before=begin)
     trainable_class.stop = wrapping.wrap_function(trainable_class.stop, guard, before=end)
+
+
+def _tune_number(trial):
+    number = str(getattr(trial, "trial_id", "")).rpartition("_")[2]
+    return int(number) if number.isdigit() else None
+
+
+def _watch_schedulers(controller_class, trials):
+    """A worker does not know why it is stopped; the scheduler, in the process of the program, does."""
+    guard = trials.probe.guard("ray tune")
+    watched = set()
+
+    def watch(result, args, kwargs):
+        scheduler = type(args[0]._scheduler_alg)
+        if scheduler not in watched:
+            watched.add(scheduler)
+            scheduler.on_trial_result = wrapping.wrap_function(scheduler.on_trial_result, guard, after=decided)
+
+    def decided(decision, args, kwargs):
+        if decision != "STOP" or len(args) < 4:
+            return
+        scheduler, trial, result = args[0], args[2], args[3]
+        last = getattr(scheduler, "_max_t", getattr(scheduler, "_max_t_attr", None))
+        number = _tune_number(trial)
+        if number is not None and (last is None or result.get(scheduler._time_attr, 0) < last):
+            trials.prune("ray", number)
+
+    controller_class.__init__ = wrapping.wrap_function(controller_class.__init__, guard, after=watch)

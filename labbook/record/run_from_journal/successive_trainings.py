@@ -26,7 +26,8 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
 
     Returns:
         `metric`: "loss". `rows`, one a training: `number`, `params` (options of the optimizer that differ), `steps`,
-        `best`, `last`, `duration_s`. `best`: the number of the training with the lowest loss, `value`: that loss.
+        `best`, `last`, `duration_s`. `best`: the number of the training with the lowest loss, `value`: that loss,
+        `series`: the name of the series with its loss.
     """
     trained = next((process for process in processes if process.of_kind(Step)), None)
     found = _in_turn(trained) if trained is not None else []
@@ -52,7 +53,11 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
         )
     rated = [row for row in rows if row["best"] is not None and row["best"] == row["best"]]
     best = min(rated, key=lambda row: row["best"]) if len(rated) == len(rows) else None
-    return {"metric": "loss", "rows": rows, **({"best": best["number"], "value": best["best"]} if best else {})}
+    if best is None:
+        return {"metric": "loss", "rows": rows}
+    index = found[best["number"]][0].get("index", 0)
+    series = f"loss.opt{index}" if index else "loss"
+    return {"metric": "loss", "rows": rows, "best": best["number"], "value": best["best"], "series": series}
 
 
 def _in_turn(process: ProcessEvents) -> list[tuple[Optimizer, list[Step]]]:

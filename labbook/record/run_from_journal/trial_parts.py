@@ -22,7 +22,7 @@ from labbook.model.events.process_kinds import (
     Trial,
     Unobserved,
 )
-from labbook.model.events.training_kinds import FrameworkImported
+from labbook.model.events.training_kinds import FrameworkImported, Scalars
 from labbook.store.journal import ProcessEvents
 
 _OF_RUN = {
@@ -37,6 +37,7 @@ _OF_RUN = {
 
 _OF_FILE = {KIND_NAMES[Hello], KIND_NAMES[Bye], KIND_NAMES[Trial]}
 _UNOBSERVED = KIND_NAMES[Unobserved]
+_SCALARS = KIND_NAMES[Scalars]
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,18 @@ def split_trials(processes: Sequence[ProcessEvents]) -> tuple[list[ProcessEvents
                     members.append(process)
     own = [process for at, process in enumerate(others) if at not in taken]
     own = [_with_trials(process, files) for process in own]
-    trials = [_trial(key, members) for key, members in found.items()]
-    trials += [_listed(key, events) for key, events in _only_listed(own).items()]
+    if any(tool == "ray" for tool, _, _ in found):
+        own = [replace(each, events=tuple(e for e in each.events if not _is_tune_log(e))) for each in own]
+    listed = _only_listed(own)
+    trials = [_trial(key, members, listed.pop(key, ())) for key, members in found.items()]
+    trials += [_listed(key, events) for key, events in listed.items()]
     return own, sorted(trials, key=lambda trial: (trial.started, trial.key))
+
+
+def _is_tune_log(event: Event) -> bool:
+    """Whether Ray Tune logs in the process of the program what its trials report."""
+    scalars: Scalars = event  # type: ignore[assignment]
+    return event.get("k") == _SCALARS and all(name.startswith("ray/tune/") for name in scalars.get("values", {}))
 
 
 def _is_trial(process: ProcessEvents) -> bool:
@@ -167,8 +177,9 @@ def _listed(key: tuple[str, str, int], events: Sequence[Trial]) -> TrialPart:
     return TrialPart(key, *_result(events), min(times), max(times))
 
 
-def _trial(key: tuple[str, str, int], members: Sequence[ProcessEvents]) -> TrialPart:
+def _trial(key: tuple[str, str, int], members: Sequence[ProcessEvents], listed: Sequence[Trial]) -> TrialPart:
     marks = [event for member in members for event in member.of_kind(Trial) if _key(event) == key]
+    marks += listed  # the process of the program may know that it stopped a trial of another one
     spans = [_span(member) for member in members if member.of_kind(Trial)]
     return TrialPart(
         key, *_result(marks), min(first for first, _ in spans), max(last for _, last in spans), tuple(members)
@@ -179,7 +190,8 @@ def _result(events: Sequence[Trial]) -> tuple[Mapping[str, Any], str, tuple[floa
     """Returns options, state, results and their directions; of several ranks that of the first one that did not end."""
     params = {name: value for event in events for name, value in event.get("params", {}).items()}
     ended = [event for event in events if event.get("state")]
+    pruned = [event for event in ended if event.get("state") == "pruned"]
     bad = [event for event in ended if event.get("state") not in ("complete", "pruned")]
-    last = (bad or ended or [Trial()])[-1]
+    last = (bad or pruned or ended or [Trial()])[-1]
     values = next((event["values"] for event in reversed(ended) if event.get("values")), [])
     return params, last.get("state", ""), tuple(values), tuple(last.get("directions", ()))

@@ -15,9 +15,9 @@ from labbook.report.series_choice import (
     MEASURED_BY_PROBE,
     base_name,
     find_primary_series,
-    one_a_name,
     primary_direction,
     run_best,
+    run_series,
     without_repeats,
 )
 
@@ -182,7 +182,7 @@ def _metrics(run: Run) -> dict[str, Any]:
     """Returns first, best and last value of each metric, without step times and learning rates."""
     primary = find_primary_series(run)
     quiet = set(MEASURED_BY_PROBE) - {"loss"}
-    chosen = [s for s in without_repeats(one_a_name(run.series)) if base_name(s.name) not in quiet]
+    chosen = [s for s in without_repeats(run_series(run)) if base_name(s.name) not in quiet]
     chosen.sort(key=lambda s: primary is None or s.name != primary.name)
     return {
         s.name[:_MAX_NAME]: {

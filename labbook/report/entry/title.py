@@ -23,6 +23,7 @@ from labbook.report.series_choice import (
 from labbook.store.templates import words
 
 _MAX_NAME = 60
+_MAX_OPTIONS = 3
 _NO_MARKUP = re.compile(r"[^\w\s.,:;()'/%+=，。；：（）、“”-]+")
 
 
@@ -112,8 +113,11 @@ def _of_trials(trials: Mapping[str, Any], said: Mapping[str, Any], kind: str) ->
     total = str(len(trials.get("rows") or ()))
     if "best" not in trials:
         return _plain(said[kind], count=total)
-    metric, value = _named(str(trials["metric"])), number(trials["value"])
-    return _plain(said[f"{kind}_best"], count=total, metric=metric, value=value, number=str(trials["best"]))
+    metric, value, best = _named(str(trials["metric"])), number(trials["value"]), trials["best"]
+    params = next((row.get("params") or {} for row in trials.get("rows") or () if row.get("number") == best), {})
+    named = [f"{_named(str(name))}={_option(given)}" for name, given in params.items()][:_MAX_OPTIONS]
+    which = ": ".join(filter(None, (str(best), ", ".join(named))))
+    return _plain(said[f"{kind}_best"], count=total, metric=metric, value=value, number=which)
 
 
 def _broken_series(run: Run) -> Series | None:
@@ -167,6 +171,10 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
     if not steps:
         return _plain(labels["span"], metric=name, first=first, last=last)
     return _plain(labels["metric"], metric=name, first=first, last=last, steps=count(steps))
+
+
+def _option(value: object) -> str:
+    return number(value) if isinstance(value, float) else _named(str(value))
 
 
 def _plain(sentence: str, **values: str) -> str:

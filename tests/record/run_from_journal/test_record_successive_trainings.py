@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from labbook.compare.comparison import metric_table
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.record.run_from_journal.successive_trainings import successive_trainings
+from labbook.report.entry.entry_front_matter import entry_meta
 from labbook.report.entry.title import run_title
 from labbook.store.journal import ProcessEvents
 
@@ -60,4 +62,20 @@ def test_the_best_of_them_is_in_the_title():
     assert [row["params"] for row in facts["rows"]] == [{"lr": 0.1**n} for n in range(3)]
     assert [row["last"] for row in facts["rows"]] == [3.0, 0.5, 2.0] and facts["best"] == 1
     title = run_title(Run(**{**vars(run), "captured": {"trainings": facts}}))
-    assert title.startswith("train.py: finished, 3 trainings, best loss ") and title.endswith("(training 1)")
+    assert title.startswith("train.py: finished, 3 trainings, best loss ") and title.endswith("(training 1: lr=0.1)")
+
+
+@pytest.mark.parametrize(
+    ("last", "named"),
+    [
+        ((3.0, 0.5, 2.0), {"loss.opt0": 3.0, "loss": 0.5, "loss.opt2": 2.0}),
+        ((0.5, 3.0, 2.0), {"loss": 0.5, "loss.opt1": 3.0, "loss.opt2": 2.0}),
+    ],
+)
+def test_the_loss_of_the_run_is_that_of_the_best_training(last, named):
+    run = run_of(*last)
+    facts = successive_trainings(run, events("M0 O0 s0 M1 O1 s1 M2 O2 s2"))
+    run = Run(**{**vars(run), "captured": {"trainings": facts}, "primary": "loss"})
+    metrics = entry_meta(run, "", {})["metrics"]
+    assert {name: each["last"] for name, each in metrics.items()} == named and next(iter(metrics)) == "loss"
+    assert metric_table([run])[0].values == (0.5,)
