@@ -21,6 +21,9 @@ _NUMBER_WORDS = (
     "num_workers device"
 )
 _NUMBERS = frozenset(_NUMBER_WORDS.split())
+_COUNTERS = frozenset(("steps", "num_steps"))
+"""Names that in an object more often count than configure."""
+
 _LAUNCHER_WORDS = (
     "torch paddle hydra accelerate deepspeed horovod pip setuptools jupyter_client jupyter_core nbconvert nbclient "
     "ipykernel traitlets IPython ray coverage _pytest pytest ddtrace debugpy viztracer scalene unittest runpy timeit "
@@ -64,7 +67,7 @@ class ParsedOptions:
     def look_at_functions(self):
         """Reads the settings in local variables of the user's functions that are running, by their usual names.
 
-        A frame is asked for its variables only if it has one of these names. Cost: 20 microseconds.
+        Of a method, its object is read as well. Other frames are not asked for their variables. Cost: 20 microseconds.
         """
         with self._guard:
             frame = sys._getframe(1)
@@ -73,12 +76,33 @@ class ParsedOptions:
                     return
                 code = frame.f_code
                 named = [name for name in code.co_varnames if name.lower() in _NAMES]
-                if named and code.co_name != "<module>" and is_user_file(code.co_filename):
+                is_method = code.co_argcount > 0 and code.co_varnames[0] == "self"
+                if (named or is_method) and code.co_name != "<module>" and is_user_file(code.co_filename):
                     values = frame.f_locals
+                    if is_method:
+                        self._attributes(values.get("self"))
                     for name in named:
                         if name in values and not isinstance(values[name], type):
                             self._variable(name, values[name])
                 frame = frame.f_back
+
+    def _attributes(self, owner):
+        """Reads what configures an object.
+
+        Settings in its attributes, numbers with the names of settings, and arguments of its constructor that it keeps
+        under their names.
+        """
+        named = getattr(owner, "__dict__", {})
+        build = getattr(type(owner).__init__, "__code__", None)
+        given = build.co_varnames[1 : build.co_argcount + build.co_kwonlyargcount] if build is not None else ()
+        plain = {}
+        for name, value in list(named.items()):
+            if name.strip("_").lower() in _NAMES and not isinstance(value, type):
+                self._variable(name, value)
+            elif type(value) in (int, float, str, bool) and (name in given or name in _NUMBERS - _COUNTERS):
+                plain[name] = value
+        if plain:
+            self.found("attributes", type(owner).__name__, plain)
 
     def look_at_all(self):
         """Reads the settings in running functions, and those in the main module."""

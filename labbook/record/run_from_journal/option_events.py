@@ -10,8 +10,10 @@ from labbook.model.events import process_kinds
 from labbook.model.run import Arguments
 from labbook.store.journal import ProcessEvents
 
-_VARIABLES = ("dict", "constants")
+_VARIABLES = ("dict", "constants", "attributes")
 """Sources that are plain variables of the program, not parsers."""
+_LOOSE = ("constants", "attributes")
+"""Those of which each value is judged alone."""
 
 
 def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
@@ -40,21 +42,22 @@ def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
 
 
 def _without_variables(found: Sequence[Arguments]) -> list[Arguments]:
-    """Returns options without those variables of a script that are no constants of their own.
+    """Returns options without those variables of a script or an object that are no constants of their own.
 
     They had several values, as `lr` in `for lr in (0.1, 0.01):`, or are copies of options, as `lr = args.lr`.
     """
-    constants = [a for a in found if a.source == "constants"]
-    options = [a.values for a in found if a.source != "constants"]
+    constants = [a for a in found if a.source in _LOOSE]
+    options = [a.values for a in found if a.source not in _LOOSE]
 
     def is_constant(of: Arguments, name: str) -> bool:
         value = of.values[name]
-        changed = any(a.values.get(name, value) != value for a in constants if a.name == of.name)
+        alike = (a for a in constants if (a.source, a.name) == (of.source, of.name))
+        changed = any(a.values.get(name, value) != value for a in alike)
         return not changed and not any(name in values and values[name] == value for values in options)
 
     rows = [
         replace(a, values={name: value for name, value in a.values.items() if is_constant(a, name)})
-        if a.source == "constants"
+        if a.source in _LOOSE
         else a
         for a in found
     ]

@@ -291,10 +291,12 @@ def test_a_copy_of_an_option_is_no_constant_of_the_script():
         {"k": "arguments", "source": "argparse", "name": "a.py", "values": {"lr": 2.0, "epochs": 3}},
         {"k": "arguments", "source": "constants", "name": "a.py", "values": {"lr": 2.0, "epochs": 5}},
         {"k": "arguments", "source": "constants", "name": "b.py", "values": {"lr": 2.0}},
+        {"k": "arguments", "source": "attributes", "name": "Trainer", "values": {"lr": 2.0, "tau": 0.1}},
     ]
     run = build_run({"id": "r"}, {"code": 0}, [ProcessEvents("p", tuple(map(read_event, events)))], Console())
     assert [(one.source, dict(one.values)) for one in run.arguments] == [
-        ("argparse", {"lr": 2.0, "epochs": 3}), ("constants", {"epochs": 5})
+        ("argparse", {"lr": 2.0, "epochs": 3}), ("constants", {"epochs": 5}),
+        ("attributes", {"tau": 0.1}),
     ]  # fmt: skip
 
 
