@@ -172,8 +172,13 @@ def _holding(run: Run) -> Iterator[tuple[str, bool]]:
     flights = [signals.flight for signals in run.signals if signals.flight]
     yield "module_in_project", any(map(partial(_lies_in, folders=_project_folders(run)), _missing_modules(run)))
     yield "bad_batch", "nonfinite_input" in wrong
+    yield "arrived_late", _on_gpu(run) and any(flight.get("trigger") == "parameter" for flight in flights)
     yield "rising", any(map(_rose, flights))
     yield "out_of_domain", any(map(_out_of_domain, flights))
+
+
+def _on_gpu(run: Run) -> bool:
+    return any(device.get("kind") == "cuda" for framework in run.frameworks for device in framework.devices)
 
 
 def _hung(run: Run) -> bool:

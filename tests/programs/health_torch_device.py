@@ -2,7 +2,8 @@
 
 Every tensor says that it is not in host memory, and scalars travel through a mailbox that delivers late, as one of a
 GPU does. A value that is read in any other way would have the host wait for the device. With "capture" some steps are
-run while a graph is said to be captured: then nothing may be read or computed at all. With "nan" one batch is bad.
+run while a graph is said to be captured: then nothing may be read or computed at all. With "nan" one batch is bad,
+with "log" one loss is the logarithm of zero.
 """
 
 import gc
@@ -16,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 MODE = sys.argv[1]
 CAPTURED = range(3, 6) if MODE == "capture" else ()
 STEPS = 200
-NAN_AT = 133 if MODE == "nan" else 0
+NAN_AT = 133 if MODE in ("nan", "log") else 0
 """Not a step at which the probe looks closely."""
 FIRST = 5
 """Steps at the start in which the call of a loss is inspected in any case, dense or not."""
@@ -76,6 +77,7 @@ class PendingValues:
 
 class DeviceReader:
     post = staticmethod(PendingValues)
+    capturing = staticmethod(bool)
 
 
 class Watching(TorchDispatchMode):
@@ -103,6 +105,7 @@ for owner, name in capturing:
 recorder = inspector.flight_recorder
 recorder._has_cuda, recorder._cuda_state = True, list
 torch.cuda.is_initialized = lambda: True
+torch.cuda.is_current_stream_capturing = lambda: step in CAPTURED
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 3))
@@ -116,6 +119,8 @@ dense = []
 def train(x, y):
     optimizer.zero_grad()
     loss = nn.functional.cross_entropy(model(x), y)
+    if MODE == "log":
+        loss = loss + torch.log(loss * 0 + (step != NAN_AT))
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
@@ -126,7 +131,7 @@ while step < STEPS:
     for x, y in loader:
         step += 1
         if step == NAN_AT:
-            x = x * float("nan")
+            x = x * float("nan") if MODE == "nan" else x
         dense.append(monitor.dense)
         if step in CAPTURED:
             with Watching():

@@ -31,6 +31,7 @@ class FrameworkAdapter:
         self.module = module
         self.probe = probe
         self.values = values
+        values.waits = probe.settings.get("level") == "deep"
         self.training = Training(probe, self.name, self.describe)
         self.monitor = None
         self.fast_path = FastPath(self)

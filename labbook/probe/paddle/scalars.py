@@ -15,10 +15,15 @@ class Scalars:
 
     Args:
         paddle: The module.
+
+    Attributes:
+        waits: Whether losses and norms are read at once from a device, too, so that a bad step can be replayed.
+        capturing: `capturing()` is true while a CUDA graph is captured.
     """
 
     def __init__(self, paddle):
         self.paddle = paddle
+        self.waits = False
         self._ops = paddle._C_ops
         self._square = getattr(self._ops, "squared_l2_norm", None)
         self._add = self._ops.add_n
@@ -39,10 +44,15 @@ class Scalars:
             tensor = tensor._local_value()
         if not tensor._is_initialized():
             return None
-        if self._host_only or tensor.place.is_cpu_place():
+        if self._is_read_at_once(tensor):
             value = tensor.item()
             return float(value) if isinstance(value, (int, float)) else None
         return tensor.detach() if tensor.place.is_gpu_place() else None
+
+    def _is_read_at_once(self, tensor):
+        if self._host_only or tensor.place.is_cpu_place():
+            return True
+        return self.waits and tensor.place.is_gpu_place() and not self.capturing()
 
     def at_once(self, tensor):
         """The value of a scalar in host memory as a float, `None` when it lies on a device."""
@@ -91,7 +101,7 @@ class Scalars:
                 return None
         squares = [square(gradient) for gradient in gradients]
         total = squares[0] if len(squares) == 1 else self._add(squares)
-        if self._host_only or total.place.is_cpu_place():
+        if self._is_read_at_once(total):
             return total.item() ** 0.5
         return self._ops.sqrt(total)
 

@@ -30,6 +30,8 @@ _CODE = (".py", ".pyc", ".pyo", ".pyi", ".so", ".pxd", ".pyx", ".egg-link", ".dl
 _INSIDE = (
     "/site-packages/",
     "/dist-packages/",
+    ".dist-info/",
+    ".egg-info/",
     "/__pycache__/",
     "/.labbook/",
     "/.git/",

@@ -18,10 +18,14 @@ class Scalars:
 
     Args:
         torch: The module.
+
+    Attributes:
+        waits: Whether losses and norms are read at once from a device, too, so that a bad step can be replayed.
     """
 
     def __init__(self, torch):
         self.torch = torch
+        self.waits = False
         c = torch._C
         self._set_grad = getattr(c, "_set_grad_enabled", None) or torch.set_grad_enabled
         self._grad_on = torch.is_grad_enabled
@@ -55,10 +59,13 @@ class Scalars:
             tensor = self._inner(tensor)
             if type(tensor).__name__ == "FakeTensor":
                 return None
-        if tensor.is_cpu:
+        if tensor.is_cpu or self._is_waited_for(tensor):
             value = tensor.item()
             return float(value) if isinstance(value, (int, float)) else None
         return tensor.detach().reshape(()) if self.readable(tensor) else None
+
+    def _is_waited_for(self, tensor):
+        return self.waits and self.readable(tensor) and not self._device_reader(tensor.device).capturing()
 
     def at_once(self, tensor):
         """The value of a scalar in host memory as a float, `None` when it lies on a device."""
@@ -177,7 +184,8 @@ class Scalars:
         if not self.readable(norms[0]):
             return None
         wide = [n.to(where, dtype=self.torch.float32, non_blocking=True) for n in norms]
-        return self.torch.linalg.vector_norm(self.torch.stack(wide), 2)
+        total = self.torch.linalg.vector_norm(self.torch.stack(wide), 2)
+        return total.item() if self._is_waited_for(total) else total
 
     def post(self, tensors):
         """`PendingValues` of scalars on one device, on their way to the host; `None` where that would wait."""
@@ -205,14 +213,14 @@ class DeviceReader:
         self.torch = torch
         self._accelerator = accelerator
         self._device = device
-        self._capturing = getattr(accelerator, "is_current_stream_capturing", _zero)
+        self.capturing = getattr(accelerator, "is_current_stream_capturing", _zero)
         self._rows = None
         self._events = []
         self._free = list(range(_SLOTS))
 
     def post(self, tensors):
         """Starts the copy of up to `_WIDTH` scalars."""
-        if not self._free or self._capturing():
+        if not self._free or self.capturing():
             return None
         if self._rows is None:
             # The device is named, so that a default device of the user's does not redirect it.
@@ -232,7 +240,7 @@ class DeviceReader:
 
         Not asked while a graph is captured: `cudaEventQuery` makes the capture fail.
         """
-        return not self._capturing() and self._events[slot].query()
+        return not self.capturing() and self._events[slot].query()
 
     def open(self, slot, count):
         """The values of a slot, which is free again afterwards."""

@@ -13,8 +13,9 @@ from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.diagnosis.service import read_log
+from labbook.model.events.inspection_kinds import Flight
 from labbook.model.events.training_kinds import Evaluation
-from labbook.model.run import CaughtException, CheckResult, Console, Frame, Process, Run
+from labbook.model.run import CaughtException, CheckResult, Console, Frame, Framework, Process, Run
 from labbook.model.signals import Signals
 
 RUN = Run("i", "finished", ("python", "a.py"), "/w", 0.0, ended=12.0, script="a.py")
@@ -42,6 +43,19 @@ def test_the_likeliest_cause_for_this_run_comes_first(flight: dict[str, object],
     run = dataclasses.replace(RUN, checks=(WRONG,), signals=(Signals("torch", flight=flight),))
     found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
     assert found.symptom == "loss_nonfinite" and cause in found.causes[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "trigger", "deep"), [("cuda", "parameter", 0), ("cuda", "loss", 4), ("cpu", "parameter", 4)]
+)
+def test_of_a_value_that_a_gpu_told_too_late_the_first_advice_is_to_wait_for_it(
+    kind: str, trigger: str, deep: int
+) -> None:
+    framework = Framework("torch", "2.11.0", devices=({"kind": kind, "name": "x"},))
+    flight: Flight = {"trigger": trigger, "finding": "bad parameters", "recent": []}
+    run = dataclasses.replace(RUN, checks=(WRONG,), frameworks=(framework,), signals=(Signals("torch", flight=flight),))
+    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
+    assert "--debug deep" in found.fixes[deep]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,12 @@ def test_a_batch_that_is_not_finite_is_found_although_its_loss_arrives_steps_lat
     assert (flight["finding"], flight["step"], flight["trigger"]) == ("bad batch", 133, "loss")
 
 
+def test_at_level_deep_the_step_is_replayed_before_its_weights_are_gone(run, healthy):
+    (flight,) = healthy(run("health_torch_device.py", "log", settings={"level": "deep"})).of("flight")
+    assert (flight["finding"], flight["step"], flight["trigger"]) == ("loss expression", 133, "loss")
+    assert "Log" in flight["op"] and flight["source"] == "loss = loss + torch.log(loss * 0 + (step != NAN_AT))"
+
+
 @pytest.mark.long
 def test_nothing_is_read_or_computed_while_a_graph_is_captured(run, healthy):
     outcome = healthy(run("health_torch_device.py", "capture"))
