@@ -73,6 +73,7 @@ class Reproduction:
         values: Number of compared values.
         series: Names of the compared series.
         files: Number of written files with equal contents.
+        printed: Whether all that was compared are printed numbers, which are rounded.
         first: The first difference, or `None`.
         reasons: The likeliest reasons, the likeliest first.
         noise: How the noise was measured, or `None`.
@@ -83,6 +84,7 @@ class Reproduction:
     values: int = 0
     series: tuple[str, ...] = ()
     files: int = 0
+    printed: bool = False
     first: FirstDifference | None = None
     reasons: tuple[Message, ...] = ()
     noise: Message | None = None
@@ -104,7 +106,7 @@ def compare_results(
         possible: What in the code can give another result in each run, see `varying_code`.
 
     Returns:
-        "identical" if both ended alike and every compared value is equal bit for bit; "within_noise" if the primary
+        "identical" if both ended alike and every compared value is equal, as exactly as it is known; "within_noise" if the primary
         metric differs by no more than repeats do (95 %); "different" otherwise; "unknown" if nothing can be compared.
         Times, speeds and memory are not compared. The probe looks at some steps only, chosen by their cost: of its
         series the steps are compared that both runs have.
@@ -112,13 +114,14 @@ def compare_results(
     values, names = 0, []
     first: FirstDifference | None = None
     theirs = dict(_series(now))
-    missing = False
+    missing, printed = False, True
     for key, points in _series(before):
         sampled = key[1] == "probe"
         if key not in theirs:
             missing = missing or not sampled
             continue
         names.append(key[0])
+        printed = printed and key[1] == "text"
         count, difference = _compare_points(key[0], points, theirs[key], sampled=sampled)
         values += count
         if difference is not None and (first is None or difference.step < first.step):
@@ -130,11 +133,11 @@ def compare_results(
     if not values and not equal_files and end is None:
         return Reproduction("unknown")
     if end is None and first is None and not missing and not other_files:
-        return Reproduction("identical", values, compared, equal_files)
+        return Reproduction("identical", values, compared, equal_files, printed and not equal_files)
     noise = _within_noise(before, now, repeats) if same_end else None
     verdict = "within_noise" if noise is not None else "different"
     reasons = tuple(_reasons(before, now, possible))
-    return Reproduction(verdict, values, compared, equal_files, first, reasons, noise, end)
+    return Reproduction(verdict, values, compared, equal_files, printed, first, reasons, noise, end)
 
 
 def _other_end(before: Mapping[str, Any], now: Mapping[str, Any]) -> Message | None:

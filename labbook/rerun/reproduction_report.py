@@ -27,7 +27,9 @@ _MAX_SERIES = 6
 
 def reproduction_lines(found: Reproduction) -> list[Message]:
     """Returns the verdict with its evidence, in sentences."""
-    lines = [message(_HEADS[found.verdict])]
+    lines = [
+        message("rerun.printed_alike" if found.verdict == "identical" and found.printed else _HEADS[found.verdict])
+    ]
     if found.end is not None:
         lines.append(found.end)
     if found.values:

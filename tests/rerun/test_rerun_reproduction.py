@@ -23,6 +23,16 @@ def test_equal_values_are_identical_whatever_the_clock_says():
     assert (found.verdict, found.values, found.series) == ("identical", 3, ("loss",))
 
 
+@pytest.mark.parametrize(
+    ("source", "head"), [("text", "Identical in all printed digits."), ("probe", "Bitwise identical.")]
+)
+def test_equal_printed_numbers_are_not_called_bitwise_identical(source, head):
+    before, now = run([1.0, 0.5]), run([1.0, 0.5], "b")
+    before["series"][0]["source"] = now["series"][0]["source"] = source
+    found = compare_results(before, now)
+    assert found.verdict == "identical" and Sentences("en")(reproduction_lines(found)[0]) == head
+
+
 def test_the_first_difference_is_named_with_what_changed():
     data = {"path": "x.txt", "mode": "read", "fingerprint": "sha256:1"}
     before = run([1.0, 0.5, 0.25], files=[data])
