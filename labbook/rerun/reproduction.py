@@ -106,8 +106,9 @@ def compare_results(
         possible: What in the code can give another result in each run, see `varying_code`.
 
     Returns:
-        "identical" if both ended alike and every compared value is equal, as exactly as it is known; "within_noise" if the primary
-        metric differs by no more than repeats do (95 %); "different" otherwise; "unknown" if nothing can be compared.
+        "identical" if both ended alike and every compared value is equal, as exactly as it is known; "within_noise" if
+        the primary metric differs by no more than repeats do (95 %); "different" otherwise; "unknown" if nothing can be
+        compared.
         Times, speeds and memory are not compared. The probe looks at some steps only, chosen by their cost: of its
         series the steps are compared that both runs have.
     """
