@@ -20,8 +20,11 @@ _OF_THE_MACHINE = frozenset(_MACHINE_WORDS.split())
 
 
 def install(probe):
-    """Has the files and variables written when the process ends."""
-    known = set()
+    """Has the files and variables written when the process ends.
+
+    Variables that the program or a package sets itself are left out: they follow from the code.
+    """
+    known, given = set(), dict(os.environ)
     again = {"fork": lambda: known.add("fork"), "python": known.clear}
     probe.after_fork(lambda: again.get(probe.role, bool)())
     guard = probe.guard("sources")
@@ -33,7 +36,7 @@ def install(probe):
             files = [file for file in user_sources() if file not in known]
             known.update(files)
             if files:
-                environment = read_variables(files, os.environ)
+                environment = read_variables(files, given)
                 probe.event(protocol.SOURCES, files=files, packages=loaded_packages(), environment=environment)
 
     probe.at_exit(leave)

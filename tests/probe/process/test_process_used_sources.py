@@ -9,9 +9,13 @@ from labbook.probe.process.used_sources import read_variables
 
 
 def test_loaded_files_of_the_user_are_told_with_the_variables_that_they_name(probed, python):
-    probed.write("helper.py", "import os\nx = os.environ.get('MY_FACTOR')\ny = os.getenv('MY_TOKEN')\n")
     probed.write("unused.py", "")
-    probed.write("train.py", "import helper, json, os\nos.environ['MY_MODE']\nprint('done')\n")
+    probed.write(
+        "train.py", "import helper, json, os\nos.environ['MY_MODE']\nos.environ['MY_OWN'] = 'set by the program'\n"
+    )
+    probed.write(
+        "helper.py", "import os\nx = os.environ.get('MY_FACTOR')\ny = os.getenv('MY_TOKEN')\nos.getenv('MY_OWN')\n"
+    )
     more = {"MY_FACTOR": "3", "MY_MODE": "fast", "MY_TOKEN": "zq81xYt55wpL", "OTHER": "1"}
     done = probed(python, "train.py", **more)
 
