@@ -33,7 +33,7 @@ _PACKED = {".html", ".js", ".css", ".json", ".svg", ".csv", ".xml"}
 def pytest_collection_modifyitems(items) -> None:
     """More time than other tests have: whichever comes first builds the site that all share."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/browser/"):
             item.add_marker(pytest.mark.timeout(400))
 
 
