@@ -69,6 +69,12 @@ def pytest_configure() -> None:
     sys.addaudithook(note_impurity)
 
 
+def pytest_collection_finish() -> None:
+    """No framework is loaded yet: a file of tests that imports one at its head costs each worker 4 s."""
+    if loaded := FRAMEWORKS.intersection(sys.modules):
+        raise pytest.UsageError(f"imported at the head of a file of tests: {', '.join(sorted(loaded))}")
+
+
 def pytest_sessionfinish() -> None:
     """Nothing is looked for among the thousands of tests any more, which pytest would do several times, 2 s each."""
     gc.freeze()
@@ -173,22 +179,28 @@ def forked_labbook() -> ForkedPython:
     return forked
 
 
+READ_AT_START = ("LANG", "LC_ALL", "LC_CTYPE", "PYTHONPATH", "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONWARNINGS")
+"""Variables that an interpreter reads at its start: a command with another value takes a new one."""
+
+
 class Labbook:
     """Runs `labbook` as a user does, in one folder.
 
-    Commands run in forks of an interpreter that has imported labbook, which is most of their time. A recorder, and
-    what is started with settings of its own, takes a new interpreter.
+    Commands run in forks of an interpreter that has imported labbook, which is most of their time; what is started with
+    options of `subprocess.run` takes a new interpreter, and so does `fresh=True`.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def __call__(
-        self, *arguments: str, check: bool = True, timeout: float = 100, **options
+        self, *arguments: str, check: bool = True, timeout: float = 100, fresh: bool = False, **options
     ) -> subprocess.CompletedProcess:
         cwd = options.pop("cwd", self.folder)
         words = ["-m", "labbook", *arguments]
-        if options or arguments[0] == "record":
+        environ = options.get("env", os.environ)
+        as_here = all(environ.get(name) == os.environ.get(name) for name in READ_AT_START)
+        if fresh or not as_here or options.keys() - {"env"}:
             done = subprocess.run(
                 [sys.executable, *words],
                 cwd=cwd,
@@ -199,7 +211,7 @@ class Labbook:
                 **options,
             )
         else:
-            done = forked_labbook().run(words, dict(os.environ), cwd, timeout)
+            done = forked_labbook().run(words, dict(environ), cwd, timeout)
         if check:
             assert done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
