@@ -33,7 +33,7 @@ def results(run):
             settings = {"level": level} if level else None
             program = f"model_unchanged_{framework}.py"
             # A compiler looks at what was imported when, so that PyTorch starts anew each time.
-            fork = "paddle" if framework == "paddle" and steps == STEPS[1] else None
+            fork = "paddle" if framework == "paddle" else None
             outcome = run(program, steps, probe=bool(level), fork=fork, settings=settings, timeout=240)
             assert outcome.of("probe_error") == []
             known[key] = outcome.result

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.torch
 
 
 def test_nothing_is_read_from_a_device_on_ordinary_steps(run, healthy):
-    outcome = healthy(run("health_torch_device.py", "ordinary"))
+    outcome = healthy(run("health_torch_device.py", "ordinary", fork="torch"))
     dense, reads, ordinary, _, evaluated = outcome.result
     assert ordinary == []
     assert evaluated <= 4, "inputs of the first phases"

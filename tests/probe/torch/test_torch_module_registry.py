@@ -76,7 +76,7 @@ def test_a_model_that_was_built_is_found_without_a_sweep(run, healthy, case):
 @pytest.mark.parametrize("case", cases(SWEPT))
 def test_a_model_that_was_copied_is_found_by_a_sweep(run, healthy, case):
     source, name = SWEPT[case]
-    outcome = healthy(run(SCENE % source))
+    outcome = healthy(run(SCENE % source, fork="torch"))
     assert outcome.merged()["model"] == name
     assert outcome.of("model")[0]["root"] == name
     assert outcome.result > 0

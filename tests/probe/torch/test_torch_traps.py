@@ -8,7 +8,7 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture(scope="module")
 def scenes(play):
-    return {**play("traps_torch.py"), **play("traps_torch_kinds.py", fork="torch")}
+    return {**play("traps_torch.py", fork="torch"), **play("traps_torch_kinds.py", fork="torch")}
 
 
 def assert_norms(scene, which=0):

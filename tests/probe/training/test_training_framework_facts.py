@@ -40,7 +40,7 @@ o.step()
 torch.manual_seed(99)
 assert not torch.cuda.is_initialized()
 """
-    outcome = healthy(run(program, CUBLAS_WORKSPACE_CONFIG=":4096:8"))
+    outcome = healthy(run(program, fork="torch", CUBLAS_WORKSPACE_CONFIG=":4096:8"))
     framework, state, optimizer = outcome.merged("framework"), outcome.merged(), outcome.merged("optimizer")
     assert framework["version"].startswith(version("torch").split("+")[0])
     assert framework["build"]["git"]
@@ -181,7 +181,7 @@ net(paddle.ones([2, 3])).mean().backward()
 optimizer.step()
 print(json.dumps([text.count('File "'), "labbook" in text, "probe" in text]))
 """
-    outcome = healthy(run(program))
+    outcome = healthy(run(program, fork="paddle"))
     frames, *ours = outcome.result
     assert frames > 3 and ours == [False, False]
     # What is dynamic after it is seen again, the model included.
