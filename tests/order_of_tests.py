@@ -1,7 +1,13 @@
-"""Which tests are pure, and in which order and in which process they run; `conftest.py` takes the hooks over."""
+"""Which tests are pure, in which order and process they run, and which cases are one test.
+
+`conftest.py` takes the hooks over.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -22,6 +28,34 @@ SHARED = {
 def further(*values: object) -> list:
     """Values of a parameter that are left to `make test-all`."""
     return [pytest.param(value, marks=pytest.mark.long) for value in values]
+
+
+def in_one_test(names: str | tuple[str, ...], cases: Iterable, ids: object = None) -> Callable:
+    """As `pytest.mark.parametrize`, but all cases are one test, which names those that fail.
+
+    A test costs 5 ms more than what it does, and the cases of a table share all fixtures without harm.
+    """
+    names = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else names
+    cases = [case.values if hasattr(case, "marks") else case if len(names) > 1 else (case,) for case in cases]
+
+    def decorate(test: Callable) -> Callable:
+        @functools.wraps(test)
+        def run(**fixtures: object) -> None:
+            failed = []
+            for case in cases:
+                try:
+                    test(**fixtures, **dict(zip(names, case, strict=True)))
+                except Exception as error:  # noqa: PERF203
+                    failed.append(f"{case!r}: {type(error).__name__}: {error}")
+            assert cases, "no case"
+            assert not failed, f"{len(failed)} of {len(cases)} cases:\n" + "\n\n".join(failed[:20])
+
+        signature = inspect.signature(test)
+        fixtures = [value for name, value in signature.parameters.items() if name not in names]
+        run.__signature__ = signature.replace(parameters=fixtures)  # which pytest asks for the fixtures
+        return run
+
+    return decorate
 
 
 def is_pure(item: pytest.Item) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.capture import command
 from labbook.capture.command import find_program_file, script_name
@@ -27,7 +28,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("line", "script", "kind", "arguments"),
     [
         ("python train.py --lr 1", "train.py", "python", ["--lr", "1"]),

@@ -6,6 +6,7 @@ import codecs
 import random
 
 import pytest
+from order_of_tests import in_one_test
 
 import labbook
 from benchmarks.diagnosis import VARIANTS, judge_of, scored, written
@@ -42,7 +43,7 @@ def test_families_are_right_over_all_texts(variant):
     assert counts["wrong"] <= 0.02 * len(FAILURES)
 
 
-@pytest.mark.parametrize("sample", HARMLESS, ids=[sample.name for sample in HARMLESS])
+@in_one_test("sample", HARMLESS, ids=[sample.name for sample in HARMLESS])
 def test_nothing_is_found_in_a_harmless_text(sample):
     assert diagnose(read_text(sample.text), MATCHER).primary is None
 

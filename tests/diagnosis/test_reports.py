@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from order_of_tests import in_one_test
 
 REPORTS = Path(__file__).resolve().parents[1] / "data" / "reports_without_message.txt"
 
@@ -16,7 +17,7 @@ def reports() -> list[str]:
     return [part.partition("\n")[2] for part in parts]
 
 
-@pytest.mark.parametrize("text", reports())
+@in_one_test("text", reports())
 def test_a_report_without_a_message_has_no_finding(family_of: Callable[[str], str], text: str) -> None:
     assert family_of(text) == ""
 

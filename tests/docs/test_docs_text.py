@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from order_of_tests import in_one_test
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs" / "pages" / "images"
@@ -30,7 +31,7 @@ def prose(path: Path) -> str:
     return re.sub(r"^(```|~~~).*?^\1[ \t]*$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+@in_one_test("path", TEXTS, ids=name_of)
 def test_every_link_leads_to_a_file_and_a_heading(path):
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(path)):
         target, _, anchor = link.partition("#")

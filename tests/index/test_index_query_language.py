@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.index.query import list_notes, search
 from labbook.index.query_error import QueryError
@@ -31,7 +32,7 @@ def book(notes):
     return notes.notebook
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("query", "expected"),
     [
         ("lr<0.02", [B, A]),

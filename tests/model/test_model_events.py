@@ -3,7 +3,7 @@
 import ast
 import typing
 
-import pytest
+from order_of_tests import in_one_test
 from source_trees import PACKAGE, nodes_of
 
 from labbook.model.events import KINDS
@@ -80,7 +80,7 @@ def test_every_field_that_the_probe_names_is_in_the_schema():
     assert not [one for one in written if one[1] not in KINDS[one[0]].__annotations__]
 
 
-@pytest.mark.parametrize("path", READERS, ids=lambda path: path.stem)
+@in_one_test("path", READERS, ids=lambda path: path.stem)
 def test_readers_read_fields_of_the_schema(path):
     """Where the result is only tested for truth, mypy takes any key in `event.get(key)`."""
     fields_of.seen.clear()

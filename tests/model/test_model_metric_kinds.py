@@ -1,14 +1,15 @@
 """What the name of a metric says: every word of the table, in the spellings that trainers use."""
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.model.metric_kinds import QUANTITIES, MetricGoal, choose_metric, direction_of, metric_kind
 
 WORDS = [(word, quantity, direction) for quantity, direction, words in QUANTITIES for word in words.split()]
 
 
-@pytest.mark.parametrize("spelling", ["{}", "val_{}", "val/{}", "valid-{}", "eval {}", "{}@1", "{}_epoch", "a.py/{}"])
-@pytest.mark.parametrize(("word", "quantity", "direction"), WORDS)
+@in_one_test("spelling", ["{}", "val_{}", "val/{}", "valid-{}", "eval {}", "{}@1", "{}_epoch", "a.py/{}"])
+@in_one_test(("word", "quantity", "direction"), WORDS)
 def test_every_word_of_the_table_is_known_in_every_spelling(word, quantity, direction, spelling):
     kind = metric_kind(spelling.format(word))
     assert (kind.quantity, kind.direction) == (quantity, direction)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from mkdocs.config import load_config
 from mkdocs.structure.files import get_files
+from order_of_tests import in_one_test
 
 from labbook.publish.build_record import file_state, files_below, is_text
 from labbook.publish.page import SiteFix, SiteSource
@@ -127,9 +128,9 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("fix", [False, True])
-@pytest.mark.parametrize("without", [None, 0, 4])
+@in_one_test("change", CHANGES)
+@in_one_test("fix", [False, True])
+@in_one_test("without", [None, 0, 4])
 def test_a_day_has_another_key_when_the_bar_of_one_of_its_runs_is_another(change, fix, without):
     """The runs of three days; whatever happens to one, days with the same key have the same bars."""
     templates = Templates(None, "en")

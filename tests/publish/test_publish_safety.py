@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.errors import NotebookError
 from labbook.publish.page_safety import foreign_pictures, page_problems, script_hashes, with_policy
@@ -25,7 +26,7 @@ def book(notes):
     return notes
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "page",
     [
         '<p onclick="x()">a</p>',

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.review.reviewer import RULES, review_files
 from labbook.store.sentences import Sentences
@@ -78,16 +79,12 @@ def named(tmp_path: Path, code: str) -> list[str]:
     return [violation.rule for violation in done.violations if violation.severity != "note"]
 
 
-@pytest.mark.parametrize(
-    ("rule", "code"), [pytest.param(*one, id=f"{n}-{one[0]}") for n, one in enumerate(cases("faulty.txt"))]
-)
+@in_one_test(("rule", "code"), [pytest.param(*one, id=f"{n}-{one[0]}") for n, one in enumerate(cases("faulty.txt"))])
 def test_a_faulty_program_violates_one_rule(tmp_path, rule, code):
     assert set(named(tmp_path, code)) == {rule}
 
 
-@pytest.mark.parametrize(
-    "code", [pytest.param(one[1], id=f"{n}-{one[0]}") for n, one in enumerate(cases("correct.txt"))]
-)
+@in_one_test("code", [pytest.param(one[1], id=f"{n}-{one[0]}") for n, one in enumerate(cases("correct.txt"))])
 def test_correct_code_violates_no_rule(tmp_path, code):
     assert named(tmp_path, code) == []
 

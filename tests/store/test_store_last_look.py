@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.compare.run_changes import compare_runs, mask_changes
 from labbook.model.run import Arguments, CaughtException, ConfigFile, Console, Frame, Process, Run
@@ -66,7 +67,7 @@ def test_structure_and_marks_are_no_secrets(facts):
     assert json.loads(mask_secrets("run.json", data, plain_redactor())) == facts
 
 
-@pytest.mark.parametrize("text", IN_CONTEXT + FORMATS)
+@in_one_test("text", IN_CONTEXT + FORMATS)
 def test_unmasked_secrets_are_found_and_masked(text):
     redactor = plain_redactor()
     page = f"---\ntitle: x\n---\n\n{text}\n".encode()

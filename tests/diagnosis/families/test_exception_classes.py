@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from order_of_tests import in_one_test
 
 RAISED = (
     'Traceback (most recent call last):\n  File "train.py", line 12, in main\n    start(args)\n'
@@ -12,7 +13,7 @@ RAISED = (
 )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "name"),
     [
         ("nccl_or_collective", "torch.distributed.DistNetworkError"),

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
@@ -35,7 +36,7 @@ def family(text: str) -> str:
     return primary.family if primary else ""
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "message"),
     [
         ("config_error", "ValueError: ENCODER not exist in config.py"),
@@ -134,7 +135,7 @@ def test_every_family_has_a_table():
     assert {path.stem for path in FAMILY_FILES} == set(CRASH_FAMILIES)
 
 
-@pytest.mark.parametrize("path", FAMILY_FILES, ids=lambda path: path.stem)
+@in_one_test("path", FAMILY_FILES, ids=lambda path: path.stem)
 def test_every_row_of_a_table_loads(path):
     table = read_toml(path)
     assert title_of_family(path.stem, "en") == table["title"] and title_of_family(path.stem, "zh") == table["title_zh"]

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.text.log_reader import read_text
 from labbook.model.evidence import Evidence, ObservedException
@@ -77,7 +78,7 @@ def innermost(raised: ObservedException) -> str:
     return f"{own[-1].file}:{own[-1].line} {own[-1].function}" if own else ""
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@in_one_test("name", SHAPES)
 def test_the_last_exception_of_an_output(name):
     kind, message, place, quoted = SHAPES[name]
 
@@ -90,7 +91,7 @@ def test_the_last_exception_of_an_output(name):
     assert "Traceback" not in last.message
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@in_one_test("name", SHAPES)
 def test_no_line_of_a_traceback_is_said_as_well(name):
     said = "\n".join(one.text for one in evidence(name).lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.text.log_lines import strip_prefix
 
@@ -30,7 +31,7 @@ def test_prefixes_of_phones_and_of_paddle_lite(text: str, rest: str, level: str)
     assert (line.text, line.level) == (rest, level)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "text"),
     [
         (

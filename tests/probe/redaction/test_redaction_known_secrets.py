@@ -10,6 +10,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.probe.redaction.known_secrets import known_values, worth_masking
 from labbook.probe.redaction.redactor import Redactor
@@ -34,8 +35,8 @@ SPELLINGS = {
 }
 
 
-@pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@in_one_test("secret", SECRETS)
+@in_one_test("spelling", SPELLINGS)
 def test_every_spelling(secret, spelling):
     written = SPELLINGS[spelling](secret)
     made = Redactor(known=[secret], home="", user="")
@@ -45,9 +46,9 @@ def test_every_spelling(secret, spelling):
     assert core not in out
 
 
-@pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize("offset", range(6))
-@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@in_one_test("secret", SECRETS)
+@in_one_test("offset", range(6))
+@in_one_test("encode", [base64.b64encode, base64.urlsafe_b64encode])
 def test_base64_at_every_offset(secret, offset, encode):
     written = encode(b"x" * offset + secret.encode() + b"user:tail").decode()
     out = Redactor(known=[secret], home="", user="").text(f"Basic {written}!")

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.probe.redaction.known_secrets import known_values
 from labbook.probe.redaction.redactor import Redactor
@@ -26,8 +27,8 @@ def test_harmless_lines_under_a_name_stay(line):
     assert redactor().text(text) == text and redactor().find(text) == []
 
 
-@pytest.mark.parametrize("line", OVER_LINES)
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@in_one_test("line", OVER_LINES)
+@in_one_test("end", ["\n", "\r\n"])
 def test_a_name_on_a_line_before_tells_what_its_value_is(line, end):
     secret = example_text("{hex:40}", len(line))
     text = "epoch 1\n" + line.replace("@S@", secret).replace("\u21b5", end) + end + "epoch 2\n"

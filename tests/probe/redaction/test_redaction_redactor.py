@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 import labbook.probe
 from labbook.probe.redaction.environment_variables import ENVIRONMENT_ALLOWED, allowed_environment
@@ -32,13 +33,13 @@ def redactor(**options):
 RULES = rules_data()["formats"]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule['id']}-{rule['keywords'][0]}")
+@in_one_test("rule", RULES, ids=lambda rule: f"{rule['id']}-{rule['keywords'][0]}")
 def test_every_rule_holds_its_examples(rule):
     assert check_rule(rule) is None
     assert rule["yes"] and rule["no"], "a rule has examples of both kinds"
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule['id']}-{rule['keywords'][0]}")
+@in_one_test("rule", RULES, ids=lambda rule: f"{rule['id']}-{rule['keywords'][0]}")
 def test_all_formats_are_masked_wherever_they_stand(rule):
     for seed in range(5):
         for example in rule["yes"]:
@@ -98,7 +99,7 @@ def test_redacting_twice_changes_nothing():
         assert redactor().text(once) == once
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule['id']}-{rule['keywords'][0]}")
+@in_one_test("rule", RULES, ids=lambda rule: f"{rule['id']}-{rule['keywords'][0]}")
 def test_a_masked_command_stays_when_it_is_quoted_again(rule):
     """A command with a masked argument is quoted for the shell, and its line again for YAML or JSON."""
     for example in rule["yes"]:
