@@ -49,7 +49,7 @@ def on_terminal(width: int, program: str = PROGRAM, **environ: str) -> str:
         if not block:
             break
         shown += block
-    process.wait(30)
+    process.wait(90)
     os.close(leader)
     return shown.decode("utf-8")
 

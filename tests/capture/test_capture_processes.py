@@ -19,7 +19,7 @@ from labbook.probe.redaction.redactor import Redactor
 pytestmark = pytest.mark.process
 
 
-def wait_until(condition, seconds=20.0):
+def wait_until(condition, seconds=90.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"

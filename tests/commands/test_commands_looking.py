@@ -206,7 +206,7 @@ def test_watch_builds_again(book):
         assert "pages in" in process.stdout.readline()
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(90)
         process.stdout.close()
     assert (book.folder / "site" / "ideas.html").is_file()
 

@@ -41,7 +41,7 @@ def test_healthy_runs_stay_green(simulate, rows_of):
 
 def test_some_healthy_runs_stay_green(simulate, rows_of):
     wrong = [
-        (seed, row.id) for seed in range(100_000, 100_060) for row in rows_of(simulate(seed)).values()
+        (seed, row.id) for seed in range(100_000, 100_030) for row in rows_of(simulate(seed)).values()
         if row.verdict in ("warn", "fail")
     ]  # fmt: skip
     assert len(wrong) <= 1, wrong

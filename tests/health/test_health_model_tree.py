@@ -145,7 +145,7 @@ def test_huge_models_stay_small_and_keep_their_health(shape):
     began = time.process_time()
     rows = tree(model)
 
-    assert time.process_time() - began < 0.3
+    assert time.process_time() - began < 3
     assert len(rows) <= MOST_ROWS + 2
     frozen = [one for row in rows for one in row["states"] if one["state"] == "frozen"]
     assert [one["name"] for one in frozen] == [model["modules"][150]["name"]]

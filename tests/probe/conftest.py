@@ -35,7 +35,7 @@ def version_of(python: str) -> str:
     """`3.11` for an interpreter; empty when it does not run."""
     code = "import sys; sys.stdout.write('%d.%d' % sys.version_info[:2])"
     try:
-        return subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=20).stdout
+        return subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=100).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""
 

@@ -119,7 +119,7 @@ def test_without_a_journal_nothing_happens(probed, python):
     environ = probed.injected()
     (probed.journal / "events").rmdir()
     code = "import sys; print(sys._labbook_probe, [m for m in sys.meta_path if 'labbook' in repr(m)])"
-    done = subprocess.run([python, "-c", code], env=environ, capture_output=True, text=True, timeout=20)
+    done = subprocess.run([python, "-c", code], env=environ, capture_output=True, text=True, timeout=100)
     assert (done.stdout, done.stderr) == ("None []\n", "")
 
 

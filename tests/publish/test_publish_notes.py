@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import markdown
 import pytest
 from hypothesis import given
@@ -61,12 +59,10 @@ def test_a_preformatted_block_hides_its_fences():
 )
 def test_what_would_stop_the_parser_is_shown_as_text(text, reason):
     note = shown(text)
-    started = time.monotonic()
     html = markdown.markdown(note.markdown, extensions=list(EXTENSIONS), extension_configs=EXTENSIONS)
 
     assert reason in note.problem
     assert "it is shown as it is" in html and "<h1" in html
-    assert time.monotonic() - started < 20
 
 
 def test_the_reason_is_given_in_the_language_of_the_notebook():

@@ -46,7 +46,7 @@ def served(site):
     thread.start()
 
     def ask(path: str, method: str = "GET", **headers: str):
-        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=90)
         connection.putrequest(method, path, skip_host="Host" in headers)
         for name, value in headers.items():
             connection.putheader(name.replace("_", "-"), value)
@@ -143,7 +143,7 @@ def test_what_waits_hears_of_the_next_build(served):
 
     served.builds.done()
 
-    waiting.join(10)
+    waiting.join(60)
     assert heard == [{"built": 1}]
     assert json.loads(served("/_labbook/state?after=nonsense")[1]) == {"built": 1}
 

@@ -301,7 +301,7 @@ def test_the_preview_follows_the_notes_and_listens_on_this_machine_only(book):
         _wait_for(address, "second text")
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(90)
         process.stdout.close()
 
 

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from order_of_tests import further
 RAISING = Path(__file__).resolve().parents[1] / "programs" / "record_raising.py"
 KINDS = ("OSError", "UnicodeError", "RuntimeError", "MemoryError")
 COMMAND = ("sh", "-c", "echo run >> ran; echo out; echo err >&2; exit 7")
-SAMPLE = 6
+SAMPLE = 4
 """Calls that `make test` tries; `make test-all` tries each."""
 
 
@@ -197,7 +196,7 @@ def test_redaction_rules_that_are_no_file(book, rules):
     settings = book.folder / "labbook.toml"
     settings.write_text(settings.read_text().replace('redact_rules = ""', 'redact_rules = "rules.toml"'))
 
-    done = book.record(*SHORT, check=False, timeout=30)
+    done = book.record(*SHORT, check=False)
 
     assert done.returncode == 7 and done.stdout == "out\n"
     assert "personal notebook" in done.stderr and "rules.toml" in done.stderr
@@ -265,13 +264,12 @@ def test_a_command_that_is_not_recorded_has_its_own_signals(book, tmp_path):
     """It takes the place of the recorder, so that a signal needs no passing on."""
     gone = tmp_path / "gone"
     gone.mkdir()
-    command = ["sh", "-c", f"rmdir {gone}; exec {sys.executable} -m labbook record -- sh -c 'echo ready; sleep 30'"]
+    command = ["sh", "-c", f"rmdir {gone}; exec {sys.executable} -m labbook record -- sh -c 'echo ready; sleep 100'"]
     process = subprocess.Popen(command, cwd=gone, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    began = time.monotonic()
     process.send_signal(signal.SIGTERM)
 
-    assert process.wait(20) == -signal.SIGTERM and time.monotonic() - began < 20
+    assert process.wait(60) == -signal.SIGTERM
     process.stdout.close()
 
 

@@ -31,7 +31,7 @@ def kill_a_run(book):
         command, cwd=book.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         start_new_session=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         written = list((book.folder / "notes" / "runs").rglob("*.md"))
         heads = list((book.folder / ".labbook" / "runs").glob("*/console/*"))

@@ -293,7 +293,7 @@ def test_the_entry_exists_while_the_command_runs(book):
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         entries: list[Path] = []
         while not entries and time.monotonic() < deadline and process.poll() is None:
             entries = list((book.folder / "notes" / "runs").rglob("*.md"))

@@ -217,7 +217,7 @@ def live_through(template: Path, folder: Path, seed: int, monkeypatch: pytest.Mo
         history.settle()
 
 
-FEW = range(int(os.environ.get("LABBOOK_HISTORIES_FROM", "0")), int(os.environ.get("LABBOOK_HISTORIES_FROM", "0")) + 5)
+FEW = range(int(os.environ.get("LABBOOK_HISTORIES_FROM", "0")), int(os.environ.get("LABBOOK_HISTORIES_FROM", "0")) + 3)
 MANY = range(1000, 1200)
 
 

@@ -227,15 +227,15 @@ def test_foreign_index_lock_queues_a_commit_on_the_checked_out_branch(tmp_path, 
     assert git(notebook.paths.root, "status", "--porcelain") == ""
 
 
-def test_an_index_lock_that_somebody_left_behind_costs_no_time(tmp_path):
+def test_an_index_lock_that_somebody_left_behind_costs_no_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("labbook.store.entry_commit._PATIENCE_S", 1_000.0)  # whoever waits for it is stopped by pytest
     notebook, _ = create_notebook(tmp_path / "own")
     lock = notebook.paths.root / ".git" / "index.lock"
     lock.write_text("")
     os.utime(lock, (time.time() - 600, time.time() - 600))
-    begin = time.monotonic()
     outcome = commit_files(notebook, [write_entry(notebook)], "an entry")
     assert outcome.status == "queued" and "index.lock, 10 min old" in outcome.reason
-    assert time.monotonic() - begin < 4 and lock.exists()
+    assert lock.exists()
 
 
 def test_unborn_branch(tmp_path):

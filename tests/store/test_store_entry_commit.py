@@ -210,7 +210,7 @@ def _committer(root, number):
 def test_many_committers_all_land(kind, request, git):
     notebook = request.getfixturevalue(kind)
     before = git(notebook.repository, "status", "--porcelain")
-    with multiprocessing.get_context("spawn").Pool(8) as pool:
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
         said = pool.starmap(_committer, [(str(notebook.paths.root), n) for n in range(24)])
     assert said == ["committed"] * 24
     ref = "HEAD" if kind == "own" else "labbook"

@@ -132,7 +132,7 @@ def _choose(root, script):
 
 
 def test_concurrent_experiments_get_different_numbers(own, git):
-    with multiprocessing.get_context("spawn").Pool(6) as pool:
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
         made = pool.starmap(_new, [(str(own.paths.root), n) for n in range(12)])
         chosen = pool.starmap(_choose, [(str(own.paths.root), "train.py")] * 12)
     assert sorted(slug[3:6] for slug in made) == [f"{n:03d}" for n in range(1, 13)]

@@ -167,7 +167,7 @@ def test_events_dropped_by_a_full_journal_are_counted(probed):
     environ = probed.injected()
     import subprocess
 
-    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
     (file,) = journal.glob("*.jsonl")
     assert file.stat().st_size <= 2000

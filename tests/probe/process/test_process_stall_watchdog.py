@@ -34,7 +34,7 @@ for x in paddle.io.DataLoader(Data(), batch_size=4, num_workers=0):
 """
 
 
-def until(probed, kind, command, number, *, wait_s=40.0):
+def until(probed, kind, command, number, *, wait_s=90.0):
     """Runs a command under the probe until an event of a kind is there (or it printed), ends it by a signal."""
     for old in probed.journal.glob("events/*"):
         old.unlink()
@@ -51,7 +51,7 @@ def until(probed, kind, command, number, *, wait_s=40.0):
                 break
             time.sleep(0.2)
         child.send_signal(number)
-        child.wait(timeout=20)
+        child.wait(timeout=60)
     finally:
         child.kill()
     out, err = child.communicate()

@@ -56,7 +56,7 @@ def test_the_program_has_the_search_path_that_it_has_without(tmp_path, before):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=90,
             check=True,
         ).stdout
         for env in (environ, inject_environment(environ, {"dir": str(tmp_path)}))

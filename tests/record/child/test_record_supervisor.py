@@ -22,7 +22,7 @@ RECORDER = Path(__file__).resolve().parents[2] / "programs" / "record_child.py"
 PYTHON = sys.executable
 
 
-def wait_for(condition, seconds=30.0):
+def wait_for(condition, seconds=90.0):
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -187,16 +187,15 @@ def test_the_command_gets_sigpipe_when_the_reader_is_gone(line, tmp_path):
 
 
 def test_a_process_left_behind_does_not_hold_the_recorder(record, tmp_path):
-    begun = time.monotonic()
     read_end, write_end = os.pipe()
-    done = record("sh", "-c", "(sleep 4; echo late) & echo main", capture_output=False, stdout=write_end)
-    took = time.monotonic() - begun
+    waiting = f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"
+    done = record("sh", "-c", f"({waiting}; echo late) & echo main", capture_output=False, stdout=write_end)
+    (tmp_path / "go").touch()
     os.close(write_end)
     with os.fdopen(read_end) as stream:
         assert stream.read() == "main\nlate\n"
 
     assert done.returncode == 0
-    assert took < time.monotonic() - begun
     assert how_it_ended(tmp_path)["output_open"] is True
     assert read_console(tmp_path / "console").text == "main\n"
 
@@ -207,8 +206,8 @@ COUNTING = (
     "for s in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGALRM):\n"
     "    signal.signal(s, lambda n, _: got.append(n))\n"
     "open('ready', 'w').close()\n"
-    "end = time.monotonic() + 2.5\n"
-    "while time.monotonic() < end: time.sleep(0.05)\n"
+    "while not got: time.sleep(0.05)\n"
+    "time.sleep(1)\n"
     "print(sorted(got))\n"
 )
 
@@ -219,7 +218,7 @@ def test_a_signal_to_the_recorder_is_passed_on_once(begin, number):
     process.send_signal(number)
     process.send_signal(number)
 
-    assert process.communicate(timeout=30)[0] == f"[{int(number)}]\n".encode()
+    assert process.communicate(timeout=90)[0] == f"[{int(number)}]\n".encode()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, *further(signal.SIGTERM)])
@@ -227,7 +226,7 @@ def test_a_signal_to_the_group_is_not_doubled(begin, number):
     process = begin(PYTHON, "-c", COUNTING)
     os.killpg(process.pid, number)
 
-    assert process.communicate(timeout=30)[0] == f"[{int(number)}]\n".encode()
+    assert process.communicate(timeout=90)[0] == f"[{int(number)}]\n".encode()
 
 
 def test_a_long_stop_of_the_recorder_is_no_signal_for_the_command(begin, tmp_path):
@@ -238,7 +237,7 @@ def test_a_long_stop_of_the_recorder_is_no_signal_for_the_command(begin, tmp_pat
     process.send_signal(signal.SIGUSR1)
     process.send_signal(signal.SIGCONT)
 
-    assert process.communicate(timeout=30)[0] == f"[{int(signal.SIGUSR1)}]\n".encode()
+    assert process.communicate(timeout=90)[0] == f"[{int(signal.SIGUSR1)}]\n".encode()
     assert process.returncode == 0
 
 
@@ -247,7 +246,7 @@ def test_ending_the_recorder_ends_the_command_first(begin, tmp_path):
     process = begin("sh", "-c", f"{trap}; touch ready; while :; do sleep 0.05; done")
     process.terminate()
 
-    assert process.wait(30) == 9
+    assert process.wait(90) == 9
     assert (tmp_path / "cleaned").exists()
 
 
@@ -286,13 +285,13 @@ def test_closed_standard_streams(line, tmp_path):
     assert (done.returncode, done.stdout) == (4, b"out\n")
 
 
-PROGRAM_32_MB = (
-    "import random, sys; r = random.Random(5)\nfor _ in range(512): sys.stdout.buffer.write(r.randbytes(65536))"
+PROGRAM_8_MB = (
+    "import random, sys; r = random.Random(5)\nfor _ in range(128): sys.stdout.buffer.write(r.randbytes(65536))"
 )
 
 
 @pytest.mark.parametrize("terminal", [pytest.param(False, marks=pytest.mark.long), True])
-def test_32_mb_are_the_same_bytes(line, terminal):
+def test_8_mb_are_the_same_bytes(line, terminal):
     def digest(command):
         reading, writing = os.openpty() if terminal else os.pipe()
         if terminal:
@@ -308,7 +307,7 @@ def test_32_mb_are_the_same_bytes(line, terminal):
         assert process.wait(60) == 0
         return count, found.hexdigest()
 
-    assert digest(line(PYTHON, "-c", PROGRAM_32_MB)) == digest([PYTHON, "-c", PROGRAM_32_MB])
+    assert digest(line(PYTHON, "-c", PROGRAM_8_MB)) == digest([PYTHON, "-c", PROGRAM_8_MB])
 
 
 def test_an_exception_in_on_start_is_reported_and_the_run_continues(tmp_path):

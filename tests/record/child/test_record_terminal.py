@@ -32,7 +32,7 @@ class Terminal:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             os.execvpe(command[0], command, {**os.environ, "TERM": "xterm", "PS1": "$ ", **environ})
 
-    def wait_for(self, pattern: str, seconds: float = 30.0) -> re.Match[bytes]:
+    def wait_for(self, pattern: str, seconds: float = 90.0) -> re.Match[bytes]:
         """Reads until the pattern is on the screen, and forgets what stands before it."""
         deadline = time.monotonic() + seconds
         while (found := re.search(pattern.encode(), self.seen)) is None:
@@ -47,7 +47,7 @@ class Terminal:
     def resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self.screen, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def end(self, seconds: float = 30.0) -> int:
+    def end(self, seconds: float = 90.0) -> int:
         """Reads to the end; the exit status, negative for a signal."""
         deadline = time.monotonic() + seconds
         while self._read(0.1) is not None:

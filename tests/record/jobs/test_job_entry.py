@@ -59,7 +59,7 @@ def facts(book) -> dict:
 
 
 def wait_for(*paths: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 90
     while not all(path.exists() for path in paths) and time.monotonic() < deadline:
         time.sleep(0.05)
 
@@ -97,7 +97,7 @@ def test_a_killed_recorder_is_folded_in_by_recover(job):
     end(tasks[0])
     (job.folder / "go0").touch()
 
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while "killed" not in (text := job("recover").stdout) and "lost" not in text and time.monotonic() < deadline:
         time.sleep(0.5)
     run = facts(job)
