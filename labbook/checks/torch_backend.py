@@ -85,11 +85,13 @@ class TorchBackend:
 
     def no_grad(self) -> AbstractContextManager[Any]:
         """Context manager that disables gradients."""
-        return torch.no_grad()
+        manager: AbstractContextManager[Any] = torch.no_grad()
+        return manager
 
     def with_grad(self) -> AbstractContextManager[Any]:
         """Context manager that enables gradients, also inside `no_grad`."""
-        return torch.enable_grad()
+        manager: AbstractContextManager[Any] = torch.enable_grad()
+        return manager
 
     def backward(self, loss: Any) -> None:  # noqa: ANN401
         """Compute gradients."""
@@ -172,7 +174,8 @@ class TorchBackend:
             on_saved(tensor)
             return tensor
 
-        return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+        manager: AbstractContextManager[Any] = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+        return manager
 
     def framework_gradcheck(self, function: Callable[..., Any], inputs: tuple[Any, ...], rtol: float) -> str | None:
         """Run `torch.autograd.gradcheck`: "" if it passes, else its message."""

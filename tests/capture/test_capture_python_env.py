@@ -77,10 +77,8 @@ def test_names_and_versions_are_those_of_the_interpreter():
 def test_a_virtual_environment_is_listed_and_can_be_installed_again(venv, tmp_path, make_context):
     wheels = [wheel(tmp_path, "tiny_one", "1.2.0"), wheel(tmp_path, "Tiny.Two", "2.0")]
     pip = [sys.executable, "-m", "pip", "--python", str(venv / "bin" / "python"), "--disable-pip-version-check"]
-    subprocess.run(
-        [*pip, "install", "--no-index", "--no-deps", "-q", "--find-links", str(tmp_path), "tiny_one"], check=True
-    )
-    subprocess.run([*pip, "install", "--no-index", "--no-deps", "-q", str(wheels[1])], check=True)
+    wanted = ["--find-links", str(tmp_path), "tiny_one", str(wheels[1])]
+    subprocess.run([*pip, "install", "--no-index", "--no-deps", "-q", *wanted], check=True)
     context = make_context(tmp_path, "python", "train.py", python=hello_of(venv / "bin" / "python"))
     facts = python_env.capture(context)
     assert facts["kind"] == "venv"
