@@ -209,28 +209,54 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1); deepchecks TrainTestSamplesMix. From 5 % on, because data sets have some equal
     samples (chosen by us).
     """
-    trained = {p for e in _train_prints(signals) for p in _row_prints(e)}
     own = {e.get("loader") for e in _train_prints(signals)}
+    training_of = _training_of_loaders(signals, own)
     held_out: dict[object, set[str]] = {}
     for event in signals.prints:
         if event.get("phase") == "eval" and event.get("loader") is not None and event.get("loader") not in own:
             held_out.setdefault(event.get("loader"), set()).update(_row_prints(event))
     judged = {loader: found for loader, found in held_out.items() if len(found) >= 20}
-    shares = {loader: len(found & trained) / len(found) for loader, found in judged.items()}
+    trained = {
+        loader: {
+            p
+            for e in _train_prints(signals)
+            if not training_of or training_of.get(e.get("loader")) == training_of.get(loader)
+            for p in _row_prints(e)
+        }
+        for loader in held_out
+    }
+    judged = {loader: found for loader, found in judged.items() if len(trained[loader]) >= 20}
+    shares = {loader: len(found & trained[loader]) / len(found) for loader, found in judged.items()}
     if not shares and _measured_on_training(run, signals, own):
         return Outcome("fail", message("health.train_val_overlap.same_loader"))
-    if not shares or len(trained) < 20 or not has_distinct_fingerprints(signals):
+    if not shares or not has_distinct_fingerprints(signals):
         return None
+    worst = max(shares, key=lambda loader: shares[loader])
     # Only some samples of a batch are looked at: a set that is all training data shows as large a share as that.
-    coverage = min(1.0, len(trained) / max(1, _samples_of_an_epoch(signals)))
+    coverage = min(1.0, len(trained[worst]) / max(1, _samples_of_an_epoch(signals)))
     clean = [share for share in shares.values() if share < _OVERLAP * coverage]
     # A small validation set has too few samples to be judged, and enough to be the one that measures validation.
-    clean += [0.0 for found in held_out.values() if len(found) >= _CLEAN and not found & trained]
-    worst = max(shares, key=lambda loader: shares[loader])
-    both = len(judged[worst] & trained)
+    clean += [0.0 for loader, found in held_out.items() if len(found) >= _CLEAN and not found & trained[loader]]
+    both = len(judged[worst] & trained[worst])
     if both < 3 or shares[worst] < max(_OVERLAP * coverage, 0.01) or clean:
         return Outcome("ok", message("health.train_val_overlap.ok", share=min(shares.values())))
     return Outcome("fail", message("health.train_val_overlap.found", bad=both, samples=len(judged[worst])))
+
+
+def _training_of_loaders(signals: Signals, own: set[int | None]) -> dict[object, int]:
+    """Returns loader -> number of the training that used it first, where each training has loaders of its own.
+
+    The validation samples of one fold train the model of another one.
+    """
+    found: dict[object, int] = {}
+    for loader in signals.loaders:
+        index, begun = loader.get("index"), loader.get("t", 0.0)
+        if index in own:
+            numbers = [n for n, (_, end) in enumerate(signals.trainings) if begun <= end]
+            found[index] = numbers[0] if numbers else -1
+        else:
+            found[index] = sum(begin <= begun for begin, _ in signals.trainings) - 1
+    return found if {found.get(index) for index in own} >= set(range(len(signals.trainings))) else {}
 
 
 def _measured_on_training(run: Run, signals: Signals, own: set[int | None]) -> bool:

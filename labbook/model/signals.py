@@ -29,6 +29,7 @@ class Signals:
         phases: Step phase ("data", "forward", "backward", "optimizer", "other") -> seconds per step; also `samples`.
         optimizers: Facts of each optimizer, recorded at its first step.
         spans: Optimizer number -> (time of its first step, time of its last step); Unix seconds.
+        trainings: Begin and end of each training where new models repeat it (folds, seeds), else empty; Unix seconds.
         ended: Time of the last event; Unix seconds.
         thinned: Kinds of events of which some were dropped to limit the size.
     """
@@ -54,5 +55,6 @@ class Signals:
     phases: Mapping[str, Series] = field(default_factory=dict)
     optimizers: tuple[Optimizer, ...] = ()
     spans: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    trainings: tuple[tuple[float, float], ...] = ()
     ended: float = 0.0
     thinned: tuple[str, ...] = ()

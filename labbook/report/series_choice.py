@@ -134,6 +134,9 @@ def counts_points(series: Series, steps: int) -> bool:
 
 def is_of_batches(series: Series, run: Run) -> bool:
     """Whether a series has values of single batches; also one that a program prints once an epoch."""
+    trainings = len((run.captured.get("trainings") or {}).get("rows") or ())
+    if trainings and series.source != "probe" and len(series.values) in (trainings, trainings + 1):
+        return False  # one value a training, and perhaps their mean
     return not has_epoch_values(series, count_steps(run)) or _repeats_batches(series, run)
 
 

@@ -68,7 +68,9 @@ class Evaluation:
         self.batches += 1
         self.of_others += other
         self._whole = self._whole and whole and not grad
-        self._training = self._training or training
+        # Of several models in one phase, only one with such layers is wrong in training mode.
+        if training and stochastic:
+            self._training = self._stochastic = True
         self._grad = self._grad or grad
 
     def wants_inputs(self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -151,11 +152,30 @@ def _processes(processes: Sequence[ProcessEvents], pid: int) -> tuple[Process, .
                 executable=hello.get("executable", ""),
                 version=hello.get("version", ""),
                 rank=rank_of_process(process),
-                steps=max((event.get("step", 0) for event in process.of_kind(Step)), default=0),
+                steps=_steps(process),
                 elapsed_s=bye.get("elapsed_s"),
             )
         )
     return tuple(found)
+
+
+def _steps(process: ProcessEvents) -> int:
+    """Returns the steps of a process: those of optimizers that take turns count once, of one after another all."""
+    spans: dict[int, list[float]] = {}
+    counts: dict[int, int] = {}
+    for event in process.of_kind(Step):
+        index, t = event.get("opt", 0), event.get("t", 0.0)
+        # Begin, end and the record before: the last one may be written at the exit.
+        begin, end, _ = spans.get(index, [t, t, t])
+        spans[index] = [begin, spans[index][2] if index in spans else end, t]
+        counts[index] = max(counts.get(index, 0), event.get("step", 0))
+    total, most, until = 0, 0, -math.inf
+    for index in sorted(spans, key=lambda index: spans[index][0]):
+        begin, end, _ = spans[index]
+        if begin > until:
+            total, most = total + most, 0
+        most, until = max(most, counts[index]), max(until, end)
+    return total + most
 
 
 def _exceptions(processes: Sequence[ProcessEvents]) -> tuple[CaughtException, ...]:

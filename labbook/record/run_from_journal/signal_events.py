@@ -17,6 +17,7 @@ from labbook.model.series import Series
 from labbook.model.signals import Signals
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.series_events import process_labels
+from labbook.record.run_from_journal.successive_trainings import trainings_in_turn
 from labbook.store.journal import ProcessEvents
 
 _MOST_ROWS = 120_000
@@ -96,6 +97,7 @@ class _Folder:
             phases=_phases(steps, rank),
             optimizers=tuple(self._all(Optimizer)[:_MOST_OPTIMIZERS]),
             spans=_spans(steps),
+            trainings=_trainings(self._process),
             ended=max((event.get("t", 0.0) for event in self._process.events), default=0.0),
             thinned=tuple(self._thinned),
         )
@@ -151,6 +153,11 @@ def _spans(steps: Sequence[Step]) -> dict[int, tuple[float, float]]:
             first, _ = spans.get(event.get("opt", 0), (event["t"], 0.0))
             spans[event.get("opt", 0)] = (first, event["t"])
     return spans
+
+
+def _trainings(process: ProcessEvents) -> tuple[tuple[float, float], ...]:
+    found = trainings_in_turn(process)
+    return tuple((optimizer.get("t", 0.0), steps[-1].get("t", 0.0)) for optimizer, steps in found if len(found) > 1)
 
 
 def _phases(steps: Sequence[Step], rank: int | None) -> dict[str, Series]:

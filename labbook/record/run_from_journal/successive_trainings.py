@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 from labbook.model.events.inspection_kinds import Model
 from labbook.model.events.training_kinds import Optimizer, Step
 from labbook.model.run import Run
-from labbook.report.series_choice import run_best
+from labbook.report.series_choice import find_primary_series, primary_direction, run_best
 from labbook.store.journal import ProcessEvents
 
 _MOST = 1000
+_MEAN = 0.02
+"""Relative deviation up to which a last value is the printed mean of those before. Source: chosen by us."""
 
 
 def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[str, Any]:
@@ -25,63 +29,93 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
         processes: Events of its processes.
 
     Returns:
-        `metric`: "loss". `rows`, one a training: `number`, `params` (options of the optimizer that differ), `steps`,
-        `best`, `last`, `duration_s`. `best`: the number of the training with the lowest loss, `value`: that loss,
-        `series`: the name of the series with its loss.
+        `metric`: what the program reports once a training, else "loss". `rows`, one a training: `number`, `params`
+        (options of the optimizer that differ), `steps`, `best`, `last`, `duration_s`. If they differ, `best`: the
+        number of the best training, `value`: its value, `series`: the name of the series with its loss. Equal ones
+        (folds, seeds) have `mean`, `low` and `high`.
     """
     trained = next((process for process in processes if process.of_kind(Step)), None)
-    found = _in_turn(trained) if trained is not None else []
+    found = trainings_in_turn(trained)[:_MOST] if trained is not None else []
     if len(found) < 2:
         return {}
     options = [_plain_options(optimizer) for optimizer, _ in found]
     names = dict.fromkeys(name for each in options for name in each)
     differing = [name for name in names if len({str(each.get(name)) for each in options}) > 1]
     losses = {series.name: series for series in run.series if series.source == "probe"}
+    metric, reported = _reported(run, len(found))
     rows: list[dict[str, Any]] = []
-    for number, (optimizer, steps) in enumerate(found[:_MOST]):
+    for number, (optimizer, steps) in enumerate(found):
         index = optimizer.get("index", 0)
         loss = losses.get(f"loss.opt{index}" if index else "loss")
+        best = run_best(run, loss) if loss is not None else None
         rows.append(
             {
                 "number": number,
                 "params": {name: options[number][name] for name in differing if name in options[number]},
                 "steps": max(step.get("step", 0) for step in steps),
-                "best": run_best(run, loss) if loss is not None else None,
-                "last": loss.last if loss is not None else None,
+                "best": reported[number] if reported else best,
+                "last": reported[number] if reported else loss.last if loss is not None else None,
                 "duration_s": max(0.0, steps[-1].get("t", 0.0) - optimizer.get("t", 0.0)),
             }
         )
-    rated = [row for row in rows if row["best"] is not None and row["best"] == row["best"]]
-    best = min(rated, key=lambda row: row["best"]) if len(rated) == len(rows) else None
-    if best is None:
-        return {"metric": "loss", "rows": rows}
-    index = found[best["number"]][0].get("index", 0)
-    series = f"loss.opt{index}" if index else "loss"
-    return {"metric": "loss", "rows": rows, "best": best["number"], "value": best["best"], "series": series}
+    values = [row["best"] for row in rows if row["best"] is not None and math.isfinite(row["best"])]
+    facts = {"metric": metric or "loss", "rows": rows}
+    if len(values) < len(rows):
+        return facts
+    if not differing:
+        return {**facts, "mean": fmean(values), "low": min(values), "high": max(values)}
+    direction = primary_direction(run) if reported else "min"
+    if not direction:
+        return facts
+    value = max(values) if direction == "max" else min(values)
+    best = values.index(value)
+    index = found[best][0].get("index", 0)
+    return {**facts, "best": best, "value": value, "series": f"loss.opt{index}" if index else "loss"}
 
 
-def _in_turn(process: ProcessEvents) -> list[tuple[Optimizer, list[Step]]]:
-    """Returns the optimizers with their steps if each began with a model of its own after the one before had ended."""
+def trainings_in_turn(process: ProcessEvents) -> list[tuple[Optimizer, list[Step]]]:
+    """Returns the optimizers with their steps if each trained a new model after the one before had ended.
+
+    All models are of one class: a teacher and its student are no repeated training.
+    """
     found: list[tuple[Optimizer, list[Step]]] = []
+    roots: list[str | None] = []
     models: set[int] = set()
-    is_new = False
+    made: str | None = None
     for event in process.events:
         kind = event.get("k")
         if kind == "model":
             model: Model = event  # type: ignore[assignment]
-            is_new = is_new or model.get("model", 0) not in models
+            if model.get("model", 0) in models:
+                continue
             models.add(model.get("model", 0))
+            # Its description may follow the first step.
+            if found and roots[-1] is None and len(found[-1][1]) < 2:
+                roots[-1] = model.get("root", "")
+            else:
+                made = model.get("root", "")
         elif kind == "optimizer":
-            if not is_new:
-                return []
             found.append((event, []))  # type: ignore[arg-type]
-            is_new = False
+            roots.append(made)
+            made = None
         elif kind == "step":
             step: Step = event  # type: ignore[assignment]
             if not found or step.get("opt", 0) != found[-1][0].get("index", 0):
                 return []
             found[-1][1].append(step)
-    return found if all(steps for _, steps in found) else []
+    is_repeated = None not in roots and len(set(roots)) == 1
+    return found if is_repeated and all(steps for _, steps in found) else []
+
+
+def _reported(run: Run, count: int) -> tuple[str, list[float]]:
+    """Returns name and values of the primary metric if the program reports it once a training, and perhaps its mean."""
+    series = find_primary_series(run)
+    if series is None or series.source == "probe":
+        return "", []
+    values = list(series.values)
+    if len(values) == count + 1 and math.isclose(values[-1], fmean(values[:-1]), rel_tol=_MEAN):
+        values.pop()
+    return (series.name, values) if len(values) == count and all(map(math.isfinite, values)) else ("", [])
 
 
 def _plain_options(optimizer: Optimizer) -> dict[str, Any]:

@@ -109,8 +109,16 @@ def verdict_reason(run: Run, labels: Mapping[str, Any]) -> str:
 
 
 def _of_trials(trials: Mapping[str, Any], said: Mapping[str, Any], kind: str) -> str:
-    """Returns the number of trials and the best one, if there is one: "12 trials, best val_acc 0.93 (trial 4)"."""
+    """Returns the number of trials and the best one, if there is one: "12 trials, best val_acc 0.93 (trial 4)".
+
+    Repeated trainings have the mean of all: "5 trainings, RMSE 0.71 on average (0.65 to 0.75)".
+    """
     total = str(len(trials.get("rows") or ()))
+    if "mean" in trials:
+        low, high = pair(trials["low"], trials["high"])
+        metric, value = _named(str(trials["metric"])), number(trials["mean"])
+        key = f"{kind}_loss" if metric == "loss" else f"{kind}_mean"
+        return _plain(said[key], count=total, metric=metric, value=value, low=low, high=high)
     if "best" not in trials:
         return _plain(said[kind], count=total)
     metric, value, best = _named(str(trials["metric"])), number(trials["value"]), trials["best"]

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from labbook.probe.training.evaluation import Evaluation
+
 SUMMED = """
 import paddle
 import paddle.nn.functional as F
@@ -252,3 +254,15 @@ def test_labels_that_a_loss_of_paddle_rejects_are_recorded(probed):
     told = {loss["fn"]: loss for loss in done.of("loss_call") if loss["outside"]}
     assert set(told) == {"cross_entropy", "nll_loss"}
     assert all((loss["classes"], loss["outside"], loss["target"]["max"] >= 3) == (3, 1, True) for loss in told.values())
+
+
+def test_a_model_in_training_mode_without_such_layers_is_no_wrong_validation():
+    told = []
+    phase = Evaluation(lambda kind, **fields: told.append((fields["training"], fields["stochastic"])), "torch")
+    encoder, head, norm = ("E", False, False, True), ("H", True, False, False), ("N", True, False, True)
+    for step, models in enumerate([(encoder, head), (head, encoder), (head, norm), (encoder, norm)]):
+        for _ in range(3):
+            for root, training, grad, stochastic in models:
+                phase.forward(10 * step, root, training, grad, stochastic)
+        phase.end(10 * step)
+    assert told == [(False, True), (True, False), (True, True), (True, True)]
