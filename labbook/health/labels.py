@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from labbook.health.input_data import has_distinct_fingerprints
@@ -28,6 +28,7 @@ from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _LABELS = 500
+_LOOKS = 3
 _CERTAIN = 0.001
 _RARE = 30
 _LONG_TAIL = 50
@@ -175,6 +176,7 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
 
     Source: chosen by us (tier 2): an embedding declares `padding_idx`, the classes of the loss are its words, the
     target has several tokens a sample, that index is over a twentieth of them, and no index or weight leaves it out.
+    Tags of tokens: class 0 is as frequent in each batch as word 0, the padding, which no other tag would be.
     """
     pads = {
         (int(m.options["padding_idx"]), int(m.options["num_embeddings"]))
@@ -193,7 +195,30 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
             if words == loss.get("classes") and share > 0.05 and loss.get("reduction") != "none":
                 observed = message("health.padding_in_loss.share", share=share, index=pad)
                 return Outcome("warn", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+            share = _tagged_padding(signals, target) if pad == 0 and loss.get("classes", 0) > 2 else 0.0
+            if share > 0.05 and loss.get("reduction") != "none":
+                observed = message("health.padding_in_loss.tags", share=share)
+                return Outcome("warn", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
     return None
+
+
+def _tagged_padding(signals: Signals, form: Sequence[int]) -> float:
+    """Returns the share of class 0 in the targets if it surely is that of the padding of the tokens, else 0."""
+    shares: list[float] = []
+    for batch in signals.batches:
+        target = target_of(batch)
+        zeros = target.get("zero") if target is not None else None
+        if target is None or zeros is None or math.prod(target.get("shape", ())) != math.prod(form):
+            continue
+        tokens = (
+            leaf
+            for leaf in batch.get("leaves", [])
+            if leaf.get("role") == "input" and leaf.get("integer") and leaf.get("shape") == target.get("shape")
+        )
+        if not any(leaf.get("zero") == zeros for leaf in tokens):
+            return 0.0
+        shares.append(zeros)
+    return median(shares) if len(set(shares)) >= _LOOKS else 0.0
 
 
 def _labels_of_batches(signals: Signals) -> Counter[str]:

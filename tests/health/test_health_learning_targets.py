@@ -107,6 +107,9 @@ def test_a_schedule_of_an_optimizer_that_never_steps(ask, make_series):
     found = ask("lr_schedule_wrong", make_series("lr", [0.1] * 50), signals=idle)
     assert found.verdict == "fail" and str(found.observed).startswith("StepLR was stepped 5 times")
     assert ask("lr_schedule_wrong", make_series("lr", [0.1] * 25 + [0.05] * 25), signals=idle) is None
+    loose = {"loop": {"steps": 50, "idle_schedulers": [{"type": "NoamDecay", "steps": 5, "loose": True}]}}
+    found = ask("lr_schedule_wrong", make_series("lr", [0.1] * 50), signals=loose)
+    assert found.verdict == "warn" and "no optimizer uses it" in str(found.observed)
 
 
 def test_a_log_probability_that_is_minimised(ask, make_series):

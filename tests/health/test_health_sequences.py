@@ -99,3 +99,25 @@ def test_padding_in_the_loss(ask, fields, verdict):
     batch = {"phase": "train", "step": 1, "samples": 32, "labels": {"histogram": labels}}
     found = ask("padding_in_loss", signals={**told, "models": (model,), "batches": (batch,)})
     assert (found.verdict if found else None) == verdict
+
+
+@pytest.mark.parametrize(
+    ("tags", "verdict"), [(0.0, "warn"), (0.02, None)]
+)  # tag 0 of some words, too: it is the usual tag, not that of the padding
+def test_tags_of_padding_in_the_loss(ask, tags, verdict):
+    options = {"padding_idx": 0, "num_embeddings": 40}
+    model = {"model": 0, "modules": [{"i": 1, "name": "emb", "type": "Embedding", "order": 0, "options": options}]}
+    whole = {"shape": [32, 60], "dtype": "int64", "integer": True}
+    batches = tuple(
+        {
+            "phase": "train", "step": step, "samples": 32,
+            "leaves": [
+                {"path": "0", "role": "input", "zero": 0.5 + 0.01 * step, **whole},
+                {"path": "target", "role": "label", "zero": 0.5 + 0.01 * step + tags, **whole},
+            ],
+        }
+        for step in range(8)
+    )  # fmt: skip
+    loss = classifier(target={**whole, "min": 0, "max": 3}, classes=4)
+    found = ask("padding_in_loss", signals={"losses": (loss,), "models": (model,), "batches": batches})
+    assert (found.verdict if found else None) == verdict

@@ -310,10 +310,11 @@ class Scaling(TypedDict, total=False):
 
 
 class IdleScheduler(TypedDict, total=False):
-    """A scheduler that is stepped, of an optimizer that is not."""
+    """A scheduler that is stepped, of an optimizer that is not, or, `loose`, of none."""
 
     type: str
     steps: Count
+    loose: bool
 
 
 class Collectives(TypedDict, total=False):

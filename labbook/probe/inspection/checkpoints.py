@@ -177,7 +177,7 @@ class Checkpoints:
         for at, (held, begun) in enumerate(self._schedulers):
             scheduler = held()
             if scheduler is not None and self._optimizer_of(scheduler) is optimizer:
-                self._before[at] = _steps(scheduler, begun)
+                self._before[at] = scheduler_steps(scheduler, begun)
 
     def schedulers(self, index_of, steps_of):
         """Index of an optimizer -> fields of its scheduler, the outermost one made for it.
@@ -198,7 +198,7 @@ class Checkpoints:
             fields[index] = {
                 "type": type(scheduler).__name__,
                 "options": _options(scheduler),
-                "steps": _steps(scheduler, begun),
+                "steps": scheduler_steps(scheduler, begun),
                 "before_optimizer": self._before.get(at, 0),
                 "optimizer_steps": steps_of(index),
             }
@@ -218,7 +218,7 @@ class Checkpoints:
             if optimizer is None or optimizer in owners:
                 continue
             if not any(id(group) in groups for group in self._groups_of(optimizer)):
-                found.append({"type": type(scheduler).__name__, "steps": _steps(scheduler, begun)})
+                found.append({"type": type(scheduler).__name__, "steps": scheduler_steps(scheduler, begun)})
         return found
 
     def _groups_of(self, optimizer):
@@ -292,7 +292,7 @@ def _nothing(model, state):
     """Where a framework does not follow copies of models."""
 
 
-def _steps(scheduler, begun):
+def scheduler_steps(scheduler, begun):
     """Steps that the program has taken: its count of epochs, without the first one, which it takes when made."""
     epoch = getattr(scheduler, "last_epoch", None)
     if type(epoch) in (int, float) and type(begun) in (int, float):

@@ -3,6 +3,7 @@
 from math import prod
 
 from ..inspection import checkpoints
+from ..inspection.checkpoints import scheduler_steps
 
 
 class Checkpoints(checkpoints.Checkpoints):
@@ -54,6 +55,18 @@ class Checkpoints(checkpoints.Checkpoints):
             if getattr(optimizer, "_learning_rate", None) is scheduler:
                 return optimizer
         return None
+
+    def idle_schedulers(self, owners):
+        """Schedulers that were stepped by the program itself and that no optimizer uses."""
+        found = [(held(), begun) for held, begun in self._schedulers]
+        known = [scheduler for scheduler, _ in found if scheduler is not None]
+        used = [getattr(optimizer, "_learning_rate", None) for optimizer in (*owners, *self.optimizers())]
+        used += [value for one in known for value in vars(one).values()]  # a warm-up steps the one inside it
+        return [
+            {"type": type(scheduler).__name__, "steps": scheduler_steps(scheduler, begun), "loose": True}
+            for scheduler, begun in found
+            if scheduler is not None and not any(scheduler is one for one in used)
+        ]
 
     def _initial_seed(self):
         return self.module.base.core.default_cpu_generator().initial_seed()

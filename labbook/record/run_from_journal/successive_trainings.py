@@ -42,7 +42,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
     names = dict.fromkeys(name for each in options for name in each)
     differing = [name for name in names if len({str(each.get(name)) for each in options}) > 1]
     losses = {series.name: series for series in run.series if series.source == "probe"}
-    metric, reported = _reported(run, len(found))
+    metric, reported, mean = _reported(run, len(found))
     rows: list[dict[str, Any]] = []
     for number, (optimizer, steps) in enumerate(found):
         index = optimizer.get("index", 0)
@@ -63,7 +63,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
     if len(values) < len(rows):
         return facts
     if not differing:
-        return {**facts, "mean": fmean(values), "low": min(values), "high": max(values)}
+        return {**facts, "mean": fmean(values) if mean is None else mean, "low": min(values), "high": max(values)}
     direction = primary_direction(run) if reported else "min"
     if not direction:
         return facts
@@ -107,15 +107,16 @@ def trainings_in_turn(process: ProcessEvents) -> list[tuple[Optimizer, list[Step
     return found if is_repeated and all(steps for _, steps in found) else []
 
 
-def _reported(run: Run, count: int) -> tuple[str, list[float]]:
-    """Returns name and values of the primary metric if the program reports it once a training, and perhaps its mean."""
+def _reported(run: Run, count: int) -> tuple[str, list[float], float | None]:
+    """Returns name and values of the primary metric if the program reports it once a training, and its printed mean."""
     series = find_primary_series(run)
     if series is None or series.source == "probe":
-        return "", []
-    values = list(series.values)
+        return "", [], None
+    values, mean = list(series.values), None
     if len(values) == count + 1 and math.isclose(values[-1], fmean(values[:-1]), rel_tol=_MEAN):
-        values.pop()
-    return (series.name, values) if len(values) == count and all(map(math.isfinite, values)) else ("", [])
+        mean = values.pop()
+    is_once = len(values) == count and all(map(math.isfinite, values))
+    return (series.name, values, mean) if is_once else ("", [], None)
 
 
 def _plain_options(optimizer: Optimizer) -> dict[str, Any]:
