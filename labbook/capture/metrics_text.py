@@ -50,7 +50,7 @@ _PHRASE = re.compile(
     re.IGNORECASE,
 )
 """A percentage behind what it is of: "Accuracy of the network on the 10000 test images: 54 %"."""
-_PLACED = re.compile(r"(?:episode|epoch|step|iter)\w{0,9}\W", re.IGNORECASE)
+_PLACED = re.compile(r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W", re.IGNORECASE)
 _EPISODE = re.compile(r"(?<![A-Za-z_])episode['\"]?[\s:=#\[(]{0,6}(\d{1,12})(?![\d.]*[A-Za-z])", re.IGNORECASE)
 _BEGINS_EVALUATION = re.compile(
     r"\W*(?:eval\w*|validation|test)\W+(?:begin|start)\w*|.{0,60}\b(?:start\w*|running|begin)\W+(?:to\W+)?"

@@ -60,8 +60,7 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
             if idle.get("steps", 0) >= 3 and len(rates) == 1:
                 kind, steps = idle.get("type", ""), idle.get("steps", 0)
                 if idle.get("loose"):
-                    observed = message("health.lr_schedule_wrong.loose", scheduler=kind, steps=steps)
-                    return Outcome("warn", observed)
+                    return Outcome("warn", message("health.lr_schedule_wrong.loose", scheduler=kind))
                 return Outcome("fail", message("health.lr_schedule_wrong.other", scheduler=kind, steps=steps))
     early = _dies_early(run, signals)
     if early is not None:

@@ -36,6 +36,7 @@ from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.request_events import fold_requests, was_stopped
 from labbook.record.run_from_journal.series_events import fold_series
 from labbook.record.run_from_journal.signal_events import fold_signals
+from labbook.record.run_from_journal.successive_trainings import step_spans
 from labbook.store.escape import terminal
 from labbook.store.journal import ProcessEvents
 
@@ -161,17 +162,11 @@ def _processes(processes: Sequence[ProcessEvents], pid: int) -> tuple[Process, .
 
 def _steps(process: ProcessEvents) -> int:
     """Returns the steps of a process: those of optimizers that take turns count once, of one after another all."""
-    spans: dict[int, list[float]] = {}
     counts: dict[int, int] = {}
     for event in process.of_kind(Step):
-        index, t = event.get("opt", 0), event.get("t", 0.0)
-        # Begin, end and the record before: the last one may be written at the exit.
-        begin, end, _ = spans.get(index, [t, t, t])
-        spans[index] = [begin, spans[index][2] if index in spans else end, t]
-        counts[index] = max(counts.get(index, 0), event.get("step", 0))
+        counts[event.get("opt", 0)] = max(counts.get(event.get("opt", 0), 0), event.get("step", 0))
     total, most, until = 0, 0, -math.inf
-    for index in sorted(spans, key=lambda index: spans[index][0]):
-        begin, end, _ = spans[index]
+    for index, (begin, end) in step_spans(process).items():
         if begin > until:
             total, most = total + most, 0
         most, until = max(most, counts[index]), max(until, end)

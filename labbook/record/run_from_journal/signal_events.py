@@ -17,7 +17,7 @@ from labbook.model.series import Series
 from labbook.model.signals import Signals
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.series_events import process_labels
-from labbook.record.run_from_journal.successive_trainings import trainings_in_turn
+from labbook.record.run_from_journal.successive_trainings import step_spans, trainings_in_turn
 from labbook.store.journal import ProcessEvents
 
 _MOST_ROWS = 120_000
@@ -156,8 +156,8 @@ def _spans(steps: Sequence[Step]) -> dict[int, tuple[float, float]]:
 
 
 def _trainings(process: ProcessEvents) -> tuple[tuple[float, float], ...]:
-    found = trainings_in_turn(process)
-    return tuple((optimizer.get("t", 0.0), steps[-1].get("t", 0.0)) for optimizer, steps in found if len(found) > 1)
+    found, spans = trainings_in_turn(process), step_spans(process)
+    return tuple(spans[optimizer.get("index", 0)] for optimizer, _ in found if len(found) > 1)
 
 
 def _phases(steps: Sequence[Step], rank: int | None) -> dict[str, Series]:

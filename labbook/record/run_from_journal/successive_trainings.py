@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -16,6 +17,9 @@ from labbook.store.journal import ProcessEvents
 _MOST = 1000
 _MEAN = 0.02
 """Relative deviation up to which a last value is the printed mean of those before. Source: chosen by us."""
+
+_LATE = 2
+"""Rows of steps that an optimizer has if it takes no turns: its own, and the queued ones that are written later."""
 
 
 def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[str, Any]:
@@ -43,6 +47,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
     differing = [name for name in names if len({str(each.get(name)) for each in options}) > 1]
     losses = {series.name: series for series in run.series if series.source == "probe"}
     metric, reported, mean = _reported(run, len(found))
+    ends = [end for _, end in step_spans(trained).values()] if trained is not None else []
     rows: list[dict[str, Any]] = []
     for number, (optimizer, steps) in enumerate(found):
         index = optimizer.get("index", 0)
@@ -55,7 +60,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
                 "steps": max(step.get("step", 0) for step in steps),
                 "best": reported[number] if reported else best,
                 "last": reported[number] if reported else loss.last if loss is not None else None,
-                "duration_s": max(0.0, steps[-1].get("t", 0.0) - optimizer.get("t", 0.0)),
+                "duration_s": max(0.0, ends[number] - optimizer.get("t", 0.0)),
             }
         )
     values = [row["best"] for row in rows if row["best"] is not None and math.isfinite(row["best"])]
@@ -78,10 +83,11 @@ def trainings_in_turn(process: ProcessEvents) -> list[tuple[Optimizer, list[Step
 
     All models are of one class: a teacher and its student are no repeated training.
     """
-    found: list[tuple[Optimizer, list[Step]]] = []
-    roots: list[str | None] = []
+    found: dict[int, tuple[Optimizer, list[Step]]] = {}
+    roots: dict[int, str | None] = {}
     models: set[int] = set()
     made: str | None = None
+    last = -1
     for event in process.events:
         kind = event.get("k")
         if kind == "model":
@@ -90,21 +96,41 @@ def trainings_in_turn(process: ProcessEvents) -> list[tuple[Optimizer, list[Step
                 continue
             models.add(model.get("model", 0))
             # Its description may follow the first step.
-            if found and roots[-1] is None and len(found[-1][1]) < 2:
-                roots[-1] = model.get("root", "")
+            if found and roots[last] is None and len(found[last][1]) < 2:
+                roots[last] = model.get("root", "")
             else:
                 made = model.get("root", "")
         elif kind == "optimizer":
-            found.append((event, []))  # type: ignore[arg-type]
-            roots.append(made)
-            made = None
+            last = event.get("index", 0)  # type: ignore[assignment]
+            found[last] = (event, [])  # type: ignore[assignment]
+            roots[last], made = made, None
         elif kind == "step":
             step: Step = event  # type: ignore[assignment]
-            if not found or step.get("opt", 0) != found[-1][0].get("index", 0):
+            if step.get("opt", 0) not in found:
                 return []
-            found[-1][1].append(step)
-    is_repeated = None not in roots and len(set(roots)) == 1
-    return found if is_repeated and all(steps for _, steps in found) else []
+            found[step.get("opt", 0)][1].append(step)
+    spans = step_spans(process)
+    is_in_turn = all(one[1] <= other[0] for one, other in pairwise(spans.values()))
+    is_repeated = None not in roots.values() and len(set(roots.values())) == 1
+    return list(found.values()) if is_in_turn and is_repeated and spans.keys() == found.keys() else []
+
+
+def step_spans(process: ProcessEvents) -> dict[int, tuple[float, float]]:
+    """Returns optimizer -> times of its first and last step, in the order in which they began.
+
+    The last queued steps of an optimizer are written when another one is made or at the exit: those do not count.
+    """
+    times: dict[int, list[tuple[float, float]]] = {}
+    last = None
+    for step in process.of_kind(Step):
+        index, t = step.get("opt", 0), step.get("t", 0.0)
+        found = times.setdefault(index, [])
+        if index == last:
+            found[-1] = (found[-1][0], t)
+        else:
+            found.append((t, t))
+        last = index
+    return {index: (each[0][0], each[0 if len(each) <= _LATE else -1][1]) for index, each in times.items()}
 
 
 def _reported(run: Run, count: int) -> tuple[str, list[float], float | None]:

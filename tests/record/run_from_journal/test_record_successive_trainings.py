@@ -47,8 +47,9 @@ def run_of(*last):
         ("M0 O0 s0 s0 M1 O1 s1 s1 M2 O2 s2", 3),
         ("M0 O0 s0 M1 s0 O1 s1", 2),  # the window of the last steps is written at the next optimizer
         ("M0 O0 s0 s0", 0),
-        ("M0 M1 O0 s0 O1 s1 s0 s1", 0),  # a GAN
-        ("M0 O0 s0 M1 O1 s1 s0 s1", 0),  # an agent that joins later
+        ("M0 M1 O0 s0 O1 s1 s0 s1 s0 s1", 0),  # a GAN
+        ("M0 O0 s0 M1 O1 s1 s0 s1 s0 s1", 0),  # an agent that joins later
+        ("M0 O0 s0 M1 O1 s1 s0 M2 O2 s2 s1", 3),  # queued steps are written when another optimizer is made
         ("M0 O0 s0 O1 s1", 0),  # fine-tuning of the same model
         ("M0 O0 s0 M0 O1 s1", 0),  # the same model with other parameters frozen
         ("M0 O0 s0 M1 O1 s1 O2 s2", 0),  # two optimizers for one of them
