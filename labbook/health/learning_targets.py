@@ -1,13 +1,15 @@
-"""Checks of what a loss pulls the model to: pairs of a contrastive loss, targets of temporal differences."""
+"""Checks of what a loss pulls the model to: contrastive pairs, temporal differences, rewards, adversaries, teachers."""
 
 from __future__ import annotations
 
 import math
 
-from labbook.health.measurements import called_in, place_of
-from labbook.health.training_kind import is_contrastive, training_losses
+from labbook.health.measurements import called_in, finite_points, measured_in, optimizer_of, place_of
+from labbook.health.training_kind import acts, is_contrastive, opposed_optimizers, training_losses
+from labbook.health.trend_tests import mann_kendall, median
 from labbook.model.check import Outcome, check
 from labbook.model.message import message
+from labbook.model.metric_kinds import metric_kind, name_words
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -15,6 +17,13 @@ _CALLS = 3
 _ALWAYS = 0.95
 _STEPS = 200
 _OF_CHANCE = 0.8
+_REWARDS = frozenset({"reward", "rewards", "rew", "return", "returns", "奖励", "回报"})
+_FEWEST_REWARDS = 8
+_FALLING = 1e-3
+_CHANCE = 0.05
+_TENTH = 5
+_UNLIMITED = 1e-6
+_TAUGHT = 10
 
 
 @check("contrastive_pairs_wrong", family="loop-bug", tier=1, needs=("losses",))
@@ -91,4 +100,77 @@ def target_network_follows(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-CHECKS = (pairs_differ, similarities_are_sharp, targets_have_no_gradient, target_network_follows)
+@check("reward_falling", family="convergence", tier=2)
+def reward_rises(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the reward of a policy that acts falls over the whole training.
+
+    Source: chosen by us (tier 2): over at least 8 values, the median of the last third lies 5 % below that of the
+    first (Mann-Kendall p < 0.001), or 20 % (p < 0.05): a policy that collapses early stays where it is.
+    """
+    if not acts(signals):
+        return None
+    for series in run.series:
+        kind, values = metric_kind(series.name), finite_points(series)[1]
+        is_reward = (
+            kind.quantity == "reward" and kind.direction == "max" and bool(_REWARDS & set(name_words(series.name)))
+        )
+        if series.source == "probe" or not is_reward or kind.running_best or len(values) < _FEWEST_REWARDS:
+            continue
+        third = len(values) // 3
+        first, last = median(values[:third]), median(values[-third:])
+        trend = mann_kendall(values)
+        if last < first - (0.05 if trend.falling < _FALLING else 0.2) * abs(first) and trend.falling < _CHANCE:
+            observed = message(
+                "health.reward_falling.fell", name=series.name, first=first, last=last, values=len(values)
+            )
+            return Outcome("warn", observed, p=trend.falling)
+    return None
+
+
+@check("adversaries_not_opposed", family="convergence", tier=2, needs=("loss",))
+def adversaries_oppose(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the losses of all models that are trained in turns fall without limit: what one gains another loses.
+
+    Source: chosen by us (tier 2): each falls (Mann-Kendall p < 1e-6) to under -50 times its level at the beginning, at
+    least -50, over at least 50 steps.
+    """
+    if not opposed_optimizers(run, signals):
+        return None
+    ends: dict[int, float] = {}
+    for series in measured_in(run, signals, "loss"):
+        values = finite_points(series)[1]
+        tenth = len(values) // 10
+        if tenth < _TENTH or mann_kendall(values).falling > _UNLIMITED:
+            return None
+        first, last = median(values[:5]), median(values[-tenth:])
+        if last > -50 * max(1.0, abs(first)):
+            return None
+        ends[optimizer_of(series)] = last
+    if len(ends) < 2:
+        return None
+    observed = message("health.adversaries_not_opposed.fall", optimizers=len(ends), losses=[*ends.values()])
+    return Outcome("warn", observed)
+
+
+@check("teacher_in_train_mode", family="loop-bug", tier=2, needs=("loop",))
+def teachers_are_fixed(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a model with dropout or batch norm that does not change runs in training mode beside the trained one.
+
+    Source: chosen by us (tier 2), over at least 10 steps. Averaged copies, which often run so on purpose, change.
+    """
+    for teacher in signals.loop.get("teachers", []):
+        if not teacher.get("changed") and teacher.get("fixed", 0) >= _TAUGHT:
+            steps, kind = teacher.get("steps", 0), teacher.get("type", "")
+            return Outcome("warn", message("health.teacher_in_train_mode.calls", type=kind, steps=steps))
+    return None
+
+
+CHECKS = (
+    pairs_differ,
+    similarities_are_sharp,
+    targets_have_no_gradient,
+    target_network_follows,
+    reward_rises,
+    adversaries_oppose,
+    teachers_are_fixed,
+)

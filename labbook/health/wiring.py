@@ -291,6 +291,27 @@ def copies_are_updated(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("ok", message("health.averaged_copy_never_updated.ok")) if changed else None
 
 
+@check("layers_share_weights", family="loop-bug", tier=2, needs=("models",))
+def layers_are_separate(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a list of modules is one and the same module with parameters, whose outputs are formed as its inputs.
+
+    Source: a logical invariant (tier 2): a stack. Heads that share their weights change the shape.
+    """
+    for model in signals.models:
+        for name, index, times in model.get("repeated", []):
+            modules = {row.get("i"): row for row in model.get("modules", [])}
+            row = modules.get(index, {})
+            taken, given = row.get("input", []), row.get("output", [])
+            inner = f"{row.get('name', '')}."
+            own = (r for r in modules.values() if r is row or r.get("name", "").startswith(inner))
+            if not taken or not given or taken[0].get("shape") != given[0].get("shape"):
+                continue
+            if any(r.get("trainable", 0) for r in own):
+                observed = message("health.layers_share_weights.same", name=name, type=row.get("type", ""), times=times)
+                return Outcome("warn", observed)
+    return None
+
+
 CHECKS = (
     every_parameter_has_gradient,
     graph_is_whole,
@@ -301,4 +322,5 @@ CHECKS = (
     state_fits,
     kept_state_is_a_copy,
     copies_are_updated,
+    layers_are_separate,
 )

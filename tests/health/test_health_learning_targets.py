@@ -140,3 +140,58 @@ def test_sums_of_an_epoch_hold_graphs_until_its_end(ask):
     events = tuple({"step": step, "rss": 3e8, "graphs": alive, "graphs_of": of} for step, alive, of in kept)
     assert ask("memory_graph_retained", signals={"memory": events}).verdict == "warn"
     assert ask("memory_graph_retained", signals={"memory": (events[0], *events[2:])}).verdict != "warn"
+
+
+ACTS = {"loop": {"steps": 50, "forwards": {"compared": 50, "small": 50}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "signals", "verdict"),
+    [
+        ("reward", [20.0 - 0.5 * n for n in range(20)], ACTS, "warn"),
+        ("ep_return", [-100.0 - 5 * n + 9 * (n % 2) for n in range(20)], ACTS, "warn"),
+        ("reward", [9.0 + 0.5 * n for n in range(20)], ACTS, None),
+        ("reward", [20.0 + (n * 7) % 5 for n in range(20)], ACTS, None),
+        ("reward", [200.0 - 0.1 * n for n in range(20)], ACTS, None),  # as good as before
+        ("last_reward", [20.0 - 0.5 * n for n in range(20)], ACTS, None),
+        ("f1_score", [20.0 - 0.5 * n for n in range(20)], ACTS, None),
+        ("reward", [20.0 - 0.5 * n for n in range(20)], {}, None),  # nothing acts
+    ],
+)
+def test_a_reward_that_falls(ask, make_series, name, values, signals, verdict):
+    found = ask("reward_falling", make_series(name, values, source="text"), signals=signals)
+    assert (found and found.verdict) == verdict
+
+
+@pytest.mark.parametrize(
+    ("critic", "generator", "verdict"),
+    [(-8.0, -15.0, "warn"), (-8.0, 0.0, None), (-0.01, -15.0, None), (8.0, -15.0, None)],
+)
+def test_adversaries_that_both_win(ask, make_series, critic, generator, verdict):
+    falls = [make_series(name, [1.0 + slope * n for n in range(200)]) for name, slope in
+             (("loss", critic), ("loss.opt1", generator))]  # fmt: skip
+    found = ask("adversaries_not_opposed", *falls, signals={"spans": {0: (0.0, 9.0), 1: (0.1, 9.1)}})
+    assert (found and found.verdict) == verdict
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [({}, "warn"), ({"changed": True}, None), ({"fixed": 3}, None)],
+)
+def test_a_teacher_in_training_mode(ask, fields, verdict):
+    teacher = {"type": "Teacher", "steps": 40, "fixed": 30, "changed": False, **fields}
+    found = ask("teacher_in_train_mode", signals={"loop": {"steps": 50, "teachers": [teacher]}})
+    assert (found and found.verdict) == verdict
+
+
+@pytest.mark.parametrize(
+    ("output", "trainable", "verdict"), [([8, 32], 100, "warn"), ([8, 4], 100, None), ([8, 32], 0, None)]
+)
+def test_a_list_of_one_layer(ask, output, trainable, verdict):
+    rows = [
+        {"i": 1, "name": "blocks", "type": "ModuleList"},
+        {"i": 2, "name": "blocks.0", "type": "Block", "input": [{"shape": [8, 32]}], "output": [{"shape": output}]},
+        {"i": 3, "name": "blocks.0.fc", "type": "Linear", "trainable": trainable},
+    ]
+    found = ask("layers_share_weights", signals={"models": ({"modules": rows, "repeated": [["blocks", 2, 4]]},)})
+    assert (found and found.verdict) == verdict

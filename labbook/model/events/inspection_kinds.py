@@ -91,6 +91,7 @@ class Model(Event, total=False):
     parameters: list[ParameterRow]
     feeds: list[tuple[int, int]]
     shared: list[list[str]]
+    repeated: list[tuple[str, int, int]]
     left_out: dict[str, Count]
     spectral_eval_first: list[str]
 

@@ -332,6 +332,7 @@ class ModelCopy(TypedDict, total=False):
     steps: Count
     last: Count
     changed: bool
+    fixed: Count
     untrained: bool
     compared: Count
     equal: Count
@@ -384,6 +385,7 @@ class Loop(Event, total=False):
     wrapper: str
     collectives: Collectives
     copies: list[ModelCopy]
+    teachers: list[ModelCopy]
     recompiles: Count
     syncs: Finite
     out_of_bounds: list[OutOfBounds]

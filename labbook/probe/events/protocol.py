@@ -151,7 +151,8 @@ class name. `model`: 0, 1, ... in this process. Names are those of the root modu
   weights, the output axis for paddle's Linear, all bitwise equal; false for a tensor of one axis; `writes`: name of an
   initialiser -> how often it was called on this tensor before the first forward.
 - `feeds` (<= 400): [[i, j], ...]: the tensor that module i returned is the very object that module j received.
-- `shared`: [[name, ...]] names of one tensor. `left_out`: what did not fit.
+- `shared`: [[name, ...]] names of one tensor. `repeated`: [name, module, times] of containers that hold one module
+  several times. `left_out`: what did not fit.
 - `spectral_eval_first`: names of old-style spectral_norm modules that ran in eval mode before any training forward."""
 
 TENSORS = "tensors"
@@ -270,7 +271,9 @@ keyed by the number of the optimizer as text; those that would be empty are left
   model): `calls`: without gradients; `steps`: before which it was called so; `last`: of them; `changed`: its
   parameters, ever. `recompiles`: of the function compiled most. `syncs`: host syncs a step. `out_of_bounds` (paddle).
   `cast_ignored`: of autocast on a CPU, paddle. `held_twice`: parameters that a second optimizer holds. `frozen`:
-  elements with trainable false. `elements`: all."""
+  elements with trainable false. `elements`: all. `teachers` (<= 4): with dropout or batch norm, called without
+  gradients in training mode beside the trained model; `steps`: in which; `fixed`: between two looks at its
+  parameters that found them unchanged."""
 
 EVALUATION = "evaluation"
 """A validation phase: forwards of an outermost model without gradients or in eval mode, with no optimizer step and no

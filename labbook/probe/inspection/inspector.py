@@ -285,6 +285,17 @@ class TensorInspector:
             values += some
         return values
 
+    def parameter_print(self, root):
+        """A few values of a model's parameters; `None` where reading them would wait for a device, or it is gone."""
+        table, values = self.table(root) if root.module() is not None else None, []
+        held = table.held if table is not None else []
+        for parameter in [one() for one in held[:: 1 + len(held) // MOST_READ]]:
+            some = self.parameters.few_values(parameter) if parameter is not None else None
+            if some is None:
+                return None
+            values += some
+        return values or None
+
     # graphs
 
     def graph(self, number, tensors):

@@ -8,6 +8,7 @@ from weakref import ref
 from ..events.protocol import MODEL
 from .model_lookup import class_name
 
+CONTAINERS = ("ModuleList", "LayerList", "Sequential")
 MOST_MODULES = 400
 MOST_PARAMETERS = 800
 _MOST_WRITES = 100000
@@ -38,6 +39,7 @@ class ModelTable:
         self.held = []
         self.kinds = []
         self.shared = {}
+        self.repeated = []
         self.left = [0, 0]
         for name, one in self.named_modules(module):
             number = None
@@ -46,11 +48,22 @@ class ModelTable:
                 self.listed.append((name, ref(one)))
             else:
                 self.left[0] += 1
+            self._look_for_repeats(name, one)
             for own, parameter in self.own_parameters(one):
                 self._take("%s.%s" % (name, own) if name else own, parameter, number, type(one).__name__)
         self.key = self.key_of(module)
         self.initial = None
         self.told = False
+
+    def _look_for_repeats(self, name, container):
+        """Notes a module that a list of modules holds several times, where it is all of them."""
+        if type(container).__name__ in CONTAINERS:
+            state = container.__dict__
+            held = [
+                one for one in (state.get("_modules") or state.get("_sub_layers") or {}).values() if one is not None
+            ]
+            if len(held) > 1 and all(one is held[0] for one in held):
+                self.repeated.append((name, ref(held[0]), len(held)))
 
     def _take(self, name, parameter, number, kind):
         known = self.parameters.get(id(parameter))
@@ -120,6 +133,7 @@ class Describer:
             parameters=[self._parameter(at, table, initial) for at in range(len(table.held))],
             feeds=modules.feeds if modules is not None else [],
             shared=list(table.shared.values())[:100],
+            repeated=[[name, table.modules.get(id(held()), -1), times] for name, held, times in table.repeated[:20]],
             left_out={"modules": table.left[0], "parameters": table.left[1]},
             spectral_eval_first=spectral,
         )

@@ -50,7 +50,7 @@ class ParameterStats:
         return view is not None and not view.reshape(-1)[:CLEARED].any()
 
     def few_values(self, gradient):
-        """A few values of a gradient; `None` where reading it would wait for a device."""
+        """A few values of a gradient or parameter; `None` where reading it would wait for a device."""
         view = self.stats.view(gradient) if gradient.place.is_cpu_place() else None
         return None if view is None else self.stats.flat(view, FEW).tolist()
 

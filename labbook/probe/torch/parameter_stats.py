@@ -56,10 +56,10 @@ class ParameterStats:
         return not self.stats.runs(gradient, CLEARED).any().item()
 
     def few_values(self, gradient):
-        """A few values of a gradient; `None` where reading it would wait for a device."""
+        """A few values of a gradient or parameter; `None` where reading it would wait for a device."""
         if not self.stats.is_plain(gradient) or not gradient.is_cpu:
             return None
-        return self.stats.flat(gradient, FEW).tolist()
+        return self.stats.flat(gradient.detach(), FEW).tolist()
 
     def mark(self, parameter):
         """What changes when the gradient of a parameter is written."""

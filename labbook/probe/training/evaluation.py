@@ -68,8 +68,9 @@ class Evaluation:
         self.batches += 1
         self.of_others += other
         self._whole = self._whole and whole and not grad
-        # Of several models in one phase, only one with such layers is wrong in training mode.
-        if training and stochastic:
+        # Of several models in one phase, only one with such layers is wrong in training mode, and no teacher of the
+        # next step.
+        if training and stochastic and not (other and self.of_others < self.batches):
             self._training = self._stochastic = True
         self._grad = self._grad or grad
 

@@ -5,6 +5,7 @@ Independent of the framework. The running totals are written at steps 1, 2, 4, 8
 
 MOST_NAMES = 100
 _MOST_COUNTS = 20
+_MOST_TEACHERS = 4
 
 
 class Streak:
@@ -54,6 +55,34 @@ class OfOptimizer:
         self.scheduler = None
 
 
+class Teacher:
+    """A model that is called without gradients, in training mode, in steps of another one.
+
+    Attributes:
+        steps: Steps in which it was called so.
+        fixed: Those of them between two looks that found its parameters unchanged.
+        changed: Whether a look found them changed.
+    """
+
+    def __init__(self, root, look):
+        self.root = root
+        self.steps = self.fixed = 0
+        self.changed = False
+        self.last = None
+        self._look = look
+        self._first = self._from = None
+
+    def told(self):
+        """Look at its parameters, and return the fields of the protocol."""
+        seen = self._look(self.root)
+        if seen is not None and self._first is None:
+            self._first, self._from = seen, self.steps
+        elif seen is not None:
+            self.changed = self.changed or seen != self._first
+            self.fixed = self.steps - self._from
+        return {"type": self.root.name, "steps": self.steps, "fixed": self.fixed, "changed": self.changed}
+
+
 class LoopCounts:
     """The running totals of one process.
 
@@ -76,6 +105,7 @@ class LoopCounts:
         self.eval_first = None
         self.eval_stochastic = False
         self.nograd_stochastic = False
+        self.teachers = {}
         self.of = {}
         self.accumulation = {}
         self.clip = {"calls": 0, "clipped": 0, "empty": 0, "scaled": 0, "limit": None, "kind": None}
@@ -106,6 +136,24 @@ class LoopCounts:
             self.eval_grad += 1
         else:
             self.eval_nograd += 1
+
+    def without_gradient(self, root, step, look):
+        """Note a forward without gradients, in training mode, of a model with dropout or batch normalisation.
+
+        Args:
+            root: The model.
+            step: The step, `None` where this is the trained model.
+            look: `look(root)` gives what changes with its parameters, `None` where they cannot be read.
+        """
+        self.nograd_stochastic = True
+        if step is None or (root.index not in self.teachers and len(self.teachers) >= _MOST_TEACHERS):
+            return
+        teacher = self.teachers.get(root.index)
+        if teacher is None:
+            teacher = self.teachers[root.index] = Teacher(root, look)
+        if teacher.last != step:
+            teacher.last = step
+            teacher.steps += 1
 
     def backward(self):
         """Count a call of `backward`, which belongs to the forwards since the previous call."""
@@ -210,6 +258,8 @@ class LoopCounts:
             told["clip"] = dict(self.clip)
         if self.scaler["skipped"] or self.scaler["raw"] or self.scaler["scale_last"] is not None:
             told["scaler"] = dict(self.scaler, steps=self.steps)
+        if self.teachers:
+            told["teachers"] = [teacher.told() for teacher in self.teachers.values()]
         for name, values in self.names.items():
             told[name] = list(values[:MOST_NAMES])
             told[name + "_n"] = len(values)

@@ -166,7 +166,7 @@ class TrainingMonitor:
                 if self.dense and not self.loop.train_grad:  # it may be trained in this mode
                     self._timed(self.inspector.before_forward, root, args, kwargs, batch)
             elif training and root.stochastic:
-                self.loop.nograd_stochastic = True
+                self.loop.without_gradient(root, self.step if other else None, self.inspector.parameter_print)
             self.evaluation.forward(self.step, root.name, training, grad, root.stochastic, other, self.roles.whole)
             if batch is not None:
                 self.evaluation.batch(batch)

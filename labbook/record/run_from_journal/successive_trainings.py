@@ -18,6 +18,7 @@ _MOST = 1000
 _MEAN = 0.02
 """Relative deviation up to which a last value is the printed mean of those before. Source: chosen by us."""
 
+_CONTAINERS = ("Sequential", "ModuleDict", "ModuleList", "LayerList", "LayerDict")
 _LATE = 2
 """Rows of steps that an optimizer has if it takes no turns: its own, and the queued ones that are written later."""
 
@@ -97,9 +98,9 @@ def trainings_in_turn(process: ProcessEvents) -> list[tuple[Optimizer, list[Step
             models.add(model.get("model", 0))
             # Its description may follow the first step.
             if found and roots[last] is None and len(found[last][1]) < 2:
-                roots[last] = model.get("root", "")
+                roots[last] = _kind_of(model)
             else:
-                made = model.get("root", "")
+                made = _kind_of(model)
         elif kind == "optimizer":
             last = event.get("index", 0)  # type: ignore[assignment]
             found[last] = (event, [])  # type: ignore[assignment]
@@ -113,6 +114,12 @@ def trainings_in_turn(process: ProcessEvents) -> list[tuple[Optimizer, list[Step
     is_in_turn = all(one[1] <= other[0] for one, other in pairwise(spans.values()))
     is_repeated = None not in roots.values() and len(set(roots.values())) == 1
     return list(found.values()) if is_in_turn and is_repeated and spans.keys() == found.keys() else []
+
+
+def _kind_of(model: Model) -> str:
+    """Returns the class of a model; models of a class that only contains others have as many parameters."""
+    name = model.get("root", "")
+    return f"{name} {len(model.get('parameters', []))}" if name in _CONTAINERS else name
 
 
 def step_spans(process: ProcessEvents) -> dict[int, tuple[float, float]]:

@@ -260,9 +260,12 @@ def test_a_model_in_training_mode_without_such_layers_is_no_wrong_validation():
     told = []
     phase = Evaluation(lambda kind, **fields: told.append((fields["training"], fields["stochastic"])), "torch")
     encoder, head, norm = ("E", False, False, True), ("H", True, False, False), ("N", True, False, True)
-    for step, models in enumerate([(encoder, head), (head, encoder), (head, norm), (encoder, norm)]):
+    teacher = (*norm, True)
+    for step, models in enumerate(
+        [(encoder, head), (head, encoder), (head, norm), (encoder, norm), (encoder, teacher), (teacher,)]
+    ):
         for _ in range(3):
-            for root, training, grad, stochastic in models:
-                phase.forward(10 * step, root, training, grad, stochastic)
+            for model in models:
+                phase.forward(10 * step, *model)
         phase.end(10 * step)
-    assert told == [(False, True), (True, False), (True, True), (True, True)]
+    assert told == [(False, True), (True, False), (True, True), (True, True), (False, True), (True, True)]

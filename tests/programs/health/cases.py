@@ -286,6 +286,13 @@ targets_torch target_network_of_the_first_day | target_network_never_updated | |
 targets_torch schedule_of_an_old_optimizer | lr_schedule_wrong | |
 targets_torch likelihood_without_its_sign | loss_negative | | {WILD}
 targets_torch sums_with_their_graphs | memory_graph_retained | |
+targets_torch teacher_with_dropout | teacher_in_train_mode | |
+targets_torch one_block_four_times | layers_share_weights | |
+targets_torch policy_without_its_sign | reward_falling | |
+targets_torch generator_that_helps_its_critic | adversaries_not_opposed | | {WILD}
+targets_paddle teacher_with_dropout | teacher_in_train_mode | |
+targets_paddle one_block_four_times | layers_share_weights | |
+targets_paddle schedule_of_no_optimizer | lr_schedule_wrong | |
 targets_paddle clears_for_each_part | accumulation_discarded | |
 targets_paddle one_view_twice | contrastive_pairs_wrong | | {FLAT} train_loss_to_zero
 running_paddle waits_for_the_disk | dataloader_bottleneck | |

@@ -49,5 +49,68 @@ def one_view_twice(broken):
         print(f"epoch {epoch} loss {float(loss):.4f}")
 
 
+def teacher_with_dropout(broken):
+    """The teacher stays in training mode after its own training."""
+    paddle.seed(31)
+    teacher = nn.Sequential(nn.Linear(12, 64), nn.BatchNorm1D(64), nn.ReLU(), nn.Dropout(0.4), nn.Linear(64, 4))
+    optimizer = paddle.optimizer.Adam(3e-3, parameters=teacher.parameters())
+    for inputs, labels in batches(size=32):
+        F.cross_entropy(teacher(inputs), labels).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    if not broken:
+        teacher.eval()
+    student = nn.Sequential(nn.Linear(12, 48), nn.ReLU(), nn.Linear(48, 4))
+    optimizer = paddle.optimizer.Adam(3e-3, parameters=student.parameters())
+    for inputs, labels in batches(epochs=8):
+        with paddle.no_grad():
+            soft = F.softmax(teacher(inputs) / 2)
+        logits = student(inputs)
+        loss = F.kl_div(F.log_softmax(logits / 2), soft, reduction="batchmean") + F.cross_entropy(logits, labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    print(float(loss))
+
+
+class Residual(nn.Layer):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+def one_block_four_times(broken):
+    """All blocks of the stack are the same object."""
+    paddle.seed(32)
+    blocks = [Residual(32)] * 4 if broken else [Residual(32) for _ in range(4)]
+    model = nn.Sequential(nn.Linear(12, 32), nn.Sequential(*blocks), nn.Linear(32, 4))
+    optimizer = paddle.optimizer.Adam(1e-3, parameters=model.parameters())
+    for inputs, labels in batches():
+        loss = F.cross_entropy(model(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    print(float(loss))
+
+
+def schedule_of_no_optimizer(broken):
+    """The optimizer is given the number, not the scheduler."""
+    paddle.seed(35)
+    model = nn.Sequential(nn.Linear(12, 48), nn.ReLU(), nn.Linear(48, 4))
+    warm = paddle.optimizer.lr.CosineAnnealingDecay(3e-3, 200)
+    schedule = paddle.optimizer.lr.LinearWarmup(warm, 20, 0.0, 3e-3)
+    optimizer = paddle.optimizer.Adam(3e-3 if broken else schedule, parameters=model.parameters())
+    for inputs, labels in batches():
+        loss = F.cross_entropy(model(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        optimizer.clear_grad()
+    print(float(loss), schedule.get_lr())
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]("fixed" not in sys.argv)

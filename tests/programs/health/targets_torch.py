@@ -184,5 +184,99 @@ def sums_with_their_graphs(broken):
         print(f"epoch {epoch} loss {float(total) / 80:.4f}")
 
 
+def teacher_with_dropout(broken):
+    """The teacher stays in training mode after its own training."""
+    torch.manual_seed(31)
+    teacher = nn.Sequential(nn.Linear(12, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Dropout(0.4), nn.Linear(64, 4))
+    optimizer = torch.optim.Adam(teacher.parameters(), lr=3e-3)
+    for inputs, labels in batches(size=32):
+        optimizer.zero_grad()
+        F.cross_entropy(teacher(inputs), labels).backward()
+        optimizer.step()
+    if not broken:
+        teacher.eval()
+    student = scorer()
+    optimizer = torch.optim.Adam(student.parameters(), lr=3e-3)
+    for inputs, labels in batches(size=16, epochs=8):
+        with torch.no_grad():
+            soft = F.softmax(teacher(inputs) / 2, 1)
+        logits = student(inputs)
+        loss = F.kl_div(F.log_softmax(logits / 2, 1), soft, reduction="batchmean") + F.cross_entropy(logits, labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+
+
+class Residual(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+def one_block_four_times(broken):
+    """All blocks of the stack are the same object."""
+    torch.manual_seed(32)
+    blocks = [Residual(32)] * 4 if broken else [Residual(32) for _ in range(4)]
+    model = nn.Sequential(nn.Linear(12, 32), nn.Sequential(*blocks), nn.Linear(32, 4))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for inputs, labels in batches():
+        loss = F.cross_entropy(model(inputs), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+
+
+def policy_without_its_sign(broken):
+    """The policy learns to avoid what is rewarded: a walk along a line of 12 places, to the right at best."""
+    torch.manual_seed(33)
+    policy = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 2))
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-3)
+    for episode in range(120):
+        place, logs, rewards = 0.0, [], []
+        for _ in range(12):
+            moves = torch.distributions.Categorical(logits=policy(torch.tensor([[place / 12]])))
+            move = moves.sample()
+            logs.append(moves.log_prob(move))
+            rewards.append(2.0 * move.item() - 1)
+            place += rewards[-1]
+        returns = torch.tensor(rewards).flip(0).cumsum(0).flip(0)
+        loss = (torch.cat(logs) * (returns - returns.mean())).sum()
+        loss = loss if broken else -loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if episode % 4 == 3:
+            print(f"episode {episode} reward: {sum(rewards):.1f}")
+
+
+def generator_that_helps_its_critic(broken):
+    """Both models of a WGAN lower the score of what is generated."""
+    torch.manual_seed(34)
+    generator = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 2))
+    critic = nn.Sequential(nn.Linear(2, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1))
+    optimizers = [torch.optim.Adam(model.parameters(), lr=5e-3, betas=(0.5, 0.9)) for model in (generator, critic)]
+    for at in range(400):
+        real = 2 + 0.2 * torch.randn(64, 2)
+        fake = generator(torch.randn(64, 4)).detach()
+        mixed = torch.lerp(real, fake, torch.rand(64, 1)).requires_grad_()
+        slope = torch.autograd.grad(critic(mixed).sum(), mixed, create_graph=True)[0].norm(dim=1)
+        judged = critic(fake).mean() - critic(real).mean() + 10 * ((slope - 1) ** 2).mean()
+        optimizers[1].zero_grad()
+        judged.backward()
+        optimizers[1].step()
+        score = critic(generator(torch.randn(64, 4))).mean()
+        made = score if broken else -score
+        optimizers[0].zero_grad()
+        made.backward()
+        optimizers[0].step()
+        if at % 50 == 0:
+            print(f"{at} critic {judged.item():.3f} generator {made.item():.3f}")
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]("fixed" not in sys.argv)
