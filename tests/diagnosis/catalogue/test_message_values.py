@@ -46,10 +46,10 @@ def primary(text: str, language: str = "en") -> Finding:
 )
 def test_a_linear_layer_is_told_with_its_two_widths(text: str) -> None:
     found = primary(text)
-    assert found.evidence[0] == "the input has 256 features, the weight 64"
+    assert found.evidence[0] == "the input has 256 features, in_features is 64"
     assert "nn.Linear(256, ...)" in found.fixes[0]
     assert "256 features and expects 64" in found.causes[0]
-    assert primary(text, "zh").evidence[0] == "输入有 256 个特征，权重是 64"
+    assert primary(text, "zh").evidence[0] == "输入有 256 个特征，而 in_features 是 64"
 
 
 @pytest.mark.parametrize(
