@@ -127,6 +127,7 @@ def report_source(
     begin = period.span_before(now)[0]
     recent = {row.id: run for row in rows if row.started >= begin and (run := load_run(notebook.paths, row.id))}
     pages = [_with_body(notebook, page) for page in list_notes(notebook, kind="experiment").entries]
+    catalogue, language = load_catalogue(notebook.paths.symptoms), notebook.config.language_in_use()
     source = PeriodSource(
         period=period,
         rows=rows,
@@ -134,7 +135,7 @@ def report_source(
         changes={name: run.changes for name, run in recent.items() if run.changes},
         link=report_link,
         now=now,
-        title=partial(load_catalogue(notebook.paths.symptoms).title, language=notebook.config.language_in_use()),
+        title=lambda symptom: catalogue.title(symptom, language).replace("`", ""),
         costs={name: _cost(run) for name, run in recent.items()},
         gained_by=partial(_differences, notebook),
     )
