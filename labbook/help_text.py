@@ -142,7 +142,9 @@ def _write_help(
 
 def _write_rows(formatter: click.HelpFormatter, heading: str, rows: list[tuple[str, str]]) -> None:
     first = min(max(len(name) for name, _ in rows), _FIRST_COLUMN) + _COLUMN_GAP
-    with formatter.section(heading):
+    formatter.write_paragraph()
+    formatter.write(f"{heading}\n")
+    with formatter.indentation():
         width = formatter.width - formatter.current_indent - first - _COLUMN_GAP
         formatter.write_dl([(name, _wrapped(text, width)) for name, text in rows])
 

@@ -45,7 +45,8 @@ Examples:
     "--stop-on",
     multiple=True,
     metavar="CONDITION",
-    help="With unhealthy: start no trial after a failed or unhealthy one. Others go to `labbook record`. Repeatable.",
+    help="With unhealthy: start no trial after a failed or unhealthy one. Other conditions are passed to `labbook "
+    "record`. Repeatable.",
 )
 @click.option("--sbatch", metavar="OPTIONS", help="Submit the trials as an array of Slurm, with options of sbatch.")
 @click.option("--print", "only_print", is_flag=True, help="Print the commands or the script of Slurm and run nothing.")

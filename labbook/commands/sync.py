@@ -28,13 +28,15 @@ Examples:
 
 @click.command(cls=HelpCommand, epilog=_EPILOG)
 @click.option("--remote", "remote_name", default="", metavar="NAME", help="Remote to share with. Default: origin.")
-@click.option("--watch", "watching", is_flag=True, help="Go on: share after each change, and ask for those of others.")
+@click.option(
+    "--watch", "watching", is_flag=True, help="Keep running: share after each change, and fetch those of others."
+)
 @click.option(
     "--every",
     metavar="SECONDS",
     default=60.0,
     type=click.FloatRange(min=1),
-    help="With --watch: ask for entries of others this often. Default: 60.",
+    help="With --watch: seconds between two fetches of the entries of others. Default: 60.",
 )
 @click.option(
     "--timeout",
@@ -68,7 +70,7 @@ def command(
     Commits edited notes, fetches the entries and notes of others, merges, and sends yours. Your branch, index and
     working tree do not change. Where two people changed the same lines of a note, both versions stay in it.
 
-    Any remote that git knows will do. Git asks for passwords itself; labbook stores none.
+    Any git remote works. Git asks for passwords itself; labbook stores none.
     """
     from labbook.sharing.remote_git import choose_remote
     from labbook.sharing.synchronize import synchronize
