@@ -26,7 +26,7 @@ def catalogue_pages() -> dict[str, str]:
     Raises:
         ValueError: A page of the catalogue cannot be read.
     """
-    catalogue = read_pages(BUILT_IN)
+    catalogue = read_pages(BUILT_IN.glob("*.md"))
     if catalogue.problems:
         raise ValueError("\n".join(catalogue.problems))
     pages = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,20 +58,12 @@ def load_catalogue(*folders: Path, language: str = "en") -> Catalogue:
 
     `language` is that of the problems of their pages.
     """
-    built_in = _built_in()
-    symptoms, problems = dict(built_in.symptoms), list(built_in.problems)
+    catalogue = _built_in()
     for folder in folders:
-        for path in sorted(folder.glob("*.md")) if folder.is_dir() else ():
-            if not stays_inside(path, folder.parents[1]):
-                continue  # a link out of the notebook
-            try:
-                own = read_page(path, symptoms.get(path.stem))
-            except EntryError as error:
-                problems.append(error.texts(language)[0])
-                continue
-            if own is not None:
-                symptoms[own.id] = own
-    return Catalogue(symptoms, tuple(problems))
+        # A link may lead out of the notebook.
+        paths = [path for path in folder.glob("*.md") if stays_inside(path, folder.parents[1])]
+        catalogue = read_pages(paths, catalogue, language)
+    return catalogue
 
 
 @functools.lru_cache(maxsize=1)
@@ -80,20 +72,21 @@ def _built_in() -> Catalogue:
     stamp = compute_stamp(pages)
     known = read_cache(stamp)
     if known is None:
-        whole = read_pages(BUILT_IN)
+        whole = read_pages(pages)
         write_cache(stamp, whole.symptoms.values(), whole.problems)
         return whole
     return Catalogue({symptom.id: symptom for symptom in known[0]}, tuple(known[1]))
 
 
-def read_pages(folder: Path) -> Catalogue:
-    """All pages of a folder, with their examples."""
-    symptoms, problems = {}, []
-    for path in sorted(folder.glob("*.md")):
+def read_pages(paths: Iterable[Path], base: Catalogue | None = None, language: str = "en") -> Catalogue:
+    """Pages with their examples, on top of those of another catalogue; their problems are in a language."""
+    symptoms = dict(base.symptoms) if base else {}
+    problems = list(base.problems) if base else []
+    for path in sorted(paths):
         try:
-            symptom = read_page(path)
+            symptom = read_page(path, symptoms.get(path.stem))
         except EntryError as error:
-            problems.append(str(error))
+            problems.append(error.texts(language)[0])
             continue
         if symptom is not None:
             symptoms[symptom.id] = symptom
@@ -154,15 +147,9 @@ def _symptom(meta: Mapping[str, Any], body: str, path: Path, base: Symptom | Non
     if family not in CRASH_FAMILIES and family not in FAMILIES:
         raise _WrongPageError("errors.symptom.family", at="family", family=family)
     severity = str(meta.get("severity") or (base.severity if base else "error"))
-    if severity not in SEVERITIES:
-        raise _WrongPageError(
-            "errors.symptom.choice", at="severity", name="severity", value=severity, choices=SEVERITIES
-        )
     tier = meta.get("tier", base.tier if base else 2)
-    if tier not in (1, 2, 3):
-        raise _WrongPageError(
-            "errors.symptom.choice", at="tier", name="tier", value=repr(tier), choices=("1", "2", "3")
-        )
+    _check_choice("severity", severity, SEVERITIES)
+    _check_choice("tier", tier, (1, 2, 3))
     patterns = _patterns(meta)
     for template in lists["not_when"]:
         _checked("not_when", template)
@@ -217,19 +204,14 @@ def _pattern(row: object) -> Pattern:
         raise _WrongPageError("errors.symptom.no_mapping", at="patterns", pattern=repr(row))
     kinds = [kind for kind in _KINDS if kind in row]
     unknown = set(row) - {*_KINDS, "type", "frameworks", "weight", "differ"}
-    if len(kinds) != 1 or unknown:
-        if unknown:
-            names = sorted(map(str, unknown))
-            raise _WrongPageError("errors.symptom.unknown_keys", at="patterns", pattern=repr(row), names=names)
-        raise _WrongPageError(
-            "errors.symptom.one_kind", at="patterns", pattern=repr(row), count=len(kinds), kinds=_KINDS
-        )
+    values: dict[str, Any] = {"at": "patterns", "pattern": repr(row)}
+    if unknown:
+        raise _WrongPageError("errors.symptom.unknown_keys", names=sorted(map(str, unknown)), **values)
+    if len(kinds) != 1:
+        raise _WrongPageError("errors.symptom.one_kind", count=len(kinds), kinds=_KINDS, **values)
     kind = kinds[0]
     weight = row.get("weight", 3)
-    if weight not in (1, 2, 3):
-        raise _WrongPageError(
-            "errors.symptom.choice", at="patterns", name="weight", value=repr(weight), choices=("1", "2", "3")
-        )
+    _check_choice("weight", weight, (1, 2, 3), at="patterns")
     if kind == "exit":
         return Pattern(kind, exits=_texts(row, kind), frameworks=_texts(row, "frameworks"), weight=weight)
     text = str(row[kind] or "")
@@ -237,13 +219,19 @@ def _pattern(row: object) -> Pattern:
     if text:
         _checked("patterns", text)
     elif not types:
-        raise _WrongPageError("errors.symptom.empty_pattern", at="patterns", pattern=repr(row))
+        raise _WrongPageError("errors.symptom.empty_pattern", **values)
     differ = str(row.get("differ") or "")
     if differ and (differ not in QUANTITIES or not {"a", "b"} <= compile_pattern(text).names):
         raise _WrongPageError("errors.symptom.differ", at="patterns", value=differ, choices=QUANTITIES)
     compiled = compile_pattern(text) if text else None
     quick = (compiled.anchor, compiled.beginning) if compiled else ()
     return Pattern(kind, text, types, (), _texts(row, "frameworks"), weight, differ, *quick)
+
+
+def _check_choice(name: str, value: object, choices: Sequence[object], at: str = "") -> None:
+    if value not in choices:
+        shown = [str(one) for one in choices]
+        raise _WrongPageError("errors.symptom.choice", at=at or name, name=name, value=str(value), choices=shown)
 
 
 def _checked(key: str, template: str) -> None:

@@ -23,7 +23,7 @@ CONDITIONS = read_toml(Path(matcher.__file__).with_name("conditions.toml"))["con
 
 @pytest.fixture(scope="module")
 def catalogue():
-    return read_pages(BUILT_IN)
+    return read_pages(BUILT_IN.glob("*.md"))
 
 
 @pytest.fixture(scope="module")
