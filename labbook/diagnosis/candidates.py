@@ -125,21 +125,15 @@ def _one_each(candidates: Sequence[Candidate]) -> list[Candidate]:
 def _caused_first(candidates: list[Candidate]) -> list[Candidate]:
     """Moves a cause before the pages that name it as their cause."""
     ordered = list(candidates)
-    for _ in range(len(ordered)):
-        moved = False
-        for later in range(1, len(ordered)):
-            cause = ordered[later]
-            if cause.match.weight == 1:
-                continue
-            for earlier in range(later):
-                if is_cause_of(cause, ordered[earlier]):
-                    ordered.insert(earlier, ordered.pop(later))
-                    moved = True
-                    break
-            if moved:
-                break
-        if not moved:
-            return ordered
+    pairs = [(later, earlier) for later in range(len(ordered)) for earlier in range(later)]
+    for _ in pairs:
+        causes = (
+            pair for pair in pairs if ordered[pair[0]].match.weight > 1 and is_cause_of(*(ordered[at] for at in pair))
+        )
+        later, earlier = next(causes, (0, 0))
+        if not later:
+            break
+        ordered.insert(earlier, ordered.pop(later))
     return ordered
 
 

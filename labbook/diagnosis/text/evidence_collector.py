@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter, deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from labbook.diagnosis.text.exit_lines import count_framework_words
 from labbook.diagnosis.text.hedging import is_change_description, is_feature_request
@@ -23,23 +25,26 @@ _LONGEST_SAID = 4_000
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d[\d.,]*(?:e[-+]?\d+)?")
 
 PRINTS_STEPS = "prints_steps"
+"""Condition of evidence: the text contains step lines of a training."""
 LAST_STEP = "last_step_line"
 """Fact of a log: the number of its last step line. What it reports before may have been survived."""
-"""Condition of evidence: the text contains step lines of a training."""
+Kind = TypeVar("Kind")
 
 
-@dataclass
-class _Bounded:
-    first: list[object] = field(default_factory=list)
-    last: deque[object] = field(default_factory=lambda: deque(maxlen=_LAST))
-    count: int = 0
+class _Bounded(Generic[Kind]):
+    """The first and the last few of similar things, and how many there were."""
 
-    def add(self, one: object) -> None:
+    def __init__(self) -> None:
+        self.first: list[Kind] = []
+        self.last: deque[Kind] = deque(maxlen=_LAST)
+        self.count = 0
+
+    def add(self, one: Kind) -> None:
         self.count += 1
-        if len(self.first) < _FIRST:
-            self.first.append(one)
-        else:
-            self.last.append(one)
+        (self.first if len(self.first) < _FIRST else self.last).append(one)
+
+    def __iter__(self) -> Iterator[Kind]:
+        return itertools.chain(self.first, self.last)
 
 
 @dataclass
@@ -55,9 +60,8 @@ class EvidenceCollector:
     """Numbers of the last step lines, in order."""
     tail: bytes = b""
     newlines: int = 0
-    _raised: dict[str, _Bounded] = field(default_factory=dict)
-    _outputs: dict[str, _Bounded] = field(default_factory=dict)
-    _lines: int = 0
+    _raised: dict[str, _Bounded[ObservedException]] = field(default_factory=dict)
+    _outputs: dict[str, _Bounded[OutputLine]] = field(default_factory=dict)
 
     def add_exceptions(self, found: Iterable[ParsedException]) -> None:
         """Adds the exceptions of one writer, without last lines that only repeat a traceback."""
@@ -72,14 +76,11 @@ class EvidenceCollector:
 
     def _is_repetition(self, made: ObservedException) -> bool:
         first = made.message.split("\n", 1)[0].strip()
-        for group in self._raised.values():
-            for one in (*group.first, *group.last):
-                assert isinstance(one, ObservedException)
-                known = [one, *(behind for behind, _ in one.context), *([one.inner] if one.inner else [])]
-                if any(k.type == made.type and first and first in k.message for k in known) and (
-                    made.rank is None or made.rank == one.rank
-                ):
-                    return True
+        for one in itertools.chain.from_iterable(self._raised.values()):
+            known = [one, *(behind for behind, _ in one.context), *([one.inner] if one.inner else [])]
+            is_known = any(k.type == made.type and first in k.message for k in known)
+            if first and is_known and made.rank in (None, one.rank):
+                return True
         return False
 
     def add_line(self, line: LogLine, kind: str, text: str) -> None:
@@ -107,36 +108,27 @@ class EvidenceCollector:
         del self.going[: -2 * _KINDS]
 
     @staticmethod
-    def _store(where: dict[str, _Bounded], kind: str, one: object) -> None:
-        if kind not in where and len(where) >= _KINDS:
-            kind = ""
-        where.setdefault(kind, _Bounded()).add(one)
+    def _store(where: dict[str, _Bounded[Kind]], kind: str, one: Kind) -> None:
+        where.setdefault("" if kind not in where and len(where) >= _KINDS else kind, _Bounded()).add(one)
 
     def exceptions(self) -> list[ObservedException]:
         """The collected exceptions."""
-        all_ = [
-            one
-            for group in self._raised.values()
-            for one in (*group.first, *group.last)
-            if isinstance(one, ObservedException)
-        ]
+        all_ = list(itertools.chain.from_iterable(self._raised.values()))
         # A traceback without its end counts only where nothing else was found.
         return [one for one in all_ if one.type or one.message] or all_
 
     def lines(self) -> list[OutputLine]:
         """The collected lines; the first of a group has the count of all."""
-        outputs = []
-        for group in self._outputs.values():
-            for place, one in enumerate((*group.first, *group.last)):
-                assert isinstance(one, OutputLine)
-                count = group.count if place == 0 else 1
-                outputs.append(OutputLine(one.text, one.kind, one.line, one.rank, count, one.order))
-        return outputs
+        groups = (enumerate(group) for group in self._outputs.values())
+        counts = (group.count for group in self._outputs.values())
+        return [
+            replace(one, count=1 if place else count)
+            for group, count in zip(groups, counts, strict=True)
+            for place, one in group
+        ]
 
 
 def guess_framework(clues: Counter[str]) -> str:
     """The framework whose words are more frequent; "" when neither is."""
     torch, paddle = clues["torch"], clues["paddle"]
-    if torch == paddle:
-        return ""
-    return "torch" if torch > paddle else "paddle"
+    return "torch" if torch > paddle else "paddle" if paddle > torch else ""

@@ -56,26 +56,19 @@ def line_kind(line: LogLine) -> str:
     text = line.text
     if "NCCL INFO" in text:
         return ""  # what it tries in turn, and does without
-    if _RE["glog_death"].search(text):
+    if _has(text, "glog_death"):
         return "output"
-    if line.level == "WARNING" or line.level == "WARN" or _RE["warning"].match(text) or _RE["warned"].match(text):
+    if line.level in ("WARNING", "WARN") or _has(text, "warning", "warned"):
         return "warning"
-    if (
-        _RE["nonfinite"].search(text)
-        or is_exit_line(text)
-        or _RE["signal"].search(text)
-        or _RE["oom_kill"].search(text)
-    ):
+    if is_exit_line(text) or _has(text, "nonfinite", "signal", "oom_kill"):
         return "output"
     if line.level in ("INFO", "DEBUG", "NOTICE"):
         return ""
-    if (
-        line.level in ("ERROR", "FATAL", "CRITICAL", "EXCEPTION")
-        or _RE["error"].search(text)
-        or _RE["error_said"].search(text)
-    ):
-        return "output"
-    return "output" if _RE["time_limit"].search(text) or _RE["kernel"].search(text) else ""
+    return "output" if line.level or _has(text, "error", "error_said", "time_limit", "kernel") else ""
+
+
+def _has(text: str, *names: str) -> bool:
+    return any(_RE[name].search(text) for name in names)
 
 
 def strip_warning_place(text: str) -> str:
@@ -91,22 +84,22 @@ def parse_ending(lines: Iterable[str]) -> Ending:
     facts: dict[str, Any] = {}
     for text in lines:
         death, signalled, number = _DEATH.match(text), _RE["signal"].search(text), _RE["code"].search(text)
-        srun = _RE["srun"].search(text)
+        srun, of_child = _RE["srun"].search(text), _has(text, "child")
         if death and not signal:
             signal = next(name for name, words in death.groupdict().items() if words)
-        if signalled and not signal and not _RE["child"].search(text):
-            signal = _signal_named(signalled.groupdict())
+        if signalled and not signal and not of_child:
+            name, value = next((pair for pair in signalled.groupdict().items() if pair[1]), ("name", ""))
+            signal = value if name.startswith("name") else _SIGNALS.get(int(value), "")
         if srun:
-            signal = signal or _srun_signal(srun["what"])
+            named = (name for name, words in _DEATHS.items() if re.fullmatch(words, srun["what"]))
+            signal = signal or ("SIGKILL" if srun["what"] == "Out Of Memory" else next(named, ""))
             code = int(srun["code"]) if srun["code"] and code is None else code
-        if number and not _RE["child"].search(text):
-            value = _value(number["code"])
-            if code is None or (not code and value):
-                code = value
-        if _RE["oom_kill"].search(text):
-            facts.setdefault("oom_kill", text.strip()[:300])
-        if _RE["time_limit"].search(text):
-            facts.setdefault("time_limit", text.strip()[:300])
+        if number and not of_child:
+            # A status of 0 may be followed by that of another process.
+            code = code or _value(number["code"])
+        for fact in ("oom_kill", "time_limit"):
+            if _has(text, fact):
+                facts.setdefault(fact, text.strip()[:300])
         if _RE["core"].search(text):
             facts["core_dump"] = True
     signal = signal or _signal_of(code)
@@ -120,19 +113,6 @@ def _value(text: str) -> int:
     text = text.lower().replace("o", "0")
     text = re.sub(r"(?<=^0xc0)0+(?=0{5}[\da-f]$)", "", text)
     return int(text, 16) if "0x" in text else int(text)
-
-
-def _signal_named(groups: Mapping[str, str | None]) -> str:
-    for name, value in groups.items():
-        if value:
-            return value if name.startswith("name") else _SIGNALS.get(int(value), "")
-    return ""
-
-
-def _srun_signal(what: str) -> str:
-    if what == "Out Of Memory":
-        return "SIGKILL"
-    return next((name for name, words in _DEATHS.items() if re.fullmatch(words, what)), "")
 
 
 def _signal_of(code: int | None) -> str:
