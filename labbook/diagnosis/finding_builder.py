@@ -156,24 +156,14 @@ def order_advice(
 
     Those that a condition rules out are removed.
     """
-    first: tuple[list[int], list[int]] = ([], [])
-    ruled_out: tuple[set[int], set[int]] = (set(), set())
-    for condition, (cause, fix) in symptom.when.items():
-        if condition.removeprefix(LEFT_OUT) not in conditions:
-            continue
-        for place, number in enumerate((cause, fix)):
-            if not number:
-                continue
-            if condition.startswith(LEFT_OUT):
-                ruled_out[place].add(number - 1)
-            else:
-                first[place].append(number - 1)
-    return _first(causes, first[0], ruled_out[0]), _first(fixes, first[1], ruled_out[1])
-
-
-def _first(items: Sequence[str], wanted: Sequence[int], ruled_out: set[int]) -> list[str]:
-    chosen = dict.fromkeys([*wanted, *range(len(items))])
-    return [items[index] for index in chosen if 0 <= index < len(items) and index not in ruled_out]
+    met = [(key, numbers) for key, numbers in symptom.when.items() if key.removeprefix(LEFT_OUT) in conditions]
+    ordered: list[list[str]] = []
+    for place, items in enumerate((causes, fixes)):
+        first = [numbers[place] for key, numbers in met if not key.startswith(LEFT_OUT)]
+        ruled_out = {numbers[place] for key, numbers in met if key.startswith(LEFT_OUT)}
+        chosen = dict.fromkeys([*first, *range(1, len(items) + 1)])
+        ordered.append([items[n - 1] for n in chosen if 0 < n <= len(items) and n not in ruled_out])
+    return ordered[0], ordered[1]
 
 
 def _first_sentence(wording: Wording, values: Mapping[str, str], evidence: Evidence) -> list[str]:
@@ -190,13 +180,11 @@ def _filled_all(sentences: Sequence[str], values: Mapping[str, str], framework: 
 def locate_exception(exception: ObservedException) -> dict[str, Any]:
     """Where an exception comes from: the innermost line of the user's code, else of any code."""
     frame = innermost_user_frame(exception.frames)
+    place = {"step": exception.step, "rank": exception.rank, "thread": exception.thread}
     found: dict[str, Any] = {}
     if frame is not None:
         found = {"file": frame.file, "line": frame.line, "function": frame.function, "source": frame.source.strip()}
-    for name, value in (("step", exception.step), ("rank", exception.rank), ("thread", exception.thread)):
-        if value not in (None, ""):
-            found[name] = value
-    return found
+    return found | {name: value for name, value in place.items() if value not in (None, "")}
 
 
 def _with_source(where: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]:
@@ -251,9 +239,8 @@ def _ending(evidence: Evidence, say: Sentences) -> list[str]:
     if facts.get("silent_s"):
         silent = make_message("diagnosis.silent", seconds=float(facts["silent_s"]))
         waiting = _WAITING.get(str(facts.get("waiting") or ""))
-        sentences.append(
-            say.line("diagnosis.silent_and", silent=silent, waiting=make_message(waiting)) if waiting else say(silent)
-        )
+        both = make_message("diagnosis.silent_and", silent=silent, waiting=make_message(waiting)) if waiting else silent
+        sentences.append(say(both))
     if facts.get("core_dump"):
         sentences.append(say.line("diagnosis.core_dump"))
     if ending.signal:

@@ -198,7 +198,9 @@ def _root_first(exception: ObservedException) -> list[ObservedException]:
 
 def _is_weak(candidate: Candidate) -> bool:
     """Whether the message of the exception may say more than the page that fits."""
-    return _rests_on_class(candidate) or _only_aborts(candidate) or _misreads(candidate)
+    # An abort may be explained by earlier output.
+    only_aborts = candidate.exception is None and candidate.match.weight == 2 and candidate.id == _ABORTED
+    return _rests_on_class(candidate) or only_aborts or _misreads(candidate)
 
 
 def _rests_on_class(candidate: Candidate) -> bool:
@@ -206,11 +208,6 @@ def _rests_on_class(candidate: Candidate) -> bool:
     one = candidate.exception
     general = one is not None and one.type in _GENERAL_CLASSES and one.message.count(" ") > 1
     return general and not candidate.match.length
-
-
-def _only_aborts(candidate: Candidate) -> bool:
-    """Whether it only reports an abort, which earlier output may explain."""
-    return candidate.exception is None and candidate.match.weight == 2 and candidate.id == _ABORTED
 
 
 def _misreads(candidate: Candidate) -> bool:

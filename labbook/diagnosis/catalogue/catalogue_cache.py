@@ -68,20 +68,16 @@ def _file() -> Path:
 
 def _data(symptom: Symptom) -> dict[str, Any]:
     data: dict[str, Any] = {f.name: getattr(symptom, f.name) for f in fields(symptom) if f.name not in _UNKEPT}
-    data["wording"] = {language: _values(wording) for language, wording in symptom.wording.items()}
-    data["patterns"] = [_values(pattern) for pattern in symptom.patterns]
+    data["wording"] = {language: list(vars(wording).values()) for language, wording in symptom.wording.items()}
+    data["patterns"] = [list(vars(pattern).values()) for pattern in symptom.patterns]
     return data
-
-
-def _values(part: Wording | Pattern) -> list[Any]:
-    return [getattr(part, field.name) for field in fields(part)]
 
 
 def _symptom(data: Mapping[str, Any]) -> Symptom:
     plain: dict[str, Any] = {key: _whole(value) for key, value in data.items()}
     plain["wording"] = {language: _made(Wording, values) for language, values in data["wording"].items()}
     plain["patterns"] = tuple(_made(Pattern, values) for values in data["patterns"])
-    plain["when"] = {condition: (pair[0], pair[1]) for condition, pair in data["when"].items()}
+    plain["when"] = {condition: tuple(pair) for condition, pair in data["when"].items()}
     return Symptom(**plain)
 
 

@@ -72,9 +72,11 @@ def _shapes(message: str) -> Sequence[tuple[str, str]]:
 def _sizes(message: str) -> Sequence[tuple[str, str]]:
     """The two sizes that differ; they need not be part of a shape, which may be printed before it is flattened."""
     # Paddle prints a condition that it could not split as "0 != true:1".
-    signed = (c for c in _RE["compared"].finditer(message) if c["sign"] == "!=" and not _RE["ranks"].search(c.group()))
-    compared = next((c for c in signed if {c["a"], c["b"]} != {"0", "1"}), None)
-    return (("a", compared["a"]), ("b", compared["b"])) if compared is not None else ()
+    for compared in _RE["compared"].finditer(message):
+        pair = (compared["a"], compared["b"])
+        if compared["sign"] == "!=" and not _RE["ranks"].search(compared.group()) and set(pair) != {"0", "1"}:
+            return tuple(zip("ab", pair, strict=True))
+    return ()
 
 
 def _types(message: str) -> Sequence[tuple[str, str]]:

@@ -6,7 +6,7 @@ Their meanings are in `conditions.toml`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from labbook.model.evidence import Evidence, ObservedException
 
@@ -37,8 +37,10 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
     """
     found = set(evidence.conditions)
     step = raised.step if raised is not None else None
-    if step is not None:
-        found |= {name for name, holds in _STEPS.items() if holds(step)}
+    if step is not None and step <= 1:
+        found.add("first_step")
+    if step is not None and step > _LATER:
+        found.add("later")
     requested = parse_bytes(values.get("requested", ""))
     reserved, allocated = parse_bytes(values.get("reserved", "")), parse_bytes(values.get("allocated", ""))
     if requested is not None and requested > _ABSURD_BYTES:
@@ -80,16 +82,7 @@ def _of_labels(values: Mapping[str, str]) -> set[str]:
 
 
 def _whole(text: str | None) -> int | None:
-    try:
-        return int(text) if text else None
-    except ValueError:
-        return None
-
-
-_STEPS: Mapping[str, Callable[[int], bool]] = {
-    "first_step": lambda step: step <= 1,
-    "later": lambda step: step > _LATER,
-}
+    return int(text) if text and re.fullmatch(r"\s*[+-]?\d+\s*", text) else None
 
 
 def parse_bytes(text: str) -> float | None:
