@@ -119,17 +119,17 @@ def is_user_check(exception: ObservedException, sentence: str) -> bool:
 def _family_of_steps(exception: ObservedException, sentence: str) -> str | None:
     tables = load_tables()
     plain = _RE["url"].sub("", sentence)
-    inside = _RE["class_inside"].match(sentence)
+    inside, native = _captured("class_inside", sentence), _captured("native_file", sentence).replace("\\", "/")
     return (
         family_of_source(exception)
         or tables.family_of_row("native", plain)
         or _family_of_number(sentence)
         or family_of_class(exception.module, exception.type)
-        or (family_of_class("", inside[1]) if inside else None)
+        or family_of_class("", inside)
         or _family_of_words(sentence, plain)
         or _family_of_assert(exception, sentence)
         or tables.family_of_row("paddle", f"{exception.type}: {sentence}")
-        or _family_of_native_file(sentence)
+        or tables.family_of_name("native_files", native)
         or _family_of_site(exception.frames)
         or tables.family_of_name("usual_classes", exception.type)
         or tables.family_of_module("usual_modules", exception.module)
@@ -137,12 +137,18 @@ def _family_of_steps(exception: ObservedException, sentence: str) -> str | None:
     )
 
 
+def _captured(name: str, sentence: str) -> str:
+    """What the group of a pattern holds that fits somewhere in a sentence, or ""."""
+    found = _RE[name].search(sentence)
+    return next(filter(None, found.groups()), "") if found else ""
+
+
 def _family_of_words(sentence: str, plain: str) -> str | None:
     """The family of what a message says; `plain` is the message without addresses of web pages."""
     tables = load_tables()
     return (
         tables.family_of_row("quantities", sentence)
-        or _family_of_check(sentence)
+        or tables.family_of_row("checks", _captured("compared", sentence))
         or _family_of_cuda(sentence)
         or tables.family_of_row("messages", plain)
     )
@@ -195,22 +201,6 @@ def _family_of_cuda(sentence: str) -> str | None:
         return load_tables().family_of_name("cuda", named[1])
     found = _RE["cuda_number"].search(sentence)
     return load_tables().codes["cuda"].get(int(found[1] or found[2] or found[3])) if found else None
-
-
-def _family_of_check(sentence: str) -> str | None:
-    """The family of what a check of Paddle compares, or `None`."""
-    found = _RE["compared"].search(sentence)
-    return (
-        load_tables().family_of_row("checks", found["wanted"] or found["enforced"] or found["checked"])
-        if found
-        else None
-    )
-
-
-def _family_of_native_file(sentence: str) -> str | None:
-    """The family of the file in which a check of torch's native code failed, or `None`."""
-    found = _RE["native_file"].search(sentence)
-    return load_tables().family_of_name("native_files", found["file"].replace("\\", "/")) if found else None
 
 
 def _family_of_site(frames: Sequence[Frame]) -> str | None:

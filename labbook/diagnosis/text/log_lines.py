@@ -136,24 +136,9 @@ def _unmarked(text: str) -> str:
     """A line without Markdown marks around it: bold text, or one end of code over several lines."""
     if not text or (text[-1] not in "`*" and text.lstrip()[:1] not in ("`", "*")):
         return text
-    if "```" in text:
-        fenced = _RE["fenced"].match(text)
-        return fenced["text"] if fenced else text
-    body = text.strip()
-    indent = text[: len(text) - len(text.lstrip())]
-    for mark in ("***", "**"):
-        inner = body[len(mark) : -len(mark)]
-        if inner.strip("*") == inner and body == f"{mark}{inner}{mark}" and inner.strip():
-            return indent + inner
-    if body.count("**") == 1 and body.startswith("**") and not body.startswith("***"):
-        return indent + body[2:]
-    if body.count("**") == 1 and body.endswith("**") and not body.endswith("***"):
-        return indent + body[:-2].rstrip()
-    if body.count("`") % 2 == 0:
-        return text
-    if body.endswith("`"):
-        return indent + body[:-1]
-    return indent + body[1:] if body.startswith("`") else text
+    names = ("fenced",) if "```" in text else ("bold", "bold_begins", "bold_ends", "code_ends", "code_begins")
+    found = next(filter(None, (_RE[name].match(text) for name in names)), None)
+    return found["indent"] + found["text"] if found else text
 
 
 def _seconds(when: str) -> float | None:
