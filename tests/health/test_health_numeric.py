@@ -139,7 +139,7 @@ def test_the_flight_recorder_tells_a_bad_batch_that_was_not_looked_at(ask, make_
 def test_the_first_value_is_told_as_it_was(ask, make_series, fields, value):
     flight = {"step": 18, "trigger": "loss", "finding": "forward", "module": {"name": "a", "type": "Linear"}, **fields}
     found = ask("nonfinite_activation", signals={"flight": flight, "tensors": ({"step": 1, "modules": [{"i": 0}]},)})
-    assert found.observed.lower().startswith(f"{value} first in the output of".lower())
+    assert found.observed.lower().startswith(f"{value} appears first in the output of".lower())
     leaf = {"path": "0", "role": "input", "bad": 8, "nan": False}
     flight |= {"finding": "bad batch", "batch": {"leaves": [leaf]}}
     told = "a non-finite value" if value == "NaN" else value
