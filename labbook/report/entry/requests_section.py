@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.report import numbers
 from labbook.report.entry.section_limits import Limits, shorten_middle
@@ -149,7 +150,7 @@ def _result(facts: Mapping[str, Any], limits: Limits, say: Sentences) -> dict[st
     kept = rows[: limits.rows]
     return {
         "title": shorten_middle(say(str(facts.get("title") or "")), limits.cell),
-        "summary": shorten_middle(str(facts.get("summary") or ""), limits.text),
+        "summary": shorten_middle(_summary(facts, columns, rows, say), limits.text),
         "verdict": str(facts.get("verdict") or "note"),
         "line": str(facts.get("line") or ""),
         "rank": facts.get("rank"),
@@ -159,6 +160,18 @@ def _result(facts: Mapping[str, Any], limits: Limits, say: Sentences) -> dict[st
         ],
         "more": _whole(facts.get("left_out")) + len(rows) - len(kept),
     }
+
+
+def _summary(facts: Mapping[str, Any], columns: Sequence[str], rows: Sequence[Any], say: Sentences) -> str:
+    """Returns the sentence of a result; that of a checklist in the language of the entry."""
+    if facts.get("check") != "checklist" or "verdict" not in columns or facts.get("left_out"):
+        return str(facts.get("summary") or "")
+    at = columns.index("verdict")
+    failed, warned = ([say(str(row[0])) for row in rows if row[at] == verdict] for verdict in ("fail", "warn"))
+    parts = [message("health.checked.failed", names=failed)] if failed else []
+    parts += [message("health.checked.warned", names=warned)] if warned else []
+    key = "health.checked.found" if parts else "health.checked.nothing"
+    return say.line(key, count=len(rows), parts=parts)
 
 
 def _cell(text: object, say: Sentences) -> str:

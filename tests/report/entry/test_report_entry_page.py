@@ -5,12 +5,14 @@ import re
 
 import pytest
 
-from labbook.model.run import Arguments, Change, ConfigFile, Console, FileUse
+from labbook.model.run import Arguments, Change, ConfigFile, Console, FileUse, Run
 from labbook.model.series import Series
 from labbook.report.entry.entry_page import SECTIONS, entry_markdown, tidy
-from labbook.report.entry.section_limits import MAX_ENTRY_BYTES
+from labbook.report.entry.requests_section import checked_section
+from labbook.report.entry.section_limits import MAX_ENTRY_BYTES, Limits
 from labbook.store import frontmatter
 from labbook.store.entry_text import split_parts
+from labbook.store.sentences import Sentences
 
 KEYS = [
     "schema",
@@ -298,3 +300,16 @@ def test_blank_lines_of_code_stay():
     assert tidy("a\n\n\n\nb\n```\nx\n\n\ny\n```\n\n\n<pre><code>p\n\n\nq\n</code></pre>\n\n\nc\n") == (
         "a\n\nb\n```\nx\n\n\ny\n```\n\n<pre><code>p\n\n\nq\n</code></pre>\n\nc\n"
     )
+
+
+def test_a_checklist_of_the_program_is_read_in_the_language_of_the_entry():
+    rows = [["labels", "0 to 9", "0 to 10; is the loader shuffled?", "fail"], ["loss", "one finite number", "1", "ok"]]
+    facts = {"check": "checklist", "title": "Checklist before training", "verdict": "fail", "rows": rows}
+    run = Run("r", "failed", ("python",), "/w", 0.0, asked={"checked": [facts | {"columns": COLUMNS}]})
+    english, chinese = (checked_section(run, Limits(), Sentences(name))["results"][0] for name in ("en", "zh"))
+    assert (english["summary"], english["rows"]) == ("2 checks; failed: labels.", rows)
+    assert chinese["summary"] == "共 2 项检查；不通过：标签。"
+    assert chinese["rows"][0] == ["标签", "0 to 9", "0 to 10；加载器是否打乱？", "fail"]
+
+
+COLUMNS = ["check", "expected", "observed", "verdict"]
