@@ -18,6 +18,7 @@ from labbook.errors import LabbookError
 _COLUMN_GAP = 2
 _FIRST_COLUMN = 30
 """Width and gap of the column of options, as Click's `write_dl` has them."""
+_PATH_KINDS = ("file", "directory", "path")
 _UNBREAKABLE = re.compile(r"(?:[!-~]+|.)[，。、；：！？）》”]*")
 """Words of ASCII stay whole; a line may end after any Chinese character, but begins with no punctuation mark."""
 
@@ -82,11 +83,22 @@ def translate_click() -> None:
     from importlib import import_module
 
     def one(text: str) -> str:
+        if text in _PATH_KINDS:
+            return _PathKind(text)
+        return translated(text)
+
+    def translated(text: str) -> str:
         chinese: Mapping[str, str] = help_words(terminal_language()).get("click", {})
         return chinese.get(text, text)
 
+    class _PathKind(str):
+        """A kind of path: Click asks for it when a command is imported, and prints it in errors, as a title."""
+
+        def title(self) -> str:
+            return translated(str(self)).title()
+
     def many(text: str, plural: str, count: int) -> str:
-        return one(text if count == 1 else plural)
+        return translated(text if count == 1 else plural)
 
     for name in ("exceptions", "types", "parser", "formatting"):
         vars(import_module(f"click.{name}")).update(_=one, ngettext=many)

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from labbook.dataset.dataset_store import DatasetStore, month_digest
 from labbook.dataset.dataset_tables import TABLES
@@ -51,8 +51,7 @@ class Exported:
     months: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(NamedTuple):
     path: str
     digest: str
 

@@ -174,8 +174,10 @@ def _artifacts(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def entry_month(path: str, run_id: str) -> str:
     """Returns the month of an entry by its run id, else by its folder: `2026-11`; "other" if it has none."""
-    digits = run_id[:6] if is_run_id(run_id) else "".join(path.split("/")[2:4])
-    return f"{digits[:4]}-{digits[4:]}" if re.fullmatch(r"[0-9]{6}", digits) else "other"
+    digits = run_id[:6]
+    if path[11:15] + path[16:18] != digits and not is_run_id(run_id):  # most are in the folder of their month
+        digits = "".join(path.split("/")[2:4])
+    return f"{digits[:4]}-{digits[4:]}" if len(digits) == 6 and digits.isascii() and digits.isdigit() else "other"
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labbook.dataset.dataset_export import export
-from labbook.dataset.dataset_tables import TABLES
+from labbook.dataset.dataset_tables import DATASET_SCHEMA, TABLES
 from labbook.errors import UsageError
+from labbook.index.build import content_mark, query_index
+from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ _COLUMN = re.compile(
 )
 _TABLE = re.compile(r"Table with name (.+?) does not exist")
 _MOST_TEXT = 300
+_MARK = "index-mark"
+"""File with the state of the index that the private data set has."""
 
 
 def run_query(notebook: Notebook, sql: str, *, tell: Callable[[int, int], None] | None = None) -> pyarrow.Table:
@@ -43,13 +48,27 @@ def run_query(notebook: Notebook, sql: str, *, tell: Callable[[int, int], None] 
         raise UsageError("dataset.not_installed", reason=error) from error
     folder = notebook.paths.private / "dataset"
     _check_statement(sql)
-    export(notebook, str(folder), withheld=True, tell=tell)
+    _bring_up_to_date(notebook, folder, tell)
     with duckdb.connect(":memory:") as connection:
         _open_tables(connection, str(folder))
         try:
             return connection.sql(sql).to_arrow_table()
         except duckdb.Error as error:
             raise _explain(connection, error) from error
+
+
+def _bring_up_to_date(notebook: Notebook, folder: Path, tell: Callable[[int, int], None] | None) -> None:
+    """Exports the notebook to its private data set, unless nothing changed since the last time."""
+    # Taken before the export: what changes meanwhile is exported by the next query.
+    mark = f"{DATASET_SCHEMA} {query_index(notebook, content_mark, executor='processes')[0]}"
+    state = folder / _MARK
+    with contextlib.suppress(OSError):
+        if state.read_text("utf-8") == mark:
+            return
+    from labbook.dataset.dataset_export import export  # 0.2 s with what it imports
+
+    export(notebook, str(folder), withheld=True, tell=tell)
+    write_atomically(state, mark.encode(), durable=False)
 
 
 def _check_statement(sql: str) -> None:
@@ -66,7 +85,6 @@ def _check_statement(sql: str) -> None:
 def _open_tables(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
     """Makes a view for each table, and closes everything else to the statement."""
     import glob
-    from pathlib import Path
 
     from labbook.dataset.parquet_files import arrow_schema
 

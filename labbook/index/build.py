@@ -116,6 +116,20 @@ def query_without_refresh(
     return with_index(notebook, work)
 
 
+def content_mark(connection: sqlite3.Connection) -> str:
+    """Returns a text that is another one after any note was added, changed or removed, or the index was made again.
+
+    Ids of notes are never used twice, and a changed note gets a new one.
+    """
+    made = connection.execute("PRAGMA application_id").fetchone()[0]
+    if not made:
+        made = int.from_bytes(os.urandom(3), "big") + 1
+        connection.execute(f"PRAGMA application_id = {made}")
+    newest = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'notes'").fetchone()
+    count = connection.execute("SELECT count(*) FROM notes").fetchone()[0]
+    return f"{made} {newest[0] if newest else 0} {count}"
+
+
 def _may_be_quick(connection: sqlite3.Connection) -> bool:
     row = connection.execute("SELECT at_ns FROM looked").fetchone()
     if row is None or not 0 <= time.time_ns() - row[0] < _FULL_LOOK_NS:

@@ -85,3 +85,23 @@ def test_the_schema_is_shown_without_a_notebook(tmp_path):
         [sys.executable, "-m", "labbook", "query", "--schema"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert "metric_best" in done.stdout
+
+
+def test_a_query_exports_only_if_the_index_changed(book, monkeypatch):
+    from labbook.dataset import dataset_export
+
+    exports = []
+    export = dataset_export.export
+    monkeypatch.setattr(dataset_export, "export", lambda *args, **named: exports.append(1) or export(*args, **named))
+    pages = sorted(book.paths.notes.rglob("2*.md"))
+
+    def count() -> tuple[int, int]:
+        return run_query(book, "SELECT count(*) AS n FROM runs").to_pylist()[0]["n"], len(exports)
+
+    assert count() == count() == (len(pages), 1)
+    pages[0].unlink()
+    assert count() == count() == (len(pages) - 1, 2)
+    book.paths.index.unlink()
+    assert count() == (len(pages) - 1, 3), "another index, whose marks mean something else"
+    pages[1].write_text(pages[1].read_text("utf-8").replace("title: ", "title: edited ", 1), "utf-8")
+    assert count() == count() == (len(pages) - 1, 4)
