@@ -198,12 +198,17 @@ def _most_common_fix(rows: Sequence[RunRow]) -> str:
 
 
 def _learnt(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, Any]]:
-    """Returns what the period leaves behind: confirmed fixes, conclusions, and what was tried and did not help."""
-    found: list[dict[str, Any]] = [
-        {"what": "fix", "title": source.title(row.symptoms[0]) if row.symptoms else row.title, "text": row.fix_text}
-        | {"url": source.link(row.path)}
+    """Returns what the period leaves behind: confirmed fixes, conclusions, and what was tried and did not help.
+
+    A fix that was confirmed several times is there once, with the latest run.
+    """
+    fixes = {
+        (source.title(row.symptoms[0]) if row.symptoms else row.title, row.fix_text): source.link(row.path)
         for row in rows
         if row.fix_text
+    }
+    found: list[dict[str, Any]] = [
+        {"what": "fix", "title": title, "text": text, "url": url} for (title, text), url in fixes.items()
     ]
     ran = {row.experiment for row in rows}
     for page in sorted(source.experiments, key=lambda page: page.path):

@@ -301,6 +301,17 @@ def test_what_did_not_help_is_kept():
     ]
 
 
+def test_the_same_fix_is_learnt_once():
+    failed = {"status": "failed", "symptoms": ("loss_nan",)}
+    texts = ["lr 0.1", "lr 0.01", "lr 0.1"]
+    rows = [row(n, 16 + n, fix=f"run{n}", fix_text=text, **failed) for n, text in enumerate(texts)]
+    learnt = story(rows)["learnt"]
+    assert [(one["text"], one["url"]) for one in learnt] == [
+        ("lr 0.1", f"../{rows[2].path}"),
+        ("lr 0.01", f"../{rows[1].path}"),
+    ]
+
+
 def test_people_are_not_counted_unless_asked():
     source = PeriodSource(WEEK, [row(1, 16)], (), {}, str)
     assert "Wei" not in page_of(source) and "Wei" in page_of(source, people=True)
