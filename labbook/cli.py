@@ -36,7 +36,10 @@ COMMANDS = {
     "symptoms": ("labbook.commands.symptoms", "List known symptoms and how often they occurred."),
     "explain": ("labbook.commands.explain", "Explain a symptom: signs, causes, fixes, and the runs that had it."),
     "query": ("labbook.commands.query_sql", "Answer a SQL query over the runs of the notebook."),
-    "export": ("labbook.commands.export", "Write the notebook as a Parquet data set, or one note as a document."),
+    "export": (
+        "labbook.commands.export",
+        "Write all runs as Parquet, a note as a document, or curves as a log.",
+    ),
     "artifact": ("labbook.commands.artifact", "Manage the files that runs have kept."),
     "report": ("labbook.commands.report", "Write the report of a week, a month, some days, or an experiment."),
     "new": ("labbook.commands.new", "Create an experiment and start it in this folder."),

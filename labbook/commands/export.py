@@ -1,4 +1,4 @@
-"""`labbook export`: the notebook as a Parquet data set, or one run, report or experiment as a document."""
+"""`labbook export`: the notebook as a Parquet data set, a note as a document, the curves of a run as a log."""
 
 from __future__ import annotations
 
@@ -22,17 +22,23 @@ Examples:
   labbook export last --to pdf                         # the entry of a run as one file
   labbook export 2026-W48 --to html                    # a report
   labbook export exp003 -o study.docx                  # an experiment
+  labbook export k3f9 --to tensorboard -o logs/k3f9    # the curves of a run; or --to csv
 """
+
+_LOGS = ("tensorboard", "csv")
 
 
 @click.command(cls=HelpCommand, epilog=_EPILOG)
 @click.option(
     "--to",
     "form",
-    type=click.Choice(["parquet", "html", "pdf", "md", "ipynb", "docx"]),
-    help="Format: parquet for the data set, else a document. Default: the ending of FILE, or parquet.",
+    type=click.Choice(["parquet", "html", "pdf", "md", "ipynb", "docx", *_LOGS]),
+    help="Format: parquet for the data set, tensorboard or csv for the curves of a run, else a document. Default: the"
+    " ending of FILE, or parquet.",
 )
-@click.option("--output", "-o", metavar="FILE", help="The document. Default: the name of the note, here.")
+@click.option(
+    "--output", "-o", metavar="FILE", help="The document, or the file or folder of the curves. Default: its name, here."
+)
 @executor_option
 @json_option
 @notebook_option
@@ -40,13 +46,15 @@ Examples:
 def command(
     form: str | None, output: str | None, executor: str, as_json: bool, notebook: str | None, target: str
 ) -> None:
-    """Write the notebook as a Parquet data set, or one note as a document.
+    """Write all runs as Parquet, a note as a document, or curves as a log.
 
     For a data set, TARGET is a folder or an address such as s3://bucket/runs. The tables are partitioned by month. Runs
     that have not changed since the last export are not read again; edited ones are replaced, deleted ones removed.
 
     For a document, TARGET is a run ("last", an id or a part of one), a report (2026-W48) or an experiment (exp003). The
     file has its figures inside.
+
+    For TensorBoard or CSV, TARGET is a run; its curves and options are written.
     """
     from pathlib import Path
 
@@ -60,6 +68,9 @@ def command(
     say = terminal_sentences(book)
     if form == "parquet" and output is not None:
         raise UsageError("dataset.output_of_document")
+    if form in _LOGS or (form is None and output is not None and output.endswith(".csv")):
+        _write_log(book, target, form or "csv", output, as_json)
+        return
     if form not in (None, "parquet") or output is not None:
         _write_document(book, target, form, output, as_json)
         return
@@ -87,6 +98,30 @@ def _write_document(book: Notebook, target: str, form: str | None, output: str |
         print_json({"target": target, "document": document})
     else:
         screen.print_line(screen.Cell(document, "cyan"))
+
+
+def _write_log(book: Notebook, target: str, form: str, output: str | None, as_json: bool) -> None:
+    from pathlib import Path
+
+    from labbook import screen
+    from labbook.errors import NotebookError, NothingFoundError
+    from labbook.imports.series_export import write_csv, write_tensorboard
+    from labbook.index.query import find_run
+    from labbook.report.run_data import load_run
+
+    run_id = find_run(book, target).id
+    run = load_run(book.paths, run_id)
+    if run is None:
+        raise NothingFoundError("dataset.no_curves", run=run_id)
+    place = Path(output or (f"{run_id}.csv" if form == "csv" else run_id))
+    try:
+        written = (write_csv if form == "csv" else write_tensorboard)(run, place)
+    except OSError as error:
+        raise NotebookError("errors.file.not_written", path=place, reason=error.strerror or error) from error
+    if as_json:
+        print_json({"target": target, "document": str(written)})
+    else:
+        screen.print_line(screen.Cell(str(written), "cyan"))
 
 
 def _find_note(book: Notebook, target: str) -> Path:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from labbook.errors import NotebookError, UsageError
+from labbook.publish.notes import open_folds
 from labbook.publish.page_safety import page_problems
 from labbook.store import frontmatter
 from labbook.store.entry_text import read_text
@@ -105,7 +106,7 @@ def html_document(note: Path, root: Path) -> str:
     """
     meta, body = _read(note)
     text = _without_markers(body)
-    page = _with_pictures(_rendered(text, raw=True), note, root)
+    page = _with_pictures(_rendered(open_folds(text), raw=True), note, root)
     if page_problems(page):
         page = _with_pictures(_rendered(text, raw=False), note, root)
     # The files that a note links to are not sent along.

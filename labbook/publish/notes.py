@@ -72,7 +72,7 @@ def site_note(
     problem = _trouble(body)
     if problem:
         return _as_text(body, path, f"{path}: {(say or Sentences('en'))(problem)}", note, _shown(meta))
-    return SiteNote(_opened(body), _shown(meta))
+    return SiteNote(open_folds(body), _shown(meta))
 
 
 def unlink_missing(markdown: str, has_note: Callable[[str], bool]) -> str:
@@ -131,7 +131,7 @@ def _trouble(body: str) -> Message | None:
     return None
 
 
-def _opened(body: str) -> str:
+def open_folds(body: str) -> str:
     """Returns text that Python-Markdown renders inside of folds, without fences in `<pre>`."""
     kept = []
     for line, place in _lines(body):

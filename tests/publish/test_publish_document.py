@@ -48,6 +48,12 @@ def test_a_page_stands_alone(note):
     assert "labbook:begin" not in page and "<script" not in page
 
 
+def test_tables_in_folds_are_tables(note):
+    note.write_text(NOTE + "\n<details><summary>layers</summary>\n\n| layer |\n|---|\n| conv1 |\n\n</details>\n")
+    page = html_document(note, note.parents[1])
+    assert "<td>conv1</td>" in page and "<details open" in page and "markdown=" not in page
+
+
 def test_nothing_in_a_note_runs_or_leaves_the_notebook(note):
     note.write_text(NOTE + "\n<script>alert(1)</script>\n\n<img src=x onerror=alert(1)>\n\n![x](../../outside.png)\n")
     page = html_document(note, note.parents[1])
@@ -102,9 +108,12 @@ def test_export_finds_a_run_a_report_and_an_experiment(book, tmp_path):
         (here / f"{stem}.md").unlink()
     book("export", "last", "-o", str(tmp_path / "run.html"))
     assert "<h2" in (tmp_path / "run.html").read_text()
+    assert book("export", "last", "--to", "tensorboard", "-o", "logs").stdout.startswith("logs/events.out.tfevents.")
+    assert book("export", run[-4:], "-o", "curves.csv").stdout.strip() == "curves.csv"
     for words in (
         ("last",),
         ("nothing-such", "--to", "md"),
+        (report, "--to", "csv"),
         ("last", "-o", "x.odt"),
         ("d", "--to", "parquet", "-o", "x"),
     ):
