@@ -121,8 +121,9 @@ def test_better_is_said_beyond_the_noise_of_repeats(repeats, trend):
     assert result["trend"] == trend
 
 
-def test_the_same_seed_again_is_no_repeat():
-    loss = {"metric": "val_loss", "direction": "min", "configuration": "same", "seed": "1"}
+@pytest.mark.parametrize("seed", ["1", ""])
+def test_the_same_seed_again_is_no_repeat(seed):
+    loss = {"metric": "val_loss", "direction": "min", "configuration": "same", "seed": seed}
     assert least_difference([row(1, 10, best=0.5, **loss), row(2, 10, best=0.5, **loss)], "val_loss") is None
 
 
