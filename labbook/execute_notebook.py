@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -114,11 +116,22 @@ def main(arguments: list[str]) -> int:
     from nbclient.exceptions import DeadKernelError
 
     path = Path(arguments[0])
+    # The path of a socket has at most 107 bytes: the folder of Jupyter may be too deep.
+    sockets = tempfile.mkdtemp(prefix="labbook-")
+    runtime = Path(sockets, ".jupyter")  # a name of folders whose files are no inputs of a run
+    runtime.mkdir()
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     run = _Run(path, notebook, Path(os.environ[files.ENV_FOLDER]) if os.environ.get(files.ENV_FOLDER) else None)
 
     class Client(NotebookClient):
         """Prints outputs as they come, and limits what a cell keeps."""
+
+        def create_kernel_manager(self) -> Any:  # noqa: ANN401 - of jupyter_client
+            """Gives a Python kernel sockets that only this user reaches; it warns about those of TCP."""
+            manager = super().create_kernel_manager()
+            if manager.kernel_spec is not None and manager.kernel_spec.language == "python":
+                manager.transport, manager.connection_file = "ipc", str(runtime / "kernel.json")
+            return manager
 
         def output(self, outs: list[Any], msg: dict[str, Any], display_id: str | None, cell_index: int) -> Any:  # noqa: ANN401
             """Handles one output."""
@@ -161,6 +174,7 @@ def main(arguments: list[str]) -> int:
         raise
     finally:
         run.save()
+        shutil.rmtree(sockets, ignore_errors=True)
         if run.signal:
             # The end of a program that a signal interrupts, not an error of the notebook.
             signal.signal(run.signal, signal.SIG_DFL)

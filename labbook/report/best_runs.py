@@ -89,8 +89,7 @@ def least_difference(rows: Sequence[RunRow], metric: str) -> float | None:
             and math.isfinite(row.best)
             and row.verdict != "unhealthy"
         ):
-            # The same seed again measures nothing new; without a seed each run is a repeat, unless it has the same value:
-            # then the program sets the seed itself.
+            # The same seed again measures nothing new; so does the same value without a seed: the program sets one.
             groups[row.configuration].setdefault(row.seed or repr(row.best), row.best)
     squares, freedom = 0.0, 0
     for values in (list(group.values()) for group in groups.values()):

@@ -62,7 +62,9 @@ def recorded(tmp_path_factory, make_book):
 def test_the_entry_shows_cells_with_outputs_and_the_one_that_failed(recorded):
     book, done = recorded
     assert done.returncode == 1 and "{'table': 1}" in done.stdout and "ZeroDivisionError" in done.stderr
+    assert "IPKernelApp" not in done.stdout + done.stderr, "a warning of the kernel"
     run, entry = book.run(), book.entry()
+    assert "kernel.json" not in entry, "a file of the kernel is no input"
     assert run["status"] == "failed" and "ZeroDivisionError" in run["title"] and "train.ipynb" in run["title"]
     assert "params: {LR: 0.5}" in entry and "CellExecutionError" not in entry.partition("## Console")[0]
     section = entry.partition("## Cells")[2].partition("labbook:end cells")[0]
