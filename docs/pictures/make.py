@@ -5,11 +5,15 @@ and writes to `docs/pages/images/`, for each language:
 
 - `failure`: the message of a failed run, with the fix of an earlier one;
 - `tour`: an animation of record, finding, fix and search;
-- `run` and `runs`: a run's page and the table of runs on the team site.
+- `run` and `runs`: a run's page and the table of runs on the team site;
+
+and in English only `notebook`, `reproduce` and `import`, the terminal at these commands, and `report`, the page of a
+week.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -28,6 +32,20 @@ _TITLES = {
     "en": ("A failed run: labbook names the cause, the line, the sizes and the fix", "From a NaN loss to a known fix"),
     "zh": ("运行失败：labbook 指出原因、代码行、尺寸和解决办法", "从损失变成 NaN 到找到解决办法"),
 }
+_CELLS = (
+    """import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)""",
+    """x = torch.randn(256, 8)
+y = x.sum(1, keepdim=True)
+for step in range(100):
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()""",
+)
 _QUESTION = {"en": "loss nan", "zh": "损失 NaN"}
 
 
@@ -109,11 +127,42 @@ def _make(notebook: Notebook, suffix: str) -> None:
     lines = [_prompt([*train, "--hidden", "48"], 0.0), *(Line(text) for text in _without_frames(again.lines))]
     (IMAGES / f"failure{suffix}.svg").write_text(still(lines, COLUMNS, failure), encoding="utf-8")
 
+    if not suffix:
+        _make_english(notebook)
     notebook.run(["labbook", "site", "build"])
     page = first.relative_to(notebook.folder / "notes").with_suffix(".html").as_posix()
     for path, name, height in ((page, "run", 1000), ("runs/index.html", "runs", 560)):
         wanted = {path: IMAGES / f"{name}{suffix}.png"}
         screenshots(notebook.folder / "site", wanted, (1280, height), notebook.language)
+    if not suffix:
+        report = next(iter(notebook.folder.glob("notes/reports/*.md"))).stem
+        screenshots(notebook.folder / "site", {f"reports/{report}.html": IMAGES / "report.png"}, (1280, 1100), "en")
+
+
+def _make_english(notebook: Notebook) -> None:
+    """Makes the pictures of pages that are in English only."""
+    cells = [
+        {"cell_type": "code", "id": f"cell{n}", "metadata": {}, "outputs": [], "execution_count": None, "source": code}
+        for n, code in enumerate(_CELLS)
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    page = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (notebook.folder / "train.ipynb").write_text(json.dumps(page), encoding="utf-8")
+    recorded = ["labbook", "record", "train.ipynb"]
+    _still("notebook", [(recorded, notebook.show(*recorded))], "A notebook is executed and recorded")
+    again = ["labbook", "reproduce", "last"]
+    scene = (again, notebook.show(*again))
+    _still("reproduce", [scene], "A run is run again, and the result is the same")
+    notebook.run(["labbook", "export", "last", "--to", "tensorboard", "-o", "logs/baseline"])
+    imported, listed = ["labbook", "import", "tensorboard", "logs"], ["labbook", "list", "-n", "3"]
+    scenes = [(imported, notebook.show(*imported)), (listed, notebook.show(*listed))]
+    _still("import", scenes, "A TensorBoard log becomes an entry")
+    notebook.run(["labbook", "report"])
+
+
+def _still(name: str, scenes: list[tuple[list[str], Screen]], title: str) -> None:
+    lines = [line for command, screen in scenes for line in (_prompt(command, 0.0), *map(Line, screen.lines))]
+    (IMAGES / f"{name}.svg").write_text(still(lines, COLUMNS, title), encoding="utf-8")
 
 
 def _played(scenes: list[tuple[list[str], Screen]]) -> list[Line]:
