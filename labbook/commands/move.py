@@ -52,5 +52,7 @@ def command(target: str, as_json: bool, notebook: str | None, run: str) -> None:
         click.echo("  " + say.line("sync.move.also", experiment=moved.experiment))
     if moved.other:
         click.echo("  " + say.line("sync.move.kept", run=moved.run, other=moved.other))
+    for failed in moved.fixed:
+        click.echo("  " + say.line("sync.move.fixed", run=moved.run, failed=failed))
     if moved.removed.status == "queued":
         click.echo(f"labbook: {commit_line(moved.removed, say)}", err=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from labbook.artifacts.inventory import list_kept
 from labbook.errors import EntryError, GitError, LabbookError, NothingFoundError, UsageError
 from labbook.frozen import dataclass
-from labbook.index.query import find_run
+from labbook.index.query import find_run, list_notes
 from labbook.model.entry import Entry
 from labbook.store.branch_checkout import restore_before_writing, restore_missing
 from labbook.store.commit_queue import withheld_files
@@ -37,6 +37,7 @@ class MovedRun:
         files: Number of files that were moved.
         experiment: The experiment whose page was created in the other notebook, or "".
         other: The run that the fix of this one names and that stays in the first notebook, or "".
+        fixed: The runs that stay there and name this one as their fix.
         added: The commit in the other notebook.
         removed: The commit in the first notebook.
     """
@@ -45,6 +46,7 @@ class MovedRun:
     files: int
     experiment: str
     other: str
+    fixed: tuple[str, ...]
     added: CommitOutcome
     removed: CommitOutcome
 
@@ -75,6 +77,7 @@ def move_run(source: Notebook, word: str, target: Notebook) -> MovedRun:
     contents = _read(source, run)
     _commit_edits(source, run, contents)
     page = _experiment_page(source, target, str(entry.meta.get("experiment") or ""))
+    fixed = tuple(each.id for each in list_notes(source, f"fix:{run}").entries if each.id != run)
     added = _add(source, target, run, contents, page)
     removed = _remove(source, run, contents)
     return MovedRun(
@@ -82,6 +85,7 @@ def move_run(source: Notebook, word: str, target: Notebook) -> MovedRun:
         files=len(contents),
         experiment=next((Path(name).stem for name in page), ""),
         other=_other_run(source, entry),
+        fixed=fixed,
         added=added,
         removed=removed,
     )

@@ -58,6 +58,9 @@ def test_a_run_moves_with_its_data_and_experiment_and_only_then_leaves(books: tu
     assert call_git(source.paths.root, "status", "--porcelain") == ""
     with pytest.raises(UsageError, match="already"):
         move_run(source, RUN, target)
+    failed = write_entry(source, "20261122-035500-ab2b", "Failed.")
+    failed.write_text(failed.read_text().replace("fix: null", f"fix: {FIXED}"))
+    assert move_run(source, FIXED, target).fixed == (failed.stem,)
     move_run(target, RUN, source)
     assert of_run(source) == before and not of_run(target)
 
