@@ -23,7 +23,8 @@ _FALLING = 1e-3
 _CHANCE = 0.05
 _TENTH = 5
 _UNLIMITED = 1e-6
-_TAUGHT = 10
+_TAUGHT = 20
+_FIXED = 5
 
 
 @check("contrastive_pairs_wrong", family="loop-bug", tier=1, needs=("losses",))
@@ -156,10 +157,11 @@ def adversaries_oppose(run: Run, signals: Signals) -> Outcome | None:
 def teachers_are_fixed(run: Run, signals: Signals) -> Outcome | None:
     """Whether a model with dropout or batch norm that does not change runs in training mode beside the trained one.
 
-    Source: chosen by us (tier 2), over at least 10 steps. Averaged copies, which often run so on purpose, change.
+    Source: chosen by us (tier 2): called in at least 20 steps, unchanged over at least 5. Averaged copies, which often
+    run so on purpose, change in each.
     """
     for teacher in signals.loop.get("teachers", []):
-        if not teacher.get("changed") and teacher.get("fixed", 0) >= _TAUGHT:
+        if not teacher.get("changed") and teacher.get("fixed", 0) >= _FIXED and teacher.get("steps", 0) >= _TAUGHT:
             steps, kind = teacher.get("steps", 0), teacher.get("type", "")
             return Outcome("warn", message("health.teacher_in_train_mode.calls", type=kind, steps=steps))
     return None

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from labbook.health.measurements import finite_points, measured_in, too_few
+from labbook.health.training_kind import acts
 from labbook.health.trend_tests import mann_kendall, median, spread, theil_sen
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
@@ -88,7 +89,7 @@ def steps_even(run: Run, signals: Signals) -> Outcome | None:
     """Whether steps far above the median take much of the time.
 
     Source: median + 8 MAD more than 10 times (tier 2), where they take over 30 % and come at equal distances that
-    are not those of epochs; a busy machine does it at random, which is only noted.
+    are not those of epochs or of a policy that acts; a busy machine does it at random, which is only noted.
     """
     for series in measured_in(run, signals, "step_time_s")[:1]:
         _, values = finite_points(series)
@@ -108,7 +109,9 @@ def steps_even(run: Run, signals: Signals) -> Outcome | None:
         slowest = [i for i in places if values[i] > 0.3 * largest]
         much = len(slowest) > 10 and sum(values[i] for i in slowest) > 0.3 * sum(values)
         every = _period(slowest) if much else 0
-        if every and signals.loop and len(signals.evaluations) < 0.5 * len(places) and every not in _epochs(signals):
+        # A policy that acts collects between its updates.
+        judged = signals.loop and len(signals.evaluations) < 0.5 * len(places) and not acts(signals)
+        if every and judged and every not in _epochs(signals):
             return Outcome("warn", observed, (message("health.step_time_outlier.period", steps=every),))
         return Outcome("note", observed) if slow_s > _WORTH_S else None
     return None

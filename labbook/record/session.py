@@ -194,6 +194,7 @@ class _Session:
         }  # fmt: skip
         if end.code != 0:
             facts["core_dump"] = end.core_dump
+            facts["stopped"] = end.stopped
             with suppress(Exception):
                 facts["counters"] = {"before": self.counters, "after": read_oom_counters()}
         self.journal.write_end(facts)

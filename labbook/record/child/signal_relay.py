@@ -30,6 +30,9 @@ class SignalRelay:
 
     Args:
         shared: Whether the command is in the recorder's own process group.
+
+    Attributes:
+        stopped: Unix time of the last SIGINT or SIGTERM, 0 if there was none; s.
     """
 
     def __init__(self, shared: bool) -> None:
@@ -40,6 +43,7 @@ class SignalRelay:
         self.mask: Collection[signal.Signals] = ()
         self.witness_read, self.witness_write = -1, -1
         self.core_dumped = False
+        self.stopped = 0.0
 
     def __enter__(self) -> SignalRelay:
         if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
@@ -88,6 +92,8 @@ class SignalRelay:
             ended.set()
 
     def _pass_on(self, info: signal.struct_siginfo, command: subprocess.Popen[bytes]) -> None:
+        if info.si_signo in (signal.SIGINT, signal.SIGTERM):
+            self.stopped = time.time()
         if self._is_for_command(info.si_signo, info.si_code):
             with suppress(ProcessLookupError):
                 command.send_signal(info.si_signo)

@@ -42,6 +42,7 @@ class ChildEnd:
         output_open: Whether a process that it started still has its output open.
         trouble: Errors of labbook meanwhile, or "".
         core_dump: Whether a core was dumped.
+        stopped: Unix time of the last SIGINT or SIGTERM for it, 0 if there was none; s.
     """
 
     code: int | None
@@ -51,6 +52,7 @@ class ChildEnd:
     output_open: bool
     trouble: str = ""
     core_dump: bool = False
+    stopped: float = 0.0
 
 
 def run_child(
@@ -142,7 +144,9 @@ def _supervise(
     ended = time.time()
     attempt(streams.restore)
     output_open = bool(attempt(copier.finish))
-    return ChildEnd(*_exit_status(status), started, ended, output_open, "; ".join(errors), relay.core_dumped)
+    return ChildEnd(
+        *_exit_status(status), started, ended, output_open, "; ".join(errors), relay.core_dumped, relay.stopped
+    )
 
 
 def _exit_status(status: int) -> tuple[int | None, str]:

@@ -22,6 +22,7 @@ from labbook.model.events.process_kinds import (
 )
 from labbook.model.events.training_kinds import FrameworkImported, Optimizer, State, Step
 from labbook.model.run import (
+    INTERRUPTS,
     CaughtException,
     ConfigFile,
     Console,
@@ -41,6 +42,9 @@ from labbook.store.escape import terminal
 from labbook.store.journal import ProcessEvents
 
 Facts = Mapping[str, Any]
+
+_GIVES_UP_S = 60.0
+"""Time in which a command that was asked to end does so. Source: chosen by us."""
 
 _MAX_EXCEPTIONS = 20
 _MAX_SOURCES = 400
@@ -103,9 +107,17 @@ def run_status(end: Facts, processes: Sequence[ProcessEvents], pid: int) -> str:
         return "killed"
     if signal in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") or code in (130, 143):
         return "interrupted"
-    if code != 0 and was_stopped(processes):
+    if code != 0 and (was_stopped(processes) or _gave_up(end, processes, pid)):
         return "interrupted"
     return "finished" if code == 0 else "failed"
+
+
+def _gave_up(end: Facts, processes: Sequence[ProcessEvents], pid: int) -> bool:
+    """Whether the command got a Ctrl-C or SIGTERM and ended with a status of its own, not by an error."""
+    stopped, ended = end.get("stopped") or 0.0, end.get("ended") or 0.0
+    main = next((process for process in processes if process.hello.get("pid") == pid), None)
+    raised = main.of_kind(UncaughtException) if main is not None else []
+    return bool(stopped) and ended - stopped < _GIVES_UP_S and all(e.get("type") in INTERRUPTS for e in raised)
 
 
 def _end_time(start: Facts, end: Facts, processes: Sequence[ProcessEvents]) -> float:

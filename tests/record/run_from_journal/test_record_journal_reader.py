@@ -48,6 +48,23 @@ def test_status_from_how_the_command_ended(end, status):
     assert run_status(end, [], 7) == status
 
 
+@pytest.mark.parametrize(
+    ("stopped", "raised", "status"),
+    [
+        (98.0, [], "interrupted"),
+        (98.0, ["KeyboardInterrupt"], "interrupted"),  # printed by the program, which exits with 1
+        (98.0, ["ValueError"], "failed"),
+        (10.0, [], "failed"),  # it went on, and failed later
+        (0.0, [], "failed"),
+    ],
+)
+def test_a_program_that_ends_itself_after_ctrl_c_was_interrupted(stopped, raised, status):
+    events = [{"k": "exception", "type": name} for name in raised]
+    end = {"code": 1, "signal": "", "ended": 100.0, "stopped": stopped}
+    made = process(*events)
+    assert run_status(end, [made], made.hello["pid"]) == status
+
+
 def test_without_an_end_a_command_without_goodbye_event_was_killed():
     assert run_status({}, [process()], 7) == "killed"
 
