@@ -193,8 +193,7 @@ class _Session:
             "code": end.code, "signal": end.signal, "ended": end.ended, "output_open": end.output_open,
         }  # fmt: skip
         if end.code != 0:
-            facts["core_dump"] = end.core_dump
-            facts["stopped"] = end.stopped
+            facts.update(core_dump=end.core_dump, stopped=end.stopped)
             with suppress(Exception):
                 facts["counters"] = {"before": self.counters, "after": read_oom_counters()}
         self.journal.write_end(facts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -37,7 +36,7 @@ from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.request_events import fold_requests, was_stopped
 from labbook.record.run_from_journal.series_events import fold_series
 from labbook.record.run_from_journal.signal_events import fold_signals
-from labbook.record.run_from_journal.successive_trainings import step_spans
+from labbook.record.run_from_journal.successive_trainings import steps_in_all
 from labbook.store.escape import terminal
 from labbook.store.journal import ProcessEvents
 
@@ -165,24 +164,11 @@ def _processes(processes: Sequence[ProcessEvents], pid: int) -> tuple[Process, .
                 executable=hello.get("executable", ""),
                 version=hello.get("version", ""),
                 rank=rank_of_process(process),
-                steps=_steps(process),
+                steps=steps_in_all(process),
                 elapsed_s=bye.get("elapsed_s"),
             )
         )
     return tuple(found)
-
-
-def _steps(process: ProcessEvents) -> int:
-    """Returns the steps of a process: those of optimizers that take turns count once, of one after another all."""
-    counts: dict[int, int] = {}
-    for event in process.of_kind(Step):
-        counts[event.get("opt", 0)] = max(counts.get(event.get("opt", 0), 0), event.get("step", 0))
-    total, most, until = 0, 0, -math.inf
-    for index, (begin, end) in step_spans(process).items():
-        if begin > until:
-            total, most = total + most, 0
-        most, until = max(most, counts[index]), max(until, end)
-    return total + most
 
 
 def _exceptions(processes: Sequence[ProcessEvents]) -> tuple[CaughtException, ...]:

@@ -140,6 +140,19 @@ def step_spans(process: ProcessEvents) -> dict[int, tuple[float, float]]:
     return {index: (each[0][0], each[0 if len(each) <= _LATE else -1][1]) for index, each in times.items()}
 
 
+def steps_in_all(process: ProcessEvents) -> int:
+    """Returns the steps of a process: those of optimizers that take turns count once, of one after another all."""
+    counts: dict[int, int] = {}
+    for event in process.of_kind(Step):
+        counts[event.get("opt", 0)] = max(counts.get(event.get("opt", 0), 0), event.get("step", 0))
+    total, most, until = 0, 0, -math.inf
+    for index, (begin, end) in step_spans(process).items():
+        if begin > until:
+            total, most = total + most, 0
+        most, until = max(most, counts[index]), max(until, end)
+    return total + most
+
+
 def _reported(run: Run, count: int) -> tuple[str, list[float], float | None]:
     """Returns name and values of the primary metric if the program reports it once a training, and its printed mean."""
     series = find_primary_series(run)
