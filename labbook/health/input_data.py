@@ -92,7 +92,10 @@ def _scale(path: str, leaves: Sequence[Leaf], first: Module | None) -> Outcome:
     spread_out = deviation >= 0.1 or top > 0.5 or sparse
     usual = deviation <= 10 and abs(center) <= max(3.0, 3 * deviation) and spread_out
     if first is None or usual:
-        return Outcome("ok", observed)
+        if 0.1 <= deviation <= 10 and abs(center) <= 3:
+            return Outcome("ok", observed)
+        key = "health.input_not_normalised.lookup" if first is None else "health.input_not_normalised.largest"
+        return Outcome("ok", message(key, moments=observed, top=top))
     low = min(leaf.get("min") or 0.0 for leaf in leaves)
     evidence = (
         message("health.input_not_normalised.range", path=path, low=low, high=top),

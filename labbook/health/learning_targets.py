@@ -20,7 +20,7 @@ _OF_CHANCE = 0.8
 _REWARDS = frozenset({"reward", "rewards", "rew", "return", "returns", "奖励", "回报"})
 _FEWEST_REWARDS = 8
 _FALLING = 1e-3
-_CHANCE = 0.05
+_CHANCE = 0.01
 _TENTH = 5
 _UNLIMITED = 1e-6
 _TAUGHT = 20
@@ -106,7 +106,7 @@ def reward_rises(run: Run, signals: Signals) -> Outcome | None:
     """Whether the reward of a policy that acts falls over the whole training.
 
     Source: chosen by us (tier 2): over at least 8 values, the median of the last third lies 5 % below that of the
-    first (Mann-Kendall p < 0.001), or 20 % (p < 0.05): a policy that collapses early stays where it is.
+    first (Mann-Kendall p < 0.001), or 20 % (p < 0.01): a policy that collapses early stays where it is.
     """
     if not acts(signals):
         return None
