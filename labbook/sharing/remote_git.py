@@ -36,14 +36,14 @@ _CAUSES = (
     ("sync.error.full", r"no space left|disk quota exceeded|file too large"),
     (
         "sync.error.denied",
-        r"permission denied|authentication failed|could not read (username|password)|403|401|access denied"
+        r"permission denied|authentication failed|could not read (username|password)|\b40[13]\b|access denied"
         r"|not authorized|terminal prompts disabled|permission to .* denied|invalid credentials"
         r"|insufficient permission|unable to create temporary object|read-?only",
     ),
     ("sync.error.host_key", r"host key verification failed"),
     (
         "sync.error.not_found",
-        r"repository .*not found|does not appear to be a git repository|no such (file|repository)|404"
+        r"repository .*not found|does not appear to be a git repository|no such (file|repository)|\b404\b"
         r"|repository not exported|access denied or repository",
     ),
     (

@@ -136,7 +136,7 @@ def large_site(tmp_path_factory, request) -> Iterator[Site]:
 
     Ten thousand of them take a minute to write and to build: without the long tests it has fewer.
     """
-    count = 800 if request.config.getoption("markexpr") == "not long" else 10_000
+    count = 2_000 if request.config.getoption("markexpr") == "not long" else 10_000
     yield from _built(tmp_path_factory.mktemp("large"), functools.partial(written_notebooks.large, count=count))
 
 
