@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from order_of_tests import in_one_test
 
@@ -136,6 +136,7 @@ def _masked_run(texts, names, values, seed):
     return dataclasses.replace(run, title=run_title(run))
 
 
+TWICE = "zip -P Ab3xyz99 a.zip b"
 texts = st.lists(st.sampled_from([*IN_CONTEXT, *FORMATS, *HARMLESS, CUT_KEY, f"a\n{CUT_KEY}"]), min_size=1, max_size=6)
 values = st.lists(
     st.one_of(
@@ -148,6 +149,10 @@ values = st.lists(
 )
 
 
+@example(
+    ["k_proj", "token", "before", "password"], ["a"], ["a"], [TWICE, SECRET, "b", TWICE], [TWICE, SECRET, "b", TWICE]
+)
+@example(["password", "--api-key", "token", "lr"], ["a"], ["a"], [SECRET] * 4, [SECRET, '00"', SECRET, SECRET])
 @settings(max_examples=30)
 @given(st.lists(st.sampled_from(NAMES), min_size=4, max_size=4, unique=True), texts, texts, values, values)
 def test_an_entry_of_masked_texts_passes_the_scan(names, texts_before, texts_now, values_before, values_now):

@@ -162,7 +162,7 @@ def _value_span(line, left, right, kind):
         if end < 0:
             # Not closed, as in a cut line: a password may hold blanks, a key does not.
             end = len(line.rstrip()) if kind == "password" else _bare_end(line, begin, len(line))
-        secret = value_is_secret(line[begin:end], kind, True, separator)
+        secret = value_is_secret(_without_escapes(line[begin:end]), kind, True, separator)
         if secret and "f" in line[opened.start() : opened.start(1)].lower() and "{" in line[begin:end]:
             return None
         return [(begin, end, kind, "")] if secret else None
@@ -261,6 +261,14 @@ def _quoted(line, opened):
         while end > 0 and _escaped(line, end, begin):
             end = line.find(mark, end + 1)
     return begin, end
+
+
+def _without_escapes(value):
+    """A quoted value as it is judged where it stands alone: without the backslashes before quotes."""
+    if "\\" not in value:
+        return value
+    plain = value.replace("\\\\", "\0").replace('\\"', '"').replace("\\'", "'")
+    return plain.replace("\0", "\\")
 
 
 def _escaped(line, position, floor):

@@ -130,6 +130,8 @@ def _by_context(words, redactor):
     if whole:
         out = redactor.text(joined).split("\x1f")
         if len(out) == len(words):
+            # A word with blanks may be a command, too, and of two commands in one line only one is seen.
+            out = [redactor.text(word) if " " in word else word for word in out]
             return _as_command_line(out, redactor)
     return _as_command_line([redactor.text(word) for word in words], redactor)
 
