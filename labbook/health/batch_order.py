@@ -216,15 +216,10 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
         if event.get("phase") == "eval" and event.get("loader") is not None and event.get("loader") not in own:
             held_out.setdefault(event.get("loader"), set()).update(_row_prints(event))
     judged = {loader: found for loader, found in held_out.items() if len(found) >= 20}
-    trained = {
-        loader: {
-            p
-            for e in _train_prints(signals)
-            if not training_of or training_of.get(e.get("loader")) == training_of.get(loader)
-            for p in _row_prints(e)
-        }
-        for loader in held_out
-    }
+    of_training: dict[int | None, set[str]] = {}
+    for event in _train_prints(signals):
+        of_training.setdefault(training_of.get(event.get("loader")), set()).update(_row_prints(event))
+    trained = {loader: of_training.get(training_of.get(loader), set()) for loader in held_out}
     judged = {loader: found for loader, found in judged.items() if len(trained[loader]) >= 20}
     shares = {loader: len(found & trained[loader]) / len(found) for loader, found in judged.items()}
     if not shares and _measured_on_training(run, signals, own):

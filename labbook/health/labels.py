@@ -189,16 +189,19 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
         several = math.prod(target) >= 3 * samples > 0
         if loss.get("fn") not in CLASSIFIERS or loss.get("weight") or loss.get("ignored") or not several:
             continue
+        if loss.get("reduction") == "none":
+            continue
+        line = loss.get("line", "")
         counts = Counter(_labels_of_batches(signals))
         for pad, words in pads:
             share = counts[str(pad)] / max(1, sum(counts.values()))
-            if words == loss.get("classes") and share > 0.05 and loss.get("reduction") != "none":
+            if words == loss.get("classes") and share > 0.05:
                 observed = message("health.padding_in_loss.share", share=share, index=pad)
-                return Outcome("warn", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
-            share = _tagged_padding(signals, target) if pad == 0 and loss.get("classes", 0) > 2 else 0.0
-            if share > 0.05 and loss.get("reduction") != "none":
-                observed = message("health.padding_in_loss.tags", share=share)
-                return Outcome("warn", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+                return Outcome("warn", observed, called_in(line), place_of(line))
+            tagged = _tagged_padding(signals, target) if pad == 0 and loss.get("classes", 0) > 2 else 0.0
+            if tagged > 0.05:
+                observed = message("health.padding_in_loss.tags", share=tagged)
+                return Outcome("warn", observed, called_in(line), place_of(line))
     return None
 
 

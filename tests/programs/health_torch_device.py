@@ -1,9 +1,9 @@
 """Trains as if all tensors lay on a device, and counts what the probe reads out of them; prints the counts as JSON.
 
 Every tensor says that it is not in host memory, and scalars travel through a mailbox that delivers late, as one of a
-GPU does. A value that is read in any other way would have the host wait for the device. With "capture" some steps are
-run while a graph is said to be captured: then nothing may be read or computed at all. With "nan" one batch is bad,
-with "log" one loss is the logarithm of zero.
+GPU does. A value that is read in any other way would have the host wait for the device. With "capture", some steps run
+as if a CUDA graph were being captured, and nothing may be read or computed in them. With "nan", one batch is NaN; with
+"log", one loss is the logarithm of zero.
 """
 
 import gc

@@ -66,9 +66,9 @@ def test_dead_links_and_anchors(book):
 
     built = build_site(book.notebook, workers=1)
 
-    told = "\n".join(built.warnings)
-    assert "curves.svg" in told and f"{RUN}.md" in told
-    assert f"{OTHER}.md" not in told, "a run that was deleted, which is no mistake"
+    warnings = "\n".join(built.warnings)
+    assert "curves.svg" in warnings and f"{RUN}.md" in warnings
+    assert f"{OTHER}.md" not in warnings, "links to deleted runs become text, without a warning"
     assert "gone" in page(built, f"runs/2026/11/21/{RUN}.html")
 
 

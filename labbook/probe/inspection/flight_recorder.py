@@ -79,8 +79,8 @@ class FlightRecorder:
         total, self._sum = self._sum, None
         return total
 
-    def was_fed_bad(self, step):
-        """Writes that inputs of an earlier step were not finite; its device told only now, and its call is gone."""
+    def record_bad_inputs(self, step):
+        """Write that inputs of an earlier step on a device were not finite; its values have arrived only now."""
         if not self.done and not self.inspector.adapter.capturing():
             self.done = True
             self.release()

@@ -76,13 +76,18 @@ def parameters_of(module, children):
     return list(found.values())
 
 
+def children_of(module):
+    """Name -> child of a module of either framework; a child may be `None`."""
+    state = module.__dict__
+    return state.get("_modules") or state.get("_sub_layers") or {}
+
+
 def class_name(module):
     """Class of a model; a wrapper shows what it wraps: `DistributedDataParallel(Net)`."""
     names = []
     for _ in range(4):
         names.append(type(module).__name__)
-        state = module.__dict__
-        held = state.get("_modules") or state.get("_sub_layers") or {}
+        held = children_of(module)
         inner = held.get("module") or held.get("_orig_mod") or held.get("_layers")
         if inner is None or len(held) != 1:
             break

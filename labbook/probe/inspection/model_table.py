@@ -6,9 +6,9 @@ A framework's `model_table.py` lists the modules and parameters and reads option
 from weakref import ref
 
 from ..events.protocol import MODEL
-from .model_lookup import class_name
+from .model_lookup import children_of, class_name
 
-CONTAINERS = ("ModuleList", "LayerList", "Sequential")
+_LISTS = ("ModuleList", "LayerList", "Sequential")
 MOST_MODULES = 400
 MOST_PARAMETERS = 800
 _MOST_WRITES = 100000
@@ -57,11 +57,8 @@ class ModelTable:
 
     def _look_for_repeats(self, name, container):
         """Notes a module that a list of modules holds several times, where it is all of them."""
-        if type(container).__name__ in CONTAINERS:
-            state = container.__dict__
-            held = [
-                one for one in (state.get("_modules") or state.get("_sub_layers") or {}).values() if one is not None
-            ]
+        if type(container).__name__ in _LISTS:
+            held = [one for one in children_of(container).values() if one is not None]
             if len(held) > 1 and all(one is held[0] for one in held):
                 self.repeated.append((name, ref(held[0]), len(held)))
 

@@ -19,7 +19,7 @@ LONG_STEP_S = 0.0015
 
 ALWAYS = 200
 SUMMED_STEP_S = 0.003
-"""Longer steps on a device have their inputs added up there: the host hears of a bad loss when all of it is gone."""
+"""Shorter steps on a device do not have their inputs added up: it costs 20 microseconds. Source: chosen by us."""
 
 MOST_SUMMED = 4
 SEEN = 8
@@ -62,14 +62,16 @@ class FlightRecorder(flight_recorder.FlightRecorder):
             call.casts = self._casts()
         if self._has_cuda:
             call.device_states = self._cuda_state()
-            if call.device_states is not None and not 0.0 < self.inspector.monitor.step_s < SUMMED_STEP_S:
+            if call.device_states is not None and not self.inspector.adapter.values.waits:
                 self._add_inputs(call)
 
     def _add_inputs(self, call):
-        """Adds up the inputs on their device: of a step whose loss is not finite, it tells whether the batch was.
+        """Adds up the inputs on their device, so that a loss that is not finite arrives with the state of its batch.
 
         Cost: 20 microseconds.
         """
+        if 0.0 < self.inspector.monitor.step_s < SUMMED_STEP_S:
+            return
         if not self.framework.is_grad_enabled() or not self.inspector.without_modes.is_possible():
             return
         with self.inspector.without_modes:

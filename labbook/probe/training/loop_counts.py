@@ -64,17 +64,17 @@ class Teacher:
         changed: Whether a look found them changed.
     """
 
-    def __init__(self, root, look):
+    def __init__(self, root, print_of):
         self.root = root
         self.steps = self.fixed = 0
         self.changed = False
         self.last = None
-        self._look = look
+        self._print_of = print_of
         self._first = self._from = None
 
-    def told(self):
-        """Look at its parameters, and return the fields of the protocol."""
-        seen = self._look(self.root)
+    def look(self):
+        """Look at its parameters, and return the fields of the event."""
+        seen = self._print_of(self.root)
         if seen is not None and self._first is None:
             self._first, self._from = seen, self.steps
         elif seen is not None:
@@ -137,20 +137,20 @@ class LoopCounts:
         else:
             self.eval_nograd += 1
 
-    def without_gradient(self, root, step, look):
+    def without_gradient(self, root, step, print_of):
         """Note a forward without gradients, in training mode, of a model with dropout or batch normalisation.
 
         Args:
             root: The model.
             step: The step, `None` where this is the trained model.
-            look: `look(root)` gives what changes with its parameters, `None` where they cannot be read.
+            print_of: `print_of(root)` gives what changes with its parameters, `None` where they cannot be read.
         """
         self.nograd_stochastic = True
         if step is None or (root.index not in self.teachers and len(self.teachers) >= _MOST_TEACHERS):
             return
         teacher = self.teachers.get(root.index)
         if teacher is None:
-            teacher = self.teachers[root.index] = Teacher(root, look)
+            teacher = self.teachers[root.index] = Teacher(root, print_of)
         if teacher.last != step:
             teacher.last = step
             teacher.steps += 1
@@ -259,7 +259,7 @@ class LoopCounts:
         if self.scaler["skipped"] or self.scaler["raw"] or self.scaler["scale_last"] is not None:
             told["scaler"] = dict(self.scaler, steps=self.steps)
         if self.teachers:
-            told["teachers"] = [teacher.told() for teacher in self.teachers.values()]
+            told["teachers"] = [teacher.look() for teacher in self.teachers.values()]
         for name, values in self.names.items():
             told[name] = list(values[:MOST_NAMES])
             told[name + "_n"] = len(values)

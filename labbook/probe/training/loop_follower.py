@@ -304,7 +304,7 @@ class Training:
                     continue
                 losses, norm, extra = read
                 if pending.bad_inputs and self.monitor is not None and any(loss - loss != 0.0 for loss in losses):
-                    self.monitor.inspector.flight_recorder.was_fed_bad(recorder.step + 1)
+                    self.monitor.inspector.flight_recorder.record_bad_inputs(recorder.step + 1)
             elif pending is not None:
                 if not force:
                     return

@@ -112,8 +112,9 @@ def parse_thread_stacks(text: str) -> list[ThreadStack]:
 
 def _describe_death(death: ChildDied) -> dict[str, Any]:
     names = [name for name in (death.get("name"), death.get("target")) if name]
-    which = message("record.ending.named", pid=death.get("pid"), names=names) if names else None
-    which = which or message("record.ending.unnamed", pid=death.get("pid"))
+    pid = death.get("pid")
+    named = message("record.ending.named", pid=pid, names=names)
+    which = named if names else message("record.ending.unnamed", pid=pid)
     return as_data(message("record.ending.child", which=which, signal=death.get("signal")))
 
 

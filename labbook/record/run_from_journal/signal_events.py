@@ -156,8 +156,9 @@ def _spans(steps: Sequence[Step]) -> dict[int, tuple[float, float]]:
 
 
 def _trainings(process: ProcessEvents) -> tuple[tuple[float, float], ...]:
-    found, spans = trainings_in_turn(process), step_spans(process)
-    return tuple(spans[optimizer.get("index", 0)] for optimizer, _ in found if len(found) > 1)
+    found = trainings_in_turn(process)
+    spans = step_spans(process) if found else {}
+    return tuple(spans[optimizer.get("index", 0)] for optimizer, _ in found)
 
 
 def _phases(steps: Sequence[Step], rank: int | None) -> dict[str, Series]:

@@ -41,7 +41,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
     """
     trained = next((process for process in processes if process.of_kind(Step)), None)
     found = trainings_in_turn(trained)[:_MOST] if trained is not None else []
-    if len(found) < 2:
+    if not found:
         return {}
     options = [_plain_options(optimizer) for optimizer, _ in found]
     names = dict.fromkeys(name for each in options for name in each)
@@ -80,10 +80,12 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
 
 
 def trainings_in_turn(process: ProcessEvents) -> list[tuple[Optimizer, list[Step]]]:
-    """Returns the optimizers with their steps if each trained a new model after the one before had ended.
+    """Returns the optimizers with their steps if there are several and each trained a new model after the one before.
 
     All models are of one class: a teacher and its student are no repeated training.
     """
+    if len(process.of_kind(Optimizer)) < 2:
+        return []
     found: dict[int, tuple[Optimizer, list[Step]]] = {}
     roots: dict[int, str | None] = {}
     models: set[int] = set()

@@ -32,7 +32,7 @@ def diagnosis_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 
 
 def explained_findings(run: Run) -> list[str]:
-    """Returns the ids of the findings whose evidence stands in the section."""
+    """Returns the ids of the findings whose evidence is shown in the section."""
     return [_id(finding) for finding in _primary(run)[:_MOST_WHOLE]]
 
 

@@ -257,8 +257,8 @@ def test_labels_that_a_loss_of_paddle_rejects_are_recorded(probed):
 
 
 def test_a_model_in_training_mode_without_such_layers_is_no_wrong_validation():
-    told = []
-    phase = Evaluation(lambda kind, **fields: told.append((fields["training"], fields["stochastic"])), "torch")
+    ended = []
+    phase = Evaluation(lambda kind, **fields: ended.append((fields["training"], fields["stochastic"])), "torch")
     encoder, head, norm = ("E", False, False, True), ("H", True, False, False), ("N", True, False, True)
     teacher = (*norm, True)
     for step, models in enumerate(
@@ -268,4 +268,4 @@ def test_a_model_in_training_mode_without_such_layers_is_no_wrong_validation():
             for model in models:
                 phase.forward(10 * step, *model)
         phase.end(10 * step)
-    assert told == [(False, True), (True, False), (True, True), (True, True), (False, True), (True, True)]
+    assert ended == [(False, True), (True, False), (True, True), (True, True), (False, True), (True, True)]
