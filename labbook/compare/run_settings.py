@@ -7,8 +7,11 @@ from typing import Any
 
 _MAX_VALUE = 120
 
-_VOLATILE = ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "CUDA_CACHE_PATH")
-"""Variables that differ in every run and are ignored."""
+_IGNORED = (
+    *("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "CUDA_CACHE_PATH"),
+    *("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"),
+)
+"""Variables that differ in every run, or that change no result."""
 
 STATES = ("seeds", "device", "mode", "amp", "deterministic", "distributed")
 """Keys of a framework's state that are compared."""
@@ -87,7 +90,7 @@ def describe_file(row: Mapping[str, Any]) -> str:
 def environment_variables(run: Mapping[str, Any]) -> dict[str, Any] | None:
     """Returns the environment variables to compare; `None` if none were captured."""
     side = captured_facts(run, "command").get("environment")
-    return {n: v for n, v in side.items() if n not in _VOLATILE} if isinstance(side, Mapping) else None
+    return {n: v for n, v in side.items() if n not in _IGNORED} if isinstance(side, Mapping) else None
 
 
 def machine_facts(run: Mapping[str, Any]) -> dict[str, Any]:

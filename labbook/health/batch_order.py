@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 from labbook.health.activation import has_batch_norm
@@ -210,17 +212,12 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     samples (chosen by us).
     """
     own = {e.get("loader") for e in _train_prints(signals)}
-    training_of = _training_of_loaders(signals, own)
     held_out: dict[object, set[str]] = {}
     for event in signals.prints:
         if event.get("phase") == "eval" and event.get("loader") is not None and event.get("loader") not in own:
             held_out.setdefault(event.get("loader"), set()).update(_row_prints(event))
-    judged = {loader: found for loader, found in held_out.items() if len(found) >= 20}
-    of_training: dict[int | None, set[str]] = {}
-    for event in _train_prints(signals):
-        of_training.setdefault(training_of.get(event.get("loader")), set()).update(_row_prints(event))
-    trained = {loader: of_training.get(training_of.get(loader), set()) for loader in held_out}
-    judged = {loader: found for loader, found in judged.items() if len(trained[loader]) >= 20}
+    trained = _trained_beside(signals, held_out)
+    judged = {loader: found for loader, found in held_out.items() if len(found) >= 20 and len(trained[loader]) >= 20}
     shares = {loader: len(found & trained[loader]) / len(found) for loader, found in judged.items()}
     if not shares and _measured_on_training(run, signals, own):
         return Outcome("fail", message("health.train_val_overlap.same_loader"))
@@ -231,27 +228,53 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     coverage = min(1.0, len(trained[worst]) / max(1, _samples_of_an_epoch(signals)))
     clean = [share for share in shares.values() if share < _OVERLAP * coverage]
     # A small validation set has too few samples to be judged, and enough to be the one that measures validation.
-    clean += [0.0 for loader, found in held_out.items() if len(found) >= _CLEAN and not found & trained[loader]]
+    small = [loader for loader, found in held_out.items() if len(found) >= _CLEAN and trained[loader]]
+    clean += [0.0 for loader in small if not held_out[loader] & trained[loader]]
     both = len(judged[worst] & trained[worst])
     if both < 3 or shares[worst] < max(_OVERLAP * coverage, 0.01) or clean:
         return Outcome("ok", message("health.train_val_overlap.ok", share=min(shares.values())))
     return Outcome("fail", message("health.train_val_overlap.found", bad=both, samples=len(judged[worst])))
 
 
-def _training_of_loaders(signals: Signals, own: set[int | None]) -> dict[object, int]:
-    """Returns loader -> number of the training that used it first, where each training has loaders of its own.
+def _trained_beside(signals: Signals, held_out: Mapping[object, set[str]]) -> dict[object, set[str]]:
+    """Returns validation loader -> samples that its model was trained on.
 
-    The validation samples of one fold train the model of another one.
+    The validation samples of one fold train the model of another one. A loader that begins between the first steps of
+    two trainings validates the earlier one, or the later one before its first step: of the two, the one that was
+    trained on fewer of its samples.
     """
-    found: dict[object, int] = {}
-    for loader in signals.loaders:
-        index, begun = loader.get("index"), loader.get("t", 0.0)
-        if index in own:
-            numbers = [n for n, (_, end) in enumerate(signals.trainings) if begun <= end]
-            found[index] = numbers[0] if numbers else -1
-        else:
-            found[index] = sum(begin <= begun for begin, _ in signals.trainings) - 1
-    return found if {found.get(index) for index in own} >= set(range(len(signals.trainings))) else {}
+    begins = [begin for begin, _ in signals.trainings]
+    training_of = _training_of_loaders(signals, begins, held_out)
+    trained: dict[int, set[str]] = {}
+    for event in _train_prints(signals):
+        trained.setdefault(training_of.get(event.get("loader"), 0), set()).update(_row_prints(event))
+    begun: dict[object, int] = {
+        loader.get("index"): bisect_right(begins, loader.get("t", 0.0)) for loader in signals.loaders
+    }
+    beside = {}
+    for loader, found in held_out.items():
+        last = begun.get(loader, 0)
+        numbers = [n for n in (last - 1, last) if 0 <= n < len(begins)] if training_of else [0]
+        beside[loader] = min((trained.get(n, set()) for n in numbers), key=lambda samples: len(samples & found))
+    return beside
+
+
+def _training_of_loaders(
+    signals: Signals, begins: Sequence[float], held_out: Collection[object]
+) -> dict[int | None, int]:
+    """Returns training loader -> number of its training; nothing unless each training has loaders of its own.
+
+    The last loader that begins before the first step of a training is its first one.
+    """
+    times = sorted((loader.get("t", 0.0), n) for n, loader in enumerate(signals.loaders))
+    loaders = [signals.loaders[n] for _, n in times if signals.loaders[n].get("index") not in held_out]
+    found = {loader.get("index"): max(0, bisect_right(begins, loader.get("t", 0.0)) - 1) for loader in loaders}
+    for number, begin in enumerate(begins):
+        before = [loader for loader in loaders if loader.get("t", 0.0) <= begin]
+        if not before or (number and before[-1].get("t", 0.0) < begins[number - 1]):
+            return {}
+        found[before[-1].get("index")] = number
+    return found
 
 
 def _measured_on_training(run: Run, signals: Signals, own: set[int | None]) -> bool:

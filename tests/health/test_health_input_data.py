@@ -300,17 +300,19 @@ def test_samples_in_training_and_validation(ask):
     assert ask("train_val_overlap", signals=signals(equal_by_chance)).verdict == "ok"
 
 
+@pytest.mark.parametrize("evaluated", [9, 0, 5], ids=["after", "before", "within"])
+@pytest.mark.parametrize("unseen", [None, 2])
 @pytest.mark.parametrize(("leaks", "verdict"), [(False, "ok"), (True, "fail")])
-def test_the_validation_of_one_fold_may_train_the_model_of_another(ask, leaks, verdict):
+def test_the_validation_of_one_fold_may_train_the_model_of_another(ask, leaks, verdict, unseen, evaluated):
+    """Also where a fold is evaluated before its first step, and where the batches of one were not looked at."""
     rows = [[[f"r{fold}.{n}"] for n in range(24)] for fold in range(3)]
     prints, loaders = [], []
     for fold in range(3):
         trained = [row for other in range(3) if leaks or other != fold for row in rows[other]]
-        prints += [
-            {"loader": 2 * fold, "phase": "train", "rows": trained, "samples": len(trained)},
-            {"loader": 2 * fold + 1, "phase": "eval", "rows": rows[fold]},
-        ]
-        loaders += [{"index": 2 * fold, "t": 10.0 * fold}, {"index": 2 * fold + 1, "t": 10.0 * fold + 9}]
+        if fold != unseen:
+            prints.append({"loader": 2 * fold, "phase": "train", "rows": trained, "samples": len(trained)})
+        prints.append({"loader": 2 * fold + 1, "phase": "eval", "rows": rows[fold]})
+        loaders += [{"index": 2 * fold, "t": 10.0 * fold}, {"index": 2 * fold + 1, "t": 10.0 * fold + evaluated}]
     trainings = tuple((10.0 * fold + 1, 10.0 * fold + 8) for fold in range(3))
     signals = {"prints": tuple(prints), "loaders": tuple(loaders), "trainings": trainings, **batches()}
     assert ask("train_val_overlap", signals=signals).verdict == verdict
