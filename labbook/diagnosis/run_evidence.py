@@ -172,7 +172,9 @@ def _holding(run: Run) -> Iterator[tuple[str, bool]]:
     flights = [signals.flight for signals in run.signals if signals.flight]
     yield "module_in_project", any(map(partial(_lies_in, folders=_project_folders(run)), _missing_modules(run)))
     yield "bad_batch", "nonfinite_input" in wrong
-    yield "arrived_late", _on_gpu(run) and any(flight.get("trigger") == "parameter" for flight in flights)
+    late = _on_gpu(run) and any(flight.get("trigger") == "parameter" for flight in flights)
+    yield "arrived_late", late
+    yield "known_at_once", bool(flights) and not late
     yield "rising", any(map(_rose, flights))
     yield "out_of_domain", any(map(_out_of_domain, flights))
 

@@ -266,6 +266,8 @@ def _training_of_loaders(
 
     The last loader that begins before the first step of a training is its first one.
     """
+    if not begins:
+        return {}
     times = sorted((loader.get("t", 0.0), n) for n, loader in enumerate(signals.loaders))
     loaders = [signals.loaders[n] for _, n in times if signals.loaders[n].get("index") not in held_out]
     found = {loader.get("index"): max(0, bisect_right(begins, loader.get("t", 0.0)) - 1) for loader in loaders}

@@ -283,6 +283,7 @@ def test_samples_in_training_and_validation(ask):
         trained = epoch([0] * 640, rows=[[f"t{i}"] for i in range(80)])
         return {
             **batches(zero=0.0),
+            "loaders": tuple({"index": i, "t": 5.0 * i} for i in range(1 + len(held_out))),
             "prints": (trained, *(epoch([0] * 64, phase="eval", loader=i + 1, rows=r) for i, r in enumerate(held_out))),
         }
 
