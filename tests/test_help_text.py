@@ -3,7 +3,7 @@
 import re
 
 import click
-import pytest
+from order_of_tests import in_one_test
 
 from labbook.cli import COMMANDS, labbook
 from labbook.help_text import command_words, help_words, option_help
@@ -24,15 +24,11 @@ def walk(command, path=()):
 ALL = dict(walk(labbook))
 
 
-@pytest.fixture(params=list(ALL), ids=" ".join)
-def path(request):
-    return request.param
-
-
 def options_of(command):
     return [one for one in command.get_params(click.Context(command)) if isinstance(one, click.Option)]
 
 
+@in_one_test("path", ALL)
 def test_help_is_complete_sentences(path):
     command = ALL[path]
     texts = [command.help.partition("\n\n")[0], *(option.help for option in options_of(command))]
@@ -45,6 +41,7 @@ def test_the_summary_in_the_command_list_is_the_first_line_of_the_help():
     assert first == {name: summary for name, (_, summary) in COMMANDS.items()}
 
 
+@in_one_test("path", ALL)
 def test_chinese_help_has_every_text(path):
     words = help_words("zh")
     texts = command_words(words, path)
@@ -70,7 +67,8 @@ def show_help(monkeypatch, path, language):
     return context.command.get_help(context)
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
+@in_one_test("path", ALL)
+@in_one_test("language", ["en", "zh"])
 def test_help_fits_the_terminal(monkeypatch, path, language):
     text = show_help(monkeypatch, path, language)
     # Examples are shown as they are.

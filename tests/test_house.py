@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from order_of_tests import in_one_test
 from source_trees import PACKAGE, nodes_of, python_files, syntax_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -271,7 +272,7 @@ def test_the_injected_folder_holds_one_file():
     assert held == {"sitecustomize.py"}
 
 
-@pytest.mark.parametrize("folder", ["labbook", "tests", "benchmarks", "examples", "templates"])
+@in_one_test("folder", ["labbook", "tests", "benchmarks", "examples", "templates"])
 def test_files_stay_under_400_lines(folder):
     kinds = {".py", ".j2", ".sql", ".css", ".js", ".toml", ".yml", ".md"}
     long = {

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook import screen
 
@@ -61,7 +62,7 @@ def test_nothing_captured_acts_on_the_terminal():
     assert "red" in plain and "link" in plain and "evil" not in plain and "title" not in plain
 
 
-@pytest.mark.parametrize("text", ["plain", "tab\tand\nline", "中文 é →", "\ud83d broken"])
+@in_one_test("text", ["plain", "tab\tand\nline", "中文 é →", "\ud83d broken"])
 def test_harmless_text_stays(text):
     assert screen.harmless(text) == text.replace("\ud83d", "")
 
@@ -76,8 +77,8 @@ WHOLE = ("`optimizer.zero_grad(set_to_none=True)`", "notes/runs/实验/a.md", "n
          "`labbook diagnose 20261121-153012-k3f9 --notebook ../team`")  # fmt: skip
 
 
-@pytest.mark.parametrize("text", LONG)
-@pytest.mark.parametrize("width", [20, 40, 79])
+@in_one_test("text", LONG)
+@in_one_test("width", [20, 40, 79])
 def test_long_lines_break_between_words_and_never_in_a_path_or_a_command(text, width):
     lines = screen.wrapped(text, width, 4)
     assert len(lines) > 1 and "".join("".join(lines).split()) == "".join(text.split())

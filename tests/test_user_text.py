@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from order_of_tests import in_one_test
 
 import labbook.checks as labbook_checks
 from labbook.cli import labbook
@@ -116,8 +117,8 @@ SOURCES: dict[str, Callable[[str], Iterator[tuple[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("source", SOURCES)
+@in_one_test("language", LANGUAGES)
+@in_one_test("source", SOURCES)
 def test_user_text_has_none_of_the_forbidden_phrases(source, language):
     forbidden = re.compile("|".join(f"(?:{phrase})" for phrase in FORBIDDEN[language]))
     texts = list(SOURCES[source](language))

@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.artifacts.keep_files import FileKeeper, KeepWatcher, compile_patterns
 from labbook.probe.redaction.redactor import Redactor
@@ -17,7 +18,7 @@ from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("pattern", "matching", "others"),
     [
         ("*.pt", ["a.pt", "x/y/a.pt", "/abs/a.pt", "with\nline.pt", ".pt"], ["a.pth", "a.pt/x", "apt"]),
@@ -141,7 +142,7 @@ def test_names_are_masked(keeper, tmp_path):
     assert "hunter2pass" not in artifact.path + artifact.name
 
 
-@pytest.mark.parametrize("path", ["a.pt", "", "nul\0", b"\xff", 3, None], ids=repr)
+@in_one_test("path", ["a.pt", "", "nul\0", b"\xff", 3, None], ids=repr)
 def test_keep_does_nothing_outside_a_recorded_run_whatever_it_is_given(path):
     import labbook
 

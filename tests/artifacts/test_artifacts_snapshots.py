@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.artifacts.snapshots import Checkpoint, choose_checkpoint, files_of_checkpoint, find_checkpoints
 from labbook.probe.inspection.final_state import BoundedFile
@@ -63,7 +64,7 @@ def at(name: str, written: float) -> Checkpoint:
     return Checkpoint(Path("/run") / name, written)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("which", "direction", "values", "chosen", "reason"),
     [
         ("last", "max", {1: 0.9, 2: 0.5, 3: 0.7}, "c.pt", "last"),
@@ -90,7 +91,7 @@ def test_the_word_of_the_program_counts_more_than_the_metric():
     assert choose_checkpoint([], "best") is None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("chosen", "others", "alone"),
     [
         ("best.pdparams", ["best.pdopt"], ["last.pdparams", "log.txt"]),

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.artifacts import object_store, upload
 from labbook.artifacts.object_store import FsspecStore, ObjectFolder, open_store
@@ -265,7 +266,7 @@ def test_bad_digests_cannot_name_other_files(tmp_path):
     assert object_store.ObjectFolder(tmp_path).size("a" * 64) is None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("address", "shown"),
     [
         ("s3://bucket/labbook?token=abc", "s3://bucket/labbook"),

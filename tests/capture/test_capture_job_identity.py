@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from order_of_tests import in_one_test
 
 from labbook.capture.job_identity import batch_attempt, find_job
 
@@ -16,7 +16,7 @@ PYTORCHJOB = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("environ", "key", "rank", "world"),
     [
         (SLURM, "slurm-12-0", 1, 4),
@@ -39,7 +39,7 @@ def test_all_tasks_of_a_launch_have_one_key(environ, key, rank, world):
     assert (task.key.replace("_", "-"), task.rank, task.world) == (key.replace("_", "-"), rank, world)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "environ",
     [
         {},

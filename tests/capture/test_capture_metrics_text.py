@@ -5,7 +5,6 @@ import math
 import time
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from order_of_tests import in_one_test
@@ -19,7 +18,7 @@ def read(text):
     return {s.name: list(zip(s.steps, s.values, strict=True)) for s in metrics_from_console(text)}
 
 
-@pytest.mark.parametrize("path", sorted(DATA.glob("*.json")), ids=lambda p: p.stem)
+@in_one_test("path", sorted(DATA.glob("*.json")), ids=lambda p: p.stem)
 def test_formats(path):
     text = path.with_suffix(".txt").read_text(encoding="utf-8")
     expected = {k: [tuple(p) for p in v] for k, v in json.loads(path.read_text(encoding="utf-8")).items()}
@@ -36,7 +35,7 @@ def test_numbers_that_are_none():
 NOTHING = (DATA / "no_metrics.txt").read_text(encoding="utf-8").splitlines()
 
 
-@pytest.mark.parametrize("line", [*NOTHING, "\n".join(NOTHING)])
+@in_one_test("line", [*NOTHING, "\n".join(NOTHING)])
 def test_words_that_only_look_like_metrics(line):
     assert read(line) == {}
 
@@ -47,7 +46,7 @@ def test_any_text_is_read(text):
         assert list(series.steps) == sorted(set(series.steps)) and len(series.steps) == len(series.values)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "piece",
     ["loss ", "loss_", "acc", ": ", "loss: " + "1" * 50, "epoch [(", "train ", "[1/2", "第1轮", "loss(", "a.b/c-d@"],
 )
@@ -148,7 +147,7 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
     assert read("splits: train 0.8 val 0.2\nepoch 1: train 960 val 240") == {}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "expected"),
     [
         ("Episode 5\tLast reward: 9.00\tAverage reward: 8.50", {"Last_reward": [(5, 9.0)], "reward": [(5, 8.5)]}),

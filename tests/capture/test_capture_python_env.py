@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from order_of_tests import in_one_test
 
 from labbook.capture import lockfiles, python_env
 from labbook.capture.conda_env import read_conda_environment
@@ -251,7 +252,7 @@ def test_conda_channels_without_a_history(conda):
     assert set(facts.channels[1:]) == {"defaults", "https://conda.example.com/private"}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "text", "pins", "complete"),
     [
         (

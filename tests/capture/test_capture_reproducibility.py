@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-import pytest
+from order_of_tests import in_one_test
 
 from labbook.capture.reproducibility import judge_reproducibility
 from labbook.capture.sources import BEFORE, capture_after, capture_before
@@ -33,7 +33,7 @@ def test_the_best_case():
     ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("source", "fields", "clean", "locked", "rebuildable", "sentence"),
     [
         ("code", {"dirty": True}, False, True, True, "saved as a patch on commit 9f2c1d7aa"),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
@@ -105,7 +106,7 @@ def test_a_killed_process_without_words_is_told_by_its_ending():
     assert found.primary.family == "illegal_instruction_or_segfault"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("message", "family"),
     [
         ("frobnicate(): expected input of shape [4, 8] but got [4, 9]", "shape_mismatch"),
@@ -135,7 +136,7 @@ def test_the_grammar_of_a_message_gives_the_family(message, family):
     assert found.family == family
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "message",
     [
         "something went wrong with the size of it",
@@ -156,7 +157,7 @@ def test_common_words_name_no_family(message):
     assert found.unsure
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("line", "family"),
     [
         ("assert pixels.shape[1:] == self.wanted", "shape_mismatch"),
@@ -173,7 +174,7 @@ def test_the_line_of_an_assertion_gives_the_family(line, family):
     assert diagnose(read_text(text + ": it went wrong"), MATCHER).primary.family == family
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("file", "family"),
     [
         ("/env/lib/python3.9/site-packages/torch/jit/_script.py", "compile_error"),
@@ -334,7 +335,7 @@ def test_a_chinese_diagnosis_says_in_chinese_how_the_process_ended_and_what_is_n
         assert CHINESE.search(diagnose(evidence, MATCHER, "zh").unsure)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "before", "after"),
     [
         ("config_error", error("Quantization is only compatible with the LoRA method.", "ValueError", order=1.0), None),

@@ -36,7 +36,7 @@ def test_the_texts_are_there_and_name_what_the_catalogue_knows():
         assert sample.symptoms and set(sample.symptoms) <= set(CATALOGUE.symptoms), sample.name
 
 
-@pytest.mark.parametrize("variant", ["whole", "timestamps", "in an issue", "CRLF", "double spaced"])
+@in_one_test("variant", ["whole", "timestamps", "in an issue", "CRLF", "double spaced"])
 def test_families_are_right_over_all_texts(variant):
     counts = scored(FAILURES, judge_of(MATCHER), VARIANTS[variant])
     assert counts["family"] >= 0.95 * len(FAILURES)
@@ -61,7 +61,7 @@ def test_bytes_of_no_text_are_no_failure():
     assert diagnose(read_stream([random.Random(3).randbytes(200_000)]), MATCHER).primary is None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "raw",
     [
         b"\x00\x81\xfe\x07" * 50 + b"\n" + TRACEBACK.encode(),

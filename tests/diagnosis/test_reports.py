@@ -33,7 +33,7 @@ def test_messages_that_a_page_knows(family_of: Callable[[str], str], family: str
     assert family_of(text) == family
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "Is a mean of nan for an empty batch documented?",
@@ -63,7 +63,7 @@ def test_a_message_comes_before_the_sentences_around_it(family_of: Callable[[str
     assert family_of(text) == "cuda_oom"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "text"),
     [
         ("cuda_oom", "CUDA内存不足，GPU 0 已分配 7.5G"),
@@ -76,7 +76,7 @@ def test_messages_without_a_class(family_of: Callable[[str], str], wanted: str, 
     assert family_of(text) == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "num_workers 设置多少合适？机器是 32 核",
@@ -105,7 +105,7 @@ def test_a_step_that_the_scaler_skips_is_no_failure(family_of: Callable[[str], s
     assert family_of(text) == family
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("family", "text"),
     [
         ("cuda_driver_mismatch", "换了新版本之后一直 cudaErrorNoKernelImageForDevice，cpu 也跑不了"),

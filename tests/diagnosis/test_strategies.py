@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.candidates import collect_candidates
 from labbook.diagnosis.catalogue.matcher import Matcher
@@ -29,7 +30,7 @@ def test_the_strategies_are_asked_in_this_order():
     assert all(type(strategy).__doc__ for strategy in STRATEGIES)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("strategy", "text", "family"),
     [
         ("certain page", PAGE, "shape_mismatch"),

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-import pytest
 from order_of_tests import in_one_test
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,8 +43,8 @@ def test_every_link_leads_to_a_file_and_a_heading(path):
             assert anchor in {re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-") for head in headings}, link
 
 
-@pytest.mark.parametrize("name", ["tour", "failure", "run", "runs"])
-@pytest.mark.parametrize("language", ["", ".zh"])
+@in_one_test("name", ["tour", "failure", "run", "runs"])
+@in_one_test("language", ["", ".zh"])
 def test_pictures_are_there_and_small_and_load_nothing(name, language):
     (picture,) = IMAGES.glob(f"{name}{language}.???")
     content = picture.read_bytes()

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-import pytest
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.findings.run_findings import name_first_cause
@@ -28,7 +28,7 @@ def found(symptom, exception, **fields):
     return Finding(symptom, page.family, page.class_, 1, "error", symptom, exception=exception, **fields)
 
 
-@pytest.mark.parametrize("symptom", sorted(id for id, page in CATALOGUE.symptoms.items() if "any" in page.caused_by))
+@in_one_test("symptom", sorted(id for id, page in CATALOGUE.symptoms.items() if "any" in page.caused_by))
 def test_what_reports_another_failure_stands_behind_the_first_one(symptom):
     told = name_first_cause(Diagnosis((found(symptom, "RuntimeError"),)), RUN, CATALOGUE)
     own, report = told.findings

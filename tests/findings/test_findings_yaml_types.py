@@ -1,6 +1,6 @@
 """Values of YAML files that are read as another type than meant."""
 
-import pytest
+from order_of_tests import in_one_test
 
 from labbook.findings.yaml_types import find_retyped_values
 
@@ -56,14 +56,14 @@ AS_MEANT = {
 }
 
 
-@pytest.mark.parametrize(("text", "kind", "read"), RETYPED, ids=[text[:16] for text, _, _ in RETYPED])
+@in_one_test(("text", "kind", "read"), RETYPED, ids=[text[:16] for text, _, _ in RETYPED])
 def test_a_value_of_another_type_is_found(text, kind, read):
     (found,) = find_retyped_values(f"# a comment\nname: run\n{text}\n")
     assert (found.kind, found.read) == (f"configuration.yaml.{kind}", read)
     assert found.line == 3 + text.count("\n")
 
 
-@pytest.mark.parametrize("name", AS_MEANT)
+@in_one_test("name", AS_MEANT)
 def test_a_usual_configuration_has_no_finding(name):
     assert find_retyped_values(AS_MEANT[name]) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.fixes.fix_applicability import (
     Circumstances,
@@ -32,7 +33,7 @@ def here(**more):
     return Circumstances(**{**facts, **more})
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("one", "other", "same"),
     [
         (crash("mat1 (16x32 and 48x5)"), crash("mat1 (64x5 and 20x32)"), True),
@@ -60,7 +61,7 @@ def test_a_check_is_the_same_for_the_same_kind_of_parameter():
     assert is_same_failure(one, crash("y", ""), is_check=True)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("change", "circumstances", "applies"),
     [
         (Change("argument", "--lr", "50", "0.01"), here(options={"lr": "30"}), True),
@@ -94,13 +95,13 @@ def test_a_fix_applies_where_it_is_still_to_be_made(change, circumstances, appli
     assert can_apply(change, circumstances) is applies
 
 
-@pytest.mark.parametrize(("value", "applies"), [("48", True), ("16", True), ("64", False), ("wide", False)])
+@in_one_test(("value", "applies"), [("48", True), ("16", True), ("64", False), ("wide", False)])
 def test_any_other_number_failed_where_an_exception_was_raised(value, applies):
     change = Change("argument", "--hidden", "32", "64")
     assert can_apply(change, here(options={"hidden": value}), crash("x")) is applies
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("source", "applies"),
     [
         ("return open(p).read()", True),
@@ -121,7 +122,7 @@ def test_a_misspelt_name_is_taken_out_of_the_failing_line(source, applies):
     assert can_apply(change, here(code=source), crash("x", where={"source": source})) is applies
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("source", "named"),
     [("x = cfg['lr'] * 0.5", True), ("if args.lr != 1:", True), ("import a.lr.b", False), ("y = a.lr(x)", False)],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
+from order_of_tests import in_one_test
 
 from labbook.fixes.fix_candidates import (
     drop_doubles,
@@ -66,7 +66,7 @@ def test_a_crash_is_gone_when_a_later_run_came_past_it():
     assert find_cured(CRASHED, run()) == (("shape_mismatch_linear",), ("v1:a",))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "later",
     [
         run("failed"),
@@ -111,7 +111,7 @@ LOSS = Change("metric", "loss (last)", "nan", "0.1")
 EVERY = (LOSS, TORCH_UP, COMMIT, TRAIN, MODEL, SEED, LR, SIZES)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("cured_by", "first"),
     [
         (("argument:lr", "code"), LR),

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.model.run_files import Parent
 
@@ -42,7 +43,7 @@ def test_the_last_activation_may_saturate(ask, make_model, looks):
     assert ask("saturated_activation", signals=looked(make_model, looks, "Sigmoid", sat=0.9)) is None
 
 
-@pytest.mark.parametrize(("across", "verdict"), [(1e-9, "fail"), (0.0, "fail"), (0.4, "ok"), (1e-4, "ok")])
+@in_one_test(("across", "verdict"), [(1e-9, "fail"), (0.0, "fail"), (0.4, "ok"), (1e-4, "ok")])
 def test_collapsed_outputs(ask, make_model, looks, across, verdict):
     signals = looked(make_model, looks, "Linear", "Linear", root={"across": across}, across=across)
     found = ask("activation_collapse", signals=signals)
@@ -57,7 +58,7 @@ def test_a_head_may_begin_at_zero(ask, make_model, looks):
     assert ask("activation_collapse", signals={"models": (model,), "tensors": tensors}).verdict == "ok"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("shape", "deviation", "target", "verdict"),
     [
         ([32], lambda step: 0.3 / step**2, {}, "warn"),
@@ -156,7 +157,7 @@ def first_loss(value, **fields):
     return {"losses": ({**told, "line": "t.py:1", "value_first": value, **fields},)}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("value", "fields", "verdict"),
     [
         (math.log(10), {}, "ok"),
@@ -178,7 +179,7 @@ def test_weights_that_were_loaded_may_begin_anywhere(ask):
     assert ask("init_loss_off", signals={**first_loss(6.0), **loaded}).verdict == "note"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("first", "loss", "resumed", "verdict"),
     [
         (0.11, 0.1, True, "ok"),
@@ -233,7 +234,7 @@ def test_initialisation_written_again_and_again(ask, make_model):
     assert ask("init_skipped", signals=garbage).verdict == "note"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("form", "dim", "of_output", "told"),
     [
         ([45, 10], 0, True, True),

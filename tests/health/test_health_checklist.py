@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.catalogue.check_pages import check_pages
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
@@ -99,7 +100,7 @@ def test_a_healthy_run_is_all_ok():
     assert found["grad_not_cleared"].observed == "not observed: the training loop was not followed"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("check", "run", "verdict", "words"),
     [
         (
@@ -171,7 +172,7 @@ def test_rows(check, run, verdict, words):
     assert row.verdict == verdict and words in row.observed
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("run", "reason"),
     [
         (

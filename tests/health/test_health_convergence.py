@@ -6,6 +6,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 RUNS = 800
 ALARMS = 0.005
@@ -168,7 +169,7 @@ def test_a_contrastive_loss_has_no_chance_level(ask, make_series):
     assert ask("loss_at_chance", make_series("loss", values), signals=signals) is None
 
 
-@pytest.mark.parametrize("seed", range(10))
+@in_one_test("seed", range(10))
 def test_divergence(ask, make_series, seed):
     random_ = random.Random(seed)
     begin = random_.randint(5, 60)
@@ -262,8 +263,8 @@ def test_a_loss_without_bottom(ask, make_series):
     assert ask("loss_diverging", make_series("loss", likelihood)).verdict == "not observed"
 
 
-@pytest.mark.parametrize(("momentum", "verdict"), [(0.001, "warn"), (0.1, "ok")])
-@pytest.mark.parametrize("framework", ["torch", "paddle"])
+@in_one_test(("momentum", "verdict"), [(0.001, "warn"), (0.1, "ok")])
+@in_one_test("framework", ["torch", "paddle"])
 def test_batch_norms_that_hardly_took_up_their_batches(ask, make_series, framework, momentum, verdict):
     """The protocol has the momentum as PyTorch has it, for PaddlePaddle too."""
     norm = {"i": 1, "name": "n", "type": "BatchNorm1D", "order": 1, "parameters": 8, "options": {"momentum": momentum}}

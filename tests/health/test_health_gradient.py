@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from order_of_tests import in_one_test
 
 LOOP = {"steps": 100, "backwards": 100, "optimizers": 1, "trainable_n": 6, "never_grad": [], "outside": []}
 
@@ -87,7 +88,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("check", "faulty", "healthy", "words"), CASES, ids=[case[0] for case in CASES])
+@in_one_test(("check", "faulty", "healthy", "words"), CASES, ids=[case[0] for case in CASES])
 def test_fires_on_the_fault_only(ask, check, faulty, healthy, words):
     found = ask(check, signals=faulty)
     assert found.verdict == "fail" and words in found.observed
@@ -168,7 +169,7 @@ def test_vanishing_gradients(ask, make_model, looks, falls, verdict):
     assert found.verdict == verdict
 
 
-@pytest.mark.parametrize("names", ["query key", "q_proj k_proj", "to_q to_k", "wq wk"])
+@in_one_test("names", ["query key", "q_proj k_proj", "to_q to_k", "wq wk"])
 def test_queries_and_keys_do_not_make_a_profile(ask, make_model, looks, names):
     model = make_model(*["Linear"] * 8)
     for i, name in enumerate(names.split() * 2):
@@ -191,7 +192,7 @@ def updates(make_model, looks, ratio, **init):
     return {"models": (model,), "tensors": tensors}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("ratio", "init", "verdict"),
     [
         (lambda step: 0.4, {}, "fail"),
@@ -280,7 +281,7 @@ def test_two_optimizers_of_which_one_keeps_its_gradients(ask):
     assert "of optimizer 1 not cleared" in ask("grad_not_cleared", signals=loop(cleared=cleared)).observed
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("more", "verdict"),
     [
         ({"outside_models": True}, "note"),
@@ -313,7 +314,7 @@ def test_a_copy_that_is_left_behind(ask):
     assert asked(steps=200) is None and asked(steps=1) is None and asked(last=40) is None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("frozen", "init", "extra", "verdict"),
     [
         ((2,), {}, {}, "warn"),
@@ -349,7 +350,7 @@ def test_a_frozen_layer_beside_a_low_rank_product(ask, make_model, rank, verdict
     assert (found.verdict if found else None) == verdict
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("total", "penalised", "verdict"), [(60.0, 4, "warn"), (60.0, 0, None), (5.0, 4, None), (60.0, None, None)]
 )
 def test_a_penalty_larger_than_the_loss(ask, make_series, total, penalised, verdict):
@@ -360,7 +361,7 @@ def test_a_penalty_larger_than_the_loss(ask, make_series, total, penalised, verd
     assert (found.verdict if found else None) == verdict
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("options", "gradient", "loaded", "verdict"),
     [
         ({"weight_decay": 1.0}, 0.5, False, "warn"),

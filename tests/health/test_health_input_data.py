@@ -4,6 +4,7 @@ import math
 import random
 
 import pytest
+from order_of_tests import in_one_test
 
 
 def batches(n=20, samples=32, model=None, **leaf):
@@ -17,7 +18,7 @@ def chain(make_model, looks, *kinds):
     return {"models": (make_model(*kinds),), "tensors": looks(modules=lambda _: [{"i": 1, "std": 1.0}])}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("leaf", "verdict"),
     [
         ({"mean": 110.0, "std": 70.0, "min": 0.0, "max": 255.0}, "warn"),
@@ -174,7 +175,7 @@ def test_imbalance(ask):
     assert found.verdict == "not observed" and "several labels per sample" in found.observed
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("share", "fields", "loss", "verdict"),
     [
         (0.03125, {}, {}, "warn"),
@@ -301,9 +302,9 @@ def test_samples_in_training_and_validation(ask):
     assert ask("train_val_overlap", signals=signals(equal_by_chance)).verdict == "ok"
 
 
-@pytest.mark.parametrize("evaluated", [9, 0, 5], ids=["after", "before", "within"])
-@pytest.mark.parametrize("unseen", [None, 2])
-@pytest.mark.parametrize(("leaks", "verdict"), [(False, "ok"), (True, "fail")])
+@in_one_test("evaluated", [9, 0, 5], ids=["after", "before", "within"])
+@in_one_test("unseen", [None, 2])
+@in_one_test(("leaks", "verdict"), [(False, "ok"), (True, "fail")])
 def test_the_validation_of_one_fold_may_train_the_model_of_another(ask, leaks, verdict, unseen, evaluated):
     """Also where a fold is evaluated before its first step, and where the batches of one were not looked at."""
     rows = [[[f"r{fold}.{n}"] for n in range(24)] for fold in range(3)]

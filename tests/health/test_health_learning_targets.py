@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.probe.inspection.contrastive_pairs import compare_pairs
 from labbook.probe.training.discarded_gradients import is_multiple
@@ -62,7 +63,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "broken", "right", "observed"), CASES)
+@in_one_test(("name", "broken", "right", "observed"), CASES)
 def test_a_fault_is_named_and_its_counterpart_is_not(ask, name, broken, right, observed):
     found = ask(name, signals=broken)
     assert found.verdict in ("fail", "warn") and observed in str(found.observed)
@@ -145,7 +146,7 @@ def test_sums_of_an_epoch_hold_graphs_until_its_end(ask):
 ACTS = {"loop": {"steps": 50, "forwards": {"compared": 50, "small": 50}}}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "values", "signals", "verdict"),
     [
         ("reward", [20.0 - 0.5 * n for n in range(20)], ACTS, "warn"),
@@ -163,7 +164,7 @@ def test_a_reward_that_falls(ask, make_series, name, values, signals, verdict):
     assert (found and found.verdict) == verdict
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("critic", "generator", "verdict"),
     [(-8.0, -15.0, "warn"), (-8.0, 0.0, None), (-0.01, -15.0, None), (8.0, -15.0, None)],
 )

@@ -1,6 +1,7 @@
 """The training loop: order of calls, modes, and what losses are fed."""
 
 import pytest
+from order_of_tests import in_one_test
 
 LOOP = {"steps": 100, "backwards": 100, "optimizers": 1}
 
@@ -83,7 +84,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("check", "faulty", "healthy", "words"), CASES, ids=[case[0] for case in CASES])
+@in_one_test(("check", "faulty", "healthy", "words"), CASES, ids=[case[0] for case in CASES])
 def test_fires_on_the_fault_only(ask, check, faulty, healthy, words):
     found = ask(check, signals=faulty)
     assert found.verdict == "fail" and words in found.observed
@@ -93,7 +94,7 @@ def test_fires_on_the_fault_only(ask, check, faulty, healthy, words):
     assert missing is None or missing.verdict == "not observed"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("check", "signals"),
     [
         # No optimizer was made: gradients for another purpose.
@@ -154,7 +155,7 @@ def test_scores_that_stay_in_a_part_of_the_unit_interval_are_no_probabilities(as
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("zero", "fields", "verdict"),
     [
         (0.5, {}, "warn"),
@@ -171,7 +172,7 @@ def test_relu_on_the_scores(ask, zero, fields, verdict):
     assert (found.verdict if found else None) == verdict
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("activation", "output", "target", "verdict"),
     [
         ("ReLU", (0.0, 2.1), (-1.9, 2.0), "warn"),

@@ -6,6 +6,7 @@ import dataclasses
 import time
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.health.model_tree import MOST_ROWS, model_tree
 from labbook.model.signals import Signals
@@ -124,7 +125,7 @@ def test_vanishing_gradients_are_marked_where_the_check_fires():
     assert marked == ["fc0", "fc1", "fc2", "fc3"]
 
 
-@pytest.mark.parametrize("model", [
+@in_one_test("model", [
     {}, {"modules": []}, rows_of(), rows_of(("a", "Linear")) | {"modules": [{"i": 0, "name": "", "type": "Net"}] * 2},
 ])  # fmt: skip
 def test_nothing_is_drawn_without_modules_or_shapes(model):

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from order_of_tests import in_one_test
 
 NAN = math.nan
 
@@ -50,7 +51,7 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("made", "told"),
     [
         (
@@ -126,7 +127,7 @@ def test_the_flight_recorder_tells_a_bad_batch_that_was_not_looked_at(ask, make_
     assert found.where == {"step": 18} and "samples of that batch: 3, 5" in found.evidence
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("fields", "value"),
     [
         ({"value": "nan"}, "NaN"),
@@ -176,7 +177,7 @@ def test_a_logger_that_hides_nan(ask, make_series):
     assert ask("nan_hidden_by_logger", loss, make_series("val_loss", [1.0, 0.9, 0.8] * 20, "tensorboard")) is None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("fields", "values", "verdict"),
     [
         ({"fn": "binary_cross_entropy", "negative": 4, "value_min": -3.0}, [1.0] * 9, "fail"),
@@ -190,7 +191,7 @@ def test_range_of_the_loss(ask, make_series, fields, values, verdict):
     assert ask("loss_negative", make_series("loss", values), signals=loss_call(**fields)).verdict == verdict
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("fields", "verdict"),
     [({"all_ignored": 20}, "fail"), ({"classes": 1}, "fail"), ({}, "ok"), ({"all_ignored": 1}, "ok")],
 )

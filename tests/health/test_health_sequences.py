@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from order_of_tests import in_one_test
 
 pytestmark = pytest.mark.pure
 
@@ -84,7 +85,7 @@ def test_validation_that_changes_or_is_the_training_data(ask, make_series):
     assert ask("train_val_overlap", other, signals=signals) is None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("fields", "verdict"),
     [({}, "warn"), ({"ignored": 0.2}, None), ({"classes": 5}, None), ({"weight": True}, None), ({"share": 0.01}, None)],
 )

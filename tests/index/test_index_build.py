@@ -7,6 +7,7 @@ import sys
 import threading
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.errors import NotebookError
 from labbook.index import build, database
@@ -250,7 +251,7 @@ def test_processes_refresh_at_once_while_notes_arrive(notes):
     assert search(notes.notebook, "alpha").total == 40
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("front", "body", "verdict"),
     [
         ("status: finished\nverdict: suspect", "", "suspect"),

@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.errors import NothingFoundError, UsageError
 from labbook.index.hit import Hit
@@ -52,7 +53,7 @@ CATALOGUE = (
 )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("words", "symptoms", "whole"),
     [
         ("显存不足", ("cuda_out_of_memory",), True),

@@ -1,6 +1,5 @@
 """What the name of a metric says: every word of the table, in the spellings that trainers use."""
 
-import pytest
 from order_of_tests import in_one_test
 
 from labbook.model.metric_kinds import QUANTITIES, MetricGoal, choose_metric, direction_of, metric_kind
@@ -17,7 +16,7 @@ def test_every_word_of_the_table_is_known_in_every_spelling(word, quantity, dire
     assert metric_kind(spelling.format(word.upper())) == kind or "py" in spelling
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "name",
     [
         "lr",
@@ -42,7 +41,7 @@ def test_settings_and_losses_of_policies_have_no_best(name):
     assert direction_of(name) == ""
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("names", "chosen"),
     [
         (["loss", "val_loss", "val_acc"], "val_acc"),

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-import pytest
+from order_of_tests import in_one_test
 
 from labbook.model.finding import Finding
 from labbook.model.run import CheckResult, Process, Run
@@ -24,7 +24,7 @@ NO_LOSS = Series("val_loss", "text", (1, 2), (math.nan, math.nan))
 ERROR = Finding("softmax_before_cross_entropy", "loop-bug", "loop-bug", 1, "error", "Softmax before cross entropy")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("fields", "verdict"),
     [
         ({}, Verdict("healthy")),
@@ -58,7 +58,7 @@ def test_the_verdict_of_a_run(fields, verdict):
 PROBED = {"probe": {"status": "ok"}, "metrics": {"loss": {"last": 0.1, "steps": 40}}}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("meta", "body", "verdict"),
     [
         ({"verdict": "suspect", "verdict_reason": "x", "status": "finished"}, "", Verdict("suspect", "x")),

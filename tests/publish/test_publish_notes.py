@@ -4,6 +4,7 @@ import markdown
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.publish.notes import inert, site_note, unlink_missing, with_block
 from labbook.publish.theme import EXTENSIONS, _slug, coloured, navigation
@@ -45,7 +46,7 @@ def test_a_preformatted_block_hides_its_fences():
     assert "<h2" in html and "<h1" not in html and "&#96;&#96;&#96;" in html
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "reason"),
     [
         ("---\nid: [\n---\nbody", "line"),

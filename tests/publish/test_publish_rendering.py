@@ -9,6 +9,7 @@ import pytest
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from order_of_tests import in_one_test
 from pymdownx.highlight import Highlight
 
 from labbook.publish import rendering
@@ -112,7 +113,7 @@ def table(*rows: list[str], marks: str = "|---|--:|:-:|") -> str:
     return "\n".join(["| a | b | c |", marks, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@in_one_test("cell", CELLS)
 def test_each_kind_of_cell(both, cell):
     text = table([cell, "x", f"x {cell}"], ["y", f"{cell}x", "z"])
     both(text)
@@ -174,10 +175,10 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "head", ["text", "", "python", "text hl_lines='1'", "text linenums='1'", "{.text .more}", "text title='t'"]
 )
-@pytest.mark.parametrize("settings", [{}, {"line_spans": "x"}, {"stripnl": False}, {"pygments_lang_class": True}])
+@in_one_test("settings", [{}, {"line_spans": "x"}, {"stripnl": False}, {"pygments_lang_class": True}])
 def test_blocks_of_plain_text_are_those_of_pygments(render, monkeypatch, head, settings):
     text = "\n\n".join(f"````{head}\n{one}\n````" for one in TEXTS)
     render.config.mdx_configs["pymdownx.highlight"] = {**EXTENSIONS["pymdownx.highlight"], **settings}

@@ -66,7 +66,7 @@ def test_what_acts_is_seen(page):
     assert page_problems(f"<h1>fine</h1>{page}<p>fine</p>")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "page",
     [
         '<p class="one">&lt;script&gt;x()&lt;/script&gt; onclick=x javascript:x()</p>',

@@ -7,9 +7,9 @@ import random
 import re
 from xml.etree import ElementTree
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.model.series import Series
 from labbook.report.axes import make_axis, tick_label
@@ -25,8 +25,8 @@ def made(name, values, source="probe", rank=None, steps=None):
     )
 
 
-@pytest.mark.parametrize("ranks", [1, 8, 64])
-@pytest.mark.parametrize("metrics", [1, 40])
+@in_one_test("ranks", [1, 8, 64])
+@in_one_test("metrics", [1, 40])
 def test_it_stays_small_and_is_xml(ranks, metrics):
     dice = random.Random(1)
     series = [

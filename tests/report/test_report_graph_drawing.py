@@ -8,6 +8,7 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.probe.inspection.graph_operations import MOST, operations_of, with_names
 from labbook.report.graph_drawing import boxes_around, fold_graph, graph_lines, graph_mermaid, graph_svg
@@ -52,7 +53,7 @@ def test_chains_are_one_box_and_branches_keep_their_number():
     assert boxes_around(boxes, "EMBED") == [0, 1, 2, 3] and boxes_around(boxes, "nothing") == []
 
 
-@pytest.mark.parametrize("seed", range(5))
+@in_one_test("seed", range(5))
 def test_every_operation_is_in_one_box_and_every_picture_can_be_read(seed):
     chance = random.Random(seed)
     count = 150
@@ -86,7 +87,7 @@ def test_every_operation_is_in_one_box_and_every_picture_can_be_read(seed):
     assert len(re.findall(r"(?m)^  b\d+\[", mermaid)) == len(shown)
 
 
-@pytest.mark.parametrize("rows", [[], [[]], [["A", [7, -1, "x"], None]], [["A", None, None]], [["A", [0], None]]])
+@in_one_test("rows", [[], [[]], [["A", [7, -1, "x"], None]], [["A", None, None]], [["A", [0], None]]])
 def test_damaged_rows_draw_what_they_can(rows):
     boxes = fold_graph(rows)
 

@@ -2,12 +2,12 @@
 
 import math
 
-import pytest
+from order_of_tests import in_one_test
 
 from labbook.report.numbers import duration, number, pair, percent, size
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("value", "text"),
     [
         (None, "-"),
@@ -41,7 +41,7 @@ def test_a_printed_value_is_equal_to_the_one_that_it_rounds():
     assert pair(0.5, 0.50002) == ("0.5", "0.50002") and pair(0.91234, 0.91237) != ("0.9123", "0.9123")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("seconds", "text"),
     [
         (None, "-"),
@@ -62,7 +62,7 @@ def test_duration(seconds, text):
     assert duration(seconds) == text
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("n", "text"),
     [
         (-1, "-"),
@@ -83,6 +83,6 @@ def test_percent():
     assert [percent(v) for v in (None, 0, 0.0004, 0.006, 0.123)] == ["-", "0 %", "under 0.1 %", "0.6 %", "12 %"]
 
 
-@pytest.mark.parametrize("seconds", [14.46, 14.5, 14.54, 15.45, 99.44])
+@in_one_test("seconds", [14.46, 14.5, 14.54, 15.45, 99.44])
 def test_a_list_shows_the_duration_that_the_entry_shows(seconds):
     assert duration(seconds) == duration(round(seconds, 1))

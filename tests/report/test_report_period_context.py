@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.model.entry import Entry
 from labbook.model.metric_kinds import MetricGoal
@@ -73,7 +74,7 @@ def test_the_row_of_an_entry():
     assert found.started == 1795275012.0 and found.tags == ("torch", "3") and found.fix == ""
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "meta",
     [
         {},

@@ -7,6 +7,7 @@ import random
 from xml.etree import ElementTree
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.report.flame_svg import flame_svg, memory_svg
 from labbook.report.profile_trace import ProfileTrace, read_trace, speedscope
@@ -46,7 +47,7 @@ def test_layers_and_operators_of_paddle_are_one_thread():
     assert list(thread.below) == ["Linear"] and list(thread.below["Linear"].below) == ["matmul dygraph"]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@in_one_test("seed", range(5))
 def test_no_time_is_lost_or_counted_twice(seed):
     chance, events = random.Random(seed), []
 
@@ -89,7 +90,7 @@ def test_memory_has_a_peak_and_the_operator_that_reached_it():
         assert any("aten::empty" in (title.text or "") for title in picture.iter("{http://www.w3.org/2000/svg}title"))
 
 
-@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"traceEvents": 3}', '{"traceEvents": [{"ph": "X"}, 1, null]}'])
+@in_one_test("text", ["", "[1]", "{}", '{"traceEvents": 3}', '{"traceEvents": [{"ph": "X"}, 1, null]}'])
 def test_a_damaged_trace_is_refused_or_empty(text):
     try:
         trace = read_trace(text)

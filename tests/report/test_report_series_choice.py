@@ -7,6 +7,7 @@ from statistics import median
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.model.run import Process, Run
 from labbook.model.series import Series
@@ -128,7 +129,7 @@ def test_what_is_measured_of_a_task_comes_before_its_accuracy():
     assert primary_series(replace(RUN_OF_60, series=(of("acc", [0.2, 0.9]), of("mIoU", [0.3, 0.8])))) == "mIoU"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("factor", "differs"),
     [(1.0, False), (2.0, True), (0.5, True), (1.03, False)],
 )

@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.errors import NotebookError
 from labbook.store.config import Config, environment_name, load_config, settings_text, unknown_settings
@@ -137,7 +138,7 @@ def test_unknown_flag_is_refused():
         load_config(None, {}, {"lvl": "deep"})
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("environ", "language"),
     [
         ({}, "en"),

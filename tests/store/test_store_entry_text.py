@@ -2,9 +2,9 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.store.entry_text import block, merge, read_text, split_parts, to_bytes
 
@@ -99,7 +99,7 @@ def test_a_section_without_content_is_emptied_and_an_unknown_one_preserved():
     assert merge(new, old, known=NAMES) == old
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "damage",
     [
         lambda t: t.replace("<!-- labbook:end health -->\n", ""),

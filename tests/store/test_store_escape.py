@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.store import escape
 
@@ -255,7 +256,7 @@ def test_any_punctuation_is_inert_and_shown(reader, text):
     assert set(page.elements) <= {"pre", "code", "p"} and page.elements.count("p") == 1
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "train.py: loss 2.31 at step 412",
@@ -330,7 +331,7 @@ def test_terminal_prints_no_control(each):
     each(PAYLOADS, check)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "\x1b]0;title\x07x",
@@ -353,7 +354,7 @@ def test_adversarial_text_is_escaped_in_linear_time():
         escape.fence(text), escape.code_span(text), escape.terminal(text)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "[64, 32]",
@@ -376,9 +377,7 @@ def test_what_is_active_in_no_reader_stays_readable_as_raw_text(text):
     assert escape.table_cell(text) == text == escape.inline(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["[a, b](x)", "[a, b]: x", "[a, b][c]", "![a, b]", "[[a, b]]", "[x]", "[^1, 2]", "[TOC]"]
-)
+@in_one_test("text", ["[a, b](x)", "[a, b]: x", "[a, b][c]", "![a, b]", "[[a, b]]", "[x]", "[^1, 2]", "[TOC]"])
 def test_what_could_be_a_link_is_no_list(text):
     assert "[" not in escape.table_cell(text)
 

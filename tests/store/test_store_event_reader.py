@@ -2,9 +2,9 @@
 
 import typing
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.model.events import KINDS
 from labbook.store.event_reader import read_event
@@ -12,7 +12,7 @@ from labbook.store.event_reader import read_event
 INF = float("inf")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("kind", "field", "written", "read"),
     [
         ("loss_call", "value_first", 2, 2.0),

@@ -4,6 +4,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.errors import EntryError
 from labbook.store import frontmatter
@@ -106,7 +107,7 @@ def test_equal_values_change_no_byte():
     assert frontmatter.update(PEOPLES, {"status": "running"}) == PEOPLES
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "---\r\na: 1\r\nb: 2 # c\r\n---\r\nbody\r\n",
@@ -141,7 +142,7 @@ def test_any_update_changes_exactly_its_keys(first, second, body, newline):
     assert frontmatter.parse(new, "x") == ({**first, **second}, body)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "line"),
     [
         ("---\ntitle: a: b\n---\n", "line 2"),

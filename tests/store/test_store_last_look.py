@@ -8,7 +8,6 @@ import shlex
 import tempfile
 from pathlib import Path
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from order_of_tests import in_one_test
@@ -48,7 +47,7 @@ def run_json(**facts):
     return line_by_line(facts).encode()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "facts",
     [
         {"changes": [{"kind": "argument", "what": "api_key", "before": "[REDACTED:option]", "now": ""}]},
@@ -97,7 +96,7 @@ def test_masking_changes_only_the_secrets():
     )
 
 
-@pytest.mark.parametrize("data", [b"", b"[1, 2]", b"{broken password=Zq81xxAb", b"\xff\xfe", b'{"a": ' * 10])
+@in_one_test("data", [b"", b"[1, 2]", b"{broken password=Zq81xxAb", b"\xff\xfe", b'{"a": ' * 10])
 def test_a_file_that_is_no_json_object_is_read_as_text(data):
     assert bool(find_secrets("run.json", data, plain_redactor())) == (b"Zq81xxAb" in data)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import xml.dom.minidom
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.errors import UsageError
 from labbook.model.entry import Entry
@@ -36,7 +37,7 @@ def test_a_sample_is_a_part_of_the_grid_and_the_same_for_the_same_seed():
     assert len(trials("a=0..99999999999999999", "b=0..99999999999999999", sample=3)) == 3
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("words", "message", "hint"),
     [
         ((), "no options", "lr=0.001,0.01"),

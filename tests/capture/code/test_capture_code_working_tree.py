@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
+from order_of_tests import in_one_test
 
 from labbook.capture.code.untracked_files import is_source
 from labbook.capture.code.working_tree import capture
@@ -260,7 +260,7 @@ def test_submodule_is_named_and_not_entered(code, make_context, git_in, tmp_path
     assert facts["dirty"] is True
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "source"),
     [("a.py", True), ("conf.yaml", True), ("requirements-dev.txt", True), ("Makefile", True), ("Dockerfile.gpu", True),
      ("log.txt", False), ("weights.pt", False), ("data.csv", False), ("README.md", True)],

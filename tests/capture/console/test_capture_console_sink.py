@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.capture.console.console_reader import read_console
 from labbook.capture.console.console_sink import ConsoleSink
@@ -326,7 +327,7 @@ def test_broken_counts_do_not_matter(tmp_path):
     assert read_console(tmp_path).lines == 1
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "line",
     ["ValueError: x", "E1121 error", "loss: 0.5", "loss=nan", "{'train_loss': 0.25}", "val/acc 0.9 acc=0.9", "lr: 1e-4",
      "out of memory", "训练失败", "Segmentation fault (core dumped)", "Epoch 3 - accuracy: 0.91", "step 3 loss is nan"],
@@ -335,7 +336,7 @@ def test_notable_lines(line):
     assert NotableLines().pick(1, [line]) == [(1, line)]
 
 
-@pytest.mark.parametrize("line", ["hello", "INFO start", "a map of things", "12 files copied", "colossal"])
+@in_one_test("line", ["hello", "INFO start", "a map of things", "12 files copied", "colossal"])
 def test_ordinary_lines(line):
     assert NotableLines().pick(1, [line]) == []
 

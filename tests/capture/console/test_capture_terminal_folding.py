@@ -8,6 +8,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.capture.console.terminal_folding import LONGEST_LINE, LineFolder
 
@@ -26,7 +27,7 @@ class Screen(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("printed", "kept"),
     [
         ("plain\ntext\n", "plain\ntext\n"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
@@ -33,7 +34,7 @@ def primary(text: str, language: str = "en") -> Finding:
     return found
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         f"ValueError: {PADDLE_LINEAR}",
@@ -52,7 +53,7 @@ def test_a_linear_layer_is_told_with_its_two_widths(text: str) -> None:
     assert primary(text, "zh").evidence[0] == "输入有 256 个特征，而 in_features 是 64"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "said"),
     [
         (
@@ -234,7 +235,7 @@ def _labels(low: float, high: float, classes: int, where: dict[str, Any]) -> Run
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("low", "high", "classes", "said", "cause", "fix"),
     [
         (0.0, 9.0, 9, "label 9, the head has 9 outputs: it needs at least 10", "fewer outputs (9)", "classes: 10"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.page_text import render_page_markdown
@@ -48,11 +49,11 @@ def test_values_stand_within_the_part_of_a_framework() -> None:
     assert fill_slots(text, {}, "torch") == "`Linear(n, dim=1)`"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("framework", "cast"),
     [("torch", "torch.as_tensor(y, dtype=torch.long)"), ("paddle", 'paddle.to_tensor(y, dtype="int64")')],
 )
-@pytest.mark.parametrize("language", ["en", "zh"])
+@in_one_test("language", ["en", "zh"])
 def test_float_labels_are_cast_in_the_framework_of_the_run(framework: str, cast: str, language: str) -> None:
     evidence = Evidence((FLOAT_LABELS[framework],), framework=framework)
     found = diagnose(evidence, MATCHER, language).findings[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.catalogue.pattern import KINDS, axis, compile_pattern, fill_slots, is_different, normalise_text
 
@@ -13,7 +14,7 @@ def found(template: str, text: str) -> dict[str, str] | None:
     return compile_pattern(template).find(normalise_text(text))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("template", "text", "values"),
     [
         (
@@ -57,9 +58,7 @@ def test_a_later_place_fits_where_the_first_does_not():
     assert found("size {n:int} here", "size big here, size 4 here") == {"n": "4"}
 
 
-@pytest.mark.parametrize(
-    "template", ["{a}", "{a:shap} words", "words {a}{b} more", "{a}{b} words", "single { brace", ""]
-)
+@in_one_test("template", ["{a}", "{a:shap} words", "words {a}{b} more", "{a}{b} words", "single { brace", ""])
 def test_a_template_that_cannot_work_is_refused(template):
     with pytest.raises(ValueError, match=r"\w"):
         compile_pattern(template)
@@ -72,7 +71,7 @@ def test_any_text_can_be_searched(text):
         assert captured is None or all(isinstance(value, str) for value in captured.values())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@in_one_test("kind", KINDS)
 def test_no_kind_goes_back_over_a_hostile_text(kind):
     # A pattern that tried again from each place would take minutes for these.
     for hostile in ("[1, " * 20_000, "1x" * 40_000, "a." * 40_000, "'" * 80_000, "(1," * 20_000 + ")", "9" * 80_000):
@@ -83,7 +82,7 @@ def test_many_beginnings_without_an_end_are_given_up():
     assert found("begin {a} middle {b} end", "begin x " * 50_000) is None
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("quantity", "first", "second", "different"),
     [
         ("device", "torch.cuda.FloatTensor", "torch.FloatTensor", True),

@@ -7,6 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
@@ -27,7 +28,7 @@ def _norms(*values: float) -> list[dict[str, float]]:
     return [{"step": step, "grad_norm": value} for step, value in enumerate(values)]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("flight", "cause"),
     [
         ({"op": "Neg <- Mean <- Log <- Sigmoid", "recent": _norms(0.7, 0.4, 0.6, 0.44)}, "logarithm"),
@@ -58,7 +59,7 @@ def test_of_a_value_that_a_gpu_told_too_late_the_first_advice_is_to_wait_for_it(
     assert ["--debug deep" in fix for fix in found.fixes] == [late, *[False] * 3, *[False] * late]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("raised", "written", "steps", "validation"),
     [(5.0, 5.1, 8, True), (5.0, 4.9, 8, False), (5.0, 5.1, 0, False), (None, 5.1, 8, False)],
 )
@@ -117,7 +118,7 @@ def test_the_fix_names_the_package_of_a_module() -> None:
     assert "pip install scikit-image`" in fixes[0] and "import skimage" in fixes[0]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("message", "cause"),
     [
         ("The size of tensor a (10) must match the size of tensor b (20) at non-singleton dimension 0", "batch size"),
@@ -169,7 +170,7 @@ def test_the_error_of_a_cell_is_the_cause_of_what_the_notebook_runner_raised() -
     assert (found.symptom, found.where["file"]) == ("shape_mismatch_linear", "<cell 3>")
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("condition", "cause"),
     [
         ("t >= 0 && t < n_classes", "class label"),

@@ -56,7 +56,7 @@ def test_a_class_of_one_kind_of_failure_tells_it(family_of: Callable[[str], str]
     assert family_of(f"{RAISED}{name}: the flux went below the gate\n") == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "message"),
     [
         ("import_abi_mismatch", "OSError: [Errno 8] Exec format error"),
@@ -91,7 +91,7 @@ def test_the_number_of_an_error_stays_where_its_words_are_others(
     assert family_of(f"{RAISED}{message}\n") == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "check"),
     [
         ("shape_mismatch", "Check failed: filter_dims.size() == 4 (3 vs. 4) "),
@@ -107,7 +107,7 @@ def test_a_failed_check_of_native_code_comes_before_the_crash_that_it_makes(
     assert family_of(f"{glog}    @     0x7f27 google::LogMessage::Fail()\nAborted (core dumped)\n") == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "line"),
     [
         ("data_decode_error", "assert(r.x1 < r.x2 and r.y1 < r.y2)"),
@@ -129,7 +129,7 @@ def test_what_an_assert_compares(family_of: Callable[[str], str], wanted: str, l
 LIBRARY = '  File "/usr/lib/python3.8/site-packages/foo/__init__.py", line 2, in <module>\n    {0}\n'
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "user", "error"),
     [
         ("import_abi_mismatch", "import foo.vision as vision", "RuntimeError: foo initialized failed!"),
@@ -146,7 +146,7 @@ def test_what_a_library_raises_while_it_is_imported(
     assert family_of(f"{head}{LIBRARY.format('from .core import setup')}{error}\n") == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "text"),
     [
         ("", "catch IndexError when checking dataset"),
@@ -162,7 +162,7 @@ def test_a_class_that_a_sentence_names_without_its_message(
     assert family_of(text) == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "text"),
     [
         ("file_not_found", '{"message":"FileNotFoundError(2, \'No such file or directory\')","status":-1}'),
@@ -204,7 +204,7 @@ def test_a_traceback_that_lost_its_breaks(family_of: Callable[[str], str], wante
     assert family_of(text) == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "file"),
     [
         ("unsupported_op", "/pytorch/torch/csrc/jit/serialization/export.cpp"),
@@ -217,7 +217,7 @@ def test_the_native_file_whose_check_failed(family_of: Callable[[str], str], wan
     assert family_of(f'RuntimeError: foo INTERNAL ASSERT FAILED at "{file}":453, please report a bug.') == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "text"),
     [
         (

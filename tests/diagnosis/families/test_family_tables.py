@@ -87,7 +87,7 @@ def test_whom_and_what_a_sentence_speaks_of_gives_the_family(wanted, message):
     assert family(f"训练的时候出现了{message}，请问怎么办") == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "message",
     [
         "ValueError: the answer was not 42",
@@ -102,7 +102,7 @@ def test_one_common_word_gives_no_family_of_settings_or_data(message):
     assert family(message) not in {"config_error", "data_empty", "data_decode_error"}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "line"),
     [
         ("config_error", "assert dataset in ['pascalvoc', 'coco2014', 'coco2017']"),
@@ -228,7 +228,7 @@ def test_statuses_and_signals_told_in_passing():
     assert family(glog) == "illegal_instruction_or_segfault"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "message"),
     [
         ("index_out_of_range", "ValueError: (OutOfRange) something about the slot, but received 5."),
@@ -288,7 +288,7 @@ def test_what_a_sentence_says_takes_the_place_of_what_its_class_would_mean():
     assert [one.family for one in found] == ["config_error"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "text"),
     [
         ("config_error", "AssertionError: ZeRO-3 is not compatible with pipeline parallelism"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from order_of_tests import in_one_test
 
 SITE = "/usr/lib/python3.8/site-packages/"
 
@@ -16,7 +17,7 @@ def _cut(file: str, function: str, source: str) -> str:
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "text"),
     [
         ("type_error_user_code", "Keyerror: 'img_metas' when training my own data"),
@@ -31,7 +32,7 @@ def test_classes_are_typed_from_memory(family_of: Callable[[str], str], wanted: 
     assert family_of(text) == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "message"),
     [
         ("config_error", "AssertionError: img_size specified in both model and data"),
@@ -76,7 +77,7 @@ def test_the_file_that_raised_a_message_that_was_lost(
     assert family_of(_cut(file, function, source)) == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "UserWarning: Skip loading for fc.weight. fc.weight receives a shape [2048, 1000], but the expected shape is "
@@ -96,7 +97,7 @@ def test_what_sounds_alike_and_is_no_failure(family_of: Callable[[str], str], te
     assert family_of(text) == ""
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "text"),
     [
         ("shape_mismatch", "AssertionError: 预测和标签的形状不一致"),
@@ -112,7 +113,7 @@ def test_failures_told_in_one_sentence(family_of: Callable[[str], str], wanted: 
     assert family_of(text) == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "The backbone is frozen during distributed fine-tuning. Epoch 1 loss 0.4",
@@ -158,8 +159,8 @@ _STEPS = {
 }
 
 
-@pytest.mark.parametrize("steps", _STEPS)
-@pytest.mark.parametrize(
+@in_one_test("steps", _STEPS)
+@in_one_test(
     ("wanted", "message"),
     [
         ("", ""),
@@ -178,7 +179,7 @@ def test_a_long_log_is_what_its_end_says(
     assert family_of(f"{_WARNED}{_STEPS[steps]}\n{end}") == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "message"),
     [
         (
@@ -211,7 +212,7 @@ def test_code_that_cannot_become_static_is_told_before_the_type_that_shows_it(fa
     )
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("family", "text"),
     [
         ("device_mismatch", 'DGLError: Cannot assign feature "h" on device cuda:0 to a graph on device cpu.'),
@@ -247,7 +248,7 @@ Original Traceback (most recent call last):
 RAISED = 'Traceback (most recent call last):\n  File "t.py", line 3, in f\n    g()\n'
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         f"{RAISED}ValueError: foo bar baz qux\nmake: *** [Makefile:3: train] Error 1",
@@ -261,7 +262,7 @@ def test_what_stands_around_a_failure_is_not_its_family(family_of: Callable[[str
     assert family_of(text) == ""
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "source"),
     [
         ("shape_mismatch", "assert n == len(labels)"),
@@ -281,7 +282,7 @@ def test_an_assertion_without_a_message_is_what_its_line_compares(
     assert family_of(_cut("/home/li/net.py", "forward", source) + "AssertionError\n") == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "source", "message"),
     [
         ("config_error", "reader = cfg['TrainReader']['inputs_def']", "KeyError: 'inputs_def'"),
@@ -298,7 +299,7 @@ def test_the_line_says_of_what_a_key_or_a_value_is_missing(
     assert family_of(_cut("/home/li/net.py", "build", source) + message + "\n") == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "text"),
     [
         ("compile_error", "ptxas error   : Entry function '_Z4attnPf' uses too much shared data (0x13000 bytes)"),

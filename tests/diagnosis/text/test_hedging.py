@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.text.hedging import is_feature_request, without_speculation
 from labbook.diagnosis.text.log_reader import read_text
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "Warn early\n\nIf there is not enough disk space the run crashes at the first checkpoint.",
@@ -24,7 +25,7 @@ def test_what_is_only_supposed_or_asked_for_gives_no_finding(family_of: Callable
     assert family_of(text) == ""
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "family"),
     [
         ("If I use batch 64, I get CUDA out of memory", "cuda_oom"),
@@ -58,7 +59,7 @@ def test_stated_keeps_what_a_sentence_says_before_its_supposition() -> None:
     assert without_speculation("no supposition here") == "no supposition here"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "fused kernels are off\nError caught was: No module named 'quick'\nready",

@@ -178,7 +178,7 @@ def test_a_device_assertion_is_said_and_raised():
     assert (read.ending.signal, read.ending.facts["core_dump"]) == ("SIGABRT", True)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "code", "signal"),
     [
         ("torchrun", 1, ""),
@@ -196,7 +196,7 @@ def test_how_it_ended(name, code, signal):
     assert (ending.exit_code, ending.signal) == (code, signal)
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "code", "signal"),
     [
         ("Process finished with exit code 137 (interrupted by signal 9: SIGKILL)", 137, "SIGKILL"),
@@ -228,7 +228,7 @@ def test_limits_of_schedulers_are_facts():
     assert "oom-kill" in evidence("srun").ending.facts["oom_kill"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("name", "framework"),
     [("torch_worker", "torch"), ("paddle_matmul", "paddle"), ("paddle_fluid_1.8", "paddle"), ("python_3.13", "")],
 )
@@ -296,7 +296,7 @@ def test_a_cut_traceback_keeps_what_is_left(cut):
     assert (raised[-1].inner is not None) if cut == "first" else raised[-1].frames
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("source", "kind", "message"),
     [
         ("raise ValueError(f'no such tempo: {tempo}')", "ValueError", "no such tempo: ?"),
@@ -365,6 +365,6 @@ def test_a_decorated_traceback_has_its_frames_and_message(each):
     each(texts.items(), check)
 
 
-@pytest.mark.parametrize("mark", ["# ", "#", "// ", "%", "; ", "REM "])
+@in_one_test("mark", ["# ", "#", "// ", "%", "; ", "REM "])
 def test_comment_signs_on_all_lines_are_removed(mark):
     assert read_text(f"{mark}Epoch 2: loss 0.4\n{mark}Killed\n").ending.signal == "SIGKILL"

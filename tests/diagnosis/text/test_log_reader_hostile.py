@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.text.log_reader import read_stream, read_text
 from labbook.model.evidence import Ending, Evidence
@@ -107,7 +108,7 @@ def test_the_size_of_the_pieces_changes_nothing(path, size):
     assert read_stream(raw[at : at + size] for at in range(0, len(raw), size)) == read_stream([raw])
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "gb18030"])
+@in_one_test("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "gb18030"])
 def test_encodings(encoding):
     text = "训练失败，请看下面的报错信息\n" + TRACEBACK + "请问怎么解决\n"
 
@@ -157,7 +158,7 @@ def test_an_exception_in_a_long_log_is_found_with_its_line():
     assert [frame.source for frame in read.exceptions[0].frames] == ["step(x)"]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "line",
     [
         "torch._C._LinAlgError: linalg.cholesky: the input is not positive-definite",
@@ -187,9 +188,7 @@ def test_notable_lines_of_a_long_log_are_counted():
     assert len(read.lines) < 30
 
 
-@pytest.mark.parametrize(
-    "line", ["no end", "Traceback (most recent call last): " * 4, '  File "a.py", line 1, in f ', "\t\t"]
-)
+@in_one_test("line", ["no end", "Traceback (most recent call last): " * 4, '  File "a.py", line 1, in f ', "\t\t"])
 def test_a_line_without_end_is_cut(line):
     big = line.encode() * (3_000_000 // len(line))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from order_of_tests import in_one_test
 
 from labbook.diagnosis.text.log_lines import strip_prefix
@@ -12,7 +11,7 @@ from labbook.diagnosis.text.log_lines import strip_prefix
 LITE = "[F  6/ 5 15:12: 8.647 ....10-rc/lite/model_parser/model_parser.cc:956 LoadModelNaiveFromMemory] "
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("text", "rest", "level"),
     [
         (f"2025-06-05 15:12:08.647 3291-3291 Paddle-Lite      app.camera.dev       A  {LITE}no", "no", "FATAL"),
@@ -164,7 +163,7 @@ def test_what_native_code_says_before_it_ends(family_of: Callable[[str], str], w
     assert family_of(text) == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("wanted", "text"),
     [
         ("illegal_instruction_or_segfault", "A/libc: Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0"),
@@ -218,7 +217,7 @@ def test_endings_and_networks(family_of: Callable[[str], str], wanted: str, text
     assert family_of(text) == wanted
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "n1:23:23 [0] graph/xml.cc:200 NCCL WARN Missing iommu=pt from kernel command line\nEpoch 1 step 10 loss 0.52",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
+from order_of_tests import in_one_test
 
 STEPS = "".join(f"Epoch [{n}/40] iter 100/100 lr 0.010 loss: {2.0 / n:.4f} time 0.31\n" for n in range(1, 9))
 BORNE = (
@@ -17,15 +17,15 @@ BORNE = (
 )
 
 
-@pytest.mark.parametrize("line", BORNE)
-@pytest.mark.parametrize("before", [0, 400])
+@in_one_test("line", BORNE)
+@in_one_test("before", [0, 400])
 def test_what_steps_follow_was_borne(family_of: Callable[[str], str], line: str, before: int) -> None:
     """`before`: as many healthy lines in front, so that the log is read by its notable lines alone."""
     text = "Epoch [0/40] iter 1/100 lr 0.010 loss: 2.31 time 0.31\n" * before + line + "\n" + STEPS
     assert family_of(text) == ""
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "end", ["INFO trainer: done", "finished in 312 s", "Training complete.", "saved, done after 0:05:12", "训练结束"]
 )
 def test_two_steps_are_enough_before_a_good_end(
@@ -82,7 +82,7 @@ def test_a_loss_that_stays_nan_is_no_step_of_a_healthy_training(family_of: Calla
     assert family_of(text) == "nan_or_inf"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "text",
     [
         "How do I find out what a model needs before I rent a card? I do not want to run out of memory on GPU.",

@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.model.finding import Finding
 from labbook.model.run import Process, Run
@@ -87,7 +88,7 @@ def test_what_is_certainly_wrong_in_a_run_that_ended_well_is_the_news():
     assert run_title(run_with(loss, findings=(finding(),))) == "a.py: finished, loss is NaN since step 2"
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("symptom_title", "shown"),
     [
         ("Exploding gradient", "exploding gradient"),
