@@ -15,9 +15,12 @@ decorator as well, says it on standard error for whatever is raised inside.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
-from labbook.api import keep, log, note, trial
+TYPE_CHECKING = False  # `typing` and the modules below take longer to import than Ctrl-C may be without effect
+if TYPE_CHECKING:
+    from typing import Any
+
+    from labbook.api import keep, log, note, trial
 
 __all__ = [
     "__version__",
@@ -36,24 +39,27 @@ __all__ = [
 
 __version__ = "0.2.0"
 
+_HOMES = {
+    "checks": ("labbook.checks", ""),
+    "diagnose": ("labbook.findings.exception_api", "diagnose_exception"),
+    "diagnosed": ("labbook.findings.exception_api", "diagnosed"),
+    "keep": ("labbook.api", "keep"),
+    "last": ("labbook.last_run", "last"),
+    "list_runs": ("labbook.findings.query_api", "list_runs"),
+    "log": ("labbook.api", "log"),
+    "note": ("labbook.api", "note"),
+    "recording": ("labbook.live_recording", "recording"),
+    "search": ("labbook.findings.query_api", "search_notes"),
+    "trial": ("labbook.api", "trial"),
+}
+"""Name -> module and function ("" for the module), imported when the name is used."""
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module
-    """What is imported only when it is asked for: modules and functions with many imports."""
-    if name == "checks":
-        return import_module("labbook.checks")
-    if name == "diagnosed":
-        return import_module("labbook.findings.exception_api").diagnosed
-    if name == "diagnose":
-        return import_module("labbook.findings.exception_api").diagnose_exception
-    if name == "list_runs":
-        return import_module("labbook.findings.query_api").list_runs
-    if name == "last":
-        return import_module("labbook.last_run").last
-    if name == "recording":
-        return import_module("labbook.live_recording").recording
-    if name == "search":
-        return import_module("labbook.findings.query_api").search_notes
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module or a function
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, function = _HOMES[name]
+    return getattr(import_module(module), function) if function else import_module(module)
 
 
 def load_ipython_extension(shell: Any) -> None:  # noqa: ANN401 - of IPython

@@ -322,6 +322,23 @@ def test_help_imports_no_command_and_no_slow_library():
 
 
 @pytest.mark.process
+def test_ctrl_c_while_labbook_is_imported_ends_it_without_a_word():
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "import labbook.__main__ as entry\n"
+        "assert not {'typing', 'click', 'labbook.api'} & (set(sys.modules) - before), 'nothing catches Ctrl-C here'\n"
+        "import types\n"
+        "class Stopped(types.ModuleType):\n"
+        "    def __getattr__(self, name): raise KeyboardInterrupt\n"
+        "sys.modules['click'] = Stopped('click')\n"
+        "sys.exit(entry.main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.process
 def test_recording_starts_without_slow_libraries():
     """What happens before the command starts must not wait for libraries that only the end needs."""
     loaded = modules_after(
