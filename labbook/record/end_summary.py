@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from labbook.store.sentences import Sentences
 
 _MAX_ROWS = 3
+
+
+def path_from(path: Path, folder: Path) -> str:
+    """Returns the path relative to the folder if it lies below it, else the absolute path."""
+    return (path.relative_to(folder) if path.is_relative_to(folder) else path).as_posix()
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,10 @@ class FinishedRun:
     shown_path: str
     language: str = "en"
     proposal: Proposal | None = None
+
+    def seen_from(self, folder: Path | None) -> FinishedRun:
+        """Returns the same with `shown_path` as from a folder; `None` changes nothing."""
+        return replace(self, shown_path=path_from(self.entry, folder)) if folder else self
 
     def _first_line(self, result: str) -> str:
         """Returns status, duration, verdict and result."""

@@ -18,7 +18,7 @@ from labbook.findings.configuration_check import add_configuration_check
 from labbook.fixes.propose_fix import propose_fix
 from labbook.model.run import Console, Facts, Run
 from labbook.record.captured_facts import add_captured, capture_context
-from labbook.record.end_summary import FinishedRun
+from labbook.record.end_summary import FinishedRun, path_from
 from labbook.record.jobs.job_console import read_consoles
 from labbook.record.kept_files import add_lineage
 from labbook.record.notebook_command import add_cells
@@ -136,7 +136,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
         },
         durable=False,
     )
-    return FinishedRun(run, entry, outcome, _display_path(entry), notebook.config.language_in_use(), proposal)
+    return FinishedRun(run, entry, outcome, path_from(entry, Path.cwd()), notebook.config.language_in_use(), proposal)
 
 
 def _add_console_metrics(run: Run) -> Run:
@@ -201,10 +201,3 @@ def commit_message(run: Run) -> str:
     lines.append(f"Observed: {run.status}" + (f"; {verdicts}" if verdicts else ""))
     lines += ["", f"Run: {run.id}"]
     return "\n".join(lines) + "\n"
-
-
-def _display_path(path: Path) -> str:
-    """Returns the path relative to the working folder if it lies below it, else the absolute path."""
-    with suppress(ValueError, OSError):
-        return path.relative_to(Path.cwd()).as_posix()
-    return str(path)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,7 @@ class RecordRequest:
         quiet: Whether labbook prints nothing.
         requests: Actions of the probe inside the program, see `program_requests.parse_requests`.
         on_created: Called with the id of the run before the command starts.
+        started_in: Folder that printed paths begin at; `None`: where the command runs.
     """
 
     argv: tuple[str, ...]
@@ -62,6 +63,7 @@ class RecordRequest:
     quiet: bool = False
     requests: Mapping[str, object] = field(default_factory=dict)
     on_created: Callable[[str], None] | None = None
+    started_in: Path | None = None
 
 
 def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
@@ -110,7 +112,8 @@ def write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print_
     if finished is None:
         return  # another task of the job writes the entry
     try:
-        _show_end(finished, session, request)
+        finished = finished.seen_from(request.started_in)
+        _show_end(finished, session)
         if session.notebook.config.artifact_store:
             from labbook.artifacts.upload import start_upload
 
@@ -339,11 +342,10 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     from labbook.store.recorder_redaction import load_rules, make_redactor
 
     now = time.time()
-    script = readable_text(script_name(list(request.argv), Path.cwd()))
-    argv, notes, tags = (tuple(map(readable_text, words)) for words in (request.argv, request.notes, request.tags))
-    request = replace(request, argv=argv, notes=notes, tags=tags)
-    redactor = make_redactor(dict(os.environ), list(request.argv), notebook.redaction_rules())
-    script = redactor.text(script)
+    argv, notes, tags = (list(map(readable_text, words)) for words in (request.argv, request.notes, request.tags))
+    own_rules = notebook.redaction_rules()
+    redactor = make_redactor(dict(os.environ), argv, own_rules)
+    script = redactor.text(readable_text(script_name(list(request.argv), Path.cwd())))
     project = find_project(argv, Path.cwd(), notebook.paths.root)
     root = redactor.text(project.root)
     experiment = run_experiment(notebook, script, request.experiment, redactor.text(project.name), root)
@@ -352,7 +354,7 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     start: dict[str, Any] = {
         "schema": 1,
         "id": journal.run_id,
-        "argv": redact_argv(list(request.argv), redactor),
+        "argv": redact_argv(argv, redactor),
         "cwd": redactor.text(readable_text(str(Path.cwd()))),
         "script": script,
         "experiment": experiment,
@@ -361,10 +363,9 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
         "host": socket.gethostname(),
         "started": now,
         "recorder_pid": os.getpid(),
-        "notes": [redactor.text(note) for note in request.notes],
-        "tags": [redactor.text(tag) for tag in request.tags],
+        "notes": [redactor.text(note) for note in notes],
+        "tags": [redactor.text(tag) for tag in tags],
     }
-    own_rules = notebook.redaction_rules()
     member = place = None
     try:
         member, place = join_as_task(notebook.paths, journal, start)
@@ -380,15 +381,14 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
         print_line(f"{journal.run_id}  {experiment}")
     sentences = Sentences(notebook.config.language_in_use())
     sentences.prepare("record")  # before anything can fail: a full disk or too many open files
-    session = _Session(notebook, journal, redactor, start, request.quiet, print_line, sentences)
-    session.member, session.place = member, place
-    return session
+    known = (notebook, journal, redactor, start, request.quiet, print_line, sentences)
+    return _Session(*known, member=member, place=place)
 
 
-def _show_end(finished: FinishedRun, session: _Session, request: RecordRequest) -> None:
+def _show_end(finished: FinishedRun, session: _Session) -> None:
     """Shows in a few lines how the run ended and where its entry is."""
     sentences = session.sentences
-    if request.quiet:
+    if session.quiet:
         if finished.commit.status in ("withheld", "failed"):
             session.print_line(sentences.line("record.not_committed", reason=finished.commit.cause))
         return

@@ -113,6 +113,7 @@ def rerun(
 
     created: list[str] = []
     notes: list[Message] = []
+    started_in = Path.cwd()
 
     def report(note: Message) -> None:
         notes.append(note)
@@ -148,6 +149,7 @@ def rerun(
                 quiet=quiet,
                 requests=requests or {},
                 on_created=created.append,
+                started_in=started_in,
             )
             end = record(request, print_line)
     if not created or not notebook.paths.entry(created[0]).is_file():

@@ -53,6 +53,7 @@ def test_uncommitted_code_and_ignored_data_give_the_same_result(project, code, g
     assert len(git(code, "worktree", "list").splitlines()) == 1
     entries = sorted(code.glob("notes/runs/*/*/*/*.md"))
     assert len(entries) == 2
+    assert f"         {entries[1].relative_to(code).as_posix()}  " in done.stderr
     assert all("reproduction: identical" in entry.read_text() for entry in entries)
     assert f"rerun_of: {entries[0].stem}" in entries[1].read_text()
 
