@@ -68,14 +68,18 @@ class Candidate:
 
 
 def collect_candidates(evidence: Evidence, matcher: Matcher) -> list[Candidate]:
-    """The pages that fit the exceptions, lines and exit status of a failure, in the order of `order_candidates`."""
+    """The pages that fit the exceptions, lines and exit status of a failure, one candidate for each page.
+
+    First comes what failed first and ended the program; consequences come after causes.
+    """
     found = [c for one in evidence.exceptions for c in _match_chain(one, matcher, evidence.framework)]
     if not evidence.clean_end:
         # Words without a class are read as a message only where no exception has a message that a page knows.
         bare = not any(c.match.weight > 1 for c in found)
         found += _match_lines(evidence, matcher, as_exception=bare)
         found += [Candidate(match, order=float("inf")) for match in matcher.match_ending(evidence.ending)[:1]]
-    return order_candidates([_meant(candidate, evidence, matcher) for candidate in found])
+    meant = [_meant(candidate, evidence, matcher) for candidate in found]
+    return _caused_first(_one_each(sorted(meant, key=_importance)))
 
 
 def _meant(candidate: Candidate, evidence: Evidence, matcher: Matcher) -> Candidate:
@@ -84,11 +88,6 @@ def _meant(candidate: Candidate, evidence: Evidence, matcher: Matcher) -> Candid
     other = next((other for condition, other in page.instead.items() if condition in evidence.conditions), "")
     known = matcher.catalogue.symptoms.get(other)
     return replace(candidate, match=replace(candidate.match, symptom=known)) if known else candidate
-
-
-def order_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """One candidate for each page: first what failed first and ended the program, consequences after causes."""
-    return _caused_first(_one_each(sorted(candidates, key=_importance)))
 
 
 def _importance(candidate: Candidate) -> tuple[object, ...]:
@@ -207,15 +206,13 @@ def _match_lines(evidence: Evidence, matcher: Matcher, *, as_exception: bool) ->
     """The best page for each line of output, without sentences that only suppose or ask something."""
     printed_nan = matcher.catalogue.symptoms.get(_PRINTED_NAN)
     for line in evidence.lines:
-        text = without_speculation(line.text)
-        matches = matcher.match_line(replace(line, text=text), evidence.framework, as_exception=as_exception)
+        read = replace(line, text=without_speculation(line.text))
+        matches = matcher.match_line(read, evidence.framework, as_exception=as_exception)
         if matches and matches[0].weight < 3 and line.kind == "output":
             # Words that no program prints in this form may be part of a question.
-            statements = drop_questions(text)
-            if statements != text:
-                text = statements
-                matches = matcher.match_line(replace(line, text=text), evidence.framework, as_exception=as_exception)
-        if not matches and printed_nan and line.kind == "output" and prints_nonfinite(text):
+            read = replace(read, text=drop_questions(read.text))
+            matches = matcher.match_line(read, evidence.framework, as_exception=as_exception)
+        if not matches and printed_nan and line.kind == "output" and prints_nonfinite(read.text):
             matches = [Match(printed_nan, 1, 0, {})]
         for match in matches[:1]:
             yield Candidate(match, None, line, line.kind != "warning", line.order, line.rank)

@@ -28,13 +28,7 @@ _DEATHS_OF_OTHERS = (
     "illegal_instruction_or_segfault",
     "nccl_or_collective",
 )
-_WAITING = {
-    "reader": "diagnosis.waiting.reader",
-    "collective": "diagnosis.waiting.collective",
-    "lock": "diagnosis.waiting.lock",
-    "worker": "diagnosis.waiting.worker",
-    "input": "diagnosis.waiting.input",
-}
+_WAITING = ("reader", "collective", "lock", "worker", "input")
 
 
 def build_finding(
@@ -79,7 +73,7 @@ def build_finding(
         fixes=_filled_all(fixes, values, evidence.framework),
         fingerprint=fingerprint_exception(exception, evidence.framework)
         if exception
-        else fingerprint_fault(symptom.id, evidence.framework, ""),
+        else fingerprint_fault(symptom.id, evidence.framework),
         values=dict(match.values),
         message=message,
         exception=exception.type if exception else "",
@@ -118,10 +112,7 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
     if check.expected and not any(map(str.isalpha, observed)):
         observed = say.line("health.expected", observed=observed, expected=check.expected)
     symptom = catalogue.symptoms.get(check.id)
-    values = {
-        **{k: str(v) for k, v in evidence.facts.items()},
-        **{k: str(v) for k, v in check.where.items()},
-    }
+    values = {name: str(value) for name, value in {**evidence.facts, **check.where}.items()}
     conditions = find_conditions(values, evidence, None)
     sentences: list[str] = []
     causes: Sequence[str] = ()
@@ -143,7 +134,7 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
         evidence=(*sentences, observed, *check.evidence),
         causes=_filled_all(causes, values, evidence.framework),
         fixes=_filled_all(fixes, values, evidence.framework),
-        fingerprint=fingerprint_fault(check.id, str(check.where.get("module") or ""), ""),
+        fingerprint=fingerprint_fault(check.id, str(check.where.get("module") or "")),
         follows_from=check.explained_by,
         message=check.observed,
     )
@@ -238,9 +229,10 @@ def _ending(evidence: Evidence, say: Sentences) -> list[str]:
     sentences = [say(one) for one in (*map(facts.get, _ENDING_SENTENCES), *(facts.get("children") or ())) if one]
     if facts.get("silent_s"):
         silent = make_message("diagnosis.silent", seconds=float(facts["silent_s"]))
-        waiting = _WAITING.get(str(facts.get("waiting") or ""))
-        both = make_message("diagnosis.silent_and", silent=silent, waiting=make_message(waiting)) if waiting else silent
-        sentences.append(say(both))
+        if facts.get("waiting") in _WAITING:
+            waiting = make_message(f"diagnosis.waiting.{facts['waiting']}")
+            silent = make_message("diagnosis.silent_and", silent=silent, waiting=waiting)
+        sentences.append(say(silent))
     if facts.get("core_dump"):
         sentences.append(say.line("diagnosis.core_dump"))
     if ending.signal:

@@ -12,28 +12,28 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.evidence import ObservedException
 from labbook.model.run import Frame
 
-_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+_RE = compile_patterns(__file__)
 
 VERSION = "v1"
 
 _MOST_LETTERS = 4000
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _MOST_UNITS = 3
 """Sentences of a message that count. Source: chosen by us; after the third come advice and lists of values."""
 _UNIT_LETTERS = 240
 _DEEPEST = 20
 
-
 _NAMED_BY = frozenset({"ModuleNotFoundError", "ImportError", "AttributeError", "NameError", "UnboundLocalError"})
 """Classes whose quoted name is the missing thing, even with dots and digits."""
 
 _INSTEAD = {"number": "#", "nothing": "", "same": r"<\1>"}
-_VALUES = compile_patterns(Path(__file__).with_name("message_quantities.toml"))
+_VALUES = compile_patterns(__file__, "message_quantities.toml")
 
 
 def fingerprint_exception(raised: ObservedException, framework: str) -> str:
@@ -41,15 +41,14 @@ def fingerprint_exception(raised: ObservedException, framework: str) -> str:
     return _digest(fingerprint_parts(raised, framework))
 
 
-def fingerprint_fault(symptom: str, module_type: str = "", condition: str = "") -> str:
+def fingerprint_fault(symptom: str, place: str = "") -> str:
     """The fingerprint of a silent fault.
 
     Args:
         symptom: Its id.
-        module_type: Class of the module that shows it ("Linear"), or "".
-        condition: Words that distinguish two faults of one symptom; values in it do not count.
+        place: Name of the module that shows it ("Linear"), or of the framework.
     """
-    return _digest(("fault", symptom, module_type, normalise_message(condition)))
+    return _digest(("fault", symptom, place, ""))
 
 
 def fingerprint_parts(raised: ObservedException, framework: str) -> tuple[str, str, str, str]:
@@ -97,11 +96,8 @@ def _parameterised(text: str, kind: str, *, within: str) -> str:
 
     def quoted(match: re.Match[str]) -> str:
         inside = match.group(2).strip()
-        if kind in _NAMED_BY and "/" not in inside and "\\" not in inside:
-            known = True
-        else:
-            known = not of_parameters and _RE["plain_word"].match(inside) is not None
-        if not known:
+        is_name = kind in _NAMED_BY and not {"/", "\\"} & set(inside)
+        if not is_name and (of_parameters or _RE["plain_word"].match(inside) is None):
             return "<q>"
         # Protected while values are removed from the rest.
         names.append(inside)
@@ -115,9 +111,6 @@ def _parameterised(text: str, kind: str, *, within: str) -> str:
     for number, inside in enumerate(names, 1):
         text = text.replace(f"\x00{_LETTERS[number % len(_LETTERS)]}\x00", f"'{inside}'", 1)
     return _RE["spaces"].sub(" ", text).strip(" .:,;!").lower()
-
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def _inwards(raised: ObservedException) -> Iterator[ObservedException]:

@@ -19,43 +19,37 @@ from labbook.model.events.inspection_kinds import Flight
 from labbook.model.evidence import Ending, Evidence, ObservedException
 from labbook.model.run import INTERRUPTS, CaughtException, Run, is_launcher_error
 
-_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+_RE = compile_patterns(__file__)
 _FAILED = ("failed", "killed", "lost")
 _BROKEN = (
-    "ConnectionRefusedError",
-    "ConnectionResetError",
-    "ConnectionAbortedError",
-    "BrokenPipeError",
-    "EOFError",
-    "FileNotFoundError",
+    *("ConnectionRefusedError", "ConnectionResetError", "ConnectionAbortedError"),
+    *("BrokenPipeError", "EOFError", "FileNotFoundError"),
 )
 _LATER_STEPS = 10
 
 
-def _is_of_launcher(name: str) -> bool:
-    return name == "SystemExit" or is_launcher_error(name)
+def _is_of_launcher(one: CaughtException | ObservedException) -> bool:
+    return one.type == "SystemExit" or is_launcher_error(one.type)
 
 
 def collect_run_evidence(run: Run) -> Evidence:
     """The evidence of a run; only its health checks where it did not fail."""
     failed = run.status in _FAILED or is_standstill(run)
     framework = next((f.name for f in run.frameworks if f.optimizers), "") or next((f.name for f in run.frameworks), "")
-    ending = Ending(run.exit_code, run.signal, _ending_facts(run))
-    conditions, facts = _conditions(run), _facts(run)
+    facts_of_end = {key: value for key, value in (run.captured.get("ending") or {}).items() if value}
+    ending = Ending(run.exit_code, run.signal, facts_of_end)
+    conditions, facts = frozenset(name for name, holds in _holding(run) if holds), _facts(run)
     if not failed:
         return Evidence(checks=run.checks, conditions=conditions, facts=facts, framework=framework, clean_end=True)
     caught = [e for e in run.exceptions if e.type not in INTERRUPTS]
     if run.status == "interrupted":
         # Errors while a program is being stopped are no cause; a thread that died before may be.
-        raised = (
-            tuple(read_caught_exception(e) for e in caught if e.where == "thread")
-            if ending.facts.get("reader_died")
-            else ()
-        )
+        died = [e for e in caught if e.where == "thread"] if ending.facts.get("reader_died") else []
+        raised = tuple(map(read_caught_exception, died))
         return Evidence(raised, (), ending, run.checks, conditions, facts, framework)
     # An exception of a thread may be the reason why the main thread waits.
     ended = [e for e in caught if e.ended_process or e.where == "thread"] or caught
-    if all(_is_of_launcher(e.type) for e in ended):
+    if all(map(_is_of_launcher, ended)):
         # The notebook runner goes on after the error of a cell, then fails because of it.
         ended = [replace(e, ended_process=True) for e in caught]
     raised = tuple(read_caught_exception(e) for e in sorted(ended, key=lambda e: e.t))
@@ -63,7 +57,7 @@ def collect_run_evidence(run: Run) -> Evidence:
         # The exception is about the child, or a consequence of its death.
         ending = replace(ending, facts={k: v for k, v in ending.facts.items() if k != "child_signal"})
     printed = _read_text(run.console.text) if run.console.text.strip() else Evidence()
-    if all(_is_of_launcher(one.type) and one.inner is None for one in raised):
+    if all(_is_of_launcher(one) and one.inner is None for one in raised):
         # What the child printed says more than its exit status.
         known = {(one.type, one.message[:200]) for one in raised}
         raised = (*(one for one in printed.exceptions if (one.type, one.message[:200]) not in known), *raised)
@@ -121,11 +115,9 @@ def split_quoted_exception(kind: str, message: str) -> tuple[ObservedException |
     if "Traceback (most recent call last)" not in message and " with message:" not in message:
         return None, message
     read = _read_text(f"{kind}: {message}").exceptions
-    whole = next((r for r in read if r.inner is not None), None)
-    if whole is not None:
+    if whole := next((r for r in read if r.inner is not None), None):
         return whole.inner, whole.message
-    other = next((r for r in reversed(read) if r.message.strip() and r.type != kind), None)
-    return other, message
+    return next((r for r in reversed(read) if r.message.strip() and r.type != kind), None), message
 
 
 def _read_text(text: str) -> Evidence:
@@ -135,17 +127,8 @@ def _read_text(text: str) -> Evidence:
     return read_text(text)
 
 
-def _ending_facts(run: Run) -> dict[str, Any]:
-    """Facts about what ended the run; see `labbook.model.evidence.Ending`."""
-    ended = run.captured.get("ending") or {}
-    return {key: value for key, value in ended.items() if value}
-
-
-def _conditions(run: Run) -> frozenset[str]:
-    return frozenset(name for name, holds in _holding(run) if holds)
-
-
 def _holding(run: Run) -> Iterator[tuple[str, bool]]:
+    """The names of conditions, each with whether it is met."""
     steps = max((process.steps for process in run.processes), default=0)
     trained = bool(run.frameworks)
     states = [framework.state for framework in run.frameworks]
@@ -172,15 +155,12 @@ def _holding(run: Run) -> Iterator[tuple[str, bool]]:
     flights = [signals.flight for signals in run.signals if signals.flight]
     yield "module_in_project", any(map(partial(_lies_in, folders=_project_folders(run)), _missing_modules(run)))
     yield "bad_batch", "nonfinite_input" in wrong
-    late = _on_gpu(run) and any(flight.get("trigger") == "parameter" for flight in flights)
+    on_gpu = any(device.get("kind") == "cuda" for framework in run.frameworks for device in framework.devices)
+    late = on_gpu and any(flight.get("trigger") == "parameter" for flight in flights)
     yield "arrived_late", late
     yield "known_at_once", bool(flights) and not late
     yield "rising", any(map(_rose, flights))
     yield "out_of_domain", any(map(_out_of_domain, flights))
-
-
-def _on_gpu(run: Run) -> bool:
-    return any(device.get("kind") == "cuda" for framework in run.frameworks for device in framework.devices)
 
 
 def _hung(run: Run) -> bool:
@@ -213,10 +193,8 @@ def _rose(flight: Flight) -> bool:
 
 def _missing_modules(run: Run) -> Iterator[str]:
     """The top-level names of the modules whose import failed."""
-    for raised in run.exceptions:
-        found = _RE["missing_module"].match(raised.message)
-        if found:
-            yield found[1]
+    found = (_RE["missing_module"].match(raised.message) for raised in run.exceptions)
+    return (one[1] for one in found if one)
 
 
 def _project_folders(run: Run) -> list[Path]:
@@ -228,12 +206,9 @@ def _project_folders(run: Run) -> list[Path]:
 
 def _lies_in(module: str, folders: Iterable[Path]) -> bool:
     """Whether a module is a Python file, or a folder with Python files, in one of the folders."""
+    names = (f"{module}.py", f"{module}/*.py", f"{module}/*/*.py")
     with suppress(OSError, RuntimeError):
-        for folder in folders:
-            if (folder / f"{module}.py").is_file():
-                return True
-            if any((folder / module).glob("*.py")) or any((folder / module).glob("*/*.py")):
-                return True
+        return any(any(folder.glob(name)) for folder in folders for name in names)
     return False
 
 

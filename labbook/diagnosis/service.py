@@ -7,7 +7,6 @@ exception) and passes it to a `Diagnoser`, which knows the pages of one notebook
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -71,15 +70,10 @@ def read_file(path: Path) -> Evidence:
 
 def read_log(stream: BinaryIO) -> Evidence:
     """The evidence in a log of any length, read in pieces."""
-    return read_stream(_pieces(stream))
+    return read_stream(iter(functools.partial(stream.read, _CHUNK_BYTES), b""))
 
 
 def list_fingerprints(evidence: Evidence) -> list[str]:
     """The fingerprints that the last exceptions of a text may have in entries, whatever framework recorded them."""
     frameworks = dict.fromkeys((evidence.framework, "torch", "paddle", ""))
     return [fingerprint_exception(one, name) for one in evidence.exceptions[-_FINGERPRINTED:] for name in frameworks]
-
-
-def _pieces(stream: BinaryIO) -> Iterator[bytes]:
-    while piece := stream.read(_CHUNK_BYTES):
-        yield piece

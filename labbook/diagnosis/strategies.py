@@ -7,9 +7,8 @@ strategy has an answer the failure is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from labbook.diagnosis.candidates import ANYTHING, Candidate, is_cause_of
 from labbook.diagnosis.catalogue.matcher import Matcher
@@ -47,90 +46,64 @@ class Case:
     candidates: tuple[Candidate, ...]
 
 
-class Strategy(Protocol):
-    """One way to explain a failure."""
-
-    name: str
-
-    def find(self, case: Case) -> list[Finding]:
-        """The findings, the cause first; empty when this strategy cannot explain the failure."""
+def certain_page(case: Case) -> list[Finding]:
+    """All matching pages when one fits what ended the program by more than the class of an exception."""
+    certain = (c for c in case.candidates if c.fatal and c.match.weight > 1 and not _is_weak(c))
+    return _page_findings(case, case.candidates) if any(certain) else []
 
 
-class CertainPage:
-    """A page of the catalogue that fits what ended the program by more than the class of an exception."""
+def exception_family(case: Case) -> list[Finding]:
+    """The family that class, message and place of an exception give, where no page describes it.
 
-    name = "certain page"
-
-    def find(self, case: Case) -> list[Finding]:
-        """All matching pages when at least one of them is certain."""
-        certain = (c for c in case.candidates if c.fatal and c.match.weight > 1 and not _is_weak(c))
-        return _page_findings(case, case.candidates) if any(certain) else []
-
-
-class ExceptionFamily:
-    """The family that class, message and place of an exception give, where no page describes it."""
-
-    name = "family of an exception"
-
-    def find(self, case: Case) -> list[Finding]:
-        """A finding of the family, then pages of other families that do not rest on the class alone."""
-        exceptions = sorted(case.evidence.exceptions, key=lambda one: (one.ended_process, one.order), reverse=True)
-        for exception in exceptions:
-            readings = (_family_finding(one, case) for one in _root_first(exception))
-            finding = next(filter(None, readings), None)
-            if finding is not None:
-                pages = _page_findings(case, [c for c in case.candidates if not _rests_on_class(c)])
-                return [finding, *(replace(f, follows_from="") for f in pages if f.family != finding.family)]
-        return []
+    Behind it come pages of other families that do not rest on the class alone.
+    """
+    exceptions = sorted(case.evidence.exceptions, key=lambda one: (one.ended_process, one.order), reverse=True)
+    for exception in exceptions:
+        readings = (_family_finding(one, case) for one in _root_first(exception))
+        finding = next(filter(None, readings), None)
+        if finding is not None:
+            pages = _page_findings(case, [c for c in case.candidates if not _rests_on_class(c)])
+            return [finding, *(replace(f, follows_from="") for f in pages if f.family != finding.family)]
+    return []
 
 
-class ProgramLine:
+def program_line(case: Case) -> list[Finding]:
     """The family of a line in which a program reports an error without a class, in a text without any exception.
 
     Such lines are error codes of CUDA, and what loaders of model files and other native code print before they abort.
     In the log of a training that goes on, a page that fits a warning explains more.
     """
-
-    name = "line of a program"
-
-    def find(self, case: Case) -> list[Finding]:
-        """A finding of the family; only where nothing in the text is an exception."""
-        evidence = case.evidence
-        if evidence.clean_end or any(one.type or one.message for one in evidence.exceptions):
-            return []
-        if case.candidates and PRINTS_STEPS in evidence.conditions:
-            return []
-        for line in evidence.lines:
-            if line.kind != "output" or "\n" in line.text:
-                continue
-            reading = family_of_line(drop_questions(without_speculation(line.text)))
-            if reading is not None:
-                bare = ObservedException("", reading.sentence)
-                return [build_family_finding(reading, bare, evidence, case.language)]
+    evidence = case.evidence
+    if evidence.clean_end or any(one.type or one.message for one in evidence.exceptions):
         return []
+    if case.candidates and PRINTS_STEPS in evidence.conditions:
+        return []
+    lines = (one.text for one in evidence.lines if one.kind == "output" and "\n" not in one.text)
+    readings = (family_of_line(drop_questions(without_speculation(text))) for text in lines)
+    reading = next(filter(None, readings), None)
+    if reading is None:
+        return []
+    return [build_family_finding(reading, ObservedException("", reading.sentence), evidence, case.language)]
 
 
-class LikelyPage:
-    """A page that fits less certainly: by a hint, by the class of an exception, by a warning, by an abort."""
-
-    name = "likely page"
-
-    def find(self, case: Case) -> list[Finding]:
-        """All matching pages but hints that rest on the class of an exception alone."""
-        return _page_findings(case, [c for c in case.candidates if c.match.weight > 1 or not _rests_on_class(c)])
+def likely_page(case: Case) -> list[Finding]:
+    """All matching pages but hints that rest on the class of an exception alone."""
+    return _page_findings(case, [c for c in case.candidates if c.match.weight > 1 or not _rests_on_class(c)])
 
 
-STRATEGIES: tuple[Strategy, ...] = (CertainPage(), ExceptionFamily(), ProgramLine(), LikelyPage())
-"""In order: the first one with an answer decides."""
+STRATEGIES: Mapping[str, Callable[[Case], list[Finding]]] = {
+    "certain page": certain_page,
+    "family of an exception": exception_family,
+    "line of a program": program_line,
+    "likely page": likely_page,
+}
+"""In order: the first one with an answer decides. Each returns its findings, the cause first."""
 
 
 def choose_strategy(case: Case) -> tuple[str, list[Finding]]:
     """Name of the first strategy that explains a failure, with its findings; `("", [])` when none does."""
-    for strategy in STRATEGIES:
-        findings = strategy.find(case)
-        if findings:
-            return strategy.name, findings
-    return "", []
+    answers = ((name, find(case)) for name, find in STRATEGIES.items())
+    return next((answer for answer in answers if answer[1]), ("", []))
 
 
 def choose_findings(case: Case) -> list[Finding]:
@@ -141,8 +114,9 @@ def choose_findings(case: Case) -> list[Finding]:
     """
     findings = choose_strategy(case)[1]
     candidates, evidence = case.candidates, case.evidence
-    if candidates and _is_wrapper(candidates[0]) and _has_unexplained_exception(evidence, candidates):
-        findings = [f for f in findings if f.symptom != candidates[0].id]
+    wrappers = {c.id for c in candidates[:1] if c.match.weight == 1 and ANYTHING in c.match.symptom.caused_by}
+    if wrappers and _has_unexplained_exception(evidence, candidates):
+        findings = [f for f in findings if f.symptom not in wrappers]
     if PRINTS_STEPS not in evidence.conditions:
         return findings
     if all(f.family == "performance" for f in findings):
@@ -225,10 +199,6 @@ def _is_survived(candidate: Candidate) -> bool:
     """Whether programs print it as a warning when they start, and train normally."""
     page = candidate.match.symptom
     return (candidate.match.weight == 1 and page.family in _SURVIVED) or page.family == "performance"
-
-
-def _is_wrapper(candidate: Candidate) -> bool:
-    return candidate.match.weight == 1 and ANYTHING in candidate.match.symptom.caused_by
 
 
 def _has_unexplained_exception(evidence: Evidence, candidates: Sequence[Candidate]) -> bool:

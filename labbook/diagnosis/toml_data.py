@@ -36,15 +36,22 @@ def insert_words(pattern: str, words: Mapping[str, str]) -> str:
     return _WORD.sub(lambda found: f"(?:{words[found[1]]})" if found[1] in words else found[0], pattern)
 
 
-def compile_patterns(path: Path) -> dict[str, re.Pattern[str]]:
-    """The compiled tables of a file, by name.
+def compile_patterns(module: str, file: str = "") -> dict[str, re.Pattern[str]]:
+    """The compiled tables of a file beside a module, by name.
 
     Args:
-        path: Of tables as `join_patterns` reads them; `flags` may hold i, m, s and x as in "(?imsx)".
+        module: `__file__` of the module.
+        file: Of tables as `join_patterns` reads them; "" for the one named like the module. `flags` of a table may hold
+            i, m, s and x as in "(?imsx)".
     """
-    tables = read_toml(path)
+    tables = read_toml(Path(module).with_name(file) if file else Path(module).with_suffix(".toml"))
     words = take_words(tables)
     return {
         name: re.compile(insert_words(join_patterns(table), words), sum(_FLAGS[one] for one in table.get("flags", "")))
         for name, table in tables.items()
     }
+
+
+def fits_any(patterns: Mapping[str, re.Pattern[str]], text: str, *names: str) -> bool:
+    """Whether one of these patterns fits somewhere in a text."""
+    return any(patterns[name].search(text) for name in names)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 
 from labbook import __version__
 from labbook.model.symptom import Pattern, Symptom, Wording
+from labbook.store.journal import write_atomically
 
 Part = TypeVar("Part", Wording, Pattern)
 
@@ -47,16 +47,10 @@ def read_cache(stamp: Sequence[Any]) -> tuple[list[Symptom], list[str]] | None:
 def write_cache(stamp: Sequence[Any], symptoms: Iterable[Symptom], problems: Sequence[str]) -> None:
     """Caches symptoms and problems under a stamp; does nothing where the folder cannot be written."""
     data = {"stamp": list(stamp), "symptoms": [_data(symptom) for symptom in symptoms], "problems": list(problems)}
+    file = _file()
     with contextlib.suppress(OSError):
-        file = _file()
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=file.name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                json.dump(data, stream, ensure_ascii=False)
-            Path(name).replace(file)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
+        write_atomically(file, json.dumps(data, ensure_ascii=False).encode(), durable=False)
 
 
 def _file() -> Path:

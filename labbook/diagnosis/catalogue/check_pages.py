@@ -17,8 +17,6 @@ _CONFIRMATION = {
     "zh": re.compile(r"[^。；]*(?:即|则|就)[^。；]{0,4}(?:成功|有效|修好|修复|解决|确认|正常)。?\s*\Z"),
 }
 """The sentence at the end of a fix that says how to see that it helped."""
-
-
 _MOST_WORDINGS = 2000
 _wordings: dict[tuple[int, str], tuple[Symptom, dict[str, CheckWording]]] = {}
 """Identity of a page and framework -> the page, which keeps the identity in use, and its wording."""

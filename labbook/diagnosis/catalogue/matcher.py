@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from labbook.diagnosis.catalogue.pattern import NormalisedText, compile_pattern, is_different, normalise_text
-from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
+from labbook.diagnosis.catalogue.symptom_catalogue import KINDS, Catalogue
 from labbook.frozen import dataclass
 from labbook.model.evidence import Ending, ObservedException, OutputLine
 from labbook.model.symptom import Pattern, Symptom
@@ -15,7 +15,6 @@ from labbook.model.symptom import Pattern, Symptom
 _MOST_LETTERS = 20_000
 _HALF = _MOST_LETTERS // 2
 _CUT_SIGNS = re.compile(r"[\s.…'\"`*)\]]+$")
-_KINDS = ("exception", "output", "warning", "exit", "reads")
 _SPEAKS_ALONE = 24
 """A pattern with a class needs so many characters to match a message without a class: `'model'` may be any word."""
 
@@ -58,7 +57,7 @@ class Matcher:
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
         # Each with the text that must occur in what it fits, the quick first test of all of them.
-        self._shapes: dict[str, list[tuple[str, _Shape]]] = {kind: [] for kind in _KINDS}
+        self._shapes: dict[str, list[tuple[str, _Shape]]] = {kind: [] for kind in KINDS}
         self._by_type: dict[str, list[_Shape]] = {}
         self._by_beginning: dict[str, list[_Shape]] = {}
         for symptom in catalogue.symptoms.values():
@@ -105,11 +104,7 @@ class Matcher:
 
     def match_ending(self, ending: Ending) -> list[Match]:
         """The pages that fit how a process ended, strongest first."""
-        names = {ending.signal} if ending.signal else set()
-        if ending.exit_code is not None:
-            names.add(str(ending.exit_code))
-        if not ending.signal and ending.facts.get("child_signal"):
-            names.add(str(ending.facts["child_signal"]))
+        names = {ending.signal or str(ending.facts.get("child_signal") or ""), str(ending.exit_code)}
         found = []
         known = {name for name in ENDINGS if ending.facts.get(name)}
         for _, shape in self._shapes["exit"]:
@@ -174,12 +169,11 @@ def _excluded(symptom: Symptom, text: NormalisedText) -> bool:
 
 def _strongest(found: Sequence[Match]) -> list[Match]:
     """One match for each page, strongest first; equally strong ones in the order of their ids."""
+    ordered = sorted(sorted(found, key=lambda m: m.symptom.id), key=lambda m: m.strength, reverse=True)
     best: dict[str, Match] = {}
-    for match in found:
-        known = best.get(match.symptom.id)
-        if known is None or match.strength > known.strength:
-            best[match.symptom.id] = match
-    return sorted(best.values(), key=lambda m: (*(-int(s) for s in m.strength), m.symptom.id))
+    for match in ordered:
+        best.setdefault(match.symptom.id, match)
+    return list(best.values())
 
 
 def _shortened(message: str) -> str:

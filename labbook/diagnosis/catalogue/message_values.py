@@ -9,23 +9,19 @@ but received L:8 != R:10", two shapes, two types, two devices, an index and its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.catalogue.matcher import Match
 from labbook.diagnosis.catalogue.pattern import SLOT, compile_pattern, normalise_text, scalar_type
 from labbook.diagnosis.toml_data import compile_patterns
 
-_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+_RE = compile_patterns(__file__)
 
 _MOST_LETTERS = 8000
 _MOST_TENSORS = 3
 _LEAST_WEIGHT = 2
 """A pattern of weight 1 may have matched anything."""
-
-
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-
 _OF_SIZES = ("asked", "free", "requested", "reserved", "allocated")
 
 

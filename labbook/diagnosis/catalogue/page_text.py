@@ -18,30 +18,23 @@ def render_page_markdown(symptom: Symptom, language: str, runs: Sequence[Mapping
     """The page as Markdown: title, what you see, why, what to try, runs, each with `run`, `title` and `fix`."""
     wording = symptom.said(language)
     say = Sentences(language)
-    see, why, attempts = HEADINGS.get(language, HEADINGS["en"])
     head = say.line("diagnosis.page.head", id=symptom.id, family=symptom.family, tier=message(_TIERS[symptom.tier]))
-    lines = [
-        f"# {wording.title}",
-        "",
-        " · ".join([head, *([", ".join(symptom.frameworks)] if symptom.frameworks else [])]),
-        "",
-        f"## {see}",
-        "",
-        fill_slots(wording.see, {}) or wording.see,
-        "",
-        f"## {why}",
-        "",
-        *(f"- {fill_slots(cause, {}) or cause}" for cause in wording.why),
-        "",
-        f"## {attempts}",
-        "",
-        *(f"{number}. {fill_slots(fix, {}) or fix}" for number, fix in enumerate(wording.attempts, 1)),
-        "",
+    sections = [
+        [_filled(wording.see)],
+        [f"- {_filled(cause)}" for cause in wording.why],
+        [f"{number}. {_filled(fix)}" for number, fix in enumerate(wording.attempts, 1)],
     ]
+    headings = [*HEADINGS.get(language, HEADINGS["en"])]
     if runs:
-        lines += [f"## {say.line('diagnosis.page.runs')}", ""]
-        for run in runs:
-            cured = " " + say.line("diagnosis.page.cured", fix=run["fix"]) if run.get("fix") else ""
-            lines.append(f"- {run['run']}: {run['title']}{cured}")
-        lines.append("")
-    return "\n".join(lines)
+        headings.append(say.line("diagnosis.page.runs"))
+        cured = [" " + say.line("diagnosis.page.cured", fix=run["fix"]) if run.get("fix") else "" for run in runs]
+        sections.append([f"- {run['run']}: {run['title']}{fix}" for run, fix in zip(runs, cured, strict=True)])
+    blocks = [f"# {wording.title}", " · ".join([head, *filter(None, [", ".join(symptom.frameworks)])])]
+    for heading, lines in zip(headings, sections, strict=True):
+        blocks += [f"## {heading}", "\n".join(lines)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _filled(text: str) -> str:
+    """The text with the words for unknown values, or as it is."""
+    return fill_slots(text, {}) or text

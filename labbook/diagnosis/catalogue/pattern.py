@@ -31,6 +31,7 @@ _QUOTES = dict.fromkeys(map(ord, '"`‘’“”´«»「」'), "'")
 _WIDE = {ord("："): ":", ord("，"): ",", ord("（"): "(", ord("）"): ")", ord("\u00a0"): " ", ord("\u3000"): " "}
 _FLAT: dict[int, str | int | None] = {**_QUOTES, **_WIDE}
 _LOW: dict[int, str | int | None] = {**{code: code + 32 for code in range(ord("A"), ord("Z") + 1)}, ord("\n"): " "}
+_BRACES = {1: "{", 2: "}"}
 _SPACES = re.compile(r"[^\S\n]+")
 _BREAKS = re.compile(r" ?\n\s*")
 _JOINED = re.compile(r"(?<=[A-Za-z)\]])([:,])(?=[A-Za-z'])")
@@ -65,6 +66,8 @@ class _Piece:
     literal: str = ""
     name: str = ""
     kind: str = ""
+    following: str = ""
+    """The literal behind it."""
 
 
 @dataclass(frozen=True)
@@ -115,23 +118,13 @@ class CompiledPattern:
         if lead and not self._before(text, position, captured):
             return None
         position += len(self.pieces[lead].literal)
-        index = lead + 1
-        while index < len(self.pieces):
-            piece = self.pieces[index]
-            if piece.literal:
-                if not text.low.startswith(piece.literal, position):
-                    return None
-                position += len(piece.literal)
-                index += 1
-                continue
-            following = self.pieces[index + 1].literal if index + 1 < len(self.pieces) else ""
-            end = _end_of(piece, following, text, position)
+        for piece in self.pieces[lead + 1 :]:
+            end = _end_of(piece, text, position)
             if end is None:
                 return None
             if piece.name:
                 captured[piece.name] = text.flat[position:end].strip()
             position = end
-            index += 1
         # A word that goes on is another name: `loss=nan` is not in `loss=nan_to_num`.
         goes_on = " " not in self.source and text.low.startswith("_", position) and text.low[position - 1].isalnum()
         return None if goes_on else captured
@@ -140,20 +133,14 @@ class CompiledPattern:
         """Characters of its literals at the end of a text that breaks off inside the pattern; else 0."""
         position = text.low.rfind(self.beginning) if self.beginning else -1
         letters = 0
-        for index, piece in enumerate(self.pieces if position >= 0 else ()):
+        for piece in self.pieces if position >= 0 else ():
             rest = text.low[position:]
-            if piece.literal:
-                if piece.literal.startswith(rest):
-                    return letters + len(rest)
-                if not rest.startswith(piece.literal):
-                    return 0
-                letters += len(piece.literal)
-                position += len(piece.literal)
-                continue
-            following = self.pieces[index + 1].literal if index + 1 < len(self.pieces) else ""
-            end = _end_of(piece, following, text, position)
+            if piece.literal and piece.literal.startswith(rest):
+                return letters + len(rest)
+            end = _end_of(piece, text, position)
             if end is None:
-                return 0 if "\n" in rest or len(rest) > _ANY else letters
+                return 0 if piece.literal or "\n" in rest or len(rest) > _ANY else letters
+            letters += len(piece.literal)
             position = end
         return 0
 
@@ -177,47 +164,42 @@ def compile_pattern(source: str) -> CompiledPattern:
         PatternError: It has no literal, an unknown kind, or two placeholders without a literal in between of which the
             first has no kind.
     """
+    parts = _PLACE.split(source.replace("{{", "\x01").replace("}}", "\x02"))
     pieces: list[_Piece] = []
-    position = 0
-    shielded = source.replace("{{", "\x01").replace("}}", "\x02")
-    for place in _PLACE.finditer(shielded):
-        _add_literal(pieces, shielded[position : place.start()])
-        name, kind = place.group(1), place.group(2) or ""
+    for text, name, kind in zip(parts[::3], [*parts[1::3], ""], [*parts[2::3], ""], strict=True):
+        literal = _literal(text, source)
+        if literal := literal if pieces else literal.lstrip():
+            pieces.append(_Piece(literal))
         if kind and kind not in KINDS:
             raise PatternError("errors.pattern.kind", kind=kind, kinds=list(KINDS))
-        if pieces and not pieces[-1].literal and not pieces[-1].kind:
-            raise PatternError("errors.pattern.follows", placeholder=place.group())
-        if name in ("*", "**"):
-            pieces.append(_Piece(name="", kind="" if name == "*" else "**"))
-        else:
-            pieces.append(_Piece(name=name, kind=kind))
-        position = place.end()
-    _add_literal(pieces, shielded[position:])
+        if name and pieces and not pieces[-1].literal and not pieces[-1].kind:
+            raise PatternError("errors.pattern.follows", placeholder=f"{{{name}{':' + kind if kind else ''}}}")
+        if name:
+            pieces.append(_Piece("", name.strip("*"), "**" if name == "**" else kind or ""))
     literals = [piece.literal for piece in pieces if piece.literal]
     if not literals:
         raise PatternError("errors.pattern.no_words", template=source)
     if len(pieces) > 1 and not pieces[0].literal and not pieces[1].literal:
         raise PatternError("errors.pattern.two_first", template=source)
-    stray = next((c for literal in literals for c in "{}" if c in literal), "")
+    behind = [*(piece.literal for piece in pieces[1:]), ""]
+    pieces = [_Piece(one.literal, one.name, one.kind, then) for one, then in zip(pieces, behind, strict=True)]
+    return CompiledPattern(source, tuple(pieces), max(literals, key=len), sum(len(one.strip()) for one in literals))
+
+
+def _literal(text: str, source: str) -> str:
+    """A part of a template as it is compared with a text."""
+    low = _JOINED.sub(r"\1 ", re.sub(r"\s+", " ", text.translate(_FLAT))).translate(_LOW)
+    stray = next((brace for brace in "{}" if brace in low), "")
     if stray:
         raise PatternError("errors.pattern.brace", template=source, brace=stray)
-    restored = tuple(
-        _Piece(p.literal.replace("\x01", "{").replace("\x02", "}"), p.name, p.kind) if p.literal else p for p in pieces
-    )
-    anchor = max((p.literal for p in restored), key=len)
-    return CompiledPattern(source, restored, anchor, sum(len(p.literal.strip()) for p in restored))
+    return low.translate(_BRACES)
 
 
-def _add_literal(pieces: list[_Piece], text: str) -> None:
-    low = _JOINED.sub(r"\1 ", re.sub(r"\s+", " ", text.translate(_FLAT))).translate(_LOW)
-    if not pieces:
-        low = low.lstrip()
-    if low:
-        pieces.append(_Piece(literal=low))
-
-
-def _end_of(piece: _Piece, following: str, text: NormalisedText, position: int) -> int | None:
-    """The end of the value of a placeholder, or `None` when there is no value."""
+def _end_of(piece: _Piece, text: NormalisedText, position: int) -> int | None:
+    """The end of a literal or of the value of a placeholder, or `None` when it is not at the position."""
+    following = piece.following
+    if piece.literal:
+        return position + len(piece.literal) if text.low.startswith(piece.literal, position) else None
     if not piece.kind:
         return _end_of_any(following, text, position, _ANY, "\n")
     if piece.kind == "**":

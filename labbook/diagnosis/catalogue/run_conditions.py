@@ -35,25 +35,20 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
         evidence: Of the run.
         raised: The exception, or `None`.
     """
-    found = set(evidence.conditions)
     step = raised.step if raised is not None else None
-    if step is not None and step <= 1:
-        found.add("first_step")
-    if step is not None and step > _LATER:
-        found.add("later")
-    requested = parse_bytes(values.get("requested", ""))
-    reserved, allocated = parse_bytes(values.get("reserved", "")), parse_bytes(values.get("allocated", ""))
-    if requested is not None and requested > _ABSURD_BYTES:
-        found.add("absurd_request")
-    if reserved and reserved > _RESERVED_SHARE * (reserved + (allocated or 0)):
-        found.add("reserved_large")
-    if values.get("neighbour"):
-        found.add("neighbour")
-    asserted = values.get("condition", "")
-    found |= set([name for name, names in _ASSERTED.items() if names.search(asserted)][:1])
-    if _differ_in_first_axis(values):
-        found.add("first_axis")
-    return frozenset(found | _of_labels(values))
+    sizes = (parse_bytes(values.get(name, "")) or 0.0 for name in ("requested", "reserved", "allocated"))
+    requested, reserved, allocated = sizes
+    holds = {
+        "first_step": step is not None and step <= 1,
+        "later": step is not None and step > _LATER,
+        "absurd_request": requested > _ABSURD_BYTES,
+        "reserved_large": reserved > _RESERVED_SHARE * (reserved + allocated),
+        "neighbour": bool(values.get("neighbour")),
+        "first_axis": _differ_in_first_axis(values),
+    }
+    met = {name for name, is_met in holds.items() if is_met} | _of_labels(values)
+    asserted = [name for name, names in _ASSERTED.items() if names.search(values.get("condition", ""))]
+    return evidence.conditions | met | set(asserted[:1])
 
 
 def _differ_in_first_axis(values: Mapping[str, str]) -> bool:

@@ -29,7 +29,7 @@ HEADINGS = {
 LEFT_OUT = "!"
 """Prefix of a condition of `Symptom.when` that rules out its cause and fix."""
 _MATCHES, _MISSES = "Matches", "Does not match"
-_KINDS = ("exception", "output", "warning", "exit", "reads")
+KINDS = ("exception", "output", "warning", "exit", "reads")
 _LISTS = ("frameworks", "not_when", "causes_of", "caused_by", "cured_by", "words", "source")
 _ID = re.compile(r"[a-z][a-z0-9_]{2,60}\Z")
 _ITEM = re.compile(r"(?:[-*]|\d+[.)])\s+")
@@ -150,7 +150,9 @@ def _symptom(meta: Mapping[str, Any], body: str, path: Path, base: Symptom | Non
     tier = meta.get("tier", base.tier if base else 2)
     _check_choice("severity", severity, SEVERITIES)
     _check_choice("tier", tier, (1, 2, 3))
-    patterns = _patterns(meta)
+    rows = meta.get("patterns") or []
+    if not isinstance(rows, list):
+        raise _WrongPageError("errors.symptom.no_list", at="patterns")
     for template in lists["not_when"]:
         _checked("not_when", template)
     return Symptom(
@@ -161,7 +163,7 @@ def _symptom(meta: Mapping[str, Any], body: str, path: Path, base: Symptom | Non
         severity=severity,
         wording=wording,
         # A notebook's own patterns are added to the known ones.
-        patterns=patterns + (base.patterns if base else ()),
+        patterns=(*map(_pattern, rows), *(base.patterns if base else ())),
         when=_when(meta) or (base.when if base else {}),
         instead=_instead(meta) or (base.instead if base else {}),
         matches=_examples(sections.get(_MATCHES, "")),
@@ -192,23 +194,16 @@ def _wording(
     )
 
 
-def _patterns(meta: Mapping[str, Any]) -> tuple[Pattern, ...]:
-    rows = meta.get("patterns") or []
-    if not isinstance(rows, list):
-        raise _WrongPageError("errors.symptom.no_list", at="patterns")
-    return tuple(_pattern(row) for row in rows)
-
-
 def _pattern(row: object) -> Pattern:
     if not isinstance(row, dict):
         raise _WrongPageError("errors.symptom.no_mapping", at="patterns", pattern=repr(row))
-    kinds = [kind for kind in _KINDS if kind in row]
-    unknown = set(row) - {*_KINDS, "type", "frameworks", "weight", "differ"}
+    kinds = [kind for kind in KINDS if kind in row]
+    unknown = set(row) - {*KINDS, "type", "frameworks", "weight", "differ"}
     values: dict[str, Any] = {"at": "patterns", "pattern": repr(row)}
     if unknown:
         raise _WrongPageError("errors.symptom.unknown_keys", names=sorted(map(str, unknown)), **values)
     if len(kinds) != 1:
-        raise _WrongPageError("errors.symptom.one_kind", count=len(kinds), kinds=_KINDS, **values)
+        raise _WrongPageError("errors.symptom.one_kind", count=len(kinds), kinds=KINDS, **values)
     kind = kinds[0]
     weight = row.get("weight", 3)
     _check_choice("weight", weight, (1, 2, 3), at="patterns")

@@ -12,6 +12,7 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import translate
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,8 @@ def load_tables() -> FamilyTables:
             names.setdefault(kind, {})[family] = tuple(listed)
         for step, found in table.items():
             rows[step] += [make_row(family, one) for one in found]
-    return FamilyTables(titles, codes, names, {step: tuple(sorted(r, key=_rank)) for step, r in rows.items()}, packages)
+    ranked = {step: tuple(sorted(found, key=attrgetter("rank"))) for step, found in rows.items()}
+    return FamilyTables(titles, codes, names, ranked, packages)
 
 
 def make_row(family: str, values: Mapping[str, Any]) -> Row:
@@ -176,7 +178,3 @@ def _globs(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 def _is_inside(module: str, packages: Iterable[str]) -> bool:
     return any(module == package or module.startswith(f"{package}.") for package in packages)
-
-
-def _rank(row: Row) -> int:
-    return row.rank

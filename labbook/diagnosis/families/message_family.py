@@ -11,7 +11,6 @@ cudnn.h, cublas_api.h; paddle/phi/core/errors.h and error_codes.proto of Paddle 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from labbook.diagnosis.families.family_tables import load_tables
 from labbook.diagnosis.toml_data import compile_patterns
@@ -19,15 +18,11 @@ from labbook.frozen import dataclass
 from labbook.model.evidence import ObservedException
 from labbook.model.run import Frame
 
-_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
-
+_RE = compile_patterns(__file__)
 
 _TENSOR_FAMILIES = ("shape_mismatch", "dtype_mismatch", "device_mismatch")
 _MOST_LETTERS = 4000
-
 _CODES = ("errno", "winerror", "opencv")
-
-
 _OF_NAMES_AND_CALLS = ("TypeError", "AttributeError", "NameError", "KeyError", "SyntaxError", "ValueError")
 
 
@@ -126,7 +121,10 @@ def _family_of_steps(exception: ObservedException, sentence: str) -> str | None:
         or _family_of_number(sentence)
         or family_of_class(exception.module, exception.type)
         or family_of_class("", inside)
-        or _family_of_words(sentence, plain)
+        or tables.family_of_row("quantities", sentence)
+        or tables.family_of_row("checks", _captured("compared", sentence))
+        or _family_of_cuda(sentence)
+        or tables.family_of_row("messages", plain)
         or _family_of_assert(exception, sentence)
         or tables.family_of_row("paddle", f"{exception.type}: {sentence}")
         or tables.family_of_name("native_files", native)
@@ -141,17 +139,6 @@ def _captured(name: str, sentence: str) -> str:
     """What the group of a pattern holds that fits somewhere in a sentence, or ""."""
     found = _RE[name].search(sentence)
     return next(filter(None, found.groups()), "") if found else ""
-
-
-def _family_of_words(sentence: str, plain: str) -> str | None:
-    """The family of what a message says; `plain` is the message without addresses of web pages."""
-    tables = load_tables()
-    return (
-        tables.family_of_row("quantities", sentence)
-        or tables.family_of_row("checks", _captured("compared", sentence))
-        or _family_of_cuda(sentence)
-        or tables.family_of_row("messages", plain)
-    )
 
 
 def _family_of_system_error(exception: ObservedException, sentence: str) -> str | None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from labbook.diagnosis.toml_data import compile_patterns
 
-_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+_RE = compile_patterns(__file__)
 
 _FAR = 240
 _NEAR = 60
@@ -43,9 +42,9 @@ def count_differs(sentence: str) -> bool:
     for first, second in _unequal(sentence, _RE["count"], _NEAR):
         before = sentence[max(0, first.start() - _NEAR) : first.start()]
         between = sentence[first.end() : second.start()]
-        if not _RE["counted"].search(f"{before} {between} {sentence[second.end() : second.end() + 20]}"):
-            continue
-        if (_RE["expected"].search(before) and _RE["received"].search(between)) or "expect" in between.lower():
+        counted = _RE["counted"].search(f"{before} {between} {sentence[second.end() : second.end() + 20]}")
+        forward = _RE["expected"].search(before) and _RE["received"].search(between)
+        if counted and (forward or "expect" in between.lower()):
             return True
     return False
 

@@ -48,15 +48,13 @@ class ErrorWindow(NamedTuple):
 def find_windows(chunks: Iterable[bytes], short: int) -> Iterator[ErrorWindow]:
     """The windows of a log that may hold a failure, in order; a text of up to `short` lines as one window."""
     blocks = _whole_lines(chunks)
-    head: list[bytes] = []
+    start = b""
     for block in blocks:
-        head.append(block)
-        if sum(part.count(b"\n") for part in head) > short or sum(map(len, head)) > 4 * _BLOCK:
+        start += block
+        if start.count(b"\n") > short or len(start) > 4 * _BLOCK:
             break
-    start = b"".join(head)
-    lines = start.split(b"\n")
-    lines = lines[:-1] if lines and not lines[-1] else lines
-    if len(lines) <= short and sum(map(len, head)) <= 4 * _BLOCK:
+    else:
+        lines = start.removesuffix(b"\n").split(b"\n") if start else []
         yield ErrorWindow(list(enumerate(lines, 1)), whole=True)
         return
     finder = _WindowFinder()
@@ -69,7 +67,6 @@ def find_windows(chunks: Iterable[bytes], short: int) -> Iterator[ErrorWindow]:
 def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Blocks of whole lines; a line of more than 2 MiB loses its middle."""
     rest = bytearray()
-    cut = False
     for chunk in chunks:
         for at in range(0, len(chunk), _BLOCK):
             part = chunk[at : at + _BLOCK]
@@ -78,11 +75,10 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 rest += part
                 if len(rest) > 2 * _BLOCK:
                     del rest[_LONGEST_BYTES : len(rest) - _LONGEST_BYTES]
-                    cut = True
                 continue
             yield bytes(rest) + part[: end + 1]
             rest = bytearray(part[end + 1 :])
-    if rest or cut:
+    if rest:
         yield bytes(rest)
 
 
@@ -118,31 +114,21 @@ class _WindowFinder:
             if start in strong and _RE["begins"].search(line[:_LONGEST_BYTES]):
                 self._begin(block, at, start, number)
                 at = start
-                self._number = number
                 continue
-            if start in weak or start in strong:
-                self._alone.append((number, _short(line)))
+            self._alone.append((number, _short(line)))
             at = start + len(line) + 1
             self._number = number + 1
             if len(self._alone) >= 1000:
                 yield from self._singles()
-        else:
-            at = len(block)
         if at < len(block):
             self._number += block.count(b"\n", at)
         yield from self._singles()
 
     def _begin(self, block: bytes, at: int, start: int, number: int) -> None:
         """Opens a window a few lines above the line that was found."""
-        above: list[tuple[int, bytes]] = []
-        end = start
-        while len(above) < _BEFORE and end > at:
-            begin = block.rfind(b"\n", at, end - 1) + 1
-            begin = max(begin, at)
-            above.append((number - len(above) - 1, _short(block[begin : end - 1])))
-            end = begin
-        self._open, self._inside = above[::-1], True
-        self._quiet = 0
+        above = block[max(at, start - _BEFORE * _LONGEST_BYTES) : start].split(b"\n")[-_BEFORE - 1 : -1]
+        self._open = [(place, _short(line)) for place, line in enumerate(above, number - len(above))]
+        self._inside, self._quiet, self._number = True, 0, number
 
     def _extend(self, block: bytes, at: int, strong: set[int]) -> int:
         while at < len(block):

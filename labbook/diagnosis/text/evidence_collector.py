@@ -76,12 +76,9 @@ class EvidenceCollector:
 
     def _is_repetition(self, made: ObservedException) -> bool:
         first = made.message.split("\n", 1)[0].strip()
-        for one in itertools.chain.from_iterable(self._raised.values()):
-            known = [one, *(behind for behind, _ in one.context), *([one.inner] if one.inner else [])]
-            is_known = any(k.type == made.type and first in k.message for k in known)
-            if first and is_known and made.rank in (None, one.rank):
-                return True
-        return False
+        ones = (one for one in itertools.chain.from_iterable(self._raised.values()) if made.rank in (None, one.rank))
+        known = (k for one in ones for k in (one, *(behind for behind, _ in one.context), one.inner) if k)
+        return bool(first) and any(k.type == made.type and first in k.message for k in known)
 
     def add_line(self, line: LogLine, kind: str, text: str) -> None:
         """Adds one line or block outside of exceptions."""
@@ -119,13 +116,8 @@ class EvidenceCollector:
 
     def lines(self) -> list[OutputLine]:
         """The collected lines; the first of a group has the count of all."""
-        groups = (enumerate(group) for group in self._outputs.values())
-        counts = (group.count for group in self._outputs.values())
-        return [
-            replace(one, count=1 if place else count)
-            for group, count in zip(groups, counts, strict=True)
-            for place, one in group
-        ]
+        groups = self._outputs.values()
+        return [replace(one, count=1 if place else group.count) for group in groups for place, one in enumerate(group)]
 
 
 def guess_framework(clues: Counter[str]) -> str:

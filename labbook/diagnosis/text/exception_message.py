@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from labbook.diagnosis.text.exit_lines import is_exit_line, is_progress_bar
 from labbook.diagnosis.text.log_lines import LogLine
-from labbook.diagnosis.text.stack_frames import CHAINED, SHAPES, has_shape, is_exception_class
+from labbook.diagnosis.text.stack_frames import CHAINED, SHAPES, is_exception_class
 from labbook.diagnosis.text.survived_errors import is_training_step
 from labbook.diagnosis.text.traceback_styles import GROUP_RULE
-from labbook.diagnosis.toml_data import compile_patterns
+from labbook.diagnosis.toml_data import compile_patterns, fits_any
 
-_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+_RE = compile_patterns(__file__)
 
 _MOST_LINES = 300
 _MOST_LETTERS = 20_000
@@ -38,7 +36,7 @@ def is_edge(text: str, begun: bool) -> bool:
         (begun and bool(SHAPES["header"].search(text)))
         or text == GROUP_RULE
         or any(pattern.search(text) for pattern, _ in CHAINED)
-        or has_shape(text, "summary", "cpp_section", "ignored", "thread")
+        or fits_any(SHAPES, text, "summary", "cpp_section", "ignored", "thread")
         or text.startswith("```")
     )
 
@@ -92,9 +90,9 @@ def _closes(line: LogLine, own: LogLine, words: list[str]) -> bool:
     text = line.text
     if is_training_step(text) and not text[:1].isspace():
         return True
-    if is_edge(text, True) or has_shape(text, "frame", "python_section") or _RE["closes"].match(text):
+    if is_edge(text, True) or fits_any(SHAPES, text, "frame", "python_section") or _RE["closes"].match(text):
         return True
-    if has_shape(text, "user_code", "thrown", "thread_stack") or is_exit_line(text) or is_progress_bar(text):
+    if fits_any(SHAPES, text, "user_code", "thrown", "thread_stack") or is_exit_line(text) or is_progress_bar(text):
         # The table of a launcher contains exit codes itself.
         return not any(map(_RE["of_launcher"].search, words))
     if (line.level and not own.level) or (line.time is not None and own.time is None):

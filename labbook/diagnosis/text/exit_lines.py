@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.text.log_lines import LogLine
-from labbook.diagnosis.toml_data import compile_patterns, read_toml
+from labbook.diagnosis.toml_data import compile_patterns, fits_any, read_toml
 from labbook.model.evidence import Ending
 
-_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+_RE = compile_patterns(__file__)
 
 _TABLES = read_toml(Path(__file__).with_name("exit_signals.toml"))
 _SIGNALS: dict[int, str] = {int(number): name for number, name in _TABLES["numbers"].items()}
@@ -56,19 +56,15 @@ def line_kind(line: LogLine) -> str:
     text = line.text
     if "NCCL INFO" in text:
         return ""  # what it tries in turn, and does without
-    if _has(text, "glog_death"):
+    if fits_any(_RE, text, "glog_death"):
         return "output"
-    if line.level in ("WARNING", "WARN") or _has(text, "warning", "warned"):
+    if line.level in ("WARNING", "WARN") or fits_any(_RE, text, "warning", "warned"):
         return "warning"
-    if is_exit_line(text) or _has(text, "nonfinite", "signal", "oom_kill"):
+    if is_exit_line(text) or fits_any(_RE, text, "nonfinite", "signal", "oom_kill"):
         return "output"
     if line.level in ("INFO", "DEBUG", "NOTICE"):
         return ""
-    return "output" if line.level or _has(text, "error", "error_said", "time_limit", "kernel") else ""
-
-
-def _has(text: str, *names: str) -> bool:
-    return any(_RE[name].search(text) for name in names)
+    return "output" if line.level or fits_any(_RE, text, "error", "error_said", "time_limit", "kernel") else ""
 
 
 def strip_warning_place(text: str) -> str:
@@ -84,7 +80,7 @@ def parse_ending(lines: Iterable[str]) -> Ending:
     facts: dict[str, Any] = {}
     for text in lines:
         death, signalled, number = _DEATH.match(text), _RE["signal"].search(text), _RE["code"].search(text)
-        srun, of_child = _RE["srun"].search(text), _has(text, "child")
+        srun, of_child = _RE["srun"].search(text), fits_any(_RE, text, "child")
         if death and not signal:
             signal = next(name for name, words in death.groupdict().items() if words)
         if signalled and not signal and not of_child:
@@ -98,7 +94,7 @@ def parse_ending(lines: Iterable[str]) -> Ending:
             # A status of 0 may be followed by that of another process.
             code = code or _value(number["code"])
         for fact in ("oom_kill", "time_limit"):
-            if _has(text, fact):
+            if fits_any(_RE, text, fact):
                 facts.setdefault(fact, text.strip()[:300])
         if _RE["core"].search(text):
             facts["core_dump"] = True
@@ -119,8 +115,6 @@ def _signal_of(code: int | None) -> str:
     """The signal of an exit status: -9 of Python, 137 of a shell, a Windows status."""
     if code is None:
         return ""
-    if code & 0xFFFFFFFF in _WINDOWS and (code < -255 or code > 255):
-        return _WINDOWS[code & 0xFFFFFFFF]
-    if -64 <= code < 0:
-        return _SIGNALS.get(-code, "")
-    return _SIGNALS.get(code - 128, "") if 128 < code < 160 else ""
+    if not -256 < code < 256:
+        return _WINDOWS.get(code & 0xFFFFFFFF, "")
+    return _SIGNALS.get(-code if code < 0 else code - 128, "")

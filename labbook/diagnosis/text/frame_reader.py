@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from labbook.diagnosis.text.exception_message import is_edge
 from labbook.diagnosis.text.log_lines import LogLine
-from labbook.diagnosis.text.stack_frames import SHAPES, has_shape, is_exception_class, make_frame
+from labbook.diagnosis.text.stack_frames import SHAPES, is_exception_class, make_frame
+from labbook.diagnosis.toml_data import fits_any
 from labbook.model.run import Frame
 
 _NO_SOURCE = ("frame", "header", "marker", "repeated", "summary", "rule")
@@ -61,7 +62,7 @@ def _source(lines: Sequence[LogLine], at: int, indent: int, base: int) -> str:
     if at >= len(lines):
         return ""
     line = lines[at]
-    if not line.text.strip() or has_shape(line.text, *_NO_SOURCE):
+    if not line.text.strip() or fits_any(SHAPES, line.text, *_NO_SOURCE):
         return ""
     if line.indent >= indent and line.indent > base:
         return line.text.strip()

@@ -6,13 +6,11 @@ The patterns are in `sentences.toml`.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from labbook.diagnosis.toml_data import compile_patterns
 
 _SENTENCES = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]")
-_RE = compile_patterns(Path(__file__).with_name("sentences.toml"))
-_SPECULATION = _RE["speculation"]
+_RE = compile_patterns(__file__, "sentences.toml")
 
 
 def is_change_description(text: str) -> bool:
@@ -31,11 +29,6 @@ def is_feature_request(text: str) -> bool:
     return _RE["feature_request"].search(text) is not None
 
 
-def is_statement(sentence: str) -> bool:
-    """Whether a sentence states something, and is no question or advice."""
-    return not _RE["question"].match(sentence.strip()) and not _RE["harmless"].search(sentence)
-
-
 def without_speculation(text: str) -> str:
     """A line or block without what its sentences only suppose: "if the disk is full, ...", "to avoid ...".
 
@@ -43,11 +36,11 @@ def without_speculation(text: str) -> str:
     what is missing is removed as a whole.
     """
     text = _RE["survived"].sub("", text)
-    if not _SPECULATION.search(text):
+    if not _RE["speculation"].search(text):
         return text
     parts = []
     for sentence in _SENTENCES.split(text):
-        supposed = _SPECULATION.search(sentence)
+        supposed = _RE["speculation"].search(sentence)
         parts.append(sentence[: supposed.start()] if supposed else sentence)
     return "\n".join(part for part in parts if part.strip())
 
@@ -55,5 +48,5 @@ def without_speculation(text: str) -> str:
 def drop_questions(text: str) -> str:
     """A line or block without the sentences in which people ask, advise or say that nothing happened."""
     sentences = _SENTENCES.split(text)
-    statements = [one for one in sentences if is_statement(one)]
+    statements = [s for s in sentences if not (_RE["question"].match(s.strip()) or _RE["harmless"].search(s))]
     return text if len(statements) == len(sentences) else "\n".join(statements)

@@ -29,8 +29,5 @@ def _parts(cell: dict[str, object]) -> Iterator[str]:
             lines = [str(line) for line in trace] if isinstance(trace, list) else []
             yield "\n".join(lines) or f"{output.get('ename')}: {output.get('evalue')}"
         else:
-            yield _joined(output.get("text"))
-
-
-def _joined(text: object) -> str:
-    return "".join(map(str, text)) if isinstance(text, list) else str(text or "")
+            text = output.get("text")
+            yield "".join(map(str, text)) if isinstance(text, list) else str(text or "")

@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 from labbook.diagnosis.toml_data import compile_patterns
 
-_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+_RE = compile_patterns(__file__)
 
 LONGEST_LINE = 8_000
 """Longer lines lose their middle. Source: chosen by us; messages are shorter."""
@@ -125,11 +124,11 @@ def strip_prefix(number: int, text: str) -> LogLine:
             named = _RE["rank_inside"].search(behind["names"])
             rank = int(named[1]) if named and rank is None else rank
     text = _RE["of_nccl"].sub("NCCL ", _unmarked(text))
-    if rank is None and "ank" in text:
-        inside = _RE["rank_inside"].search(text[:160])
-        rank_inside = int(inside.group(1)) if inside else None
-        return LogLine(number, text, rank_inside, source, time, level)
-    return LogLine(number, text, rank, f"{source}#{rank}" if rank is not None else source, time, level)
+    if rank is not None:
+        source = f"{source}#{rank}"
+    elif "ank" in text and (inside := _RE["rank_inside"].search(text[:160])):
+        rank = int(inside[1])
+    return LogLine(number, text, rank, source, time, level)
 
 
 def _unmarked(text: str) -> str:
@@ -144,14 +143,11 @@ def _unmarked(text: str) -> str:
 def _seconds(when: str) -> float | None:
     text = re.sub(r"[T ,_]{1,2}", " ", when.replace("/", "-"), count=1)
     found = re.match(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?", text)
-    if found is None:
-        return None
-    try:
-        whole = datetime.strptime(found.group(1), "%Y-%m-%d %H:%M:%S")
-    except ValueError:
-        return None
-    fraction = float(f"0.{found.group(2)}") if found.group(2) else 0.0
-    return (whole - datetime(1970, 1, 1)).total_seconds() + fraction
+    with contextlib.suppress(ValueError):
+        whole = datetime.fromisoformat(found[1]) if found else None
+        if found and whole:
+            return (whole - datetime(1970, 1, 1)).total_seconds() + float(f"0.{found[2] or 0}")
+    return None
 
 
 _HEADS = tuple(_RE[name] for name in ("before_header", "before_frame", "before_class"))
@@ -243,10 +239,8 @@ def decode_line(line: bytes) -> str:
     if len(line) > 4 * LONGEST_LINE:
         line = line[: 2 * LONGEST_LINE] + b" ... " + line[-2 * LONGEST_LINE :]
         return line.decode("utf-8", "ignore")
-    try:
+    with contextlib.suppress(UnicodeDecodeError):
         return line.decode("utf-8")
-    except UnicodeDecodeError:
-        pass
     try:
         text = line.decode("gb18030")
     except UnicodeDecodeError:

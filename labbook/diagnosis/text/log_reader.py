@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from labbook.diagnosis.text.error_windows import ErrorWindow, find_windows
 from labbook.diagnosis.text.evidence_collector import LAST_STEP, PRINTS_STEPS, EvidenceCollector, guess_framework
@@ -30,7 +29,7 @@ from labbook.diagnosis.text.traceback_styles import normalise_tracebacks
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 
-_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+_RE = compile_patterns(__file__)
 
 SHORT = 200
 """Up to so many lines a text is parsed as a report: every line counts."""

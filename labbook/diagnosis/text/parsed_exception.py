@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from labbook.diagnosis.text.log_lines import LogLine
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.evidence import ObservedException
 from labbook.model.run import Frame
 
-_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
+_RE = compile_patterns(__file__)
 
 MAX_CHAIN = 12
 """Length of a chain, and depth of quotations within quotations."""
@@ -102,9 +101,8 @@ def _to_be_raised(source: str) -> tuple[str, str]:
 
 def has_same_start(one: ParsedException, other: ParsedException) -> bool:
     """Whether two tracebacks start in the same function."""
-    if not one.frames or not other.frames:
-        return False
-    return one.frames[0].file == other.frames[0].file and one.frames[0].function == other.frames[0].function
+    starts = {(first.file, first.function) for first in (*one.frames[:1], *other.frames[:1])}
+    return bool(one.frames and other.frames) and len(starts) == 1
 
 
 def is_remote(one: ParsedException) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.run import Frame
 
-SHAPES = compile_patterns(Path(__file__).with_suffix(".toml"))
+SHAPES = compile_patterns(__file__)
 
 CHAINED = (
     (re.compile(r"During handling of the above exception, another exception occurred"), "context"),
@@ -32,11 +31,6 @@ def is_exception_class(name: str, *, in_traceback: bool = False) -> bool:
         and not SHAPES["not_a_class"].match(last)
         and not re.search(r"\d$|_", last)
     )
-
-
-def has_shape(text: str, *names: str) -> bool:
-    """Whether a line has one of these `SHAPES`."""
-    return any(SHAPES[name].search(text) for name in names)
 
 
 def split_class(name: str) -> tuple[str, str]:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from labbook.diagnosis.text.exit_lines import prints_nonfinite
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.evidence import ObservedException, OutputLine
 
-_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
-
+_RE = compile_patterns(__file__)
 
 _ENOUGH = 3
 """Step lines after an error that the training survived. Source: chosen by us; one may come from another rank."""

@@ -7,7 +7,6 @@ indentation, since many texts were pasted.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from labbook.diagnosis.text.exception_message import find_stack_end, is_edge, read_message, read_native_message
 from labbook.diagnosis.text.frame_reader import names_exception, read_frames
@@ -26,9 +25,7 @@ from labbook.diagnosis.text.traceback_styles import GROUP_RULE
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.run import Frame
 
-_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
-
-
+_RE = compile_patterns(__file__)
 _QUOTES = "`*\"'”"
 
 
@@ -115,7 +112,9 @@ class TracebackReader:
             self.used.add(start)
         shown = SHAPES["exception"].match(self.lines[at].text.strip()) if at < len(self.lines) else None
         if shown and names_exception(self.lines[at], base, frames):
-            self._named(one, at, shown)
+            one.module, one.type = split_class(shown["type"])
+            words, one.end = self._words(at, shown["message"] or "", 40)
+            one.message = "\n".join(words)
         elif head and frames and (behind := _RE["class_behind"].match(self.lines[start].text[head.end() :])):
             one.module, one.type = split_class(behind[1])
         self._at = max(one.end, start + 1)
@@ -146,11 +145,6 @@ class TracebackReader:
         ):
             return "inner"
         return ""
-
-    def _named(self, one: ParsedException, at: int, shown: re.Match[str]) -> None:
-        one.module, one.type = split_class(shown["type"])
-        words, one.end = self._words(at, shown["message"] or "", 40)
-        one.message = "\n".join(words)
 
     def _words(self, at: int, first: str, most_flush: int) -> tuple[list[str], int]:
         words, end, used = read_message(self.lines, at, first, most_flush)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
+from itertools import takewhile
 
 from labbook.diagnosis.text.log_lines import LogLine
 from labbook.diagnosis.text.stack_frames import SHAPES, is_exception_class
 from labbook.diagnosis.toml_data import compile_patterns
 
-_RE = compile_patterns(Path(__file__).with_suffix(".toml"))
-
+_RE = compile_patterns(__file__)
 
 PLAIN_HEAD = "Traceback (most recent call last):"
 GROUP_RULE = "\u0001 next of the group"
 """Separates the exceptions of a group in rewritten lines; control characters were removed from logs before."""
-
-
 _LONGEST_FRAME = 600
 
 
@@ -42,18 +39,14 @@ def _unwrapped(lines: list[LogLine]) -> list[LogLine]:
     """The lines with frames that were broken at the width of a terminal or mail joined again."""
     made: list[LogLine] = []
     for line in lines:
-        if made and _RE["half_frame"].match(made[-1].text) and not SHAPES["frame"].match(made[-1].text):
-            for glue in ("", " "):
-                joined = made[-1].text + glue + line.text.strip()
-                if SHAPES["frame"].match(joined) or (
-                    glue and _RE["half_frame"].match(joined) and len(joined) < _LONGEST_FRAME
-                ):
-                    made[-1] = made[-1]._replace(text=joined)
-                    break
-            else:
-                made.append(line)
-        else:
-            made.append(line)
+        last = made[-1].text if made else ""
+        if _RE["half_frame"].match(last) and not SHAPES["frame"].match(last):
+            joined = [last + glue + line.text.strip() for glue in ("", " ")]
+            whole = next(filter(SHAPES["frame"].match, joined), "")
+            if whole or (_RE["half_frame"].match(joined[1]) and len(joined[1]) < _LONGEST_FRAME):
+                made[-1] = made[-1]._replace(text=whole or joined[1])
+                continue
+        made.append(line)
     return made
 
 
@@ -90,12 +83,10 @@ def _groups(lines: list[LogLine]) -> Iterable[LogLine]:
 
 
 def _rich(lines: list[LogLine]) -> Iterable[LogLine]:
-    inside = False
-    pending: LogLine | None = None
-    broken = ""
+    inside, has_frame, broken = False, False, ""
     for line in lines:
         if _RE["rich_head"].match(line.text):
-            inside, pending, broken = True, None, ""
+            inside, has_frame, broken = True, False, ""
             yield line._replace(text=PLAIN_HEAD)
             continue
         if not inside:
@@ -103,8 +94,6 @@ def _rich(lines: list[LogLine]) -> Iterable[LogLine]:
             continue
         if _RE["rich_end"].match(line.text) or (line.text.strip() and not _RE["rich_line"].match(line.text)):
             inside = False
-            if pending is not None:
-                yield pending
             if not _RE["rich_end"].match(line.text):
                 yield line
             continue
@@ -113,15 +102,11 @@ def _rich(lines: list[LogLine]) -> Iterable[LogLine]:
         place = _RE["rich_file"].match(text) or _RE["rich_file"].match(broken + text.strip())
         arrow = _RE["rich_arrow"].match(text)
         if place:
-            if pending is not None:
-                yield pending
-            pending = next(iter(_frame_lines(line, place["file"], place["line"], place["function"], "")))
-            broken = ""
-        elif arrow and pending is not None:
-            yield pending
-            source = arrow["source"].lstrip(" │|┃").rstrip(" │|┃")
-            yield line._replace(text=f"    {source}")
-            pending = None
+            yield from _frame_lines(line, place["file"], place["line"], place["function"], "")
+            has_frame, broken = True, ""
+        elif arrow and has_frame:
+            yield line._replace(text=f"    {arrow['source'].strip(' │|┃')}")
+            has_frame = False
         else:
             # A long path continues in the next line of the box.
             broken = text.strip() if re.match(r"^\s?(?:/|~|[A-Za-z]:[\\/])", text) else ""
@@ -144,13 +129,13 @@ def _ipython(lines: list[LogLine]) -> list[LogLine]:
                 at += 1
             continue
         place = _RE["cell"].match(line.text) or _RE["file"].match(line.text)
-        if place is None and (inside or _arrow_below(lines, at)):
+        if place is None and (inside or any(_RE["arrow"].match(near.text) for near in lines[at + 1 : at + 12])):
             place = _RE["old"].match(line.text)
         if place is None:
             shown = SHAPES["exception"].match(line.text)
             if inside and shown and is_exception_class(shown["type"], in_traceback=True):
                 inside = False
-            if not (inside and (_RE["context"].match(line.text) or RULE_OF_IPYTHON.match(line.text))):
+            if not (inside and (_RE["context"].match(line.text) or _RE["rule_of_ipython"].match(line.text))):
                 made.append(line)
             at += 1
             continue
@@ -173,13 +158,6 @@ def _ipython(lines: list[LogLine]) -> list[LogLine]:
     return made
 
 
-RULE_OF_IPYTHON = _RE["rule_of_ipython"]
-
-
-def _arrow_below(lines: list[LogLine], at: int) -> bool:
-    return any(_RE["arrow"].match(line.text) for line in lines[at + 1 : at + 12])
-
-
 def _function_above(lines: list[LogLine], at: int) -> str:
     """Name of the function whose source pytest prints above a place."""
     found = (re.match(r"\s*(?:async )?def (\w+)", line.text) for line in reversed(lines[max(0, at - 200) : at]))
@@ -200,12 +178,11 @@ def _pytest(lines: list[LogLine]) -> list[LogLine]:
             made.append(line)
             at += 1
             continue
-        end = at
-        while end < len(lines) and _RE["pytest_e"].match(lines[end].text):
-            end += 1
-        words = [(found["text"] or "") if (found := _RE["pytest_e"].match(one.text)) else "" for one in lines[at:end]]
+        found = takewhile(bool, (_RE["pytest_e"].match(one.text) for one in lines[at:]))
+        words = [(one and one["text"]) or "" for one in found]
+        end = at + len(words)
         source = next((one.text for one in reversed(made[-4:]) if one.text.strip()), "")
-        last = next((found for one in lines[end : end + 3] if (found := _RE["pytest_place"].match(one.text))), None)
+        last = next(filter(None, (_RE["pytest_place"].match(one.text) for one in lines[end : end + 3])), None)
         if last is not None:
             places.append((last["file"], last["line"], _function_above(lines, at)))
         first = SHAPES["exception"].match(words[0].strip())
