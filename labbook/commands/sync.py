@@ -84,7 +84,7 @@ def command(
     def once() -> SyncResult:
         result = synchronize(remote, rewritten=rewritten or "")
         if as_json:
-            print_json(_data(result))
+            print_json(_data(result, remote))
         else:
             _print(result, book, quiet)
         return result
@@ -132,10 +132,10 @@ def _watch(remote: Remote, once: Callable[[], SyncResult], every: float, say: Se
                 break
 
 
-def _data(result: SyncResult) -> dict[str, object]:
+def _data(result: SyncResult, remote: Remote) -> dict[str, object]:
     return {
         "remote": result.remote,
-        "address": result.address,
+        "address": remote.address,
         "branch": result.branch,
         "commit": result.commit or None,
         "received": {"runs": result.received, "files": result.received_files},

@@ -101,7 +101,6 @@ class Remote:
         notebook: The notebook.
         folders: Its repository.
         name: Name of the remote.
-        address: Its address without credentials.
         timeout_s: Longest silence.
         quiet: Whether nobody can answer a question: git must not ask for a password.
     """
@@ -109,9 +108,13 @@ class Remote:
     notebook: Notebook
     folders: GitFolders
     name: str
-    address: str
     timeout_s: float = DEFAULT_TIMEOUT_S
     quiet: bool = False
+
+    @property
+    def address(self) -> str:
+        """Its address without credentials."""
+        return list_remotes(self.folders).get(self.name, "")
 
     def fetch(self, ref: str, *, unshallow: bool = False) -> str:
         """Fetch a branch into its remote-tracking branch and return the commit there, "" if the remote has no branch.
@@ -284,8 +287,10 @@ def choose_remote(
     folders = notebook.git_folders()
     if folders is None or notebook.config.commit == "off":
         raise GitError("sync.error.no_repository", root=str(notebook.paths.root))
-    known = list_remotes(folders)
     wanted = name or notebook.config.remote
+    if _is_configured(folders, wanted or "origin"):
+        return Remote(notebook, folders, wanted or "origin", timeout_s, quiet)
+    known = list_remotes(folders)
     if wanted and wanted not in known:
         raise GitError("sync.error.unknown_remote", remote=wanted, known=", ".join(known) or "-")
     if not known and notebook.personal:
@@ -295,7 +300,16 @@ def choose_remote(
     if not wanted and "origin" not in known and len(known) > 1:
         raise GitError("sync.error.many_remotes", known=", ".join(known), first=next(iter(known)))
     chosen = wanted or ("origin" if "origin" in known else next(iter(known)))
-    return Remote(notebook, folders, chosen, known[chosen], timeout_s, quiet)
+    return Remote(notebook, folders, chosen, timeout_s, quiet)
+
+
+def _is_configured(folders: GitFolders, name: str) -> bool:
+    """Whether the repository's own settings define a remote; read without starting git, which takes 5 ms."""
+    try:
+        lines = (folders.common_dir / "config").read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return False
+    return f'[remote "{name}"]' in lines
 
 
 def list_remotes(folders: GitFolders) -> dict[str, str]:

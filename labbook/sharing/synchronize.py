@@ -50,7 +50,6 @@ class SyncResult:
 
     Args:
         remote: Name of the remote.
-        address: Its address without credentials.
         branch: Name of the branch.
         commit: Commit that the branch has here and there, or "".
         received: Number of entries of runs that came.
@@ -64,7 +63,6 @@ class SyncResult:
     """
 
     remote: str
-    address: str
     branch: str
     commit: str
     received: int = 0
@@ -308,7 +306,6 @@ class _Sync:
         went = diff_trees(self.folders, first, tip) if tip != first else {}
         return SyncResult(
             self.remote.name,
-            self.remote.address,
             self.ref.removeprefix("refs/heads/"),
             tip,
             runs_among(path for path, change in came.items() if change.before is None),

@@ -92,7 +92,7 @@ def has_conflict(path: Path) -> bool:
 
 def _changed_since(folder: Path, since_ns: int) -> list[Path]:
     """Markdown files that changed, by the time that no editor sets back."""
-    found, waiting = [], [str(folder)]
+    found, waiting, oldest_ns = [], [str(folder)], since_ns - _TICK_NS
     while waiting:
         with contextlib.suppress(OSError):
             place = waiting.pop()
@@ -102,13 +102,14 @@ def _changed_since(folder: Path, since_ns: int) -> list[Path]:
                 items = list(os.scandir(folder_fd))
                 names = {item.name for item in items} if since_ns else ()
                 for item in items:
-                    if item.is_dir(follow_symlinks=False):
-                        # The folder of an entry holds its figures, not notes.
-                        waiting += [] if f"{item.name}.md" in names else [f"{place}/{item.name}"]
-                    elif item.name.endswith(".md") and item.is_file(follow_symlinks=False):
+                    name = item.name
+                    if name.endswith(".md") and item.is_file(follow_symlinks=False):
                         status = item.stat(follow_symlinks=False)
-                        if not since_ns or max(status.st_ctime_ns, status.st_mtime_ns) >= since_ns - _TICK_NS:
-                            found.append(Path(place, item.name))
+                        if not since_ns or status.st_ctime_ns >= oldest_ns or status.st_mtime_ns >= oldest_ns:
+                            found.append(Path(place, name))
+                    elif item.is_dir(follow_symlinks=False) and f"{name}.md" not in names:
+                        # The folder of an entry holds its figures, not notes.
+                        waiting.append(f"{place}/{name}")
             finally:
                 os.close(folder_fd)
     return sorted(found)
