@@ -95,6 +95,7 @@ def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> d
     Returns:
         `sweeps`: names of their sweeps. `rows`, one a trial: `number`, `id` of its entry or "", `params` that differ,
         `state`, `verdict`, `metric`, `best`, `last`, `duration_s`. `best`: the number of the best one, if there is one.
+        `together`: whether some ran at the same time in one process, and have no entry of their own for that reason.
     """
     by_id = {each.id: each for each in runs}
     has_objective = any(len(trial.values) == 1 and any(trial.directions) for trial in trials)
@@ -117,12 +118,13 @@ def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> d
                 **_measured(trial, None if has_objective else made, OBJECTIVE if has_objective else ""),
             }
         )
-    sweeps = list(dict.fromkeys(each.sweep for each in runs))
+    facts = {"sweeps": list(dict.fromkeys(each.sweep for each in runs)), "rows": rows}
+    facts["together"] = any(trial.together for trial in trials)
     if len({trial.key[1] for trial in trials}) > 1:
-        return {"sweeps": sweeps, "rows": rows}
+        return facts
     # Workers begin them in any order.
     rows.sort(key=lambda row: row["number"])
-    return {"sweeps": sweeps, "rows": rows, **_best(rows)}
+    return {**facts, **_best(rows)}
 
 
 def _measured(trial: TrialPart, run: Run | None, metric: str) -> dict[str, Any]:

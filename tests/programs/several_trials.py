@@ -49,6 +49,8 @@ if sys.argv[1] == "optuna":
     batch = [asked.ask() for _ in range(3)]
     for each in batch:
         asked.tell(each, 0.0)
+    together = optuna.create_study(study_name="together", direction="maximize")
+    together.optimize(lambda trial: trial.suggest_float("width", 0, 1), n_trials=4, n_jobs=2)
     train(study.best_params["lr"], steps=2 * STEPS)
 else:
     for rate in (0.1, 0.01):

@@ -84,8 +84,12 @@ def test_the_run_around_them_keeps_console_and_code_and_no_number_of_a_trial(opt
     assert run["captured"]["trials"]["rows"][0]["params"] == {
         "lr": optuna_run.fronts[optuna_run.trials[0]]["params"]["lr"]
     }
-    # Three trials were asked for at once: they are listed, and none of them gets the training behind them.
-    assert len(optuna_run.trials) == 5
+    # Three trials were asked for at once, four ran in two threads: they are listed, and none of them gets the training
+    # behind them.
+    assert len(optuna_run.trials) == 5 and "8 trials" not in page and "at the same time" in page
+    listed = [row for row in run["captured"]["trials"]["rows"] if not row["id"]]
+    assert [row["last"] for row in listed[:3]] == [0.0] * 3 and len(listed) == 7
+    assert all(row["last"] == row["params"]["width"] and row["state"] == "complete" for row in listed[3:])
     assert [p["role"] for p in run["processes"]] == ["main"] and not run["exceptions"]
 
 

@@ -193,6 +193,7 @@ class Trial(Event, total=False):
     state: str
     values: list[float]
     directions: list[str]
+    together: bool
 
 
 class Unobserved(Event, total=False):

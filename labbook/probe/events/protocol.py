@@ -128,8 +128,9 @@ TRIAL = "trial"
 """One of several trainings in this process. `own`: it has an event file of its own, this one, in which it is the first
 event after the hello and, when it has ended, the one before the last. `tool`: "optuna", "hydra", "labbook". `group`:
 name of the study, or "". `number`: of the trial. `params`: its options; when it has ended, those known only then.
-`state`: "" at the beginning, then "complete", "pruned", "failed", "interrupted"; "several": trials were asked for at
-once, and it is not known which one this file is of. `values`: results. `directions`: "minimize" or "maximize" each."""
+`state`: "" at the beginning, then "complete", "pruned", "failed", "interrupted"; "several": trials ran at the same
+time, and this file has events of all of them. `together`: such a trial, in the file of the process. `values`: results.
+`directions`: "minimize" or "maximize" each."""
 
 UNOBSERVED = "unobserved"
 """Something that this process could not observe."""

@@ -28,7 +28,7 @@ trials may take less than the 20 ms that a file costs."""
 
 
 class Trials:
-    """The trials of one process; one thread is followed.
+    """The trials of one process. Of those that run at the same time, options and result are recorded only.
 
     Args:
         probe: The probe of this process.
@@ -40,12 +40,12 @@ class Trials:
         probe.after_fork(lambda: self._forget() if probe.role == "fork" else None)
 
     def _forget(self):
-        self._open = []
+        self._open, self._together = [], []
         self._files = self._listed = self._idle = 0
         self._begun = self._elapsed = 0.0
         self._thread = None
 
-    def begin(self, tool, group, number, params):
+    def begin(self, tool, group, number, params, together=False):
         """Begins a trial.
 
         Args:
@@ -53,15 +53,15 @@ class Trials:
             group: Name of the study, or "".
             number: Number of the trial, or `None` for the next one.
             params: Options known so far, name -> value.
+            together: Whether others run at the same time; that is known, too, where another thread has begun one.
 
         Returns:
-            What `end` wants, or `None` for a trial in another thread than the one before it.
+            What `end` wants, or `None` for one too many.
         """
-        if self._open and self._thread != threading.get_ident():
-            self.probe.unobserved("trials one by one", "several run at the same time in threads of one process")
-            return None
         if self._listed >= MOST_LISTED:
             return None
+        if together or self._together or (self._open and self._thread != threading.get_ident()):
+            return self._begin_together(tool, group, number, params)
         self._thread = threading.get_ident()
         self._listed += 1
         own = self._files < MOST_FILES and self._idle < _IDLE
@@ -75,22 +75,41 @@ class Trials:
         self.probe.event(TRIAL, params=to_plain(params) or {}, state="", **trial)
         return trial
 
+    def _begin_together(self, tool, group, number, params):
+        """Begins a trial whose events cannot be told from those of others, nor those of the others from its own."""
+        self.probe.unobserved("trials one by one", "several run at the same time in one process")
+        for other in self._open:
+            other["together"] = True
+        self._listed += 1
+        trial = {"tool": tool, "group": group, "number": self._listed - 1 if number is None else number}
+        trial.update(own=False, together=True)
+        self._together.append(trial)
+        self.probe.event(TRIAL, params=to_plain(params) or {}, state="", **trial)
+        return trial
+
     def end(self, trial, state, params=None, values=(), directions=()):
         """Ends a trial.
 
         Args:
             trial: Of `begin`.
-            state: "complete", "pruned", "failed", "interrupted", or "several" if it cannot be told from others.
+            state: "complete", "pruned", "failed" or "interrupted".
             params: Its options, if they are known only now.
             values: Its results.
             directions: "minimize" or "maximize", for each of them.
         """
+        fields = {"params": to_plain(params) or {}, "values": list(values), "directions": list(directions)}
+        if trial in self._together:
+            self._together.remove(trial)
+            self.probe.event(TRIAL, state=state, **dict(trial, **fields))
         if trial is None or trial not in self._open:
             return
         while self._open:
             last = self._open.pop()
-            fields = {"params": to_plain(params) or {}, "values": list(values), "directions": list(directions)}
-            self.probe.event(TRIAL, state=state, **dict(last, **(fields if last is trial else {})))
+            ended = dict(last, **(fields if last is trial else {}))
+            if last.get("together"):
+                self.probe.event(TRIAL, state=state, **dict(ended, own=False))
+                state = "several"
+            self.probe.event(TRIAL, state=state, **ended)
             self._idle = 0 if self.probe.step else self._idle + 1
             if last["own"]:
                 self._elapsed += monotonic() - self._begun
@@ -133,16 +152,15 @@ class _OptunaStudy:
         self.trials = trials
         self.guard = trials.probe.guard("optuna")
         self.inside = 0
-        self.asked = None
-        self.has_batches = False
+        self.asked = {}
 
-    def objective(self, study, function):
+    def objective(self, study, function, together):
         """`function` as a trial of its own."""
 
         def objective(trial):
             begun = None
             with self.guard:
-                begun = self.trials.begin("optuna", _name(study), trial.number, {})
+                begun = self.trials.begin("optuna", _name(study), trial.number, {}, together)
             try:
                 value = function(trial)
             except BaseException as error:
@@ -159,24 +177,20 @@ class _OptunaStudy:
 
     def ask(self, trial, args, kwargs):
         """After `Study.ask`: of several trials that are asked for at once, nobody knows which one is trained."""
-        if self.inside or self.has_batches:
-            return
-        if self.asked is not None:
-            self.trials.end(self.asked[1], "several")
-            self.asked, self.has_batches = None, True
-            return
-        self.asked = (trial, self.trials.begin("optuna", _name(args[0]), trial.number, trial.params))
+        if not self.inside:
+            name = _name(args[0])
+            begun = self.trials.begin("optuna", name, trial.number, trial.params, bool(self.asked))
+            self.asked[args[0].study_name, trial.number] = (trial, begun)
 
     def tell(self, args, kwargs):
         """Before `Study.tell`."""
         given = args[1] if len(args) > 1 else kwargs.get("trial")
-        if self.inside or self.asked is None or getattr(given, "number", given) != self.asked[0].number:
+        trial, begun = self.asked.pop((args[0].study_name, getattr(given, "number", given)), (None, None))
+        if trial is None:
             return
         values = args[2] if len(args) > 2 else kwargs.get("values")
         state = args[3] if len(args) > 3 else kwargs.get("state")
         name = {"PRUNED": "pruned", "FAIL": "failed"}.get(getattr(state, "name", ""), "complete")
-        trial, begun = self.asked
-        self.asked = None
         self.trials.end(begun, name, trial.params, _numbers(values), _directions(args[0]))
 
 
@@ -187,10 +201,8 @@ def _watch_optuna(study_class, trials):
     def optimize(study, func, *args, **kwargs):
         with watch.guard:
             jobs = kwargs.get("n_jobs", args[2] if len(args) > 2 else 1)
-            if jobs in (1, None) and callable(func):
-                func = watch.objective(study, func)
-            else:
-                trials.probe.unobserved("trials one by one", "several run at the same time in threads of one process")
+            if callable(func):
+                func = watch.objective(study, func, jobs not in (1, None))
         watch.inside += 1
         try:
             return original(study, func, *args, **kwargs)
@@ -313,12 +325,20 @@ def _watch_schedulers(controller_class, trials):
             scheduler.on_trial_result = wrapping.wrap_function(scheduler.on_trial_result, guard, after=decided)
 
     def decided(decision, args, kwargs):
-        if decision != "STOP" or len(args) < 4:
-            return
-        scheduler, trial, result = args[0], args[2], args[3]
+        if decision == "STOP" and len(args) >= 4:
+            prune(args[0], args[2], args[3])
+
+    def stop(args, kwargs):
+        # HyperBand pauses the trials of a bracket, and stops the worse ones when it has the results of all.
+        trial = args[1] if len(args) > 1 else kwargs["trial"]
+        if trial.status == "PAUSED" or trial.is_saving:
+            prune(args[0]._scheduler_alg, trial, trial.last_result)
+
+    def prune(scheduler, trial, result):
         last = getattr(scheduler, "_max_t", getattr(scheduler, "_max_t_attr", None))
         number = _tune_number(trial)
         if number is not None and (last is None or result.get(scheduler._time_attr, 0) < last):
             trials.prune("ray", number)
 
     controller_class.__init__ = wrapping.wrap_function(controller_class.__init__, guard, after=watch)
+    controller_class.stop_trial = wrapping.wrap_function(controller_class.stop_trial, guard, before=stop)

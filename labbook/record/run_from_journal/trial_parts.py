@@ -35,7 +35,8 @@ _OF_RUN = {
 """Events of a trial that belong to the run, too: its environment, its code, its files."""
 
 
-_OF_FILE = {KIND_NAMES[Hello], KIND_NAMES[Bye], KIND_NAMES[Trial]}
+_OF_FILE = {KIND_NAMES[Hello], KIND_NAMES[Bye]}
+_TRIAL = KIND_NAMES[Trial]
 _UNOBSERVED = KIND_NAMES[Unobserved]
 _SCALARS = KIND_NAMES[Scalars]
 
@@ -53,6 +54,7 @@ class TrialPart:
         started: Unix seconds.
         ended: Unix seconds; the last event of one that never ended.
         processes: Its events, one for each rank and each child process; empty if only its options and result are known.
+        together: Whether it ran at the same time as others in its process.
     """
 
     key: tuple[str, str, int]
@@ -63,6 +65,7 @@ class TrialPart:
     started: float
     ended: float
     processes: tuple[ProcessEvents, ...] = ()
+    together: bool = False
 
 
 def split_trials(processes: Sequence[ProcessEvents]) -> tuple[list[ProcessEvents], list[TrialPart]]:
@@ -113,9 +116,15 @@ def _whole_processes(files: Sequence[ProcessEvents]) -> list[ProcessEvents]:
     for process in files:
         mine = [file for file in parts if file is not process and _identity(file.hello) == _identity(process.hello)]
         if process not in parts:
-            added = [event for file in mine for event in file.events if event.get("k") not in _OF_FILE]
+            added = [event for file in mine for event in file.events if not _is_of_file(event)]
             whole.append(replace(process, events=(*process.events, *added)) if added else process)
     return whole
+
+
+def _is_of_file(event: Event) -> bool:
+    """Whether an event is about a file of a trial, not about what happened during it."""
+    trial: Trial = event  # type: ignore[assignment]
+    return event.get("k") in _OF_FILE or (event.get("k") == _TRIAL and bool(trial.get("own")))
 
 
 def _key(event: Trial) -> tuple[str, str, int]:
@@ -174,7 +183,8 @@ def _only_listed(processes: Sequence[ProcessEvents]) -> dict[tuple[str, str, int
 
 def _listed(key: tuple[str, str, int], events: Sequence[Trial]) -> TrialPart:
     times = [event.get("t", 0.0) for event in events]
-    return TrialPart(key, *_result(events), min(times), max(times))
+    together = any(event.get("together", False) for event in events)
+    return TrialPart(key, *_result(events), min(times), max(times), together=together)
 
 
 def _trial(key: tuple[str, str, int], members: Sequence[ProcessEvents], listed: Sequence[Trial]) -> TrialPart:

@@ -82,12 +82,15 @@ def verdict_line(run: Run, language: str = "en") -> str:
     series = _broken_series(run) or find_primary_series(run)
     if trainings and run.status == "finished":
         return _of_trials(trainings, labels, "trainings")
+    trials = run.captured.get("trials") or {}
+    if trials.get("together") and run.status == "finished":
+        return _of_trials(trials, labels, "trials")
     if run.status == "failed" and (series is None or first_nonfinite_step(series) is None):
         if run.signal:
             return _plain(labels["signal"], signal=_named(run.signal))
         return _plain(labels["failure"]) if run.exit_code is None else _plain(labels["code"], code=str(run.exit_code))
-    if series is None and run.captured.get("trials"):
-        return _of_trials(run.captured["trials"], labels, "trials")
+    if series is None and trials:
+        return _of_trials(trials, labels, "trials")
     if series is None:
         return _plain(labels["unknown" if run.status == "lost" else "none"])
     return _metric(series, run, labels)

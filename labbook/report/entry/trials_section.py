@@ -37,6 +37,7 @@ def trials_section(run: Run, paths: NotebookPaths, limits: Limits) -> dict[str, 
         "options": options,
         "metric": str(facts.get("metric") or ""),
         "are_runs": is_run,
+        "together": bool(facts.get("together")),
         "rows": [_row(row, run, paths, options, limits) | {"is_best": row in best} for row in shown],
         "more": len(rows) - len(shown),
     }
