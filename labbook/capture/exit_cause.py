@@ -61,7 +61,13 @@ def read_oom_counters(root: Path = Path("/")) -> dict[str, dict[str, int]]:
     return counters
 
 
-def explain_exit(end: Mapping[str, Any], resources: Path, started: float, environ: Mapping[str, str]) -> dict[str, Any]:
+def explain_exit(
+    end: Mapping[str, Any],
+    resources: Path,
+    started: float,
+    environ: Mapping[str, str],
+    lost: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Returns the facts that explain the end of a run.
 
     Args:
@@ -69,8 +75,13 @@ def explain_exit(end: Mapping[str, Any], resources: Path, started: float, enviro
         resources: File of the resource samples.
         started: Unix time, s.
         environ: Environment of the run, with the time limit of the batch system.
+        lost: What is known of a run whose recorder died, so that nobody saw its end: `time_limit` of `read_time_limit`,
+            `stopped`, the time of the first signal, and `last_seen`, that of the last sign of life.
     """
     facts: dict[str, Any] = {}
+    if lost:
+        limit = _limit_of_lost(lost)
+        facts.update({"time_limit": as_data(limit)} if limit else {})
     if not end:
         return facts
     if end.get("core_dump"):
@@ -91,30 +102,47 @@ def explain_exit(end: Mapping[str, Any], resources: Path, started: float, enviro
         if after and not _is_nearly_full(after, resident):
             facts["memory_free"] = True
     if signal in _LIMIT_SIGNALS or (isinstance(code, int) and code > 128):
-        limit = describe_time_limit(ended, {**_slurm_end_time(environ), **environ})
+        limit = _describe_limit(ended, read_time_limit(environ))
         facts.update({"time_limit": as_data(limit)} if limit else {})
     return facts
 
 
-def describe_time_limit(ended: float, environ: Mapping[str, str]) -> Message | None:
-    """Returns a message if a run ended at the time limit of its batch job, else `None`.
+def read_time_limit(environ: Mapping[str, str], *, ask: bool = True) -> dict[str, Any]:
+    """Returns the time limit of this batch job: `t`, Unix time in s, and `variable`; empty outside of one.
 
     Args:
-        ended: Unix time, s.
-        environ: `SLURM_JOB_END_TIME`, or `PBS_WALLTIME` with `PBS_JOB_START` or the age of the job's shell.
+        environ: `SLURM_JOB_END_TIME`, or `PBS_WALLTIME`, which counts from the start of the job's shell.
+        ask: Whether to ask Slurm, whose versions before 23.02 do not set the variable.
     """
-    name, limit = "SLURM_JOB_END_TIME", _parse_number(environ.get("SLURM_JOB_END_TIME"))
-    if limit is None and _parse_number(environ.get("PBS_WALLTIME")) is not None:
-        name = "PBS_WALLTIME"
-        limit = _session_start() + (_parse_number(environ["PBS_WALLTIME"]) or 0.0)
-    if limit is None:
+    environ = {**(_slurm_end_time(environ) if ask else {}), **environ}
+    limit = _parse_number(environ.get("SLURM_JOB_END_TIME"))
+    if limit is not None:
+        return {"t": limit, "variable": "SLURM_JOB_END_TIME"}
+    walltime = _parse_number(environ.get("PBS_WALLTIME"))
+    return {} if walltime is None else {"t": _session_start() + walltime, "variable": "PBS_WALLTIME"}
+
+
+def _limit_of_lost(lost: Mapping[str, Any]) -> Message | None:
+    """Returns a message if the batch system ended a run at its time limit and killed the recorder, too.
+
+    Either the recorder got a signal then, or the run lived beyond the limit, which only the grace time allows.
+    """
+    limit, stopped = lost.get("time_limit") or {}, float(lost.get("stopped") or 0.0)
+    last = max(stopped, float(lost.get("last_seen") or 0.0))
+    is_stopped = stopped and _describe_limit(stopped, limit) is not None
+    return _describe_limit(last, limit) if limit and (is_stopped or last >= limit["t"]) else None
+
+
+def _describe_limit(ended: float, limit: Mapping[str, Any]) -> Message | None:
+    """Returns a message if a run ended at the time limit of its batch job, else `None`."""
+    if not limit:
         return None
-    late = ended - limit
+    late = ended - limit["t"]
     if not -_NEAR_LIMIT_S[0] <= late <= _NEAR_LIMIT_S[1]:
         return None
-    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(limit))
+    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(limit["t"]))
     key = "capture.ending.after_limit" if late >= 0 else "capture.ending.before_limit"
-    return message(key, seconds=abs(late), clock=clock, variable=name)
+    return message(key, seconds=abs(late), clock=clock, variable=limit["variable"])
 
 
 def _slurm_end_time(environ: Mapping[str, str]) -> dict[str, str]:

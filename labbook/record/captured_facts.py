@@ -69,10 +69,13 @@ def add_captured(
     artifacts = tuple(Artifact(**one) for one in after.pop("artifacts", ()))
     captured = {**before, **{k: v for k, v in after.items() if k not in ("files", "snapshot")}}
     captured = _add_variables(captured, redactor.data(variables_read(processes)))
-    deciding = journal.parts()[0]
+    parts = journal.parts()
+    deciding = parts[0]
     captured["resources"] = read_resources(deciding.paths.resources)
     captured["reproducibility"] = judge_reproducibility(captured)
-    ending = explain_exit(journal.ending(), deciding.paths.resources, run.started, os.environ)
+    end = journal.ending()
+    lost = _lost_facts(parts, end, start) if not end or end.get("status") else None
+    ending = explain_exit(end, deciding.paths.resources, run.started, os.environ, lost)
     ending = {**ending, **standstill_facts(run, processes)}
     if ending:
         captured["ending"] = redactor.data(ending)
@@ -87,6 +90,17 @@ def add_captured(
         captured["attempt"] = {"before": start["attempt_before"]}
     unobserved = [one for part in journal.parts() for one in find_unobserved(part.paths.resources)]
     return _add_unobserved(replace(run, files=file_uses, artifacts=artifacts, captured=captured), unobserved)
+
+
+def _lost_facts(parts: Sequence[Journal], end: Facts, start: Facts) -> Facts:
+    """Returns what the journals say of the end of a run, or of a task that decides its job, whose recorder died."""
+    limits = (part.read(part.paths.start).get("time_limit") for part in parts)
+    stops = (part.read(part.paths.stopped).get("t") for part in parts)
+    return {
+        "time_limit": next(filter(None, limits), {}),
+        "stopped": min(filter(None, stops), default=0.0),
+        "last_seen": end.get("ended") or start.get("last_seen") or 0.0,
+    }
 
 
 def _add_variables(captured: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labbook.capture.exit_cause import read_oom_counters, read_time_limit
 from labbook.errors import NotebookError, UsageError
 from labbook.record.child.start_errors import describe_error
 from labbook.record.run_owner import run_author, run_experiment
@@ -159,7 +160,6 @@ class _Session:
     def run(self, request: RecordRequest) -> ChildEnd:
         """Runs the command with the probe's folder first on its `PYTHONPATH`."""
         from labbook.capture.console.console_sink import ConsoleSink
-        from labbook.capture.exit_cause import read_oom_counters
         from labbook.record.child.probe_environment import inject_environment, keep_probe
         from labbook.record.child.supervisor import run_child
         from labbook.record.notebook_command import ENV_FOLDER, FOLDER, is_notebook_run
@@ -183,6 +183,7 @@ class _Session:
             sink=sink,
             full_pty=request.full_pty,
             on_start=self.on_start,
+            on_stop=lambda t: self.journal.write(self.journal.paths.stopped, {"t": t}, durable=False),
             lock_descriptors=self.journal.lock_descriptors(),
         )
         self.ended = True
@@ -190,11 +191,7 @@ class _Session:
 
     def _write_end(self, end: ChildEnd) -> None:
         """Writes `end.json`: how the command ended, which only the recorder knows."""
-        from labbook.capture.exit_cause import read_oom_counters
-
-        facts: dict[str, Any] = {
-            "code": end.code, "signal": end.signal, "ended": end.ended, "output_open": end.output_open,
-        }  # fmt: skip
+        facts: dict[str, Any] = {name: getattr(end, name) for name in ("code", "signal", "ended", "output_open")}
         if end.code != 0:
             facts.update(core_dump=end.core_dump, stopped=end.stopped)
             with suppress(Exception):
@@ -256,6 +253,7 @@ class _Session:
 
         with suppress(Exception):
             self.start["author"] = run_author(self.notebook)
+            self.start["time_limit"] = read_time_limit(os.environ, ask=self.writes_start)
         with suppress(Exception):
             # Synced in this thread, so that the command does not wait for the disk.
             self.journal.write(self.journal.paths.start, self.start)

@@ -210,6 +210,11 @@ class JournalPaths:
         return self.root / "before.json"
 
     @property
+    def stopped(self) -> Path:
+        """`stopped.json`: the time `t` of the first SIGINT or SIGTERM to the recorder."""
+        return self.root / "stopped.json"
+
+    @property
     def end(self) -> Path:
         """`end.json`: how the command ended; written once."""
         return self.root / "end.json"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from labbook.capture.exit_cause import describe_time_limit, explain_exit, find_oom_kill, read_oom_counters
+from labbook.capture.exit_cause import explain_exit, find_oom_kill, read_oom_counters, read_time_limit
 from labbook.store.sentences import Sentences
 
 EN = Sentences("en")
@@ -115,11 +115,19 @@ def test_an_ordinary_failure_does_not_mention_memory(v2, tmp_path):
 @pytest.mark.parametrize(("ended", "said"), [(970, "30 s before"), (1040, "40 s after"), (700, ""), (5000, "")])
 def test_the_time_limit_of_a_job(ended, said, tmp_path):
     environ = {"SLURM_JOB_END_TIME": "1000"}
-    limit = describe_time_limit(float(ended), environ)
-    assert said in EN(limit) and bool(limit) == bool(said)
     facts = explain_exit({"code": None, "signal": "SIGTERM", "ended": ended}, tmp_path / "r", 0.0, environ)
-    assert ("time_limit" in facts) == bool(said)
-    assert describe_time_limit(float(ended), {"SLURM_JOB_END_TIME": "soon"}) is None
+    assert ("time_limit" in facts) == bool(said) and said in EN(facts.get("time_limit"))
+    assert read_time_limit({"SLURM_JOB_END_TIME": "soon"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("stopped", "last", "said"),
+    [(1000, 1009, "9 s after"), (0, 1009, "9 s after"), (990, 990, "10 s before"), (0, 990, ""), (500, 990, "")],
+)
+def test_the_time_limit_of_a_run_whose_recorder_was_killed_too(stopped, last, said, tmp_path):
+    lost = {"time_limit": read_time_limit({"SLURM_JOB_END_TIME": "1000"}), "stopped": stopped, "last_seen": last}
+    facts = explain_exit({}, tmp_path / "r", 0.0, {}, lost)
+    assert ("time_limit" in facts) == bool(said) and said in EN(facts.get("time_limit"))
 
 
 def test_a_line_of_the_kernel_log_counts_when_it_is_of_this_run():

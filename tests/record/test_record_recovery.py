@@ -61,6 +61,25 @@ def test_the_next_command_finishes_a_killed_run(book, git):
     assert run["entry"] in git(book.folder, "ls-tree", "-r", "--name-only", "HEAD")
 
 
+def test_a_recorder_killed_at_the_time_limit_of_its_job_is_recovered_with_these_words(book, monkeypatch):
+    """Slurm kills recorder and command a short `KillWait` after SIGTERM, which the command ignores."""
+    with monkeypatch.context() as job:
+        job.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 5))
+        recording = start_recording(book, "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done")
+    [journal] = wait_for(lambda: list((book.folder / ".labbook" / "runs").glob("*/console")))
+    wait_for(lambda: "ready" in console_text(book) and "time_limit" in (journal.parent / "run.json").read_text())
+    recording.terminate()
+    wait_for((journal.parent / "stopped.json").exists)
+    pid = json.loads((journal.parent / "run.json").read_text())["child_pid"]
+    recording.kill()
+    os.kill(pid, signal.SIGKILL)
+    recording.communicate()
+    book("recover")
+    [run] = [json.loads(path.read_text()) for path in (book.folder / "notes").rglob("run.json")]
+    assert "the job's time limit" in next((book.folder / "notes" / "runs").rglob("*.md")).read_text()
+    assert run["captured"]["ending"]["time_limit"]["values"]["variable"] == "SLURM_JOB_END_TIME"
+
+
 def test_recovering_twice_changes_nothing(book, git):
     recorder = start_recording(book, "sleep", "60")
     wait_for(lambda: list((book.folder / ".labbook" / "runs").glob("*/run.json")))

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from types import TracebackType
 
@@ -30,13 +30,14 @@ class SignalRelay:
 
     Args:
         shared: Whether the command is in the recorder's own process group.
+        on_stop: Called with the time of the first SIGINT or SIGTERM, s; its exceptions are ignored.
 
     Attributes:
         stopped: Unix time of the last SIGINT or SIGTERM, 0 if there was none; s.
     """
 
-    def __init__(self, shared: bool) -> None:
-        self._shared = shared
+    def __init__(self, shared: bool, on_stop: Callable[[float], None] = lambda _: None) -> None:
+        self._shared, self._on_stop = shared, on_stop
         self._relayed = [number for number in RELAYED_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
         self._blocked = {*self._relayed, signal.SIGCHLD}
         self._last: dict[int, float] = {}
@@ -92,11 +93,15 @@ class SignalRelay:
             ended.set()
 
     def _pass_on(self, info: signal.struct_siginfo, command: subprocess.Popen[bytes]) -> None:
+        is_first = not self.stopped
         if info.si_signo in (signal.SIGINT, signal.SIGTERM):
             self.stopped = time.time()
         if self._is_for_command(info.si_signo, info.si_code):
             with suppress(ProcessLookupError):
                 command.send_signal(info.si_signo)
+        if is_first and self.stopped:
+            with suppress(Exception):
+                self._on_stop(self.stopped)
 
     def _poll_status(self, command: subprocess.Popen[bytes]) -> int | None:
         """Returns the exit status, `None` while the command runs; notes a core dump before reaping."""

@@ -63,6 +63,7 @@ def run_child(
     sink: ConsoleSink,
     full_pty: bool = False,
     on_start: Callable[[int], None],
+    on_stop: Callable[[float], None] = lambda _: None,
     lock_descriptors: Iterable[int] = (),
 ) -> ChildEnd:
     """Runs a command to its end; copies its output to the user's streams and to the sink.
@@ -77,6 +78,7 @@ def run_child(
         sink: Redacts and stores the output.
         full_pty: Give the command a terminal of its own, for curses programs.
         on_start: Called with the process id as soon as the command runs; its exceptions are noted in `trouble`.
+        on_stop: Called with the time of the first SIGINT or SIGTERM, s.
         lock_descriptors: Descriptors, such as the journal's lock, that the pump keeps open until the output is stored,
             even if this process dies.
 
@@ -90,7 +92,7 @@ def run_child(
     end: ChildEnd | None = None
     started = time.time()
     try:
-        with open_child_streams(full_pty) as streams, SignalRelay(shared=not streams.full) as relay:
+        with open_child_streams(full_pty) as streams, SignalRelay(not streams.full, on_stop) as relay:
             for stream in streams.files:
                 sink.file_stream(stream.name, stream.path, stream.offset)
             streams.take_keys()
