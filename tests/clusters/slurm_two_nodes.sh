@@ -1,6 +1,7 @@
 #!/bin/bash
 # A real Slurm cluster of two nodes on one machine, for `make test-cluster`. Needs root and the packages slurm-wlm and munge.
 #   bash tests/clusters/slurm_two_nodes.sh start
+#   KILL_WAIT=10 bash tests/clusters/slurm_two_nodes.sh start   # less time between the two signals of a time limit
 #   bash tests/clusters/slurm_two_nodes.sh stop
 set -eu
 
@@ -21,7 +22,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
 ReturnToService=2
-KillWait=30
+KillWait=${KILL_WAIT:-30}
 StateSaveLocation=/var/spool/slurmctld
 SlurmdSpoolDir=/var/spool/slurmd-%n
 SlurmdPidFile=/run/slurmd-%n.pid

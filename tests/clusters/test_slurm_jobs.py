@@ -21,7 +21,9 @@ if what == "kill" and rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 if what == "status" and rank == 2:
     sys.exit(7)
-time.sleep(600 if what == "hang" else 0.2)
+if what == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+time.sleep(600 if what in ("hang", "deaf") else 0.2)
 """
 
 
@@ -108,8 +110,11 @@ def test_a_requeued_job_points_to_its_first_attempt(job):
 
 
 @pytest.mark.long
-def test_a_time_limit_is_told_as_such(job):
-    wait_for_job(submit(job, f"srun {' '.join(LABBOOK)} hang", "--time=1"))
+@pytest.mark.parametrize("what", ["hang", "deaf"])
+def test_a_time_limit_is_told_as_such(job, what):
+    """Where the program ignores the first signal, Slurm kills the recorders with it."""
+    wait_for_job(submit(job, f"srun {' '.join(LABBOOK)} {what}", "--time=1"))
+    job("recover")
 
     (run,) = runs(job)
     assert run["status"] in ("interrupted", "killed")
