@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -50,19 +50,19 @@ def add_run(rows: Rows, paths: NotebookPaths, path: str, meta: Mapping[str, Any]
         "runs": _runs(entry, digest),
         "params": _params(meta),
         "metrics": _metrics(meta),
-        "series": _series(data),
         "checks": _checks(data),
         "findings": _findings(data),
         "fixes": _fixes(meta),
         "environments": _environments(data),
         "artifacts": _artifacts(data),
     }
+    run_id = entry.id
     for table, found in tables.items():
-        columns = [(column.name, _CAST[column.kind], rows[table][column.name]) for column in TABLES[table]]
-        for row in found:
-            row["run"] = entry.id
-            for name, cast, values in columns:
-                values.append(cast(row.get(name)))
+        listed = [{**row, "run": run_id} for row in found]
+        for column in TABLES[table]:
+            cast, name = _CAST[column.kind], column.name
+            rows[table][name].extend([cast(row.get(name)) for row in listed])
+    _add_series(rows["series"], data, run_id)
 
 
 def read_run_json(path: Path, run_id: str) -> Mapping[str, Any]:
@@ -121,13 +121,29 @@ def _metrics(meta: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"name": name, "is_primary": name == meta.get("metric"), **row}
 
 
-def _series(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _add_series(rows: dict[str, list[Any]], data: Mapping[str, Any], run_id: str) -> None:
+    """Appends the points of all series, a column at a time: nine of ten rows of a data set are points."""
     for series in _mappings(data.get("series")):
         steps, values = _listed(series.get("steps")), _listed(series.get("values"))
         low, high = (_listed(series.get(name)) or values for name in ("low", "high"))
-        head = {name: series.get(name) for name in ("name", "source", "rank")}
-        for step, value, least, most in zip(steps, values, low, high, strict=False):
-            yield {**head, "step": step, "value": value, "low": least, "high": most}
+        points = {"step": steps, "value": values, "low": low, "high": high}
+        count = min(map(len, points.values()))
+        for column in TABLES["series"]:
+            name, cast = column.name, _CAST[column.kind]
+            if name in points:
+                rows[name].extend(_cast_all(points[name][:count], cast))
+            else:
+                rows[name].extend([cast(run_id if name == "run" else series.get(name))] * count)
+
+
+def _cast_all(values: list[Any], cast: Callable[[object], Any]) -> list[Any]:
+    """Returns what `cast` makes of each value, at once where all are of the type already."""
+    kinds = set(map(type, values))
+    if cast is _float and kinds == {float}:
+        return values
+    if cast is _int and kinds == {int} and min(values) >= -_INT64 and max(values) < _INT64:
+        return values
+    return [cast(value) for value in values]
 
 
 def _checks(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -195,6 +211,8 @@ def _mappings(value: object) -> list[Mapping[str, Any]]:
 def _text(value: object) -> str | None:
     if value is None or value == "":
         return None
+    if type(value) is str and value.isascii():
+        return value
     return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
