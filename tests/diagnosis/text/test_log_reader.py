@@ -368,3 +368,10 @@ def test_a_decorated_traceback_has_its_frames_and_message(each):
 @in_one_test("mark", ["# ", "#", "// ", "%", "; ", "REM "])
 def test_comment_signs_on_all_lines_are_removed(mark):
     assert read_text(f"{mark}Epoch 2: loss 0.4\n{mark}Killed\n").ending.signal == "SIGKILL"
+
+
+def test_a_message_goes_on_behind_an_empty_line_where_its_line_ends_with_error() -> None:
+    first = "Weights only load failed. Please report this: WeightsUnpickler error: "
+    text = TRACE + f"_pickle.UnpicklingError: {first}\n\nUnsupported operand 118\n\nepoch 1\n"
+    (raised,) = read_text(text).exceptions
+    assert raised.message.split("\n") == [first.rstrip(), "", "Unsupported operand 118"]

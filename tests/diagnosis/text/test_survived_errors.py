@@ -26,7 +26,11 @@ def test_what_steps_follow_was_borne(family_of: Callable[[str], str], line: str,
 
 
 @in_one_test(
-    "end", ["INFO trainer: done", "finished in 312 s", "Training complete.", "saved, done after 0:05:12", "训练结束"]
+    "end",
+    [
+        *("INFO trainer: done", "finished in 312 s", "Training complete.", "saved, done after 0:05:12", "训练结束"),
+        "Finished Training, weights saved to out/model.pt",
+    ],
 )
 def test_two_steps_are_enough_before_a_good_end(
     family_of: Callable[[str], str], tier_of: Callable[[str], int], end: str
