@@ -12,7 +12,7 @@ _STRONG = ("accuracy", "loss", "perplexity")
 
 _NOT_METRICS = frozenset({
     "weight", "weights", "scale", "scaler", "coef", "coeff", "coefficient", "lambda", "alpha", "beta", "gamma",
-    "factor", "threshold", "thr", "patience", "delta", "target", "clip", "max", "min", "eps", "smooth", "smoothing",
+    "factor", "threshold", "thr", "patience", "delta", "clip", "max", "min", "eps", "smooth", "smoothing",
     "reduction", "interval", "every", "freq", "frequency", "mode", "type", "fn", "func", "function", "name", "names",
     "steps", "step", "epoch", "epochs", "iter", "batch", "size", "time", "eta", "seed", "decay", "momentum",
     "warmup", "ratio", "dir", "path", "file", "id", "version", "port", "code", "level", "ref", "index", "limit",
@@ -33,7 +33,7 @@ _AVERAGES = ("average", "avg", "mean", "running", "sum")
 CHINESE_NAMES = "|".join(sorted(_CHINESE, key=len, reverse=True))
 QUALIFIERS = (
     "train|training|val|valid|validation|eval|evaluation|dev|test|best|average|avg|mean|total|running|last|episode"
-    "|final"
+    "|final|source|target|teacher|student"
 )
 _LONG_WORDS = {word for _, _, words in QUANTITIES for word in words.split() if len(word) > 2}
 GATE = "|".join(sorted({*_LONG_WORDS, *_CHINESE}))
@@ -91,6 +91,11 @@ def data_split(before: str) -> str:
 _SPLIT = re.compile(
     r"(?<![A-Za-z])(?:" + "|".join(sorted(SPLITS, key=len, reverse=True)) + r")(?![A-Za-z])", re.IGNORECASE
 )
+
+
+def may_be_goal(name: str) -> bool:
+    """Whether a name may be that of a goal (`target_acc: 0.9`), which never changes, or of a target domain."""
+    return "target" in name_words(name)
 
 
 def has_split(name: str) -> bool:

@@ -13,7 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from labbook.capture.metric_names import CHINESE_NAMES, GATE, QUALIFIERS, data_split, has_split, metric_name
+from labbook.capture.metric_names import (
+    CHINESE_NAMES,
+    GATE,
+    QUALIFIERS,
+    data_split,
+    has_split,
+    may_be_goal,
+    metric_name,
+)
 from labbook.capture.metric_tables import TableReader
 from labbook.model.downsampling import downsample
 from labbook.model.metric_kinds import SPLITS
@@ -141,7 +149,8 @@ def metrics_from_console(text: str) -> list[Series]:
             if name not in metrics and len(metrics) >= _MAX_SERIES:
                 continue
             metrics.setdefault(name, _Points()).add(value, step, epoch, is_running=name in running)
-    return [_series(name, points) for name, points in metrics.items()]
+    found = [_series(name, points) for name, points in metrics.items()]
+    return [one for one in found if not may_be_goal(one.name) or len(set(one.values)) > 1]
 
 
 def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:

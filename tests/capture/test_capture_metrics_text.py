@@ -95,8 +95,9 @@ NAMES = [
     "val/auc",
     "ep_reward",
     "cost",
+    "target_acc",
 ]
-SETTINGS = ["lr_decay", "target_acc", "loss_weight", "batch_cost", "reader_cost", "max_reward", "hp_metric", "end_lr"]
+SETTINGS = ["lr_decay", "loss_weight", "batch_cost", "reader_cost", "max_reward", "hp_metric", "end_lr"]
 SETTINGS += ["early_stop_loss", "label_smoothing", "min_score", "seed", "dropout", "epoch", "eta", "reward_scale"]
 
 
@@ -114,6 +115,14 @@ def test_a_metric_is_read_in_every_form(name, form):
     found = read(printed(form, name, [0.9125, 0.4375, 12.5]))
     assert list(found.values()) == [[(1, 0.9125), (2, 0.4375), (3, 12.5)]], found
     assert next(iter(found)).lower() == name.lower()
+
+
+def test_a_goal_that_never_changes_is_no_metric_and_domains_are_told_apart():
+    assert read("target_accuracy: 0.95 val acc 0.5\ntarget_accuracy: 0.95 val acc 0.6") == {
+        "val_acc": [(1, 0.5), (2, 0.6)]
+    }
+    domains = read("source acc 0.91 | target acc 0.52\nsource acc 0.93 | target acc 0.58")
+    assert domains == {"source_acc": [(1, 0.91), (2, 0.93)], "target_acc": [(1, 0.52), (2, 0.58)]}
 
 
 @in_one_test("form", [*FORMS, *TABLES])
