@@ -114,6 +114,8 @@ def parameters(signals: Signals) -> dict[str, Any]:
         and `gradient_bad` (values that are not finite).
     """
     seen = [p for p in parameters_of(signals) if p.history]
+    if signals.trainings:  # of each training alike: those of the last one
+        seen = list({(p.name, p.shape): p for p in seen}.values())
     if not seen:
         return {}
     last = max(p.history[-1][0] for p in seen)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from labbook.health.layer_history import Parameter, parameters_of
-from labbook.health.measurements import called_in, join_names, unobserved
+from labbook.health.measurements import called_in, join_names, measured_in, optimizer_of, unobserved
 from labbook.health.training_kind import CLASSIFIERS, is_contrastive, is_the_whole_loss, pretrained, training_losses
 from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import LossCall
@@ -58,7 +58,11 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
         parent = _resumed_loss(run)
         if parent is not None and loss.get("reduction") != "sum":
             return _resumed(run, first, chance, parent, loss)
-        over, observed = first - chance, message("health.init_loss_off.loss", loss=first)
+        observed = message("health.init_loss_off.loss", loss=first)
+        training, later = _worst_later_training(run, signals, loss)
+        if later > max(first, chance):
+            first, observed = later, message("health.init_loss_off.training", loss=later, training=training)
+        over = first - chance
         call = (message("health.init_loss_off.call", function=fn, line=loss.get("line", "")),)
         # The standard weights of PaddlePaddle are larger: 5.1 for 5 classes behind one convolution is usual there.
         far = _FAR_IN_PADDLE if signals.framework == "paddle" else 1.0
@@ -72,6 +76,19 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
     if not any(functions):
         return None
     return unobserved(message("health.not_observed.no_expectation", functions=functions))
+
+
+def _worst_later_training(run: Run, signals: Signals, loss: LossCall) -> tuple[int, float]:
+    """Returns number and value of the highest first loss of the trainings after the first one; (0, -inf) if unknown."""
+    if len(signals.trainings) < 2 or loss.get("reduction") == "sum" or not is_the_whole_loss(run, signals, loss):
+        return 0, -math.inf
+    begins = [begin for begin, _ in signals.trainings]
+    firsts = {}
+    for series in measured_in(run, signals, "loss"):
+        begin, _ = signals.spans.get(optimizer_of(series), (math.inf, 0.0))
+        if begin in begins[1:] and series.first is not None and math.isfinite(series.first):
+            firsts[begins.index(begin)] = series.first
+    return max(firsts.items(), key=lambda pair: pair[1], default=(0, -math.inf))
 
 
 def _resumed_loss(run: Run) -> float | None:

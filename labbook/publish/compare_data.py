@@ -71,9 +71,9 @@ def compare_data(path: Path) -> bytes:
         run = {}
     run = run if isinstance(run, Mapping) else {}
     captured = run.get("captured")
-    trainings = captured.get("trainings") if isinstance(captured, Mapping) else None
-    chosen = {"captured": {"trainings": trainings}} if isinstance(trainings, Mapping) else {}
-    known = run_from_json({**{key: run[key] for key in _METRIC_KEYS if key in run}, **chosen})
+    captured = captured if isinstance(captured, Mapping) else {}
+    chosen = {key: captured[key] for key in ("trainings", "phases") if isinstance(captured.get(key), Mapping)}
+    known = run_from_json({**{key: run[key] for key in _METRIC_KEYS if key in run}, "captured": chosen})
     series = sorted(run_series(known), key=lambda each: each.name != known.primary)
     try:
         facts = collect_facts(run)

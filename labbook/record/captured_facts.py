@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labbook.model.run import Facts, FileUse, Process, Run
+from labbook.model.run import Facts, FileUse, Framework, Process, Run
 from labbook.model.run_files import Artifact
 from labbook.record.kept_files import file_items, keep_files
 from labbook.record.run_from_journal.journal_reader import variables_read
@@ -51,7 +51,7 @@ def add_captured(
     from labbook.record.jobs.job_journal import JobJournal
     from labbook.record.run_from_journal.ending_events import standstill_facts
     from labbook.record.run_from_journal.roll_call import roll_call
-    from labbook.record.run_from_journal.successive_trainings import successive_trainings
+    from labbook.record.run_from_journal.successive_trainings import successive_trainings, training_phases
 
     before = journal.read(journal.paths.before)
     after: dict[str, Any] = journal.read(journal.paths.after)
@@ -86,6 +86,9 @@ def add_captured(
     trainings = successive_trainings(run, processes)
     if trainings:
         captured["trainings"] = redactor.data(trainings)
+        run = replace(run, frameworks=tuple(map(_of_one_model, run.frameworks)))
+    elif phases := training_phases(processes):
+        captured["phases"] = redactor.data(phases)
     if start.get("attempt_before"):
         captured["attempt"] = {"before": start["attempt_before"]}
     unobserved = [one for part in journal.parts() for one in find_unobserved(part.paths.resources)]
@@ -101,6 +104,12 @@ def _lost_facts(parts: Sequence[Journal], end: Facts, start: Facts) -> Facts:
         "stopped": min(filter(None, stops), default=0.0),
         "last_seen": end.get("ended") or start.get("last_seen") or 0.0,
     }
+
+
+def _of_one_model(framework: Framework) -> Framework:
+    """Returns a framework whose state tells the elements of one model; those of earlier trainings may be alive, too."""
+    sizes = {name: (framework.optimizers or ({},))[-1].get(name) for name in ("parameters", "trainable")}
+    return replace(framework, state={**framework.state, **{n: v for n, v in sizes.items() if v is not None}})
 
 
 def _add_variables(captured: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:

@@ -69,8 +69,8 @@ def find_series(run: Run, name: str) -> Series | None:
 
 def find_training_loss(run: Run) -> Series | None:
     """Returns the training loss of the first rank and the most reliable source, or `None`."""
-    ordered = by_trust(run.series)
-    return next((s for s in ordered if base_name(s.name).lower() in _TRAIN_LOSS), None)
+    losses = [s for s in run_series(run) if base_name(s.name).lower() in _TRAIN_LOSS]
+    return min(losses, key=lambda series: ".opt" in series.name, default=None)
 
 
 def primary_direction(run: Run) -> str:
@@ -160,7 +160,9 @@ def printed_otherwise(run: Run, series: Series) -> Series | None:
     share of the run, and half as many before and after. Source: chosen by us; 5 % beyond them, for most of at least 3.
     """
     printed = next((p for p in run.printed if p.name.lower() == series.name.lower() and series.source == "probe"), None)
-    values = [v for v in printed.values if math.isfinite(v)] if printed is not None else []
+    if printed is None or run.captured.get("trainings") or run.captured.get("phases"):
+        return None  # of several trainings or phases it is not known which one prints a value
+    values = [v for v in printed.values if math.isfinite(v)]
     lows, highs = series.low or series.values, series.high or series.values
     if len(values) < _FEWEST_PRINTED or len(lows) < len(values):
         return None
@@ -247,11 +249,12 @@ def one_a_name(series: Sequence[Series]) -> list[Series]:
 def run_series(run: Run) -> list[Series]:
     """Returns for each name the series that stands for the run.
 
-    Where a program trained several times, `loss` and what else the probe measures are those of the best training, and
-    those of the first one are `loss.opt0`.
+    Where a program trained several times or in several phases, `loss` and what else the probe measures are those of the
+    best training or the last phase, and those of the first one are `loss.opt0`.
     """
     series = one_a_name(run.series)
-    best = str((run.captured.get("trainings") or {}).get("series") or "").partition(".")[2]
+    facts = run.captured.get("trainings") or run.captured.get("phases") or {}
+    best = str(facts.get("series") or "").partition(".")[2]
     return [replace(s, name=_of_best(s.name, best)) for s in series] if best else series
 
 

@@ -111,3 +111,13 @@ class Memory(Event, total=False):
     device: DeviceMemory
     graphs: Count
     graphs_of: Count
+
+
+class InputStatistics(TypedDict, total=False):
+    """The values of an input of a model."""
+
+    shape: Shape
+    min: Finite
+    max: Finite
+    mean: Finite
+    std: Finite

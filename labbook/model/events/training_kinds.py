@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from labbook.model.events.data_kinds import InputStatistics
 from labbook.model.events.field_types import Count, Finite, Options, Shape, Text
 from labbook.model.events.process_kinds import Event
 
@@ -56,6 +57,11 @@ class Optimizer(Event, total=False):
     options: Options
     groups: list[Options]
     closure: bool
+    trains: Count
+    root: str
+    tensors: Count
+    parameters: Count
+    trainable: Count
 
 
 Window = tuple[float | None, float | None, float | None, Count, Count]
@@ -163,16 +169,6 @@ class LossCall(Event, total=False):
     value_last: Finite
     value_min: Finite
     negative: Count
-
-
-class InputStatistics(TypedDict, total=False):
-    """The values of an input of a model."""
-
-    shape: Shape
-    min: Finite
-    max: Finite
-    mean: Finite
-    std: Finite
 
 
 class Evaluation(Event, total=False):

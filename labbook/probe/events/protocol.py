@@ -97,7 +97,9 @@ static graphs."""
 
 OPTIMIZER = "optimizer"
 """An optimizer took its first step. `options`: lr, momentum, weight_decay, ... A group has those options, such as
-weight_decay, in which groups differ."""
+weight_decay, in which groups differ. `trains`: number of its model, in the order of first steps; optimizers of one
+model share it. `root`: class of that model, "" where none is found. `tensors`: how many parameters the optimizer has.
+`parameters`, `trainable`: elements of the model."""
 
 STEP = "step"
 """One optimizer step, or a window of `n` consecutive ones. `opt`: optimizer index. `step`: number of the last step in

@@ -20,11 +20,13 @@ class FrameworkAdapter:
     Attributes:
         name: Name of the framework in events.
         facts: The module `framework_state` of the framework.
+        children: Name of the attribute that holds the submodules of a module.
         capturing: `capturing()` is true while reading a value would make the capture of a device graph fail.
     """
 
     name = ""
     facts = None
+    children = ""
     capturing = bool
 
     def __init__(self, module, probe, values):
@@ -35,7 +37,7 @@ class FrameworkAdapter:
         self.training = Training(probe, self.name, self.describe)
         self.monitor = None
         self.fast_path = FastPath(self)
-        self.models = TrainedModels()
+        self.models = TrainedModels(self.children)
         self.written_state = {}
         self.attached = None
         self.casts = {}
@@ -75,10 +77,12 @@ class FrameworkAdapter:
 
     def describe(self, optimizer, closure):
         """Fields of the `optimizer` event; what is known of the model and the process is written beside it."""
+        model = {}
         with self.probe.guard(self.name + ".model"):
-            self.models.add(optimizer, self.facts.parameters(optimizer), self.find_model, self.facts.model_facts)
+            own = self.facts.parameters(optimizer)
+            model = self.models.add(optimizer, own, self.find_model, self.facts.model_facts)
             self.write_state()
-        return self.facts.optimizer_facts(optimizer, closure)
+        return dict(self.facts.optimizer_facts(optimizer, closure), **model)
 
     def write_state(self):
         """Writes the facts that have changed since they were last written; a fork that trains nothing writes none."""
@@ -172,8 +176,8 @@ class FrameworkAdapter:
         """How the program computes: "dynamic", "static" or "compiled"."""
         raise NotImplementedError
 
-    def find_model(self, parameters):
-        """The module that owns these parameters, or `None`."""
+    def find_model(self, parameters, sweep=True):
+        """The module that owns these parameters and no other trained one, and the outermost around it: `find_root`."""
         raise NotImplementedError
 
     def is_scaled(self, local):

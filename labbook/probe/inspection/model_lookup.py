@@ -5,15 +5,18 @@ from weakref import ref
 from ..process.gc_scan import live_instances
 
 
-def find_root(base, parameters, children, frozen, known=None):
-    """The outermost module that owns these parameters and no other that is trained, or `None`.
+def find_root(base, parameters, children, frozen, known=None, sweep=True):
+    """The model of these parameters as `(module, whole)`; both `None` where there is none.
+
+    `module` is the outermost one that owns them and no other that is trained, `whole` the outermost one around it.
 
     Args:
         base: Class of all modules.
         parameters: The parameters of an optimizer.
         children: Name of the attribute that holds the submodules of a module.
         frozen: `frozen(parameter)` is true where a parameter is not trained.
-        known: Modules that are looked at first; a sweep follows where none of them owns all the parameters.
+        known: Modules that are looked at first.
+        sweep: Whether all objects are searched where none of the known modules owns all the parameters.
 
     Cost: that of one sweep; without it 1 microsecond a module.
     """
@@ -21,9 +24,9 @@ def find_root(base, parameters, children, frozen, known=None):
     if known:
         best, most = _largest(known, wanted, children)
         if most == len(wanted):
-            return _narrowed(best, wanted, most, children, frozen)
-    best, most = _largest(live_instances(base), wanted, children)
-    return _narrowed(best, wanted, most, children, frozen) if best is not None else None
+            return _narrowed(best, wanted, most, children, frozen), best
+    best, most = _largest(live_instances(base), wanted, children) if sweep else (None, 0)
+    return (_narrowed(best, wanted, most, children, frozen), best) if best is not None else (None, None)
 
 
 def _largest(modules, wanted, children):
@@ -96,19 +99,30 @@ def class_name(module):
 
 
 class TrainedModels:
-    """The models that optimizers train, as far as they still exist."""
+    """The models that optimizers train, as far as they still exist.
+
+    Args:
+        children: Name of the attribute that holds the submodules of a module.
+    """
 
     SWEEPS = 8
-    """How often the objects of the process are searched for a model; a program that makes new optimizers all the time
-    is told by its first ones."""
+    """How often the objects of the process are searched for a model. Later models are named by an earlier one with
+    parameters of the same shapes."""
 
-    def __init__(self):
-        self._facts = {}
+    MOST = 16
+    """Models that are compared with a new one; the last ones."""
+
+    def __init__(self, children):
+        self._children = children
         self._sweeps = 0
+        self.forget()
 
     def forget(self):
         """Begins anew, in a forked child."""
-        self._facts.clear()
+        self._facts = {}
+        self._roots = []
+        self._names = {}
+        self._count = 0
 
     def __bool__(self):
         """Whether any optimizer has been seen."""
@@ -120,17 +134,52 @@ class TrainedModels:
         Args:
             optimizer: It; only a weak reference is kept.
             own: Its parameters.
-            find: `find(parameters)` gives their model or `None`, by a sweep.
+            find: `find(parameters, sweep)` gives what `find_root` does.
             describe: `describe(root, parameters)` gives name, device, dtype, and elements by id: parameters, trainable.
+
+        Returns:
+            Fields of the `optimizer` event: `trains`, the number of the model, `root`, its class, `parameters` and
+            `trainable`, its elements, and `tensors`, how many parameters the optimizer has. Optimizers of one model
+            have the same number, whatever part of it each trains.
         """
         for key, (owner, _) in list(self._facts.items()):
             if owner() is None:
                 del self._facts[key]
-        root = None
-        if self._sweeps < self.SWEEPS:
+        root, whole = find(own, False)
+        if root is None and self._sweeps < self.SWEEPS:
             self._sweeps += 1
-            root = find(own)
-        self._facts[id(optimizer)] = (ref(optimizer), describe(root, own))
+            root, whole = find(own, True)
+        facts = describe(root, own)
+        shapes = tuple(tuple(p.shape) for p in own)
+        if root is not None and len(self._names) < 256:
+            self._names.setdefault(shapes, class_name(whole))
+        facts["trains"] = self._number(whole, {id(p) for p in own})
+        facts["own"] = {id(p) for p in own}
+        self._facts[id(optimizer)] = (ref(optimizer), facts)
+        return {
+            "trains": facts["trains"],
+            "root": class_name(whole) if whole is not None else self._names.get(shapes, ""),
+            "tensors": len(own),
+            "parameters": sum(facts["parameters"].values()),
+            "trainable": sum(facts["trainable"].values()),
+        }
+
+    def _number(self, whole, own):
+        """The number of the living model or optimizer that has some of these parameters, else a new one."""
+        self._roots = [(number, held) for number, held in self._roots if held() is not None][-self.MOST :]
+        number = next((n for n, held in self._roots if not own.isdisjoint(self._ids(held()))), None)
+        if number is None:
+            alive = [facts for owner, facts in self._facts.values() if owner() is not None]
+            number = next((facts["trains"] for facts in alive if not own.isdisjoint(facts["own"])), None)
+        if number is None:
+            number = self._count
+            self._count += 1
+        if whole is not None and all(held() is not whole for _, held in self._roots):
+            self._roots.append((number, ref(whole)))
+        return number
+
+    def _ids(self, module):
+        return () if module is None else map(id, parameters_of(module, self._children))
 
     def told(self):
         """Fields of the `state` event for all models that are trained, with shared parameters counted once."""

@@ -35,6 +35,7 @@ class Adapter(FrameworkAdapter):
 
     name = NAME
     facts = framework_state
+    children = "_sub_layers"
     rates = staticmethod(framework_state.rates)
 
     def __init__(self, module, probe):
@@ -59,10 +60,10 @@ class Adapter(FrameworkAdapter):
             return "static"
         return "compiled" if self.compiled else "dynamic"
 
-    def find_model(self, parameters):
-        """The module that owns these parameters, or `None`."""
+    def find_model(self, parameters, sweep=True):
+        """The module that owns these parameters and no other trained one, and the outermost around it: `find_root`."""
         known = [root.module() for root in self.monitor.inspector.roots.all()] if self.monitor is not None else ()
-        return framework_state.find_model(self.module, parameters, [layer for layer in known if layer is not None])
+        return framework_state.find_model(self.module, parameters, [m for m in known if m is not None], sweep)
 
     def read_state(self):
         """Fields of the `state` event as they are now: devices once something is trained, runs of static graphs."""

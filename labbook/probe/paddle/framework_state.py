@@ -139,17 +139,9 @@ def number(value):
     return float(value.item()) if place is not None and place.is_cpu_place() else None
 
 
-def find_model(paddle, parameters, known):
-    """The module that owns these parameters, or `None`.
-
-    Args:
-        paddle: The module.
-        parameters: Those of an optimizer.
-        known: Layers that the program calls; when one of them owns all the parameters, none is looked for elsewhere.
-
-    Cost: see `model_lookup.find_root`.
-    """
-    return model_lookup.find_root(paddle.nn.Layer, parameters, "_sub_layers", _is_frozen, known)
+def find_model(paddle, parameters, known, sweep=True):
+    """The model of these parameters as `(module, whole)`; `known` layers are looked at first: `find_root`."""
+    return model_lookup.find_root(paddle.nn.Layer, parameters, "_sub_layers", _is_frozen, known, sweep)
 
 
 def model_facts(root, own):

@@ -41,6 +41,7 @@ class Adapter(FrameworkAdapter):
 
     name = NAME
     facts = framework_state
+    children = "_modules"
 
     def __init__(self, module, probe):
         super().__init__(module, probe, Scalars(module))
@@ -70,9 +71,9 @@ class Adapter(FrameworkAdapter):
         """How the program computes: "dynamic" or "compiled"."""
         return "compiled" if compiled() else "dynamic"
 
-    def find_model(self, parameters, whole=False):
-        """The module that owns these parameters and no other trained one, or the outermost around; `None` without."""
-        return framework_state.find_model(self.module, parameters, self.registry.modules(), whole)
+    def find_model(self, parameters, sweep=True):
+        """The module that owns these parameters and no other trained one, and the outermost around it: `find_root`."""
+        return framework_state.find_model(self.module, parameters, self.registry.modules(), sweep)
 
     def changed_state(self, state):
         """The fields that differ from what was last written; of the seeds, only those that were set since."""

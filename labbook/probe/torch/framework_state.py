@@ -83,14 +83,9 @@ def number(value):
     return float(value.item()) if getattr(value, "is_cpu", False) and not value.is_meta else None
 
 
-def find_model(torch, parameters, known=None, whole=False):
-    """The module that owns these parameters, or `None`; `known` modules are looked at first.
-
-    With `whole` it may hold others that are trained: it is the outermost module around them.
-
-    Cost: see `model_lookup.find_root`.
-    """
-    return model_lookup.find_root(torch.nn.Module, parameters, "_modules", _any if whole else _is_frozen, known)
+def find_model(torch, parameters, known=None, sweep=True):
+    """The model of these parameters as `(module, whole)`; `known` modules are looked at first: `find_root`."""
+    return model_lookup.find_root(torch.nn.Module, parameters, "_modules", _is_frozen, known, sweep)
 
 
 def model_facts(root, own):
@@ -112,7 +107,3 @@ def parameters(optimizer):
 
 def _is_frozen(parameter):
     return not parameter.requires_grad
-
-
-def _any(parameter):
-    return True

@@ -16,8 +16,8 @@ class RootModules(root_modules.RootModules):
 
     Args:
         torch: The module.
-        find: `find(parameters, whole=False)` gives the module that owns them and nothing else that is trained, or the
-            outermost one around them; or `None`.
+        find: `find(parameters)` gives the module that owns them and nothing else that is trained, and the outermost one
+            around it; both may be `None`.
         is_compiling: Whether the compiler is at work.
         failed: `failed(where, error)` takes failures of ours.
         clock: Monotonic time.
@@ -53,9 +53,8 @@ class RootModules(root_modules.RootModules):
         for root in self.all():
             if root.called and id(parameters[0]) in self.ids(root) and id(parameters[-1]) in self.ids(root):
                 return
-        found = self._find(parameters)
         # The optimizer may hold a part of what runs: then it is the whole that is called.
-        whole = self._find(parameters, whole=True) if found is not None else None
+        found, whole = self._find(parameters)
         self._swept += self._clock() - now
         for module in (whole, found):
             if module is not None:
@@ -77,7 +76,7 @@ class RootModules(root_modules.RootModules):
                 break
             if id(parameter) in listed or self.of(parameter) is not None:
                 continue
-            module = self._find([parameter], whole=True)
+            module = self._find([parameter])[1]
             self._swept += self._clock() - now
             root = self.add(module) if module is not None else None
             if root is not None:

@@ -96,8 +96,8 @@ class _Folder:
             moments=self._some(Moment),
             phases=_phases(steps, rank),
             optimizers=tuple(self._all(Optimizer)[:_MOST_OPTIMIZERS]),
-            spans=_spans(steps),
-            trainings=_trainings(self._process),
+            spans=step_spans(self._process),
+            trainings=tuple((one[0].begin, one[-1].end) for one in trainings_in_turn(self._process)),
             ended=max((event.get("t", 0.0) for event in self._process.events), default=0.0),
             thinned=tuple(self._thinned),
         )
@@ -144,21 +144,6 @@ def _totals(loops: Sequence[Loop]) -> Loop:
         return Loop()
     alive = next((event for event in reversed(loops) if event.get("trainable_n")), loops[-1])
     return typing.cast(Loop, {**loops[-1], **{key: value for key, value in alive.items() if key in _MODEL_TOTALS}})
-
-
-def _spans(steps: Sequence[Step]) -> dict[int, tuple[float, float]]:
-    spans: dict[int, tuple[float, float]] = {}
-    for event in steps:
-        if "t" in event:
-            first, _ = spans.get(event.get("opt", 0), (event["t"], 0.0))
-            spans[event.get("opt", 0)] = (first, event["t"])
-    return spans
-
-
-def _trainings(process: ProcessEvents) -> tuple[tuple[float, float], ...]:
-    found = trainings_in_turn(process)
-    spans = step_spans(process) if found else {}
-    return tuple(spans[optimizer.get("index", 0)] for optimizer, _ in found)
 
 
 def _phases(steps: Sequence[Step], rank: int | None) -> dict[str, Series]:

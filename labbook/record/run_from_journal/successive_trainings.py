@@ -1,14 +1,14 @@
-"""Finds several trainings that a program did one after another, by what it built for each. Pure."""
+"""Finds several trainings that a program did one after another, by the models of its optimizers. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from labbook.model.events.inspection_kinds import Model
+from labbook.model.events.inspection_kinds import Loaded
 from labbook.model.events.training_kinds import Optimizer, Step
 from labbook.model.run import Run
 from labbook.report.series_choice import find_primary_series, primary_direction, run_best
@@ -23,8 +23,34 @@ _LATE = 2
 """Rows of steps that an optimizer has if it takes no turns: its own, and the queued ones that are written later."""
 
 
+@dataclass(frozen=True)
+class Phase:
+    """A part of a training in which the same optimizers step.
+
+    Attributes:
+        optimizers: They, in order of their first steps.
+        begin: Time of the first step.
+        end: Time of the last one.
+    """
+
+    optimizers: tuple[Optimizer, ...]
+    begin: float
+    end: float
+
+    @property
+    def models(self) -> set[int]:
+        """Numbers of the models that are trained."""
+        return {optimizer.get("trains", -1) for optimizer in self.optimizers}
+
+    @property
+    def suffix(self) -> str:
+        """What follows the name of a series of its first optimizer."""
+        index = self.optimizers[0].get("index", 0)
+        return f".opt{index}" if index else ""
+
+
 def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[str, Any]:
-    """Returns the trainings of a program that built a new model and a new optimizer for each; empty for any other.
+    """Returns the trainings of a program that trained several models one after another; empty for any other.
 
     The optimizers of a GAN or of an actor and its critic take turns, and fine-tuning goes on with the same model: these
     are one training. With several ranks, those of the first process that trained count.
@@ -41,27 +67,26 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
     """
     trained = next((process for process in processes if process.of_kind(Step)), None)
     found = trainings_in_turn(trained)[:_MOST] if trained is not None else []
-    if not found:
+    if trained is None or not found:
         return {}
-    options = [_plain_options(optimizer) for optimizer, _ in found]
+    options = [_plain_options(phases[-1].optimizers[0]) for phases in found]
     names = dict.fromkeys(name for each in options for name in each)
     differing = [name for name in names if len({str(each.get(name)) for each in options}) > 1]
     losses = {series.name: series for series in run.series if series.source == "probe"}
     metric, reported, mean = _reported(run, len(found))
-    ends = [end for _, end in step_spans(trained).values()] if trained is not None else []
+    counts = _steps_of(trained)
     rows: list[dict[str, Any]] = []
-    for number, (optimizer, steps) in enumerate(found):
-        index = optimizer.get("index", 0)
-        loss = losses.get(f"loss.opt{index}" if index else "loss")
+    for number, phases in enumerate(found):
+        loss = losses.get("loss" + phases[-1].suffix)
         best = run_best(run, loss) if loss is not None else None
         rows.append(
             {
                 "number": number,
                 "params": {name: options[number][name] for name in differing if name in options[number]},
-                "steps": max(step.get("step", 0) for step in steps),
+                "steps": sum(max(counts.get(o.get("index", 0), 0) for o in phase.optimizers) for phase in phases),
                 "best": reported[number] if reported else best,
                 "last": reported[number] if reported else loss.last if loss is not None else None,
-                "duration_s": max(0.0, ends[number] - optimizer.get("t", 0.0)),
+                "duration_s": max(0.0, phases[-1].end - phases[0].optimizers[0].get("t", 0.0)),
             }
         )
     values = [row["best"] for row in rows if row["best"] is not None and math.isfinite(row["best"])]
@@ -75,53 +100,93 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
         return facts
     value = max(values) if direction == "max" else min(values)
     best = values.index(value)
-    index = found[best][0].get("index", 0)
-    return {**facts, "best": best, "value": value, "series": f"loss.opt{index}" if index else "loss"}
+    return {**facts, "best": best, "value": value, "series": "loss" + found[best][-1].suffix}
 
 
-def trainings_in_turn(process: ProcessEvents) -> list[tuple[Optimizer, list[Step]]]:
-    """Returns the optimizers with their steps if there are several and each trained a new model after the one before.
+def training_phases(processes: Sequence[ProcessEvents]) -> dict[str, Any]:
+    """Returns the phases of a program that trains with one optimizer after another; empty for any other.
 
-    All models are of one class: a teacher and its student are no repeated training.
+    Returns:
+        `count`: how many, at least 2. `series`: the name of the series with the loss of the last one.
     """
-    if len(process.of_kind(Optimizer)) < 2:
-        return []
-    found: dict[int, tuple[Optimizer, list[Step]]] = {}
-    roots: dict[int, str | None] = {}
-    models: set[int] = set()
-    made: str | None = None
-    last = -1
-    for event in process.events:
-        kind = event.get("k")
-        if kind == "model":
-            model: Model = event  # type: ignore[assignment]
-            if model.get("model", 0) in models:
-                continue
-            models.add(model.get("model", 0))
-            # Its description may follow the first step.
-            if found and roots[last] is None and len(found[last][1]) < 2:
-                roots[last] = _kind_of(model)
-            else:
-                made = _kind_of(model)
-        elif kind == "optimizer":
-            last = event.get("index", 0)  # type: ignore[assignment]
-            found[last] = (event, [])  # type: ignore[assignment]
-            roots[last], made = made, None
-        elif kind == "step":
-            step: Step = event  # type: ignore[assignment]
-            if step.get("opt", 0) not in found:
-                return []
-            found[step.get("opt", 0)][1].append(step)
+    trained = next((process for process in processes if process.of_kind(Step)), None)
+    phases = phases_in_turn(trained) if trained is not None else []
+    return {"count": len(phases), "series": "loss" + phases[-1].suffix} if len(phases) > 1 else {}
+
+
+def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
+    """Returns the phases of each training if there are several, and each trains a new model after the one before.
+
+    All train models of the same classes: a teacher and its student are no repeated training. A model that goes on
+    where the one before ended, from its checkpoint, belongs to the same training.
+    """
+    found: list[list[Phase]] = []
+    phases = phases_in_turn(process)
+    for phase in phases:
+        goes_on = bool(found) and any(phase.models & one.models for one in found[-1])
+        if goes_on or (found and _begins_from_checkpoint(process, found[-1][-1], phase)):
+            found[-1].append(phase)
+        else:
+            found.append([phase])
+    kinds = {_kind_of(each) for each in found}
+    are_alike = len(kinds) == 1 and not any("" in kind for kind in kinds)
+    models = [set().union(*(phase.models for phase in each)) for each in found]
+    are_new = sum(map(len, models)) == len(set().union(*models))
+    return found if len(found) > 1 and are_new and are_alike else []
+
+
+def phases_in_turn(process: ProcessEvents) -> list[Phase]:
+    """Returns the phases of a process in order; optimizers whose steps overlap in time are in one."""
+    made = {event.get("index", 0): event for event in process.of_kind(Optimizer)}
     spans = step_spans(process)
-    is_in_turn = all(one[1] <= other[0] for one, other in pairwise(spans.values()))
-    is_repeated = None not in roots.values() and len(set(roots.values())) == 1
-    return list(found.values()) if is_in_turn and is_repeated and spans.keys() == found.keys() else []
+    if not spans or not spans.keys() <= made.keys():
+        return []
+    found: list[Phase] = []
+    for index, (begin, end) in spans.items():
+        if found and begin < found[-1].end:
+            last = found.pop()
+            found.append(Phase((*last.optimizers, made[index]), last.begin, max(last.end, end)))
+        else:
+            found.append(Phase((made[index],), begin, end))
+    return found
 
 
-def _kind_of(model: Model) -> str:
-    """Returns the class of a model; models of a class that only contains others have as many parameters."""
-    name = model.get("root", "")
-    return f"{name} {len(model.get('parameters', []))}" if name in _CONTAINERS else name
+def _begins_from_checkpoint(process: ProcessEvents, before: Phase, after: Phase) -> bool:
+    """Whether a state was loaded between two phases, and the loss begins nearer to where the last one ended."""
+    loads = (e for e in process.of_kind(Loaded) if e.get("what") == "model" and e.get("matched", 0) > 0)
+    if not any(before.end <= event.get("t", 0.0) <= after.begin for event in loads):
+        return False
+    first, last = _ends_of_loss(process, before.optimizers[0])
+    again, _ = _ends_of_loss(process, after.optimizers[0])
+    return last < first and again < (first + last) / 2
+
+
+def _ends_of_loss(process: ProcessEvents, optimizer: Optimizer) -> tuple[float, float]:
+    """Returns the first and the last loss of an optimizer, NaN where unknown."""
+    steps = [step for step in process.of_kind(Step) if step.get("opt", 0) == optimizer.get("index", 0)]
+    values = [v for step in steps if isinstance(v := step.get("step_loss", step.get("loss")), float)]
+    return (values[0], values[-1]) if values else (math.nan, math.nan)
+
+
+def _kind_of(phases: Sequence[Phase]) -> tuple[str, ...]:
+    """Returns the classes of the models of a training; those that only contain others tell their size, too.
+
+    Of models that were not found only the number of parameters is known; one alone may be an optimised input.
+    """
+    names: dict[int, tuple[str, int]] = {}
+    for optimizer in (optimizer for phase in phases for optimizer in phase.optimizers):
+        _, size = names.get(optimizer.get("trains", -1), ("", 0))
+        names[optimizer.get("trains", -1)] = (optimizer.get("root", ""), max(size, optimizer.get("tensors", 0)))
+    sized = ("", *_CONTAINERS)
+    return tuple(sorted(f"{name} {size}" if name in sized and size > 1 else name for name, size in names.values()))
+
+
+def _steps_of(process: ProcessEvents) -> dict[int, int]:
+    """Returns optimizer -> its steps."""
+    counts: dict[int, int] = {}
+    for event in process.of_kind(Step):
+        counts[event.get("opt", 0)] = max(counts.get(event.get("opt", 0), 0), event.get("step", 0))
+    return counts
 
 
 def step_spans(process: ProcessEvents) -> dict[int, tuple[float, float]]:
@@ -144,9 +209,7 @@ def step_spans(process: ProcessEvents) -> dict[int, tuple[float, float]]:
 
 def steps_in_all(process: ProcessEvents) -> int:
     """Returns the steps of a process: those of optimizers that take turns count once, of one after another all."""
-    counts: dict[int, int] = {}
-    for event in process.of_kind(Step):
-        counts[event.get("opt", 0)] = max(counts.get(event.get("opt", 0), 0), event.get("step", 0))
+    counts = _steps_of(process)
     total, most, until = 0, 0, -math.inf
     for index, (begin, end) in step_spans(process).items():
         if begin > until:

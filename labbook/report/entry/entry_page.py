@@ -26,6 +26,7 @@ from labbook.report.entry.entry_front_matter import entry_meta
 from labbook.report.entry.environment_section import environment_section
 from labbook.report.entry.files_section import files_section
 from labbook.report.entry.imported_section import imported_section
+from labbook.report.entry.model_section import model_section
 from labbook.report.entry.ranks_section import ranks_section
 from labbook.report.entry.requests_section import checked_section, moments_section, profile_section, stopped_line
 from labbook.report.entry.section_limits import MAX_ENTRY_BYTES, Limits, bounded, steps
@@ -35,7 +36,6 @@ from labbook.report.entry.summary_section import (
     exception_section,
     health_section,
     metrics_section,
-    model_section,
     title_section,
 )
 from labbook.report.entry.title import run_title

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Change, Run, is_launcher_error
@@ -16,14 +16,12 @@ from labbook.report.ending_exception import (
     shown_text,
     user_frame,
 )
-from labbook.report.entry.debug_section import module_rows
 from labbook.report.entry.diagnosis_section import explained_findings
 from labbook.report.entry.merged_rows import merge_unobserved
+from labbook.report.entry.model_section import joined, summed_losses
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.entry.title import verdict_reason
 from labbook.report.gradient_flow_svg import worth_drawing
-from labbook.report.graph_drawing import is_incomplete
-from labbook.report.model_svg import has_diagram
 from labbook.report.series_choice import (
     base_name,
     count_steps,
@@ -69,7 +67,7 @@ def title_section(run: Run, title: str, paths: NotebookPaths, language: str = "e
 def device_name(run: Run) -> str:
     """Returns the device of the model, "CPU" or "GPU" with its name; "" if unknown."""
     for framework in run.frameworks:
-        device = _names(framework.state.get("device")).lower()
+        device = joined(framework.state.get("device")).lower()
         if not device:
             continue
         if "cpu" in device:
@@ -77,10 +75,6 @@ def device_name(run: Run) -> str:
         names = [str(d.get("name") or "") for d in framework.devices if str(d.get("kind") or "").lower() != "cpu"]
         return next((name for name in names if name), device)
     return ""
-
-
-def _names(names: object) -> str:
-    return ", ".join(str(each) for each in names) if isinstance(names, (list, tuple)) else str(names or "")
 
 
 def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
@@ -259,6 +253,7 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "rows": rows,
         "more": max(0, len(shown) - len(rows)),
         "windows": [{"window": window, "names": names} for window, names in windows.items()],
+        "phases": run.captured.get("phases") or {},
         "sums": _summed_losses(run, [s.name for s in shown]),
         "printed": [
             {"name": s.name, "printed": numbers.number(other.last), "measured": numbers.number(s.last)}
@@ -276,113 +271,9 @@ def _summed_losses(run: Run, names: Sequence[str]) -> list[dict[str, Any]]:
     found = []
     for facts in (o for framework in run.frameworks for o in framework.optimizers):
         name = f"loss.opt{facts['index']}" if facts.get("index") else "loss"
-        if _summed(facts) and name in names:
-            found.append({"name": name, "count": _summed(facts)})
+        if summed_losses(facts) and name in names:
+            found.append({"name": name, "count": summed_losses(facts)})
     return found
-
-
-def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
-    """Returns the model and its optimizers, or `None`."""
-    models = [_model(f.name, f.state, len(run.frameworks) > 1) for f in run.frameworks]
-    optimizers = [dict(o, framework=f.name) for f in run.frameworks for o in f.optimizers]
-    rows = [row for model in models for row in model]
-    modules = module_rows(run, limits)
-    if not rows and not optimizers and not modules["rows"]:
-        return None
-    return {
-        "rows": rows,
-        "diagram": run.id if has_diagram(run) else "",
-        "autograd": run.id if is_incomplete(run) else "",
-        "modules": modules,
-        "optimizers": [_optimizer(o, limits) for o in optimizers[: limits.rows]],
-        "more_optimizers": max(0, len(optimizers) - limits.rows),
-    }
-
-
-def _model(name: str, state: Mapping[str, Any], tell_name: bool) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    if state.get("model"):
-        rows.append({"what": "model", "value": str(state["model"]) + (f" ({name})" if tell_name else "")})
-    total, trainable = state.get("parameters"), state.get("trainable")
-    if isinstance(total, int):
-        rows.append(
-            {
-                "what": "parameters",
-                "value": numbers.count(total),
-                "trainable": numbers.count(trainable) if isinstance(trainable, int) else "",
-                "all": trainable == total,
-            }
-        )
-    if state.get("device"):
-        rows.append({"what": "device", "value": _names(state["device"])})
-    amp = state.get("amp")
-    if isinstance(amp, Mapping):
-        options = [f"{key} {value}" for key, value in amp.items() if value not in (None, False, "", True)]
-        rows.append({"what": "amp", "value": ", ".join(options) or "on"})
-    spread = state.get("distributed")
-    if isinstance(spread, Mapping) and spread:
-        rows.append(
-            {
-                "what": "distributed",
-                "value": "",
-                "backend": str(spread.get("backend") or ""),
-                "world_size": spread.get("world_size"),
-            }
-        )
-    return rows
-
-
-def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
-    options = facts.get("options")
-    groups = facts.get("groups")
-    shown = {}
-    for key, value in options.items() if isinstance(options, Mapping) else ():
-        # Options that are off or left to the framework are not shown.
-        if value is None or value is False or (value == 0 and key != "lr"):
-            continue
-        shown[str(key)] = _option(value)
-    shown |= _options_of_groups(options, groups)
-    elements = [g.get("elements") for g in groups if isinstance(g, Mapping)] if isinstance(groups, Sequence) else []
-    known = [e for e in elements if isinstance(e, int)]
-    return {
-        "type": str(facts.get("type") or ""),
-        "options": shorten_middle(", ".join(f"{k} {v}" for k, v in shown.items()), 2 * limits.cell),
-        "groups": len(elements),
-        "elements": numbers.count(sum(known)) if known else "",
-        "closure": bool(facts.get("closure")),
-        "summed": _summed(facts),
-        "losses": _loss_names(facts),
-    }
-
-
-def _options_of_groups(options: object, groups: object) -> dict[str, str]:
-    """Returns the options in which the parameter groups differ: "0.1 / 0" for weight decay."""
-    rows = [group for group in groups if isinstance(group, Mapping)] if isinstance(groups, Sequence) else []
-    names = {name for row in rows for name in row} - {"lr", "tensors", "elements"}
-    if not isinstance(options, Mapping):
-        return {}
-    values = {name: dict.fromkeys(_option(row.get(name, options.get(name))) for row in rows) for name in sorted(names)}
-    return {str(name): " / ".join(each) for name, each in values.items()}
-
-
-def _loss_names(facts: Mapping[str, Any]) -> str:
-    """The losses of an optimizer as the program calls them, "" where it calls them what everybody does."""
-    names = [str(name) for name in facts.get("losses") or ()]
-    return " + ".join(names[:8]) if names and names != ["loss"] else ""
-
-
-def _summed(facts: Mapping[str, Any]) -> int:
-    """How many backward passes the loss of an optimizer's steps adds up; 0 where that is one."""
-    summed = facts.get("summed")
-    return summed if isinstance(summed, int) and summed > 1 else 0
-
-
-def _option(value: Any) -> str:  # noqa: ANN401 - JSON data
-    if isinstance(value, (int, float)):
-        return numbers.number(value)
-    if isinstance(value, (list, tuple)):
-        return "(" + ", ".join(_option(v) for v in value) + ")"
-    return str(value)
 
 
 def when(seconds: float) -> str:

@@ -181,7 +181,11 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
         steps = series.last_step
     if not steps:
         return _plain(labels["span"], metric=name, first=first, last=last)
-    return _plain(labels["metric"], metric=name, first=first, last=last, steps=count(steps))
+    shown = _plain(labels["metric"], metric=name, first=first, last=last, steps=count(steps))
+    phases = run.captured.get("phases")
+    if phases and series.source == "probe":
+        return _plain(labels["phase"], text=shown, count=str(phases["count"]))
+    return shown
 
 
 def _option(value: object) -> str:

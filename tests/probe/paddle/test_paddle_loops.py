@@ -50,6 +50,36 @@ def test_short_runs_inside_functions_with_adamw_are_known_to_the_end(probed):
     ]
 
 
+SEVERAL = """
+import paddle
+from paddle import nn
+
+class Network(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 3), nn.Linear(3, 2)
+    def forward(self, x):
+        return self.head(self.body(x))
+
+def train(net, parameters=None):
+    rule = paddle.optimizer.SGD(0.1, parameters=parameters or net.parameters())
+    for _ in range(3):
+        net(paddle.randn([5, 4])).sum().backward(); rule.step(); rule.clear_grad()
+
+for _ in range(12):
+    train(Network())
+net = Network()
+train(net, net.head.parameters())
+train(net)
+"""
+
+
+def test_optimizers_tell_which_model_they_train(probed):
+    made = probed(sys.executable, probed.write("several.py", SEVERAL), OMP_NUM_THREADS="1").of("optimizer")
+    assert [event["trains"] for event in made] == [*range(13), 12]
+    assert {event["root"] for event in made} == {"Network"} and made[0]["parameters"] == 23
+
+
 AFTER = """
 import paddle
 import paddle.nn.functional as F

@@ -82,6 +82,29 @@ def test_a_model_that_was_copied_is_found_by_a_sweep(run, healthy, case):
     assert outcome.result > 0
 
 
+def test_optimizers_tell_which_model_they_train(run, healthy):
+    source = """
+def once():
+    train(Net())
+once(); once()
+net = Net()
+train(net, net.head.parameters()); train(net, net.body.parameters()); train(Wrapper(net))
+base = Net()
+for _ in range(12):
+    train(copy.deepcopy(base))
+free = [nn.Parameter(torch.ones(2, 4)), nn.Parameter(torch.ones(2))]
+for part in (free, free[:1]):
+    rule = torch.optim.Adam(part); (free[0].sum() + free[1].sum()).backward(); rule.step(); kept = rule
+"""
+    outcome = healthy(run(SCENE % source, fork="torch"))
+    made = outcome.of("optimizer")
+    assert [event["trains"] for event in made] == [0, 1, 2, 2, 2, *range(3, 15), 15, 15]
+    assert [event["root"] for event in made[:5]] == ["Net", "Net", "Net", "Net", "Wrapper(Net)"]
+    assert {event["root"] for event in made[5:17]} == {"Net"}  # also where no further sweep is made
+    assert [event["root"] for event in made[17:]] == ["", ""]
+    assert [event["parameters"] for event in made[:2]] == [23, 23]
+
+
 def test_modules_are_not_kept_alive(run, healthy):
     source = """
 import gc, json, sys, torch, weakref

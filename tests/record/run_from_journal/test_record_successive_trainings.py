@@ -8,7 +8,7 @@ from labbook.compare.comparison import metric_table
 from labbook.model.run import Console, Run
 from labbook.model.series import Series
 from labbook.record.run_from_journal.journal_reader import build_run
-from labbook.record.run_from_journal.successive_trainings import successive_trainings
+from labbook.record.run_from_journal.successive_trainings import successive_trainings, training_phases
 from labbook.report.entry.entry_front_matter import entry_meta
 from labbook.report.entry.title import run_title
 from labbook.report.series_choice import is_of_batches
@@ -16,15 +16,26 @@ from labbook.store.journal import ProcessEvents
 
 
 def events(text):
-    """`M0`: model 0 was seen; `O1`: first step of optimizer 1; `s1`: a step of it."""
+    """`O1`: first step of optimizer 1, which trains model 1; `O1:0`: model 0, `O1:0:Net`: of that class; `s1`: a step;
+    `s1=0.5`: one with that loss; `L`: a state was loaded into a model."""
     made = []
     for t, word in enumerate(text.split()):
+        word, _, loss = word.partition("=")
         word, _, root = word.partition(":")
-        number = int(word[1:])
+        number = int(word[1:] or 0)
+        model, _, name = root.partition(":")
         event = {
-            "M": {"k": "model", "model": number, "root": root},
-            "O": {"k": "optimizer", "index": number, "type": "SGD", "options": {"lr": 0.1**number, "momentum": 0}},
-            "s": {"k": "step", "opt": number, "step": t},
+            "O": {
+                "k": "optimizer",
+                "index": number,
+                "type": "SGD",
+                "options": {"lr": 0.1**number, "momentum": 0},
+                "trains": int(model or number),
+                "root": name or "Net",
+                "tensors": 4,
+            },
+            "s": {"k": "step", "opt": number, "step": t, **({"loss": float(loss)} if loss else {})},
+            "L": {"k": "loaded", "what": "model", "matched": 4},
         }[word[0]]
         made.append({**event, "t": float(t)})
     return [ProcessEvents("0.jsonl", ({"k": "hello", "t": 0.0}, *made))]
@@ -44,28 +55,45 @@ def run_of(*last):
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        ("M0 O0 s0 s0 M1 O1 s1 s1 M2 O2 s2", 3),
-        ("M0 O0 s0 M1 s0 O1 s1", 2),  # the window of the last steps is written at the next optimizer
-        ("M0 O0 s0 s0", 0),
-        ("M0 M1 O0 s0 O1 s1 s0 s1 s0 s1", 0),  # a GAN
-        ("M0 O0 s0 M1 O1 s1 s0 s1 s0 s1", 0),  # an agent that joins later
-        ("M0 O0 s0 M1 O1 s1 s0 M2 O2 s2 s1", 3),  # queued steps are written when another optimizer is made
-        ("M0 O0 s0 O1 s1", 0),  # fine-tuning of the same model
-        ("M0 O0 s0 M0 O1 s1", 0),  # the same model with other parameters frozen
-        ("M0 O0 s0 M1 O1 s1 O2 s2", 0),  # two optimizers for one of them
-        ("M0 O0 s0 O1 M1 s1 s1", 2),  # the description of a model may follow the first step of its optimizer
-        ("O0 M0 s0 O1 s1 M1 s1", 2),
-        ("M0:Teacher O0 s0 M1:Student O1 s1", 0),
+        ("O0 s0 s0 O1 s1 s1 O2 s2", 3),
+        ("O0 s0 s0", 0),
+        ("O0 s0 O1 s1 s0 s1 s0 s1", 0),  # a GAN, an agent that joins later
+        ("O0 s0 O1 s1 s0 O2 s2 s1", 3),  # queued steps are written when another optimizer is made
+        ("O0:0 s0 O1:0 s1", 0),  # fine-tuning of the same model
+        ("O0:0 s0 O1:0 s1 O2:1 s2 O3:1 s3", 2),  # two phases each
+        ("O0:0:G s0 O1:1:D s1 s0 s1 s0 s1 O2:2:G s2 O3:3:D s3 s2 s3 s2 s3", 2),  # two GANs
+        ("O0:0 s0 O1:1 s1 O2:0 s2", 0),  # the first model again
+        ("O0:0:Teacher s0 O1:1:Student s1", 0),
+        ("O0 s0=2 s0=1 L O1 s1=1.1 s1=0.9", 0),  # the second model goes on where the first one ended
+        ("O0 s0=2 s0=1 L O1 s1=2.1 s1=0.9", 2),  # each begins from the same state
         ("", 0),
     ],
 )
-def test_only_new_models_with_new_optimizers_one_after_another_are_several_trainings(text, count):
+def test_only_new_models_one_after_another_are_several_trainings(text, count):
     assert len(successive_trainings(run_of(), events(text)).get("rows", ())) == count
+
+
+@pytest.mark.parametrize(("tensors", "count"), [(1, 0), (4, 2)])
+def test_models_that_were_not_found_are_alike_by_their_parameters(tensors, count):
+    made = [{**event, "root": "", "tensors": tensors} for event in events("O0 s0 O1 s1")[0].events]
+    assert len(successive_trainings(run_of(), [ProcessEvents("0.jsonl", tuple(made))]).get("rows", ())) == count
+
+
+def test_the_loss_of_a_run_with_phases_is_that_of_the_last_one():
+    run, process = run_of(3.0, 0.5), events("O0:0 s0 O1:0 s1")
+    assert training_phases(process) == {"count": 2, "series": "loss.opt1"}
+    assert training_phases(events("O0:0 s0 O1:1 s1 s0 s1 s0 s1")) == {}
+    run = Run(**{**vars(run), "captured": {"phases": training_phases(process)}, "primary": "loss"})
+    assert run_title(run) == "train.py: finished, loss 0.5 → 0.5 in 30 steps (phase 2 of 2)"
+    assert {name: each["last"] for name, each in entry_meta(run, "", {})["metrics"].items()} == {
+        "loss": 0.5,
+        "loss.opt0": 3.0,
+    }
 
 
 def test_the_best_of_them_is_in_the_title():
     run = run_of(3.0, 0.5, 2.0)
-    facts = successive_trainings(run, events("M0 O0 s0 M1 O1 s1 M2 O2 s2"))
+    facts = successive_trainings(run, events("O0 s0 O1 s1 O2 s2"))
     assert [row["params"] for row in facts["rows"]] == [{"lr": 0.1**n} for n in range(3)]
     assert [row["last"] for row in facts["rows"]] == [3.0, 0.5, 2.0] and facts["best"] == 1
     title = run_title(Run(**{**vars(run), "captured": {"trainings": facts}}))
@@ -81,7 +109,7 @@ def test_the_best_of_them_is_in_the_title():
 )
 def test_the_loss_of_the_run_is_that_of_the_best_training(last, named):
     run = run_of(*last)
-    facts = successive_trainings(run, events("M0 O0 s0 M1 O1 s1 M2 O2 s2"))
+    facts = successive_trainings(run, events("O0 s0 O1 s1 O2 s2"))
     run = Run(**{**vars(run), "captured": {"trainings": facts}, "primary": "loss"})
     metrics = entry_meta(run, "", {})["metrics"]
     assert {name: each["last"] for name, each in metrics.items()} == named and next(iter(metrics)) == "loss"
@@ -103,7 +131,7 @@ def test_repeats_are_told_by_what_the_program_reports_of_each(values, title):
     run = run_of(3.0, 1.0, 2.0)
     reported = Series("RMSE", "text", tuple(range(len(values))), *[tuple(values)] * 3, len(values), 0)
     run = Run(**{**vars(run), "series": (*run.series, reported)})
-    process = events("M0 O0 s0 M1 O1 s1 M2 O2 s2")
+    process = events("O0 s0 O1 s1 O2 s2")
     alike = ProcessEvents(
         "0.jsonl", tuple({**e, "options": {}} if e["k"] == "optimizer" else e for e in process[0].events)
     )

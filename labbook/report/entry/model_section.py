@@ -1,0 +1,137 @@
+"""The section *Model*: the model, what it computes on, and its optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labbook.model.run import Run
+from labbook.report import numbers
+from labbook.report.entry.debug_section import module_rows
+from labbook.report.entry.section_limits import Limits, shorten_middle
+from labbook.report.graph_drawing import is_incomplete
+from labbook.report.model_svg import has_diagram
+
+
+def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
+    """Returns the model and its optimizers, or `None`."""
+    models = [_model(f.name, f.state, len(run.frameworks) > 1) for f in run.frameworks]
+    shown = _optimizer_rows(run, limits)
+    rows = [row for model in models for row in model]
+    modules = module_rows(run, limits)
+    if not rows and not shown and not modules["rows"]:
+        return None
+    return {
+        "rows": rows,
+        "diagram": run.id if has_diagram(run) else "",
+        "autograd": run.id if is_incomplete(run) else "",
+        "modules": modules,
+        "optimizers": shown[: limits.rows],
+        "more_optimizers": max(0, len(shown) - limits.rows),
+    }
+
+
+def _optimizer_rows(run: Run, limits: Limits) -> list[dict[str, Any]]:
+    """Returns the optimizers, equal ones once; what differs between trainings is in the table of these."""
+    rows = (run.captured.get("trainings") or {}).get("rows") or ()
+    differing = {str(name) for row in rows for name in row.get("params") or ()}
+    found: dict[str, dict[str, Any]] = {}
+    for facts in (dict(o, framework=f.name) for f in run.frameworks for o in f.optimizers):
+        options = facts.get("options")
+        named = [name for name in options if name in differing] if isinstance(options, Mapping) else []
+        if isinstance(options, Mapping):
+            facts = {**facts, "options": {name: value for name, value in options.items() if name not in named}}
+        row = _optimizer(facts, limits) | {"differing": named}
+        found.setdefault(str(row), row | {"alike": 0})["alike"] += 1
+    return list(found.values())
+
+
+def _model(name: str, state: Mapping[str, Any], tell_name: bool) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    if state.get("model"):
+        rows.append({"what": "model", "value": str(state["model"]) + (f" ({name})" if tell_name else "")})
+    total, trainable = state.get("parameters"), state.get("trainable")
+    if isinstance(total, int):
+        rows.append(
+            {
+                "what": "parameters",
+                "value": numbers.count(total),
+                "trainable": numbers.count(trainable) if isinstance(trainable, int) else "",
+                "all": trainable == total,
+            }
+        )
+    if state.get("device"):
+        rows.append({"what": "device", "value": joined(state["device"])})
+    amp = state.get("amp")
+    if isinstance(amp, Mapping):
+        options = [f"{key} {value}" for key, value in amp.items() if value not in (None, False, "", True)]
+        rows.append({"what": "amp", "value": ", ".join(options) or "on"})
+    spread = state.get("distributed")
+    if isinstance(spread, Mapping) and spread:
+        rows.append(
+            {
+                "what": "distributed",
+                "value": "",
+                "backend": str(spread.get("backend") or ""),
+                "world_size": spread.get("world_size"),
+            }
+        )
+    return rows
+
+
+def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    options = facts.get("options")
+    groups = facts.get("groups")
+    shown = {}
+    for key, value in options.items() if isinstance(options, Mapping) else ():
+        # Options that are off or left to the framework are not shown.
+        if value is None or value is False or (value == 0 and key != "lr"):
+            continue
+        shown[str(key)] = _option(value)
+    shown |= _options_of_groups(options, groups)
+    elements = [g.get("elements") for g in groups if isinstance(g, Mapping)] if isinstance(groups, Sequence) else []
+    known = [e for e in elements if isinstance(e, int)]
+    return {
+        "type": str(facts.get("type") or ""),
+        "options": shorten_middle(", ".join(f"{k} {v}" for k, v in shown.items()), 2 * limits.cell),
+        "groups": len(elements),
+        "elements": numbers.count(sum(known)) if known else "",
+        "closure": bool(facts.get("closure")),
+        "summed": summed_losses(facts),
+        "losses": _loss_names(facts),
+    }
+
+
+def _options_of_groups(options: object, groups: object) -> dict[str, str]:
+    """Returns the options in which the parameter groups differ: "0.1 / 0" for weight decay."""
+    rows = [group for group in groups if isinstance(group, Mapping)] if isinstance(groups, Sequence) else []
+    names = {name for row in rows for name in row} - {"lr", "tensors", "elements"}
+    if not isinstance(options, Mapping):
+        return {}
+    values = {name: dict.fromkeys(_option(row.get(name, options.get(name))) for row in rows) for name in sorted(names)}
+    return {str(name): " / ".join(each) for name, each in values.items()}
+
+
+def _loss_names(facts: Mapping[str, Any]) -> str:
+    """The losses of an optimizer as the program calls them, "" where it calls them what everybody does."""
+    names = [str(name) for name in facts.get("losses") or ()]
+    return " + ".join(names[:8]) if names and names != ["loss"] else ""
+
+
+def summed_losses(facts: Mapping[str, Any]) -> int:
+    """How many backward passes the loss of an optimizer's steps adds up; 0 where that is one."""
+    summed = facts.get("summed")
+    return summed if isinstance(summed, int) and summed > 1 else 0
+
+
+def _option(value: Any) -> str:  # noqa: ANN401 - JSON data
+    if isinstance(value, (int, float)):
+        return numbers.number(value)
+    if isinstance(value, (list, tuple)):
+        return "(" + ", ".join(_option(v) for v in value) + ")"
+    return str(value)
+
+
+def joined(names: object) -> str:
+    """Returns one name, or several with commas."""
+    return ", ".join(str(each) for each in names) if isinstance(names, (list, tuple)) else str(names or "")
