@@ -189,12 +189,17 @@ def loss_gets_logits(run: Run, signals: Signals) -> Outcome | None:
 def _from_activation(loss: LossCall, signals: Signals) -> bool:
     """Whether values between 0 and 1 come from a sigmoid: they fill that interval, or a sigmoid returned just these.
 
-    Scores of a model that begins at the rate of its classes may stay between 0 and 1, too, in a part of it.
+    Scores of a model that begins at the rate of its classes may stay between 0 and 1, too, in a part of it. Those of a
+    sigmoid begin near 0.5; scores that stay below 0.45 are none, as of a discriminator whose first logits are small.
     """
     low, high = loss.get("input", {}).get("min"), loss.get("input", {}).get("max")
     if loss.get("observed", 0) < 5 or low is None or high is None or low < 0.0:
         return False
-    return low < 0.1 or high > 0.9 or has_returned_range(signals, ("sigmoid", "hardsigmoid", "softmax"), low, high)
+    return (
+        (low < 0.1 and high > 0.45)
+        or high > 0.9
+        or has_returned_range(signals, ("sigmoid", "hardsigmoid", "softmax"), low, high)
+    )
 
 
 @check("missing_output_activation", family="loop-bug", tier=2, needs=("losses",))

@@ -8,7 +8,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 
 from labbook.model.metric_kinds import SPLITS, MetricGoal, choose_metric, direction_of, metric_kind
 from labbook.model.run import Run
@@ -25,6 +25,8 @@ _FEWEST_REPEATED = 2
 _PRINTED = 5.1e-5
 """Half of the last digit of a loss that is printed with four decimals. Source: chosen by us."""
 _FEWEST_PRINTED = 3
+_MEAN = 1e-3
+"""Relative deviation up to which a last value is the printed mean of those before. Source: chosen by us."""
 _FEWEST_STEPS = 3
 _WINDOW_SHARE = 10
 _LEAST_WINDOW = 3
@@ -44,6 +46,8 @@ def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
     """
     series = [s for s in one_a_name(run.series) if not has_no_best(s.name)]
     series = [s for s in series if any(map(math.isfinite, s.values))] or series
+    if goal is None or not goal.metric:
+        series = averaged_series(series) or series
     chosen = choose_metric({s.name: has_epoch_values(s, count_steps(run)) for s in series}, goal)
     if chosen and ((goal is not None and goal.metric) or not metric_kind(chosen).is_training):
         return chosen
@@ -54,6 +58,19 @@ def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
     names = [s.name for s in series]
     losses = [n for n in names if base_name(n).lower() in _TRAIN_LOSS] or [n for n in names if "loss" in n.lower()]
     return next(iter([*losses, *names]), "")
+
+
+def averaged_series(series: Sequence[Series]) -> list[Series]:
+    """Returns the printed series that end with the mean of their other values, where others do not: of folds."""
+    printed = [s for s in series if s.source == "text"]
+    ended = [s for s in printed if len(s.values) > _FEWEST_PRINTED and ends_with_mean(s)]
+    return [s for s in ended if any(len(other.values) == len(s.values) - 1 for other in printed)]
+
+
+def ends_with_mean(series: Series) -> bool:
+    """Whether the last value of a series is the printed mean of those before, which are not all alike."""
+    *values, last = series.values
+    return max(values) > min(values) and math.isclose(last, fmean(values), rel_tol=_MEAN)
 
 
 def find_primary_series(run: Run) -> Series | None:

@@ -147,8 +147,9 @@ def test_sigmoid_before_bce_with_logits(ask):
     assert found.verdict == "fail" and found.where == {"file": "t.py", "line": 7}
 
 
-def test_scores_that_stay_in_a_part_of_the_unit_interval_are_no_probabilities(ask):
-    fed = {"shape": [32, 1], "min": 0.41, "max": 0.64}
+@pytest.mark.parametrize(("low", "high"), [(0.41, 0.64), (0.0002, 0.38)])
+def test_scores_that_stay_in_a_part_of_the_unit_interval_are_no_probabilities(ask, low, high):
+    fed = {"shape": [32, 1], "min": low, "max": high}
     assert (
         ask("softmax_before_cross_entropy", signals=loss(fn="bce_with_logits", unit_range=1.0, input=fed)).verdict
         == "ok"

@@ -161,3 +161,14 @@ def test_where_the_loss_may_rise_that_of_no_optimizer_has_a_best_value():
     series = tuple(of(name, [1.0] * 40, "probe") for name in ("loss", "loss.opt1"))
     run = replace(RUN, series=series, primary="loss", direction="none")
     assert [run_best(run, each) for each in series] == [None, None]
+
+
+@pytest.mark.parametrize(("last", "primary"), [([0.6], "AUC"), ([0.7], "F1"), ([], "F1")])
+def test_the_metric_that_a_program_averages_over_folds_stands_for_the_run(last, primary):
+    folds = {"F1": [0.9, 0.8, 0.7, 0.9], "AUC": [0.5, 0.6, 0.7, 0.6, *last]}
+    series = [
+        Series(name, "text", tuple(range(len(values))), *[tuple(values)] * 3, len(values), 0)
+        for name, values in folds.items()
+    ]
+    run = Run(id="r", status="finished", script="a.py", series=tuple(series), argv=(), cwd="/", started=0.0)
+    assert primary_series(run) == primary

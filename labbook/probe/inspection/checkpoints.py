@@ -61,6 +61,7 @@ class Checkpoints:
     def forget(self):
         """Begins anew, in a forked child."""
         self._loads = 0
+        self._resumed = False
         self._schedulers = []
         self._before = {}
         self._boundary = self._seed = None
@@ -152,6 +153,7 @@ class Checkpoints:
         self._depth -= 1
         if fields is not None:
             self._loads += 1
+            self._resumed = self._resumed or fields.get("what") == "optimizer"
             self._emit(LOADED, **fields)
 
     def _watched_scheduler(self, original):
@@ -173,11 +175,18 @@ class Checkpoints:
             self._failed(self.FRAMEWORK + ".scheduler", error)
 
     def first_step(self, optimizer):
-        """Notes how often schedulers have stepped before the first step of their optimizer."""
+        """Notes how often schedulers have stepped before the first step of their optimizer.
+
+        One that goes on from a checkpoint, or was stepped to the epoch of one, begins there.
+        """
         for at, (held, begun) in enumerate(self._schedulers):
             scheduler = held()
-            if scheduler is not None and self._optimizer_of(scheduler) is optimizer:
-                self._before[at] = scheduler_steps(scheduler, begun)
+            if scheduler is None or self._optimizer_of(scheduler) is not optimizer:
+                continue
+            steps = scheduler_steps(scheduler, begun)
+            if steps > 1 or (steps and self._resumed):
+                steps, self._schedulers[at] = 0, (held, getattr(scheduler, "last_epoch", 0))
+            self._before[at] = steps
 
     def schedulers(self, index_of, steps_of):
         """Index of an optimizer -> fields of its scheduler, the outermost one made for it.

@@ -105,6 +105,22 @@ for part in (free, free[:1]):
     assert [event["parameters"] for event in made[:2]] == [23, 23]
 
 
+def test_a_scheduler_that_goes_on_from_a_checkpoint_does_not_step_before_its_optimizer(run, healthy):
+    source = """
+def begin():
+    net = Net(); rule = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+    return net, rule, torch.optim.lr_scheduler.StepLR(rule, 2)
+def epoch(net, rule, schedule):
+    rule.zero_grad(); net(torch.randn(5, 4)).sum().backward(); rule.step(); schedule.step()
+saved = begin(); epoch(*saved)
+again = begin()
+for one, other in zip(again, saved): one.load_state_dict(other.state_dict())
+epoch(*again); epoch(*again)
+"""
+    told = healthy(run(SCENE % source, fork="torch")).of("loop")[-1]["scheduler"]
+    assert [(told[key]["before_optimizer"], told[key]["steps"]) for key in "01"] == [(0, 1), (0, 2)]
+
+
 def test_modules_are_not_kept_alive(run, healthy):
     source = """
 import gc, json, sys, torch, weakref
