@@ -42,7 +42,9 @@ def _each_once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if twin is None:
             found.append(row)
         else:
-            twin.update(role="label", classes=row["classes"])
+            # An autoencoder has its input as target; whole numbers are labels that the model was given, too.
+            is_label = twin["role"] != "input" or "int" in row["dtype"]
+            twin.update(role="label" if is_label else "input", classes=row["classes"])
     return found
 
 

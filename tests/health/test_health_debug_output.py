@@ -111,10 +111,11 @@ def test_nothing_seen_is_nothing_told():
     assert debug_output.layers(empty) == {} == debug_output.parameters(empty)
 
 
-def test_labels_that_the_model_gets_too_are_one_row():
-    label = {"shape": [8], "dtype": "int64", "min": 0, "max": 1, "mean": 0.5, "std": 0.5}
+@pytest.mark.parametrize(("dtype", "role"), [("int64", "label"), ("float32", "input")])  # an autoencoder
+def test_labels_that_the_model_gets_too_are_one_row(dtype, role):
+    label = {"shape": [8], "dtype": dtype, "min": 0, "max": 1, "mean": 0.5, "std": 0.5}
     leaves = [{"path": "labels", "role": "input", **label}, {"path": "target", "role": "label", **label}]
     both = {"step": 1, "phase": "train", "leaves": leaves, "labels": {"histogram": {"0": 4, "1": 4}}}
     rows = debug_output.batches(Signals("torch", batches=(both,)))
 
-    assert [(row["leaf"], row["role"], row["classes"]) for row in rows] == [("labels", "label", 2)]
+    assert [(row["leaf"], row["role"], row["classes"]) for row in rows] == [("labels", role, 2)]

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 from labbook.model.events import KIND_NAMES
 from labbook.model.events.data_kinds import Batch, Loader, Memory, Prints
-from labbook.model.events.inspection_kinds import Flight, Graph, Loaded, Model, Tensors
+from labbook.model.events.inspection_kinds import Flight, Graph, Loaded, Model, ParameterRow, Tensors
 from labbook.model.events.process_kinds import Event
 from labbook.model.events.request_kinds import Moment
 from labbook.model.events.training_kinds import Evaluation, Loop, LossCall, Optimizer, State, Step
@@ -73,6 +73,8 @@ class _Folder:
     def signals(self, label: str) -> Signals:
         """Returns the signals; `label` is the prefix of the names of the process's series."""
         steps, rank = self._all(Step), rank_of_process(self._process)
+        loop = _totals(self._all(Loop))
+        toggled = frozenset(loop.get("toggled", []))
         modes = [mode for event in self._all(State) if (mode := event.get("mode"))]
         losses = {(e.get("fn"), e.get("line"), e.get("training")): e for e in self._some(LossCall)}
         return Signals(
@@ -81,14 +83,14 @@ class _Folder:
             rank=rank,
             pid=self._process.hello.get("pid", 0),
             mode=modes[-1] if modes else "",
-            models=self._some(Model),
+            models=tuple(_set_free(model, toggled) for model in self._some(Model)),
             tensors=_limit_rows(self._some(Tensors)),
             batches=self._some(Batch),
             prints=self._some(Prints),
             losses=tuple(losses.values()),
             loaded=self._some(Loaded),
             graphs=self._some(Graph),
-            loop=_totals(self._all(Loop)),
+            loop=loop,
             evaluations=self._some(Evaluation),
             loaders=self._some(Loader),
             memory=self._some(Memory),
@@ -110,6 +112,24 @@ class _Folder:
         if len(events) > _MOST[kind]:
             self._thinned.append(KIND_NAMES[kind])
         return tuple(_sample_evenly(events, _MOST[kind]))
+
+
+def _set_free(model: Model, toggled: frozenset[str]) -> Model:
+    """Returns a model with those parameters as trainable that were set free, or frozen, while it was trained."""
+    freed: dict[int, int] = {}
+    rows: list[ParameterRow] = []
+    for row in model.get("parameters", []):
+        if row.get("name") in toggled and not row.get("trainable"):
+            freed[row.get("module", 0)] = freed.get(row.get("module", 0), 0) + math.prod(row.get("shape", ()))
+            row = {**row, "trainable": True}
+        rows.append(row)
+    if not freed:
+        return model
+    modules = [
+        {**row, "trainable": row.get("trainable", 0) + freed.get(row.get("i", 0), 0)}
+        for row in model.get("modules", [])
+    ]
+    return typing.cast(Model, {**model, "parameters": rows, "modules": modules})
 
 
 def _sample_evenly(events: Sequence[_Kind], most: int) -> Sequence[_Kind]:

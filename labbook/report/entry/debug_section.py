@@ -109,9 +109,8 @@ def _each_once(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _leaf(row: Mapping[str, Any], limits: Limits) -> str:
     path, role = str(row.get("leaf") or ""), str(row.get("role") or "")
-    return shorten_middle(
-        f"{role} {path}" if path.isdigit() and role in ("input", "label") else path or role, limits.cell
-    )
+    is_position = path.replace(".", "").isdigit() and role in ("input", "label")
+    return shorten_middle(f"{role} {path}" if is_position else path or role, limits.cell)
 
 
 def _spread(row: Mapping[str, Any]) -> dict[str, str]:

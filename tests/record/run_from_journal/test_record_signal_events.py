@@ -117,3 +117,13 @@ VALUES = st.recursive(
 def test_nonsense_is_folded(events):
     made = [{"k": kind, **event} for kind, event in zip(KINDS, events, strict=False)]
     assert len(fold_signals([process(*made)])) <= 1
+
+
+def test_parameters_that_were_set_free_later_are_trainable():
+    parameters = [{"i": i, "name": f"{i}.weight", "module": i, "shape": [2, 3], "trainable": False} for i in range(2)]
+    modules = [{"i": i, "name": str(i), "parameters": 6, "trainable": 0} for i in range(2)]
+    model = {"k": "model", "model": 0, "root": "Net", "parameters": parameters, "modules": modules}
+    (found,) = fold_signals([process(step(1), model, {"k": "loop", "toggled": ["1.weight"]})])
+    (known,) = found.models
+    assert [row["trainable"] for row in known["parameters"]] == [False, True]
+    assert [row["trainable"] for row in known["modules"]] == [0, 6]
