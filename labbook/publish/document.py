@@ -37,7 +37,10 @@ _UNWRITTEN = re.compile(r"^## [^\n]+\n\s*<!--[^>]*-->\s*(?=^## |\Z)", re.MULTILI
 
 _MARKER = re.compile(r"^<!-- labbook:(?:begin|end) [^>]*-->\n?", re.MULTILINE)
 _MAX_PICTURE = 20 * 2**20
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
+_BROWSERS = (
+    *("chromium-headless-shell", "chromium", "chromium-browser"),
+    *("google-chrome", "google-chrome-stable", "chrome", "microsoft-edge"),
+)
 _PRINT_S = 120
 _STYLE = """
 @page{size:A4;margin:18mm 16mm}

@@ -18,7 +18,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import written_notebooks
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+# The shell, a package of its own, has no windows to draw and takes a third of the time.
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser")
+CHROMIUM = next(filter(None, map(shutil.which, PROGRAMS)), None)
 FLAGS = [
     "--disable-gpu",
     "--disable-quic",
@@ -166,26 +168,54 @@ window.addEventListener("securitypolicyviolation", (event) =>
 """
 
 
-@pytest.fixture
-def open_page(browser):
-    """Opens pages in a window of its own: `open_page(url, width=, dark=, scripts=)`; all are watched.
+@pytest.fixture(scope="session")
+def windows(browser):
+    """Windows that all tests open their pages in, with and without scripts: a window costs more than its pages.
 
-    Fails the test when a page logs an error, throws, asks another host, breaks the content policy, or lets hostile text
-    act.
+    Each keeps an empty page: the window closes with its last one.
     """
-    watched, contexts = Watched(), []
+    opened = {}
 
-    def call(url: str = "about:blank", *, width: int = 1280, height: int = 900, dark: bool = False, scripts=True):
-        context = browser.new_context(
-            viewport={"width": width, "height": height},
-            color_scheme="dark" if dark else "light",
-            java_script_enabled=scripts,
-            locale="en-GB",
-            reduced_motion="reduce",
-        )
-        contexts.append(context)
-        context.add_init_script(_LISTEN)
+    def window(scripts: bool):
+        if scripts not in opened:
+            opened[scripts] = new_window(browser, scripts)
+            opened[scripts].new_page()
+        return opened[scripts]
+
+    return window
+
+
+def new_window(browser, scripts: bool):
+    context = browser.new_context(java_script_enabled=scripts, locale="en-GB")
+    context.add_init_script(_LISTEN)
+    return context
+
+
+@pytest.fixture
+def open_page(browser, windows):
+    """Opens pages: `open_page(url, width=, dark=, scripts=, fresh=)`; all are watched.
+
+    Nothing that a test's pages kept in the browser is there for the next test but its cache of files, which a `fresh`
+    page lacks. Fails the test when a page logs an error, throws, asks another host, breaks the content policy, or lets
+    hostile text act.
+    """
+    watched, used, own = Watched(), set(), set()
+
+    def call(
+        url: str = "about:blank",
+        *,
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
+        scripts: bool = True,
+        fresh: bool = False,
+    ):
+        context = new_window(browser, scripts) if fresh else windows(scripts)
+        used.add(context)
+        own.update({context} if fresh else ())
         page = context.new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme="dark" if dark else "light", reduced_motion="reduce")
 
         def fetched(request) -> None:
             watched.fetched.append(request.url)
@@ -202,12 +232,20 @@ def open_page(browser):
         return page
 
     yield call
-    for context in contexts:
+    for context in used:
         for page in context.pages:
-            acted = page.evaluate("window.pwned") if page.url != "about:blank" else None
-            if acted:
+            if page.url == "about:blank":
+                continue
+            if acted := page.evaluate("window.pwned"):
                 watched.wrong.append(f"hostile text acted: {acted} on {page.url}")
-        context.close()
+            page.evaluate("localStorage.clear()")
+        if context in own:
+            context.close()
+            continue
+        for page in context.pages[1:]:
+            page.close()
+        context.clear_cookies()
+        context.clear_permissions()
     assert not watched.wrong, "\n".join(watched.wrong)
 
 

@@ -101,9 +101,9 @@ def contrast_with_white(color: str) -> float:
     return 1.05 / (0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)
 
 
-def test_a_run_page_is_light(site, open_page, browser):
+def test_a_run_page_is_light(site, open_page):
     """Bytes as they go over the wire, text compressed: the page before anybody scrolls, and all scripts."""
-    page = open_page()
+    page = open_page(fresh=True)
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
     sizes: dict[str, int] = {}

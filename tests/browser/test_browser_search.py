@@ -160,7 +160,7 @@ def test_a_long_message_is_asked_by_what_it_says(search):
 
 
 def test_many_runs_are_searched_with_few_bytes(large_site, open_page):
-    page = open_page()
+    page = open_page(fresh=True)
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
     sizes: dict[str, float] = {}

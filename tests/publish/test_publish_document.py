@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from labbook.errors import NotebookError, UsageError
-from labbook.publish.document import html_document, markdown_document, write_document
+from labbook.publish.document import _BROWSERS, html_document, markdown_document, write_document
 
 NOTE = """---
 title: A <run>
@@ -69,7 +69,7 @@ def test_markdown_and_notebooks_hold_their_pictures(note, tmp_path):
 
 
 @pytest.mark.process
-@pytest.mark.skipif(not shutil.which("chromium"), reason="Chromium is not installed")
+@pytest.mark.skipif(not any(map(shutil.which, _BROWSERS)), reason="no browser that prints is installed")
 def test_a_pdf_is_printed(note, tmp_path):
     write_document(note, note.parents[1], "pdf", tmp_path / "a.pdf")
     assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF-")
