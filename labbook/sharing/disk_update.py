@@ -11,10 +11,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from labbook.errors import GitError
+from labbook.errors import GitError, LabbookError
 from labbook.frozen import dataclass
-from labbook.sharing.tree_diff import PathChange, diff_trees, read_blobs, text_path
-from labbook.store.branch_checkout import hide_entries, notebook_prefix
+from labbook.sharing.tree_diff import PathChange, diff_trees, read_blobs, runs_among, text_path
+from labbook.store.branch_checkout import hide_entries, notebook_prefix, restore_missing
 from labbook.store.fast_import import blob_hash
 from labbook.store.git_process import GitFolders, run_git
 from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
@@ -96,8 +96,19 @@ def update_disk(notebook: Notebook, folders: GitFolders, ref: str, old: str, new
             from labbook.store.git_index_sync import stage
 
             stage(place.tree.folders, entries, modes=modes)
+        returned = [
+            p for p, c in wanted.items() if c.before and c.after and runs_among((p,)) and not _is_there(place, p)
+        ]
         merged += _write_all(folders, place, wanted)
+        for path in returned:
+            # Somebody edited an entry that was removed here: its figures and data come back, too.
+            with contextlib.suppress(LabbookError):
+                restore_missing(notebook, (place.top / os.fsdecode(path)).with_suffix(""))
     return merged
+
+
+def _is_there(place: _Place, path: bytes) -> bool:
+    return os.path.lexists(place.top / os.fsdecode(path))
 
 
 def move_branch(folders: GitFolders, ref: str, new: str, old: str) -> bool:

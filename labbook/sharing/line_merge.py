@@ -124,7 +124,29 @@ def _choose(common: Lines, left: Lines, right: Lines, marks: ConflictMarks | Non
         return [*start, *first, *second, *stop], 0
     if marks is None or all(_PLACEHOLDER.fullmatch(line) for line in common):
         return [*start, *first, *_gap(first[-1], second[0]), *second, *stop], 0
-    return [*start, *marks.before, *first, *marks.between, *second, *marks.after, *stop], 1
+    versions = sorted({*_versions(first, marks), *_versions(second, marks)})
+    inside = [line for version in versions for line in (*marks.between, *version)][len(marks.between) :]
+    return [*start, *marks.before, *inside, *marks.after, *stop], 1
+
+
+def _versions(lines: Lines, marks: ConflictMarks) -> list[Lines]:
+    """Return the versions between marks of an earlier merge, so that a third one stands beside them; else the lines."""
+    before, between, after = (_without_blank_ends(each) for each in (marks.before, marks.between, marks.after))
+    whole = _without_blank_ends(lines)
+    inside = whole[len(before) : len(whole) - len(after)]
+    if whole[: len(before)] != before or whole[len(whole) - len(after) :] != after or _contains(inside, before):
+        return [lines]
+    found, rest = [], inside
+    while _contains(rest, between):
+        at = next(at for at in range(len(rest)) if rest[at : at + len(between)] == between)
+        found.append(_without_blank_ends(rest[:at]))
+        rest = rest[at + len(between) :]
+    return [*found, _without_blank_ends(rest)]
+
+
+def _without_blank_ends(lines: Lines) -> Lines:
+    texts = [at for at, line in enumerate(lines) if line.strip()]
+    return lines[texts[0] : texts[-1] + 1] if texts else ()
 
 
 def _contains(whole: Lines, part: Lines) -> bool:

@@ -18,6 +18,8 @@ _UNFINISHED = "running"
 _EARLIEST = ("created",)
 _OF_PEOPLE = ("name", "fix", "fix_text", "experiment", "metric", "direction")
 """Keys of an entry that people set; all others are computed: of two values one is chosen, the other is not kept."""
+_FIX = ("fix", "fix_text")
+"""What fixed a run, and the sentence on it: both from the same person, as is the generated block `fix`."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +97,12 @@ def merge_meta(
     """
     merged: dict[str, Any] = {}
     replaced = []
+    fix = _choose_fix(*(_fix_of(meta) for meta in (base, first, second)))
     for key in dict.fromkeys([*first, *second]):
         old, one, other = base.get(key), first.get(key), second.get(key)
         if (key in base and one == old and key not in second) or (key in base and other == old and key not in first):
             continue
-        value = _merge_value(key, old, one, other)
+        value = fix[_FIX.index(key)] if fix and key in _FIX else _merge_value(key, old, one, other)
         merged[key] = value
         both_changed = one != other and old not in (one, other)
         of_people = key in _OF_PEOPLE if "status" in first else key not in _EARLIEST
@@ -108,6 +111,17 @@ def merge_meta(
             if not isinstance(value, (list, dict)) and lost not in (None, "", value):
                 replaced.append((key, lost))
     return merged, replaced
+
+
+def _fix_of(meta: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(meta.get(key) for key in _FIX)
+
+
+def _choose_fix(base: tuple[Any, ...], one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return one of two different fixes, rather one by another run; `None` where only one side has changed it."""
+    if one == other or base in (one, other) or not (one[0] and other[0]):
+        return None
+    return max((one, other), key=lambda fix: (fix[0] != base[0], *map(str, fix)))
 
 
 def _merge_value(key: str, old: Any, one: Any, other: Any) -> Any:  # noqa: ANN401 - any YAML value
@@ -134,7 +148,7 @@ def _read(text: str) -> _Note:
 def _merge_parts(base: _Note | None, first: _Note, second: _Note) -> MergedNote:
     meta, replaced = merge_meta(base.meta if base else {}, first.meta, second.meta)
     head = _merge_head(base, first, second, meta)
-    blocks = _merge_blocks(base, first, second)
+    blocks = _merge_blocks(base, first, second, _fix_of(meta))
     marks = conflict_marks()
     merged = merge_lines(_with_tokens(base) if base else None, _with_tokens(first), _with_tokens(second), marks)
     body = _expanded(merged.lines, blocks)
@@ -188,8 +202,10 @@ def _blocks(note: _Note | None) -> dict[str, str]:
     return {part.name: part.text if part.text.endswith("\n") else f"{part.text}\n" for part in parts if part.name}
 
 
-def _merge_blocks(base: _Note | None, first: _Note, second: _Note) -> dict[str, str]:
+def _merge_blocks(base: _Note | None, first: _Note, second: _Note, fix: tuple[Any, ...]) -> dict[str, str]:
     """Return the generated blocks of both; one that both sides generated again is that of the more complete version.
+
+    That of the fix is from the side whose fix was chosen.
 
     In a page that is no entry, such blocks are lists and tables (the fixes of a symptom): both sides' lines stay.
     """
@@ -204,7 +220,8 @@ def _merge_blocks(base: _Note | None, first: _Note, second: _Note) -> dict[str, 
         elif old.get(name) in (left, right):
             merged[name] = right if old.get(name) == left else left
         elif is_entry:
-            merged[name] = left if preferred is first else right
+            by_fix = {_fix_of(note.meta): note for note in (first, second)} if name == _FIX[0] else {}
+            merged[name] = left if by_fix.get(fix, preferred) is first else right
         else:
             common = old[name].split("\n") if name in old else None
             merged[name] = "\n".join(merge_lines(common, left.split("\n"), right.split("\n"), None).lines)

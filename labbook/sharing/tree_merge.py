@@ -68,7 +68,8 @@ def merge_trees(
         CodeConflictError: Both changed the same lines of a file that does not belong to the notebook.
         GitError: A commit cannot be read.
     """
-    one, other = diff_trees(folders, base, ours), diff_trees(folders, base, theirs)
+    changed = diff_trees(folders, base, ours)
+    one, other = _follow_renames(changed, diff_trees(folders, base, theirs))
     both = [path for path in one if path in other and one[path].after != other[path].after]
     result: dict[bytes, NewFile | None] = {
         path: _as_file(change.after) for path, change in other.items() if path not in one
@@ -102,7 +103,7 @@ def merge_trees(
         raise CodeConflictError(foreign)
     _keep_runs_whole(one, other, result)
     _part_files_from_folders(folders, one, other, result)
-    return TreeMerge(_real_changes(one, result), tuple(sorted(conflicts)))
+    return TreeMerge(_real_changes(changed, result), tuple(sorted(conflicts)))
 
 
 def commit_merge(
@@ -196,6 +197,25 @@ def _common_ancestor(folders: GitFolders, one: str, other: str, depth: int) -> s
         changes = merge_trees(folders, before, merged, base).changes
         merged = write_commit(folders, (merged, base), changes, signers=Signers(), when=0, message="Common ancestor\n")
     return merged
+
+
+def _follow_renames(
+    one: Mapping[bytes, PathChange], other: Mapping[bytes, PathChange]
+) -> tuple[Mapping[bytes, PathChange], Mapping[bytes, PathChange]]:
+    """Return the changes of both sides, with the edit of a note at the name that the other side has given to it."""
+    sides = [dict(one), dict(other)]
+    for at, (renaming, editing) in enumerate(((one, other), (other, one))):
+        gone: dict[str, list[bytes]] = {}
+        for path, change in renaming.items():
+            if change.after is None and change.before is not None and path.endswith(b".md") and not run_of(path):
+                gone.setdefault(change.before.blob, []).append(path)
+        for new, change in renaming.items():
+            old = gone.pop(change.after.blob, []) if change.before is None and change.after is not None else []
+            edit = editing.get(old[0]) if len(old) == 1 else None
+            if edit is not None and edit.after is not None and edit.after.is_file and new not in editing:
+                sides[at][new] = PathChange(edit.before, change.after)
+                sides[1 - at][new] = sides[1 - at].pop(old[0])
+    return sides[0], sides[1]
 
 
 def _needed(one: Mapping[bytes, PathChange], other: Mapping[bytes, PathChange], both: list[bytes]) -> list[str]:
