@@ -86,7 +86,9 @@ def command(
         if as_json:
             print_json(_data(result, remote))
         else:
-            _print(result, book, quiet)
+            # With --watch, only news is worth a line.
+            is_news = bool(result.sent_files or result.received_files)
+            _print(result, book, quiet or (watching and not is_news))
         return result
 
     if watching:

@@ -82,7 +82,7 @@ def test_a_hang_is_named_while_it_lasts_and_in_the_entry(book, address, monkeypa
         cwd=book.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     ) as recording:  # fmt: skip
         lines = iter(recording.stdout.readline, "")
-        hang = next((line for line in lines if "no progress for" in line), "")
+        told = next((line for line in lines if "no progress for" in line), "")
         recording.terminate()
         recording.communicate(timeout=60)
     [run] = entries(book)
@@ -92,7 +92,7 @@ def test_a_hang_is_named_while_it_lasts_and_in_the_entry(book, address, monkeypa
         next(n for n, text in enumerate(texts, 1) if part in text) for part in ("LINE hang", "backward()")
     )
     place = f"rank 1 has not entered backward at ray_ranks.py:{backward}, where rank 0 waits; rank 1 is at ray_ranks.py"
-    assert place in hang
+    assert place in told
     assert (odd["kind"], odd["ranks"], odd["where"]["line"]) in [("elsewhere", [1], n) for n in (hang - 1, hang)]
 
 
