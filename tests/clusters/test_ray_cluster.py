@@ -13,6 +13,8 @@ import sys
 
 import pytest
 
+from labbook.dataset.dataset_export import export
+from labbook.store.notebook_finder import find_notebook
 from tests.conftest import PROGRAMS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.process, pytest.mark.torch, pytest.mark.timeout(400)]
@@ -116,3 +118,10 @@ def test_trials_of_ray_tune_are_runs_of_their_own(book, address, monkeypatch):
         20,
     }
     assert trials[1]["exceptions"][0]["message"] == "planted"
+
+    def exported(executor):
+        export(find_notebook(book.folder, environ={}), str(book.folder / "sets" / executor[:3]), executor=executor)
+        folder = book.folder / "sets" / executor[:3]
+        return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.parquet")}
+
+    assert exported("ray://auto") == exported("threads") != {}

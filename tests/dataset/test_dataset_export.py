@@ -193,19 +193,6 @@ def test_a_dask_cluster_writes_the_same_bytes(book, tmp_path):
     assert files(tmp_path / "threads") == files(tmp_path / "dask")
 
 
-@pytest.mark.process
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore")
-def test_a_ray_cluster_writes_the_same_bytes(book, tmp_path):
-    ray = pytest.importorskip("ray", reason="ray is not installed")
-    ray.init(num_cpus=2, include_dashboard=False)
-    address = ray.get_runtime_context().gcs_address
-    ray.shutdown()
-    export(book, str(tmp_path / "threads"), executor="threads")
-    export(book, str(tmp_path / "ray"), executor=f"ray://{address}")
-    assert files(tmp_path / "threads") == files(tmp_path / "ray")
-
-
 def test_a_store_by_address_has_the_same_files(book, tmp_path):
     import fsspec
 
