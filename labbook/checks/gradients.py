@@ -8,7 +8,7 @@ from typing import Any
 
 from labbook.checks.backend import Backend, choose_backend, named
 from labbook.checks.report_to_run import report
-from labbook.checks.results import GradCheck, names_text, shape_text, worst
+from labbook.checks.results import GradCheck, Text, names_text, shape_text, worst
 from labbook.checks.state_guard import preserve_state
 
 _STEP = 1e-6
@@ -46,12 +46,13 @@ def gradcheck(function: Callable[..., Any], inputs: Any, rtol: float = 1e-3) -> 
     verdict = worst([row[4] for row in errors] + ["fail" if own else "ok"])
     wrong = [row[0] for row in errors if row[4] == "fail"]
     name = getattr(function, "__name__", type(function).__name__)
-    summary = "The gradients agree with finite differences." if verdict == "ok" else ""
+    summary: str = "The gradients agree with finite differences." if verdict == "ok" else ""
     if wrong:
-        summary = f"The gradient for {names_text(wrong)} is wrong."
+        summary = Text("The gradient for {names} is wrong.", names=names_text(wrong))
     if own:
-        summary = f"{summary} {backend.name}.autograd.gradcheck: {own}".strip()
-    return report(GradCheck(f"Gradients of {name}", verdict, summary, tuple(errors)))
+        their = f"{backend.name}.autograd.gradcheck: {own}"
+        summary = Text("{summary} {error}", summary=summary, error=their) if summary else their
+    return report(GradCheck(Text("Gradients of {name}", name=name), verdict, summary, tuple(errors)))
 
 
 def _differences(
@@ -66,11 +67,11 @@ def _differences(
         )
     else:
         found = [None] * len(chosen)
-    rows = []
+    rows: list[tuple[str, str, int, float, str]] = []
     for at, gradient in zip(chosen, found, strict=True):
         error, count = _largest_error(backend, function, inputs, at, gradient)
         verdict = "ok" if error <= rtol else "fail"  # NaN fails, too
-        rows.append((f"input {at}", shape_text(inputs[at].shape), count, error, verdict))
+        rows.append((Text("input {number}", number=at), shape_text(inputs[at].shape), count, error, verdict))
     return rows
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from labbook.checks.backend import Backend, choose_backend, named
 from labbook.checks.batches import split_batch
 from labbook.checks.report_to_run import report
-from labbook.checks.results import Layer, Trace
+from labbook.checks.results import Layer, Text, Trace
 from labbook.checks.state_guard import preserve_state
 
 _MAX_LAYERS = 2000
@@ -29,7 +29,7 @@ def trace(model: Any, batch: Any) -> Trace:  # noqa: ANN401
     """
     backend = choose_backend(model)
     layers: list[Layer] = []
-    stopped = ""
+    stopped = None
     with preserve_state(backend, model), backend.no_grad():
         whole = split_batch(batch, model, backend)
         watched = backend.leaves(model) or [("", model)]
@@ -37,7 +37,7 @@ def trace(model: Any, batch: Any) -> Trace:  # noqa: ANN401
         try:
             whole.run(model, None, backend)
         except Exception as error:  # raised by the user's model; the layers before it are reported
-            stopped = f"; then {type(error).__name__}: {str(error)[:200]}"
+            stopped = error
         finally:
             for end in ends:
                 end()
@@ -73,15 +73,18 @@ def _layer(backend: Backend, name: str, kind: str, tensor: Any) -> Layer:  # noq
     )
 
 
-def _answer(name: str, layers: list[Layer], stopped: str) -> Trace:
+def _answer(name: str, layers: list[Layer], stopped: Exception | None) -> Trace:
     first = next((layer for layer in layers if layer.bad), None)
     dead = [layer.name or layer.type for layer in layers if layer.zero == 1.0 and layer.shape]
     if first is not None:
-        verdict, summary = "fail", f"{first.name or first.type} is the first to give values that are not finite"
+        summary = Text("{layer} is the first to give values that are not finite", layer=first.name or first.type)
     elif stopped:
-        verdict, summary = "fail", f"{len(layers)} outputs"
+        summary = Text("{count} outputs", count=len(layers))
     elif dead:
-        verdict, summary = "warn", f"only zeros come out of {', '.join(dead[:5])}"
+        summary = Text("only zeros come out of {layers}", layers=", ".join(dead[:5]))
     else:
-        verdict, summary = "ok", f"{len(layers)} outputs, all finite"
-    return Trace(f"Trace of {name}", verdict, f"{summary}{stopped}.", tuple(layers))
+        summary = Text("{count} outputs, all finite", count=len(layers))
+    verdict = "fail" if first or stopped else "warn" if dead else "ok"
+    if stopped:
+        summary = Text("{seen}; then {error}", seen=summary, error=f"{type(stopped).__name__}: {str(stopped)[:200]}")
+    return Trace(Text("Trace of {model}", model=name), verdict, Text("{summary}.", summary=summary), tuple(layers))

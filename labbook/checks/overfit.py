@@ -9,7 +9,7 @@ from typing import Any
 from labbook.checks.backend import Backend, choose_backend
 from labbook.checks.batches import Batch, Loss, split_batch
 from labbook.checks.report_to_run import report
-from labbook.checks.results import Overfit, number
+from labbook.checks.results import Overfit, Text, number
 from labbook.checks.state_guard import preserve_state
 
 RATES = (1e-3, 1e-2, 1e-4)
@@ -118,16 +118,21 @@ def _is_learned(losses: list[float], accuracy: float | None) -> bool:
 
 def _answer(best: tuple[float | None, list[float], float | None]) -> Overfit:
     rate, losses, accuracy = best
-    how = "your optimizer" if rate is None else f"Adam, learning rate {rate:g}"
-    accuracy_text = "" if accuracy is None else f", {accuracy * 100:.0f} % of the samples right"
-    fall = f"loss {number(losses[0])} to {number(losses[-1])} in {len(losses) - 1} steps{accuracy_text} ({how})"
+    how = "your optimizer" if rate is None else Text("Adam, learning rate {rate}", rate=f"{rate:g}")
+    ends = {"first": number(losses[0]), "last": number(losses[-1]), "steps": len(losses) - 1}
+    fall = Text("loss {first} to {last} in {steps} steps", **ends)
+    if accuracy is not None:
+        fall = Text("{fall}, {share} of the samples right", fall=fall, share=f"{accuracy * 100:.0f} %")
     if _is_learned(losses, accuracy):
-        verdict, summary = "ok", f"The batch was memorised: {fall}."
+        verdict, summary = "ok", "The batch was memorised: {fall} ({how})."
     elif not math.isfinite(losses[-1]):
-        verdict, summary = "fail", f"The loss is not finite: {fall}."
+        verdict, summary = "fail", "The loss is not finite: {fall} ({how})."
     elif _last(losses) > 0.5 * losses[0]:
         verdict = "fail"
-        summary = f"The batch was not learned: {fall}. Look for a cut graph, a wrong loss, frozen or dead layers."
+        summary = (
+            "The batch was not learned: {fall} ({how}). Look for a cut graph, a wrong loss, frozen or dead layers."
+        )
     else:
-        verdict, summary = "warn", f"The batch was learned only in part: {fall}. More steps may do."
-    return Overfit("Overfit one batch", verdict, summary, tuple(losses), accuracy, rate)
+        verdict, summary = "warn", "The batch was learned only in part: {fall} ({how}). More steps may do."
+    said = Text(summary, fall=fall, how=how)
+    return Overfit("Overfit one batch", verdict, said, tuple(losses), accuracy, rate)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TypeVar
 
-from labbook.checks.results import Result
+from labbook.checks.results import Result, Text
 
 _MAX_ROWS = 200
 _MAX_CELL = 400
@@ -28,10 +28,18 @@ def report(result: Answer) -> Answer:
                 verdict=result.verdict,
                 columns=result.columns(),
                 rows=rows[:_MAX_ROWS],
+                said=said_texts(result),
                 left_out=max(0, len(rows) - _MAX_ROWS),
                 line=_line(),
             )
     return result
+
+
+def said_texts(result: Result) -> dict[str, object]:
+    """The sentences with values, for entries in another language: title, summary, cells by "row,column"."""
+    cells = [(f"{at},{place}", cell) for at, row in enumerate(result.cells()) for place, cell in enumerate(row)]
+    texts = [("title", result.title), ("summary", result.summary), *cells]
+    return {name: Text.message(text) for name, text in texts if isinstance(text, Text)}
 
 
 def _line() -> str:

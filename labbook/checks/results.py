@@ -6,6 +6,33 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+
+class Text(str):
+    """An English sentence with values, which an entry can say in another language.
+
+    Args:
+        template: The sentence, with `{name}` for each value. Its translations are in
+            `templates/words/messages/<language>_texts.toml`, with the template as key.
+        values: Texts, numbers and further sentences.
+    """
+
+    def __new__(cls, template: str, /, **values: object) -> Text:
+        """The sentence with its values."""
+        made = super().__new__(cls, template.format(**values))
+        made.template, made.values = template, values
+        return made
+
+    template: str
+    values: dict[str, object]
+
+    @staticmethod
+    def message(text: object) -> object:
+        """The form in `run.json`: a text, or a template with its values."""
+        if not isinstance(text, Text):
+            return str(text)
+        return {"text": text.template, "values": {name: Text.message(value) for name, value in text.values.items()}}
+
+
 VERDICTS = ("ok", "note", "warn", "fail")
 """Verdicts, least serious first."""
 
@@ -80,9 +107,9 @@ class Checklist(Result):
 
     def cells(self) -> list[list[str]]:
         """The table, row by row; advice is appended to the observation."""
-        return [
-            [r.check, r.expected, f"{r.observed}; {r.detail}" if r.detail else r.observed, r.verdict] for r in self.rows
-        ]
+        both = "{observed}; {detail}"
+        seen = [Text(both, observed=r.observed, detail=r.detail) if r.detail else r.observed for r in self.rows]
+        return [[r.check, r.expected, cell, r.verdict] for r, cell in zip(self.rows, seen, strict=True)]
 
     def row(self, check: str) -> Row:
         """Return the row of a check.
@@ -210,7 +237,7 @@ def shape_text(shape: Sequence[int]) -> str:
 def names_text(names: Sequence[str], most: int = 5) -> str:
     """Join names; at most the first `most` are listed."""
     shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+    return Text("{names} and {more} more", names=shown, more=len(names) - most) if len(names) > most else shown
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

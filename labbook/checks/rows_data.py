@@ -7,7 +7,7 @@ from typing import Any
 
 from labbook.checks.backend import Backend
 from labbook.checks.batches import Batch, Forward, Loss
-from labbook.checks.results import Row, number, shape_text
+from labbook.checks.results import Row, Text, number, shape_text
 
 _LARGE = 50.0
 """Mean or standard deviation beyond which an input counts as raw. Source: pixels of 0 to 255 have about 100 and 70;
@@ -42,18 +42,20 @@ def _leaf_row(backend: Backend, path: str, tensor: Any) -> Row:  # noqa: ANN401
     import numpy
 
     values = backend.array(tensor)
-    observed = f"{shape_text(tensor.shape)} {backend.dtype(tensor)}"
+    observed: str = f"{shape_text(tensor.shape)} {backend.dtype(tensor)}"
     name = f"batch[{path}]"
     if values.size == 0:
         return Row(name, "not empty", observed, "fail", "this tensor has no elements")
-    observed += f", {number(float(values.min()))} to {number(float(values.max()))}"
+    low, high = number(float(values.min())), number(float(values.max()))
+    observed = Text("{tensor}, {low} to {high}", tensor=observed, low=low, high=high)
     if not backend.is_float(tensor):
         return Row(name, "in range", observed, "ok")
     bad = int(values.size - numpy.isfinite(values).sum())
     if bad:
-        return Row(name, "finite", f"{observed}; {bad} of {values.size} not finite", "fail", "clean the data")
+        observed = Text("{values}; {bad} of {count} not finite", values=observed, bad=bad, count=values.size)
+        return Row(name, "finite", observed, "fail", "clean the data")
     mean, std = float(values.mean()), float(values.std())
-    observed += f", mean {number(mean)}, std {number(std)}"
+    observed = Text("{values}, mean {mean}, std {std}", values=observed, mean=number(mean), std=number(std))
     if std == 0.0 and values.size > 1:
         return Row(name, "varies", observed, "warn", "every value is the same")
     if abs(mean) > _LARGE or std > _LARGE:
@@ -86,27 +88,23 @@ def _prediction_row(backend: Backend, prediction: Any) -> Row:  # noqa: ANN401
     import numpy
 
     values = backend.array(prediction)
-    observed = f"{shape_text(prediction.shape)} {backend.dtype(prediction)}"
+    observed: str = f"{shape_text(prediction.shape)} {backend.dtype(prediction)}"
     if values.size == 0:
         return Row("model output", "not empty", observed, "fail")
     if not numpy.isfinite(values).all():
-        return Row("model output", "finite", f"{observed}, not finite", "fail", "labbook.checks.trace finds the layer")
-    observed += f", {number(float(values.min()))} to {number(float(values.max()))}, std {number(float(values.std()))}"
+        observed = Text("{tensor}, not finite", tensor=observed)
+        return Row("model output", "finite", observed, "fail", "labbook.checks.trace finds the layer")
+    low, high, std = (number(float(value)) for value in (values.min(), values.max(), values.std()))
+    observed = Text("{tensor}, {low} to {high}, std {std}", tensor=observed, low=low, high=high, std=std)
     if values.ndim >= 2 and values.shape[0] > 1:
         across = float(values.std(axis=0).max())
         if across == 0.0 and not values.any():
-            return Row(
-                "model output",
-                "differs between samples",
-                f"{observed}, all 0",
-                "note",
-                "a layer is initialised to zero",
-            )
+            observed = Text("{values}, all 0", values=observed)
+            return Row("model output", "differs between samples", observed, "note", "a layer is initialised to zero")
         if across <= _SAME * float(abs(values).max()):
             detail = "the inputs do not reach the output: dead units, a wrong axis, or a constant"
-            return Row(
-                "model output", "differs between samples", f"{observed}, the same for all samples", "warn", detail
-            )
+            observed = Text("{values}, the same for all samples", values=observed)
+            return Row("model output", "differs between samples", observed, "warn", detail)
     return Row("model output", "finite, differs between samples", observed, "ok")
 
 
@@ -127,17 +125,19 @@ def _label_row(backend: Backend, target: Any, classes: int) -> Row:  # noqa: ANN
 
     labels = backend.array(target).ravel()
     labels = labels[labels != -100]
+    expected = Text("{low} to {high}", low=0, high=classes - 1)
     if labels.size == 0:
-        return Row("labels", f"0 to {classes - 1}", "all ignored (-100)", "fail", "no label reaches the loss")
+        return Row("labels", expected, "all ignored (-100)", "fail", "no label reaches the loss")
     found, counts = numpy.unique(labels, return_counts=True)
-    observed = f"{number(int(found.min()))} to {number(int(found.max()))}, {len(found)} different ones"
+    low, high = number(int(found.min())), number(int(found.max()))
+    observed = Text("{low} to {high}, {count} different ones", low=low, high=high, count=len(found))
     if found.min() < 0 or found.max() >= classes:
-        detail = f"the model gives {classes} classes, numbered from 0"
-        return Row("labels", f"0 to {classes - 1}", observed, "fail", detail)
+        detail = Text("the model gives {classes} classes, numbered from 0", classes=classes)
+        return Row("labels", expected, observed, "fail", detail)
     if len(found) == 1 and labels.size >= 8:
         return Row("labels", "more than one class", observed, "warn", "is the loader shuffled?")
-    share = float(counts.max() / labels.size)
-    return Row("labels", f"0 to {classes - 1}", f"{observed}, the most frequent {share * 100:.0f} %", "ok")
+    share = f"{100 * float(counts.max() / labels.size):.0f} %"
+    return Row("labels", expected, Text("{labels}, the most frequent {share}", labels=observed, share=share), "ok")
 
 
 def _loss_row(backend: Backend, loss: Any) -> Row:  # noqa: ANN401

@@ -6,7 +6,7 @@ from typing import Any
 
 from labbook.checks.backend import Backend
 from labbook.checks.batches import Batch
-from labbook.checks.results import Row, names_text, number
+from labbook.checks.results import Row, Text, names_text, number
 
 _SAME = 1e-4
 """Relative difference attributed to summation order. Source: chosen by us, for single precision."""
@@ -33,19 +33,17 @@ def gradient_rows(backend: Backend, model: Any) -> list[Row]:  # noqa: ANN401
         else:
             total += float((values**2).sum())
     count = len(trained)
-    observed = f"{count - len(missing)} of {count}"
-    rows = [
-        Row("every trainable parameter has a gradient", f"{count} of {count}", observed, "ok")
-        if not missing
-        else Row(
-            "every trainable parameter has a gradient", f"{count} of {count}", observed, "fail",
-            f"without: {names_text(missing)}; unused in forward, or cut off by detach or no_grad",
-        )
-    ]  # fmt: skip
+    of = "{part} of {count}"
+    expected, observed = Text(of, part=count, count=count), Text(of, part=count - len(missing), count=count)
+    unused = "without: {names}; unused in forward, or cut off by detach or no_grad"
+    detail: str = Text(unused, names=names_text(missing)) if missing else ""
+    verdict = "fail" if missing else "ok"
+    rows = [Row("every trainable parameter has a gradient", expected, observed, verdict, detail)]
     if bad:
-        rows.append(Row("gradients are finite", "all", f"not in {names_text(bad)}", "fail", "see labbook.checks.trace"))
+        observed = Text("not in {names}", names=names_text(bad))
+        rows.append(Row("gradients are finite", "all", observed, "fail", "see labbook.checks.trace"))
     elif zero:
-        detail = f"exactly 0: {names_text(zero)}; dead units, or a weight behind a zero"
+        detail = Text("exactly 0: {names}; dead units, or a weight behind a zero", names=names_text(zero))
         rows.append(Row("gradient norm", "above 0 everywhere", number(total**0.5), "warn", detail))
     else:
         rows.append(Row("gradient norm", "finite, above 0", number(total**0.5), "ok"))
@@ -65,18 +63,20 @@ def optimizer_rows(backend: Backend, model: Any, optimizer: Any) -> list[Row]:  
     foreign = [p for p in in_optimizer if id(p) not in everything]
     frozen = [names[id(p)] for p in in_optimizer if id(p) in names and id(p) not in trained]
     twice = len(in_optimizer) - len({id(p) for p in in_optimizer})
-    what, expected = "optimizer holds the model's parameters", f"exactly the {len(trained)} trainable ones"
+    what, expected = "optimizer holds the model's parameters", Text("exactly the {n} trainable ones", n=len(trained))
     if foreign:
-        observed = f"{len(foreign)} of {len(in_optimizer)} are in no part of the model"
+        observed = Text("{part} of {count} are in no part of the model", part=len(foreign), count=len(in_optimizer))
         detail = "create the optimizer after the model is complete: a layer was replaced or the model created again"
         return [Row(what, expected, observed, "fail", detail)]
     if missing:
-        observed = f"{len(trained) - len(missing)} of them"
-        return [Row(what, expected, observed, "fail", f"not held: {names_text(missing)}")]
+        observed = Text("{part} of them", part=len(trained) - len(missing))
+        return [Row(what, expected, observed, "fail", Text("not held: {names}", names=names_text(missing)))]
     if twice:
-        return [Row(what, expected, f"{twice} of them twice", "warn", "each parameter belongs in one group")]
-    observed = f"all, and {len(frozen)} frozen ones" if frozen else "exactly these"
-    return [Row(what, expected, observed, "note" if frozen else "ok")]
+        observed = Text("{part} of them twice", part=twice)
+        return [Row(what, expected, observed, "warn", "each parameter belongs in one group")]
+    if frozen:
+        return [Row(what, expected, Text("all, and {count} frozen ones", count=len(frozen)), "note")]
+    return [Row(what, expected, "exactly these", "ok")]
 
 
 def step_rows(backend: Backend, model: Any, optimizer: Any) -> list[Row]:  # noqa: ANN401
@@ -96,16 +96,18 @@ def step_rows(backend: Backend, model: Any, optimizer: Any) -> list[Row]:  # noq
         norm = float((was**2).sum()) ** 0.5
         if name in driven and norm > 0:
             ratios.append(float(((now - was) ** 2).sum()) ** 0.5 / norm)
-    expected = f"all {len(driven)} with a gradient"
+    expected = Text("all {count} with a gradient", count=len(driven))
     if still and rates and max(rates) == 0.0:
         return [
             Row("one step changes the parameters", expected, "none: the learning rate is 0 now", "warn", "a warm-up?")
         ]
     if still:
-        observed = f"{len(driven) - len(still)} of {len(driven)}"
-        detail = f"unchanged: {names_text(still)}; not in the optimizer, or the update is lost in rounding"
+        observed: str = Text("{part} of {count}", part=len(driven) - len(still), count=len(driven))
+        lost = "unchanged: {names}; not in the optimizer, or the update is lost in rounding"
+        detail = Text(lost, names=names_text(still))
         return [Row("one step changes the parameters", expected, observed, "fail", detail)]
-    observed = f"all; update over weight {number(min(ratios))} to {number(max(ratios))}" if ratios else "all"
+    ends = {"low": number(min(ratios)), "high": number(max(ratios))} if ratios else {}
+    observed = Text("all; update over weight {low} to {high}", **ends) if ratios else "all"
     return [Row("one step changes the parameters", expected, observed, "ok")]
 
 
@@ -130,17 +132,18 @@ def _repeat_row(one: Any, two: Any) -> Row:  # noqa: ANN401
     if _differs(one, two) <= _SAME:
         return Row(what, expected, "the same", "ok")
     detail = "something random stays on in eval(): functional dropout without training=, or noise"
-    return Row(what, expected, f"differs by {number(_differs(one, two))} (relative)", "warn", detail)
+    return Row(what, expected, Text("differs by {share} (relative)", share=number(_differs(one, two))), "warn", detail)
 
 
 def _alone_row(one: Any, half: Any) -> Row:  # noqa: ANN401
     what, expected = "samples do not influence each other", "half a batch gives the same in eval()"
     if one.shape != half.shape:
-        return Row(what, expected, f"another shape: {half.shape} instead of {one.shape}", "note")
+        observed = Text("another shape: {half} instead of {whole}", half=str(half.shape), whole=str(one.shape))
+        return Row(what, expected, observed, "note")
     if _differs(one, half) <= 100 * _SAME:
         return Row(what, expected, "the same", "ok")
     detail = "a reshape mixes the axes, or a layer normalises over the batch"
-    return Row(what, expected, f"differs by {number(_differs(one, half))} (relative)", "warn", detail)
+    return Row(what, expected, Text("differs by {share} (relative)", share=number(_differs(one, half))), "warn", detail)
 
 
 def _differs(one: Any, two: Any) -> float:  # noqa: ANN401
@@ -157,11 +160,11 @@ def memory_row(backend: Backend, model: Any, optimizer: Any, saved_bytes: int, b
     weights = sum(backend.n_bytes(p) for _, p in parameters)
     gradients = sum(backend.n_bytes(p) for _, p in parameters if backend.trainable(p))
     state = _state_bytes(backend, vars(optimizer), {id(p) for _, p in parameters}) if optimizer is not None else 0
-    parts = {"parameters": weights, "gradients": gradients, "optimizer": state, "kept for backward": saved_bytes}
-    observed = ", ".join(f"{name} {_size(n)}" for name, n in parts.items() if n)
-    return Row(
-        "memory of one step", f"batch of {batch.samples(backend)}", f"{_size(sum(parts.values()))}: {observed}", "ok"
-    )
+    parts = {"weights": weights, "gradients": gradients, "state": state, "activations": saved_bytes}
+    sizes = {name: _size(n) for name, n in {"all": sum(parts.values()), **parts}.items()}
+    kept = "{all}: parameters {weights}, gradients {gradients}, optimizer {state}, kept for backward {activations}"
+    expected = Text("batch of {count}", count=batch.samples(backend))
+    return Row("memory of one step", expected, Text(kept, **sizes), "ok")
 
 
 def _state_bytes(backend: Backend, value: Any, seen: set[int], depth: int = 0) -> int:  # noqa: ANN401

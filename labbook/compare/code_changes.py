@@ -44,7 +44,7 @@ def compare_code(before: Mapping[str, Any], now: Mapping[str, Any], results: Col
     else:
         changed, counts = {}, {}
     if before.get("branch") != now.get("branch"):
-        changes.append(_change("branch", *(str(side.get("branch") or "") or _NO_BRANCH for side in (before, now))))
+        changes.append(make_change("branch", *(str(side.get("branch") or "") or _NO_BRANCH for side in (before, now))))
     changes += _compare_files(before, now, changed, counts)
     new_results = _untracked(before, now) & set(results)
     return [change for change in changes if change.what not in new_results]
@@ -62,21 +62,23 @@ def _compare_without_repository(before: Mapping[str, Any], now: Mapping[str, Any
         commits = (
             str(side.get("commit") or "")[:9] or message("capture.state.no_repository") for side in (before, now)
         )
-        return [_change("repository", *commits)]
+        return [make_change("repository", *commits)]
     there, changed = message("capture.state.there"), message("capture.state.changed")
     added = message("capture.state.new")
     return [
-        _change(path, there if path in old else "", (changed if path in old else added) if path in new else "")
+        make_change(path, there if path in old else "", (changed if path in old else added) if path in new else "")
         for path in sorted({*old, *new})
         if old.get(path) != new.get(path)
     ]
 
 
-def _change(what: str, before: Message | str, now: Message | str) -> Change:
-    """Returns a change whose sides are names or messages."""
-    sides = {"before": before, "now": now}
-    messages = {name: side for name, side in sides.items() if isinstance(side, Message)}
-    return Change("code", what, _ENGLISH(before), _ENGLISH(now), messages=messages)
+def make_change(
+    what: Message | str, before: Message | str, now: Message | str, *, kind: str = "code", detail: str = ""
+) -> Change:
+    """Returns a change whose name and sides are names, values or messages."""
+    parts = {"what": what, "before": before, "now": now}
+    messages = {name: part for name, part in parts.items() if isinstance(part, Message)}
+    return Change(kind, _ENGLISH(what), _ENGLISH(before), _ENGLISH(now), detail, messages)
 
 
 def _compare_files(
@@ -94,9 +96,9 @@ def _compare_files(
         if content_old == content_new:
             continue
         if path not in old and path not in new:
-            changes.append(_change(path, "", counts.get(path) or message("capture.state.changed")))
+            changes.append(make_change(path, "", counts.get(path) or message("capture.state.changed")))
         else:
-            changes.append(_change(path, _state(before, path, now), _state(now, path, before, counts.get(path))))
+            changes.append(make_change(path, _state(before, path, now), _state(now, path, before, counts.get(path))))
     return changes
 
 

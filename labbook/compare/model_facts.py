@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from labbook.compare.code_changes import make_change
 from labbook.compare.run_settings import list_rows
+from labbook.model.message import message
 from labbook.model.run import Change
 
 _SHOWN = 60
@@ -55,7 +57,9 @@ def compare_models(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Ch
     names = common_modules([old, new], [deepest_module(before), deepest_module(now)])
     changes = [Change("model", n, old.get(n, ""), new.get(n, "")) for n in names if old.get(n) != new.get(n)]
     if len(changes) > _SHOWN:
-        changes[_SHOWN:] = [Change("model", f"and {len(changes) - _SHOWN} more", "", "")]
+        changes[_SHOWN:] = [
+            make_change(message("capture.change.more", count=len(changes) - _SHOWN), "", "", kind="model")
+        ]
     return changes
 
 

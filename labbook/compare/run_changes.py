@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labbook.capture.command import name_digest
-from labbook.compare.code_changes import compare_code
+from labbook.compare.code_changes import compare_code, make_change
 from labbook.compare.run_settings import (
     STATES,
     captured_facts,
@@ -22,7 +22,7 @@ from labbook.compare.run_settings import (
     machine_facts,
     written_files,
 )
-from labbook.model.message import Message, as_data
+from labbook.model.message import Message, as_data, message
 from labbook.model.run import Change
 from labbook.model.run_fields import parse_command
 
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 _MAX_DIFF_LINES = 40
 _MAX_OF_KIND = 40
+_STATUSES = (
+    *("capture.change.running", "capture.change.finished", "capture.change.failed"),
+    *("capture.change.interrupted", "capture.change.killed", "capture.change.lost"),
+)
 
 
 def compare_runs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
@@ -90,7 +94,10 @@ def _limit(changes: list[Change]) -> list[Change]:
     if len(changes) <= _MAX_OF_KIND:
         return changes
     more = len(changes) - _MAX_OF_KIND
-    return [*changes[:_MAX_OF_KIND], Change(changes[0].kind, f"and {more} more", "", "")]
+    return [
+        *changes[:_MAX_OF_KIND],
+        make_change(message("capture.change.more", count=more), "", "", kind=changes[0].kind),
+    ]
 
 
 def _compare_values(kind: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
@@ -135,9 +142,9 @@ def _configs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     changes = []
     for path in dict.fromkeys((*new, *old)):
         if path not in old:
-            changes.append(Change("config", path, "", "read"))
+            changes.append(make_change(path, "", message("capture.change.read"), kind="config"))
         elif path not in new:
-            changes.append(Change("config", path, "read", ""))
+            changes.append(make_change(path, message("capture.change.read"), "", kind="config"))
         elif old[path].get("text") != new[path].get("text"):
             changes.append(_config(path, str(old[path].get("text") or ""), str(new[path].get("text") or "")))
     return changes
@@ -152,7 +159,8 @@ def _config(path: str, before: str, now: str) -> Change:
         detail += f"\n({len(lines) - _MAX_DIFF_LINES} more lines)"
     if len(removed) <= 1 and len(added) <= 1:
         return Change("config", path, format_value("".join(removed)), format_value("".join(added)), detail)
-    return Change("config", path, "", f"+{len(added)} -{len(removed)} lines", detail)
+    lines_changed = message("capture.change.lines", added=len(added), removed=len(removed))
+    return make_change(path, "", lines_changed, kind="config", detail=detail)
 
 
 def _inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
@@ -260,7 +268,9 @@ def _metric(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     """Returns the changes of the status and of the last value of the primary series."""
     changes = []
     if before.get("status") != now.get("status") and before.get("status"):
-        changes.append(Change("metric", "status", str(before.get("status")), str(now.get("status"))))
+        keys = [f"capture.change.{run.get('status')}" for run in (before, now)]
+        ends = [message(key) if key in _STATUSES else key.rpartition(".")[2] for key in keys]
+        changes.append(make_change(message("capture.change.status"), ends[0], ends[1], kind="metric"))
     name = str(now.get("primary") or before.get("primary") or "loss")
     values = [_last(run, name) for run in (before, now)]
     if None not in values and not _same(values[0], values[1]):

@@ -28,7 +28,10 @@ _DEATHS_OF_OTHERS = (
     "illegal_instruction_or_segfault",
     "nccl_or_collective",
 )
-_WAITING = ("reader", "collective", "lock", "worker", "input")
+_WAITING = (
+    *("diagnosis.waiting.reader", "diagnosis.waiting.collective", "diagnosis.waiting.lock"),
+    *("diagnosis.waiting.worker", "diagnosis.waiting.input"),
+)
 
 
 def build_finding(
@@ -229,9 +232,8 @@ def _ending(evidence: Evidence, say: Sentences) -> list[str]:
     sentences = [say(one) for one in (*map(facts.get, _ENDING_SENTENCES), *(facts.get("children") or ())) if one]
     if facts.get("silent_s"):
         silent = make_message("diagnosis.silent", seconds=float(facts["silent_s"]))
-        if facts.get("waiting") in _WAITING:
-            waiting = make_message(f"diagnosis.waiting.{facts['waiting']}")
-            silent = make_message("diagnosis.silent_and", silent=silent, waiting=waiting)
+        if (waiting := f"diagnosis.waiting.{facts.get('waiting')}") in _WAITING:
+            silent = make_message("diagnosis.silent_and", silent=silent, waiting=make_message(waiting))
         sentences.append(say(silent))
     if facts.get("core_dump"):
         sentences.append(say.line("diagnosis.core_dump"))

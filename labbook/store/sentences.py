@@ -11,7 +11,7 @@ unchanged, a nested message in the same language, a list with its separator. A f
 - anything else is Python's format of a number: `{seconds:.2f}`
 
 Texts that are stored in English, such as the reasons of the probe, have their translation in `<language>_texts.toml`,
-with the whole text as key.
+with the whole text as key. So have texts with values, `{"text": template, "values": {...}}`, with their template.
 """
 
 from __future__ import annotations
@@ -78,11 +78,13 @@ class Sentences:
         """
         if isinstance(message, str):
             return str(_messages(self.language, "texts", self._own).get(message, message))
-        key, values = (
-            (message.key, message.values) if isinstance(message, Message) else (message["key"], message["values"])
-        )
+        if isinstance(message, Message):
+            template, values = self.template(message.key), message.values
+        else:
+            known, values = message, message["values"]
+            template = self.fill(str(known["text"])) if "text" in known else self.template(str(known["key"]))
         parts = []
-        for literal, name, spec, conversion in _FORMATTER.parse(self.template(str(key))):
+        for literal, name, spec, conversion in _FORMATTER.parse(template):
             parts.append(literal)
             if name is not None:
                 value = values[name]

@@ -248,11 +248,22 @@ def test_texts_that_are_stored_in_english_stand_so_in_the_code():
     # The probe puts the name of the framework into some.
     forms = {text: {text, text.replace("torch", "%s"), text.replace("paddle", "%s")} for text in texts}
     assert [text for text in texts if not any(repr(form)[1:-1] in code for form in forms[text])] == []
-    assert all(CHINESE.search(said) or text.startswith("--") for text, said in texts.items())
+    words = {text: re.sub(r"\{.*?\}", "", text).strip(" .;") for text in texts}
+    assert all(CHINESE.search(said) or text.startswith("--") or not words[text] for text, said in texts.items())
     say = Sentences("zh")
     assert say("no sample was taken") == "没有采样" and say("another reason") == "another reason"
     because = message("health.not_observed.because", reason="switched off by --debug off")
     assert say(because) == "未观察到：已用 --debug off 关闭"
+
+
+def test_every_sentence_with_values_of_a_check_is_said_in_chinese():
+    texts = read_words(FOLDER / "zh_texts.toml")
+    nodes = [node for path, found in sources() if path.parent.name == "checks" for node in found]
+    calls = [one for one in nodes if isinstance(one, ast.Call) and getattr(one.func, "id", "") == "Text"]
+    strings = {one.value for one in nodes if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+    templates_ = {text for text in strings if re.search(r"\{[a-z]+\}", text) and "\n" not in text and "`" not in text}
+    assert len(calls) > 30 and templates_ <= set(texts)
+    assert all(placeholders(text) == placeholders(texts[text]) for text in templates_)
 
 
 @given(st.floats(-1e300, 1e300))

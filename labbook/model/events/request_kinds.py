@@ -86,5 +86,6 @@ class Checked(Event, total=False):
     verdict: str
     columns: list[Text]
     rows: list[list[Any]]
+    said: dict[str, Any]
     left_out: Count
     line: str

@@ -66,8 +66,8 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     """Returns batches and DataLoaders, or `None` if no batch was seen.
 
     Returns:
-        `rows`: `phase`, `step`, `leaf`, `shape`, `dtype`, `range`, `spread` (mean and standard deviation), `note`
-        (classes, values that are not finite); `loaders`: the settings of the first loaders.
+        `rows`: `phase`, `step`, `role`, `leaf`, `shape`, `dtype`, `range`, `spread` (mean and standard deviation),
+        `note` (classes, values that are not finite); `loaders`: the settings of the first loaders.
     """
     found = _list(run.health.get("batches"))
     loaders = _list(run.health.get("loaders"))
@@ -78,7 +78,7 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
             {
                 "phase": str(row.get("phase") or ""),
                 "step": numbers.count(int(row.get("step") or 0)),
-                "leaf": _leaf(row, limits),
+                **_leaf(row, limits),
                 **_spread(row),
                 "classes": int(row.get("classes") or 0),
                 "bad": int(row.get("bad") or 0),
@@ -107,10 +107,11 @@ def _each_once(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _leaf(row: Mapping[str, Any], limits: Limits) -> str:
+def _leaf(row: Mapping[str, Any], limits: Limits) -> dict[str, str]:
+    """Returns the path of a tensor in its batch, and its role where the path is only a number or missing."""
     path, role = str(row.get("leaf") or ""), str(row.get("role") or "")
-    is_position = path.replace(".", "").isdigit() and role in ("input", "label")
-    return shorten_middle(f"{role} {path}" if is_position else path or role, limits.cell)
+    is_told = not path or (path.replace(".", "").isdigit() and role in ("input", "label"))
+    return {"role": role if is_told else "", "leaf": shorten_middle(path, limits.cell)}
 
 
 def _spread(row: Mapping[str, Any]) -> dict[str, str]:

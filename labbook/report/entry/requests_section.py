@@ -148,16 +148,19 @@ def _result(facts: Mapping[str, Any], limits: Limits, say: Sentences) -> dict[st
     columns = [str(name) for name in _list(facts.get("columns"))][:12]
     rows = _list(facts.get("rows"))
     kept = rows[: limits.rows]
+    said = facts.get("said") or {}
+    cells = [
+        [said.get(f"{at},{place}") or cell for place, cell in enumerate(_list(row)[: len(columns)])]
+        for at, row in enumerate(kept)
+    ]
     return {
-        "title": shorten_middle(say(str(facts.get("title") or "")), limits.cell),
+        "title": shorten_middle(say(said.get("title") or str(facts.get("title") or "")), limits.cell),
         "summary": shorten_middle(_summary(facts, columns, rows, say), limits.text),
         "verdict": str(facts.get("verdict") or "note"),
         "line": str(facts.get("line") or ""),
         "rank": facts.get("rank"),
         "columns": columns,
-        "rows": [
-            [shorten_middle(_cell(each, say), 2 * limits.cell) for each in _list(row)[: len(columns)]] for row in kept
-        ],
+        "rows": [[shorten_middle(_cell(each, say), 2 * limits.cell) for each in row] for row in cells],
         "more": _whole(facts.get("left_out")) + len(rows) - len(kept),
     }
 
@@ -165,7 +168,7 @@ def _result(facts: Mapping[str, Any], limits: Limits, say: Sentences) -> dict[st
 def _summary(facts: Mapping[str, Any], columns: Sequence[str], rows: Sequence[Any], say: Sentences) -> str:
     """Returns the sentence of a result; that of a checklist in the language of the entry."""
     if facts.get("check") != "checklist" or "verdict" not in columns or facts.get("left_out"):
-        return str(facts.get("summary") or "")
+        return say((facts.get("said") or {}).get("summary") or str(facts.get("summary") or ""))
     at = columns.index("verdict")
     failed, warned = ([say(str(row[0])) for row in rows if row[at] == verdict] for verdict in ("fail", "warn"))
     parts = [message("health.checked.failed", names=failed)] if failed else []
@@ -176,6 +179,8 @@ def _summary(facts: Mapping[str, Any], columns: Sequence[str], rows: Sequence[An
 
 def _cell(text: object, say: Sentences) -> str:
     """Returns a cell with each clause that has a translation in the language of the entry."""
+    if isinstance(text, Mapping):
+        return say(text)
     return say.line("health.clauses", parts=[say(part) for part in str(text).split("; ")])
 
 

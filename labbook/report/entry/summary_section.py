@@ -171,6 +171,7 @@ def _change(change: Change, limits: Limits, say: Sentences) -> dict[str, str]:
     alone = bool(sentence) and not change.before and not change.now
     metric, is_last, _ = change.what.partition(" (last)")
     what = say.line("report.last_value", name=metric) if is_last and change.kind == "metric" else change.what
+    what = say(change.messages.get("what"), say(what) if what == "command" else what)
     return {
         "kind": change.kind,
         "what": shorten_middle(what, limits.cell),

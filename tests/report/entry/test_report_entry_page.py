@@ -1,10 +1,13 @@
 """The entry of every kind of run: whole, true, bounded, inert, and people's text stays."""
 
 import dataclasses
+import json
 import re
 
 import pytest
 
+from labbook.checks.report_to_run import said_texts
+from labbook.checks.results import Checklist, Row, Text
 from labbook.model.run import Arguments, Change, ConfigFile, Console, FileUse, Run
 from labbook.model.series import Series
 from labbook.report.entry.entry_page import SECTIONS, entry_markdown, tidy
@@ -310,6 +313,19 @@ def test_a_checklist_of_the_program_is_read_in_the_language_of_the_entry():
     assert (english["summary"], english["rows"]) == ("2 checks; failed: labels.", rows)
     assert chinese["summary"] == "共 2 项检查；不通过：标签。"
     assert chinese["rows"][0] == ["标签", "0 to 9", "0 to 10；加载器是否打乱？", "fail"]
+
+
+def test_sentences_with_values_are_said_in_the_language_of_the_entry():
+    """`said` has what `labbook.checks` reports beside its English cells."""
+    seen = Text("{tensor}, {low} to {high}", tensor="16x8 float32", low="0", high="1")
+    row = Row("batch[0]", "finite", Text("{values}, all 0", values=seen), "fail", "clean the data")
+    result = Checklist("Checklist before training", "fail", "1 checks", (row,))
+    facts = {"check": "checklist", "title": result.title, "verdict": "fail", "rows": result.cells(), "columns": COLUMNS}
+    asked = {"checked": [facts | {"said": said_texts(result)}]}
+    run = Run("r", "failed", ("python",), "/w", 0.0, asked=json.loads(json.dumps(asked)))
+    english, chinese = (checked_section(run, Limits(), Sentences(name))["results"][0] for name in ("en", "zh"))
+    assert english["rows"] == [["batch[0]", "finite", "16x8 float32, 0 to 1, all 0; clean the data", "fail"]]
+    assert chinese["rows"] == [["batch[0]", "有限", "16x8 float32，0 到 1，全为 0；清理数据", "fail"]]
 
 
 COLUMNS = ["check", "expected", "observed", "verdict"]
