@@ -1,5 +1,7 @@
 """The adapter that `torch/` and `paddle/` derive from: facts of the run, the gradient norm, the end of a step."""
 
+from math import prod
+
 from ..events.protocol import FRAMEWORK, STATE
 from ..training import seeds
 from ..training.device_values import Step, merged
@@ -22,12 +24,14 @@ class FrameworkAdapter:
         facts: The module `framework_state` of the framework.
         children: Name of the attribute that holds the submodules of a module.
         capturing: `capturing()` is true while reading a value would make the capture of a device graph fail.
+        elements: `elements(tensor)` is the number of elements.
     """
 
     name = ""
     facts = None
     children = ""
     capturing = bool
+    elements = staticmethod(lambda tensor: prod(tensor.shape))
 
     def __init__(self, module, probe, values):
         self.module = module
@@ -179,6 +183,24 @@ class FrameworkAdapter:
     def find_model(self, parameters, sweep=True):
         """The module that owns these parameters and no other trained one, and the outermost around it: `find_root`."""
         raise NotImplementedError
+
+    def loss_values(self, tensors):
+        """The scalars that were passed to `backward`, without the factor of a gradient scaler where that is known."""
+        local = self.training.local
+        if not isinstance(tensors, (tuple, list)):
+            tensors = (tensors,)
+        losses = []
+        for tensor in tensors:
+            if self.elements(tensor) != 1:
+                continue
+            if local.scaled is not None and local.scaled[0]() is tensor:
+                tensor = local.scaled[1]
+                local.unscaled += 1
+            value = self.values.scalar(tensor)
+            if value is not None:
+                losses.append(value)
+        local.scaled = None
+        return losses
 
     def is_scaled(self, local):
         """Whether the gradients of a thread still carry the factor of the scaler that scaled its loss."""

@@ -36,6 +36,7 @@ class Adapter(FrameworkAdapter):
     name = NAME
     facts = framework_state
     children = "_sub_layers"
+    is_scaled = staticmethod(gradient_norm.still_scaled)
     rates = staticmethod(framework_state.rates)
 
     def __init__(self, module, probe):
@@ -107,10 +108,6 @@ class Adapter(FrameworkAdapter):
         if self.monitor is not None and recorder is not training.fused and not over:
             self.monitor.step_begins(optimizer, recorder, local.norm, False)
 
-    def is_scaled(self, local):
-        """Whether the gradients of a thread still carry the factor of the scaler that scaled its loss."""
-        return gradient_norm.still_scaled(local)
-
     def gradient_norm(self, optimizer, scratch, pairs):
         """Total gradient norm of an optimizer now."""
         if isinstance(pairs, dict):
@@ -140,24 +137,6 @@ class Adapter(FrameworkAdapter):
 
     def backward_ended_in_closure(self):
         """Nothing: no optimizer with a closure changes its gradients in place."""
-
-    def loss_values(self, tensors):
-        """The scalars that were passed to `backward`, without the factor of a gradient scaler where that is known."""
-        local = self.training.local
-        if not isinstance(tensors, (tuple, list)):
-            tensors = (tensors,)
-        losses = []
-        for tensor in tensors:
-            if prod(tensor.shape) != 1:
-                continue
-            if local.scaled is not None and local.scaled[0]() is tensor:
-                tensor = local.scaled[1]
-                local.unscaled += 1
-            value = self.values.scalar(tensor)
-            if value is not None:
-                losses.append(value)
-        local.scaled = None
-        return losses
 
 
 def _alone(adapter):

@@ -146,15 +146,7 @@ class FunctionalCalls:
             caller = sys._getframe(2)
             if self._busy or user_frame() is not caller:
                 return
-            key = (name, caller.f_code.co_filename, caller.f_lineno)
-            known = self.found.get(key)
-            if known is not None:
-                known["calls"] += 1
-            elif len(self.found) < MOST:
-                told = self._describe(name, args, kwargs, result, key)
-                if told is not None:
-                    told["line"] = line_of(caller)
-                    self.found[key] = told
+            self._note(name, args, kwargs, result, caller)
         except Exception as error:
             self.inspector.failed("paddle.look at function", error)
 
@@ -164,16 +156,20 @@ class FunctionalCalls:
             frame = user_frame()
             if frame is None or result.stop_gradient or get_ident() != self.inspector.monitor.thread:
                 return
-            key = (name, frame.f_code.co_filename, frame.f_lineno)
-            known = self.found.get(key)
-            if known is not None:
-                known["calls"] += 1
-            elif len(self.found) < MOST:
-                told = self._describe(name, args, kwargs, result, key)
-                if told is not None:
-                    self.found[key] = dict(told, line=line_of(frame))
+            self._note(name, args, kwargs, result, frame)
         except Exception as error:
             self.inspector.failed("paddle.look at function", error)
+
+    def _note(self, name, args, kwargs, result, frame):
+        """Counts a call of a line of the program; describes the first one."""
+        key = (name, frame.f_code.co_filename, frame.f_lineno)
+        known = self.found.get(key)
+        if known is not None:
+            known["calls"] += 1
+        elif len(self.found) < MOST:
+            told = self._describe(name, args, kwargs, result, key)
+            if told is not None:
+                self.found[key] = dict(told, line=line_of(frame))
 
     def _describe(self, name, args, kwargs, result, key):
         given = first_tensor(args or tuple(kwargs.values()), self.stats)

@@ -87,12 +87,9 @@ class TensorStats:
 
         On a CPU it is the tensor's own memory: it is only good until the program goes on, and never to be written to.
         """
-        if tensor.is_dist():
-            tensor = tensor._local_value()
-        if not tensor._is_initialized():
+        tensor = self._dense_part(tensor)
+        if tensor is None:
             return None
-        if not tensor.is_dense():
-            tensor = self._values_of(tensor)
         half = tensor.dtype == self._half
         if not tensor.place.is_cpu_place():
             tensor = tensor.detach()
@@ -108,7 +105,12 @@ class TensorStats:
                 pass
         return self._copy(tensor)
 
-    def _values_of(self, tensor):
+    def _dense_part(self, tensor):
+        """The part of a tensor in this process, as a dense tensor; `None` where it has no memory."""
+        if tensor.is_dist():
+            tensor = tensor._local_value()
+        if not tensor._is_initialized() or tensor.is_dense():
+            return tensor if tensor._is_initialized() else None
         if tensor.is_selected_rows():
             return self._ops.merge_selected_rows(tensor)._get_tensor_from_selected_rows()
         return tensor.values()
@@ -202,12 +204,9 @@ class TensorStats:
 
     def norm(self, tensor):
         """2-norm of a dense tensor in single precision or better, as a float; waits for a device."""
-        if tensor.is_dist():
-            tensor = tensor._local_value()
-        if not tensor._is_initialized():
+        tensor = self._dense_part(tensor)
+        if tensor is None:
             return None
-        if not tensor.is_dense():
-            tensor = self._values_of(tensor)
         if tensor.is_complex():
             tensor = self._ops.as_real(tensor.detach())
         if tensor.dtype not in (self.paddle.float32, self.paddle.float64):

@@ -42,6 +42,8 @@ class Adapter(FrameworkAdapter):
     name = NAME
     facts = framework_state
     children = "_modules"
+    is_scaled = staticmethod(gradient_norm.still_scaled)
+    elements = staticmethod(lambda tensor: tensor.numel())
 
     def __init__(self, module, probe):
         super().__init__(module, probe, Scalars(module))
@@ -114,10 +116,6 @@ class Adapter(FrameworkAdapter):
         if self.monitor is not None and recorder is not training.fused:
             self.monitor.step_begins(optimizer, recorder, local.norm, local.closure)
 
-    def is_scaled(self, local):
-        """Whether the gradients of a thread still carry the factor of the scaler that scaled its loss."""
-        return gradient_norm.still_scaled(local)
-
     def gradient_norm(self, optimizer, scratch, pairs):
         """Total gradient norm of an optimizer now, unseen by modes of the program."""
         values = self.values
@@ -180,9 +178,9 @@ class Adapter(FrameworkAdapter):
         """The scalars that were passed to `backward`, without the factor of a gradient scaler where that is known."""
         if self.values.watched():
             with self.values.without_modes():
-                return self._loss_values(tensors)
+                return super().loss_values(tensors)
         value = self.alone(tensors)
-        return [value] if value is not None else self._loss_values(tensors)
+        return [value] if value is not None else super().loss_values(tensors)
 
     def alone(self, tensor):
         """The value of one scalar in host memory, the usual case; `None` for anything else."""
@@ -193,23 +191,6 @@ class Adapter(FrameworkAdapter):
             return None
         value = tensor.item()
         return value if type(value) is float else None
-
-    def _loss_values(self, tensors):
-        local = self.training.local
-        if not isinstance(tensors, (tuple, list)):
-            tensors = (tensors,)
-        losses = []
-        for tensor in tensors:
-            if tensor.numel() != 1:
-                continue
-            if local.scaled is not None and local.scaled[0]() is tensor:
-                tensor = local.scaled[1]
-                local.unscaled += 1
-            value = self.values.scalar(tensor)
-            if value is not None:
-                losses.append(value)
-        local.scaled = None
-        return losses
 
 
 def hook_steps(adapter):
