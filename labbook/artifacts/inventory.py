@@ -16,6 +16,7 @@ from labbook.errors import NotebookError, NothingFoundError, UsageError
 from labbook.frozen import dataclass
 from labbook.model.run_files import Artifact
 from labbook.store.journal import Journal, open_journals
+from labbook.store.json_files import read_run_facts
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
@@ -88,11 +89,7 @@ def list_kept(notebook: Notebook, run: str = "") -> list[KeptFile]:
 
 
 def _artifacts_of(notebook: Notebook, run_id: str) -> list[Artifact]:
-    try:
-        data = json.loads((notebook.paths.attachments(run_id) / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return []
-    return _decoded(data.get("artifacts") if isinstance(data, dict) else None)
+    return _decoded(read_run_facts(notebook.paths, run_id).get("artifacts"))
 
 
 def _decoded(facts: Any) -> list[Artifact]:  # noqa: ANN401 - JSON data

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labbook.model.run import FileUse, Run
 from labbook.model.run_files import Parent, is_checkpoint, short_fingerprint
 from labbook.store.commit_queue import withheld_files
+from labbook.store.json_files import read_json_object
 
 if TYPE_CHECKING:
     import sqlite3
@@ -85,10 +84,8 @@ def _parent(notebook: Notebook, run_id: str, use: FileUse, fingerprint: str) -> 
     path = notebook.paths.attachments(run_id) / "run.json"
     if path.relative_to(notebook.paths.root).as_posix() in withheld_files(notebook.paths):
         return None
-    data: Any = None
-    with suppress(OSError, ValueError, RecursionError):
-        data = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(data, dict) or data.get("id") != run_id:
+    data = read_json_object(path)
+    if data.get("id") != run_id:
         return None
     from labbook.model.run_json import run_from_json
 

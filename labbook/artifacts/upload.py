@@ -20,6 +20,7 @@ from labbook.artifacts.object_store import ObjectFolder, ObjectStore, open_store
 from labbook.errors import LabbookError
 from labbook.frozen import dataclass
 from labbook.store.journal import write_atomically
+from labbook.store.json_files import read_json_object
 from labbook.store.locks import hold_lock
 from labbook.store.remotes import credential_free
 
@@ -128,12 +129,8 @@ def upload_state(notebook: Notebook) -> UploadState:
     """Returns what waits for an upload, and how the last one ended."""
     local = ObjectFolder(notebook.paths.artifacts)
     waiting = [local.size(digest) or 0 for digest in local.digests()] if notebook.config.artifact_store.strip() else []
-    try:
-        fact = json.loads(_state_file(notebook).read_text(encoding="utf-8"))
-        error, failed_at = str(fact["error"]), float(fact["at"])
-    except (OSError, ValueError, TypeError, LookupError):
-        error, failed_at = "", 0.0
-    return UploadState(len(waiting), sum(waiting), _is_running(notebook), error, failed_at)
+    fact = {"error": "", "at": 0.0, **read_json_object(_state_file(notebook))}
+    return UploadState(len(waiting), sum(waiting), _is_running(notebook), str(fact["error"]), float(fact["at"]))
 
 
 def start_upload(notebook: Notebook) -> bool:

@@ -10,7 +10,6 @@ found by its name).
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
@@ -24,6 +23,7 @@ from labbook.capture.launchers import is_python
 from labbook.capture.requirements import format_requirement, normalize_name
 from labbook.errors import Unavailable
 from labbook.store.git_process import discover
+from labbook.store.json_files import read_json_object
 from labbook.store.remotes import credential_free
 
 if TYPE_CHECKING:
@@ -189,11 +189,8 @@ def _read_origin(entry: Path) -> dict[str, Any]:
     if entry.suffix == ".egg-info":
         inside = entry.parent.name in ("site-packages", "dist-packages")
         return {} if inside or not entry.is_dir() else _local_origin(entry.parent, editable=True)
-    try:
-        direct_url = json.loads((entry / "direct_url.json").read_bytes()[:65536])
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(direct_url, dict):
+    direct_url = read_json_object(entry / "direct_url.json")
+    if not direct_url:
         return {}
     url = credential_free(str(direct_url.get("url") or ""))
     vcs, folder = direct_url.get("vcs_info"), direct_url.get("dir_info")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,7 @@ from labbook.index.fix_outcomes import confirmed_fix
 from labbook.model.entry import Entry
 from labbook.model.run_fields import as_number, option_values
 from labbook.report.run_row import run_row
+from labbook.store.json_files import read_json_object
 from labbook.store.paths import NotebookPaths, is_run_id
 
 Rows = dict[str, dict[str, list[Any]]]
@@ -67,11 +67,8 @@ def add_run(rows: Rows, paths: NotebookPaths, path: str, meta: Mapping[str, Any]
 
 def read_run_json(path: Path, run_id: str) -> Mapping[str, Any]:
     """Returns the data of a run; empty if the file is missing, damaged or of another run."""
-    try:
-        data = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) and data.get("id") == run_id else {}
+    data = read_json_object(path)
+    return data if data.get("id") == run_id else {}
 
 
 def _runs(entry: Entry, digest: str) -> Iterator[dict[str, Any]]:

@@ -129,14 +129,13 @@ def _read_text(text: str) -> Evidence:
 
 def _holding(run: Run) -> Iterator[tuple[str, bool]]:
     """The names of conditions, each with whether it is met."""
-    steps = max((process.steps for process in run.processes), default=0)
     trained = bool(run.frameworks)
     states = [framework.state for framework in run.frameworks]
     wrong = {check.id for check in run.checks if check.verdict in ("fail", "warn")}
     changed = {change.kind for change in run.changes}
     hardware = run.captured.get("hardware") or {}
-    yield "first_step", trained and steps <= 1
-    yield "later", steps > _LATER_STEPS
+    yield "first_step", trained and run.steps <= 1
+    yield "later", run.steps > _LATER_STEPS
     yield "memory_free", bool((run.captured.get("ending") or {}).get("memory_free"))
     yield "memory_rising", bool(wrong & {"memory_graph_retained", "host_memory_growth_workers"})
     yield "gpu_visible", bool(hardware.get("gpus"))
@@ -150,7 +149,7 @@ def _holding(run: Run) -> Iterator[tuple[str, bool]]:
     yield "resumed", any(signals.loaded for signals in run.signals)
     yield "changed_code", "code" in changed
     yield "changed_packages", "package" in changed
-    yield "validation", steps > 0 and _was_evaluating(run)
+    yield "validation", run.steps > 0 and _was_evaluating(run)
     yield "fine_tune", any(_frozen(state) for state in states)
     flights = [signals.flight for signals in run.signals if signals.flight]
     yield "module_in_project", any(map(partial(_lies_in, folders=_project_folders(run)), _missing_modules(run)))

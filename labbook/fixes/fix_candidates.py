@@ -74,13 +74,13 @@ def passed_checks(run: Run) -> set[str]:
 
 def _got_as_far(failed: Run, now: Run) -> bool:
     """Whether the later run passed the point at which the first one failed."""
-    steps = _steps(now)
+    steps = now.steps
     at = max((e.step for e in failed.exceptions if e.step is not None), default=None)
     # As many steps and the end: the failure came behind the loop, unless the loop itself was made shorter.
     too_short = at is not None and (steps < at or (steps == at and _has_other_length(failed, now)))
     if failed.status in ("failed", "killed") and at and too_short:
         return False
-    if _steps(failed) and not steps:
+    if failed.steps and not steps:
         return False
     names = {f.name for f in now.frameworks}
     return all(f.name in names for f in failed.frameworks)
@@ -94,10 +94,6 @@ def _has_other_length(failed: Run, now: Run) -> bool:
 
 def _parsed_options(run: Run) -> dict[str, object]:
     return {name: value for parsed in run.arguments for name, value in flatten(parsed.values)}
-
-
-def _steps(run: Run) -> int:
-    return max((process.steps for process in run.processes), default=0)
 
 
 def rank_changes(

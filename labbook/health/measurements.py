@@ -110,7 +110,7 @@ def finite_points(series: Series) -> tuple[list[int], list[float]]:
 
 def has_trained(run: Run) -> bool:
     """Whether the run trained something: it imported a framework, measured a series, or took a step."""
-    return bool(run.frameworks or run.series or any(p.steps for p in run.processes))
+    return bool(run.frameworks or run.series or run.steps)
 
 
 def missing(run: Run, signals: Signals, need: str) -> Reason | None:
@@ -154,7 +154,7 @@ def why_missing(run: Run, signal: str, *words: str) -> Reason:
             return reason
     if not run.frameworks:
         return message("health.not_observed.no_framework")
-    if not any(p.steps for p in run.processes) and not any(s.source == "probe" for s in run.series):
+    if not run.steps and not any(s.source == "probe" for s in run.series):
         declared = (r for w, r in _declared(run) if "step" in w.lower())
         return next(declared, message("health.not_observed.no_step"))
     return _NO_VALUE

@@ -5,7 +5,6 @@ Source: trackio/sqlite_storage.py of Trackio 0.43: tables `metrics` and `configs
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timezone
@@ -20,6 +19,7 @@ from labbook.imports.imported_run import (
     LoggedText,
     SeriesCollector,
     flat,
+    parse_object,
 )
 from labbook.imports.sqlite_files import is_sqlite, open_database, tables
 
@@ -89,12 +89,7 @@ def _read(path: Path) -> Iterator[ImportedRun]:
 
 
 def _parsed(data: object) -> dict[str, Any]:
-    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data)
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    return parse_object(data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data))
 
 
 def _moment(text: object) -> float:

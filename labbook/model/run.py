@@ -370,6 +370,11 @@ class Run:
         return str((self.captured.get("trial") or {}).get("run") or self.id)
 
     @property
+    def steps(self) -> int:
+        """Number of optimizer steps of the process with most of them, 0 if unknown."""
+        return max((process.steps for process in self.processes), default=0)
+
+    @property
     def duration_s(self) -> float | None:
         """Seconds from start to end, or `None` while running."""
         return None if self.ended is None else max(0.0, self.ended - self.started)

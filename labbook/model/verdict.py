@@ -65,7 +65,7 @@ def judge_run(run: Run) -> Verdict:
     if run.status == "lost":
         return Verdict("unknown", "lost")
     # Of an imported run the steps are known by its series.
-    if not run.imported_from and not any(process.steps for process in run.processes):
+    if not run.imported_from and not run.steps:
         if run.captured.get("trials"):
             return Verdict("unknown", "trials")
         return Verdict("unknown", "no_step")

@@ -6,7 +6,6 @@ and curves with few points. Raw journals are never read.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -17,6 +16,7 @@ from labbook.model.metric_kinds import direction_of
 from labbook.publish.page import Page, SiteFile, SiteSource, rendered
 from labbook.publish.run_table_data import compact
 from labbook.publish.script_words import script_words
+from labbook.store.json_files import read_json_object
 from labbook.store.paths import is_run_id
 from labbook.store.templates import Templates
 
@@ -65,11 +65,7 @@ def compare_data(path: Path) -> bytes:
     from labbook.model.run_json import run_from_json
     from labbook.report.series_choice import run_series
 
-    try:
-        run = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        run = {}
-    run = run if isinstance(run, Mapping) else {}
+    run = read_json_object(path)
     captured = run.get("captured")
     captured = captured if isinstance(captured, Mapping) else {}
     chosen = {key: captured[key] for key in ("trainings", "phases") if isinstance(captured.get(key), Mapping)}

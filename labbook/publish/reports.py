@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
@@ -16,8 +14,8 @@ from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
 from labbook.index.query import list_notes
-from labbook.model.entry import Entry
 from labbook.model.run import Change, Run
+from labbook.publish.site_data import with_body
 from labbook.report.period import Period
 from labbook.report.period_context import PeriodSource, period_context
 from labbook.report.period_costs import Cost
@@ -32,6 +30,7 @@ from labbook.store.entry_commit import CommitOutcome, commit_files
 from labbook.store.entry_text import read_text, with_block
 from labbook.store.experiments import metric_goal
 from labbook.store.journal import write_atomically
+from labbook.store.json_files import read_run_facts
 from labbook.store.notebook import Notebook
 from labbook.store.paths import check_stays_inside, stays_inside
 from labbook.store.sentences import Sentences
@@ -126,7 +125,7 @@ def report_source(
         period = _all_runs(period, experiment, rows)
     begin = period.span_before(now)[0]
     recent = {row.id: run for row in rows if row.started >= begin and (run := load_run(notebook.paths, row.id))}
-    pages = [_with_body(notebook, page) for page in list_notes(notebook, kind="experiment").entries]
+    pages = [with_body(notebook, page) for page in list_notes(notebook, kind="experiment").entries]
     catalogue, language = load_catalogue(notebook.paths.symptoms), notebook.config.language_in_use()
     source = PeriodSource(
         period=period,
@@ -154,13 +153,6 @@ def _all_runs(period: Period, experiment: str, rows: Sequence[RunRow]) -> Period
     return Period("experiment", f"{experiment}-report", begin, period.end)
 
 
-def _with_body(notebook: Notebook, page: Entry) -> Entry:
-    try:
-        return replace(page, body=read_text(notebook.paths.root / page.path))
-    except OSError:
-        return page
-
-
 def _cost(run: Run) -> Cost:
     used = run.captured.get("resources", {})
     gpu = [_number(one.get("own_peak_memory_bytes")) or _number(one.get("peak_memory_bytes")) for one in _gpus(used)]
@@ -184,16 +176,8 @@ def _number(value: object) -> float | None:
 
 def _differences(notebook: Notebook, before: str, now: str) -> Sequence[Change]:
     """Returns the differences of two runs, () if the data of one is missing."""
-    facts = []
-    for run_id in (before, now):
-        try:
-            read = json.loads((notebook.paths.attachments(run_id) / "run.json").read_text("utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return ()
-        if not isinstance(read, dict):
-            return ()
-        facts.append(read)
-    return compare_runs(facts[0], facts[1])
+    facts = [read_run_facts(notebook.paths, run_id) for run_id in (before, now)]
+    return compare_runs(facts[0], facts[1]) if all(facts) else ()
 
 
 def _list_runs(notebook: Notebook, source: PeriodSource, data: dict[str, Any], templates: Templates) -> list[Path]:

@@ -21,6 +21,7 @@ from labbook.publish.search_shards import Shard, pagefind_version, split_into_sh
 from labbook.publish.symptom_view import SymptomView
 from labbook.report.run_row import RunRow
 from labbook.store import frontmatter
+from labbook.store.json_files import read_json_object
 from labbook.store.notebook import Notebook
 
 _FORMAT = 3
@@ -160,12 +161,9 @@ class _Kept:
         self._known: dict[str, Any] = {}
         self._now: dict[str, Any] = {}
         self._now_ns = time.time_ns()
-        try:
-            read = json.loads(path.read_bytes())
-            if read["made_with"] == self._made_with:
-                self._known = read["records"]
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
+        read = read_json_object(path)
+        if read.get("made_with") == self._made_with:
+            self._known = read.get("records") or {}
 
     def run(self, path: Path, row: RunRow) -> SearchRecord | None:
         """Returns the record of a run; `None` without its entry."""

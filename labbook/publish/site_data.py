@@ -59,7 +59,7 @@ def site_source(
     runs = [run for run in runs if run.path not in withheld]
     rows, months, with_fix = _rows(runs, kept, _Goals(notebook))
     fronts = _Fronts({run.path: run.front for run in runs})
-    experiments = [_with_body(notebook, entry) for entry in list_notes(notebook, kind="experiment").entries]
+    experiments = [with_body(notebook, entry) for entry in list_notes(notebook, kind="experiment").entries]
     reports = sorted(list_notes(notebook, kind="report").entries, key=lambda entry: entry.path, reverse=True)
     folder = notebook.paths.symptoms
     catalogue = load_catalogue(folder, language=notebook.config.language_in_use())
@@ -234,7 +234,7 @@ def _differences(notebook: Notebook, entries: Sequence[Entry], kept: BuildCache)
     states = [(entry.path, file_state_or_gone(f"{notebook.paths.root}/{entry.path}", now_ns)) for entry in entries]
 
     def made() -> bytes:
-        return json.dumps([fix_difference(_with_body(notebook, entry).body) for entry in entries]).encode()
+        return json.dumps([fix_difference(with_body(notebook, entry).body) for entry in entries]).encode()
 
     # A file that may change again with the same time stamp is not cached.
     content = kept.of("differences", content_key(states), made) if all(state for _, state in states) else made()
@@ -242,7 +242,8 @@ def _differences(notebook: Notebook, entries: Sequence[Entry], kept: BuildCache)
     return found
 
 
-def _with_body(notebook: Notebook, entry: Entry) -> Entry:
+def with_body(notebook: Notebook, entry: Entry) -> Entry:
+    """The entry with the text of its page; as it is where that cannot be read."""
     try:
         return replace(entry, body=read_text(notebook.paths.root / entry.path))
     except OSError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,16 +13,14 @@ from labbook.model.series import Series
 from labbook.model.verdict import judge_run
 from labbook.report.run_row import run_row
 from labbook.report.series_choice import run_best, run_series
+from labbook.store.json_files import read_run_facts
 from labbook.store.paths import NotebookPaths
 
 
 def load_run(paths: NotebookPaths, run_id: str) -> Run | None:
     """Returns the run from its `run.json`; `None` while it is running or if the file is missing or damaged."""
-    try:
-        data = json.loads((paths.attachments(run_id) / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    if not isinstance(data, dict) or data.get("id") != run_id:
+    data = read_run_facts(paths, run_id)
+    if data.get("id") != run_id:
         return None
     run = run_from_json(data)
     return run if run.verdict else judged(run)  # recorded before there were verdicts

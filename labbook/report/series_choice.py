@@ -48,7 +48,7 @@ def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
     series = [s for s in series if any(map(math.isfinite, s.values))] or series
     if goal is None or not goal.metric:
         series = averaged_series(series) or series
-    chosen = choose_metric({s.name: has_epoch_values(s, count_steps(run)) for s in series}, goal)
+    chosen = choose_metric({s.name: has_epoch_values(s, run.steps) for s in series}, goal)
     if chosen and ((goal is not None and goal.metric) or not metric_kind(chosen).is_training):
         return chosen
     if held_out := next((name for name in ("val", "test") if split_direction(run, name)), ""):
@@ -115,11 +115,6 @@ def split_direction(run: Run, name: str) -> str:
     return "max" if values and usual > values[0] else "min" if values and usual < values[0] else ""
 
 
-def count_steps(run: Run) -> int:
-    """Returns the number of optimizer steps of the process with most of them, 0 if unknown."""
-    return max((process.steps for process in run.processes), default=0)
-
-
 def has_epoch_values(series: Series, steps: int) -> bool:
     """Whether a series has values of epochs or of whole data sets, not of single batches.
 
@@ -154,7 +149,7 @@ def is_of_batches(series: Series, run: Run) -> bool:
     trainings = len((run.captured.get("trainings") or {}).get("rows") or ())
     if trainings and series.source != "probe" and len(series.values) in (trainings, trainings + 1):
         return False  # one value a training, and perhaps their mean
-    return not has_epoch_values(series, count_steps(run)) or _repeats_batches(series, run)
+    return not has_epoch_values(series, run.steps) or _repeats_batches(series, run)
 
 
 def _repeats_batches(series: Series, run: Run) -> bool:
@@ -226,7 +221,7 @@ def run_best(run: Run, series: Series) -> float | None:
     of_batches = is_of_batches(series, run)
     if of_batches and not run.direction and direction_of(series.name) == "max":
         return None  # of one batch, or the mean of an epoch so far, which begins with one batch
-    return best_value(series, count_steps(run), direction, of_batches=of_batches)
+    return best_value(series, run.steps, direction, of_batches=of_batches)
 
 
 def window_of(series: Series) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labbook.index.query import list_notes
 from labbook.report.best_runs import counts_as_result
 from labbook.report.run_row import run_row
+from labbook.store.json_files import read_run_facts
 from labbook.store.notebook import Notebook
 
 _MAX_REPEATS = 50
@@ -39,16 +39,8 @@ def repeated_runs(
             continue
         # The same seed again measures nothing new; without a seed each run is a repeat.
         key = row.seed or row.id
-        if key not in found and (data := _read(notebook, row.id)) is not None:
+        if key not in found and (data := read_run_facts(notebook.paths, row.id)):
             found[key] = data
         if len(found) >= _MAX_REPEATS:
             break
     return [*found.values(), *(reruns if len(reruns) > 1 else ())]
-
-
-def _read(notebook: Notebook, run_id: str) -> Mapping[str, Any] | None:
-    try:
-        data = json.loads((notebook.paths.attachments(run_id) / "run.json").read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) else None

@@ -189,14 +189,6 @@ class Remote:
             return PushAnswer("refused", self._quoted(text))
         raise self._failure(text)
 
-    def is_reachable(self) -> str:
-        """Return why the remote cannot be read, or ""."""
-        try:
-            code, text = self._finish(self._start("ls-remote", "--quiet", "--heads", self.name))
-        except GitError as error:
-            return error.message
-        return self._failure(text).message if code else ""
-
     def refusal(self, text: str) -> GitError:
         """Return the error for a push that the remote refused, with what it said."""
         return self._failure(text, "sync.error.rejected")

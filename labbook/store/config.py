@@ -235,6 +235,15 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
         raise NotebookError("errors.settings.not_toml", path=path, reason=error) from error
 
 
+def has_table(project: Path) -> bool:
+    """Whether a project file has `[tool.labbook]`; invalid TOML is not reported."""
+    try:
+        tools = read_toml(project)[0].get("tool")
+    except NotebookError:
+        return False
+    return isinstance(tools, dict) and "labbook" in tools
+
+
 def unknown_settings(root: Path) -> list[Message]:
     """Return a sentence for each key of the settings file that `load_config` skips.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -16,6 +15,7 @@ from labbook.errors import EntryError, NotebookError, UsageError
 from labbook.frozen import dataclass
 from labbook.model.metric_kinds import MetricGoal
 from labbook.store.entry_text import read_text
+from labbook.store.json_files import read_run_facts
 from labbook.store.locks import hold_lock
 from labbook.store.newest_runs import is_of_project, newest_run_ids
 from labbook.store.paths import check_stays_inside, new_run_id
@@ -338,11 +338,8 @@ def _read_head(page: Path, script: str) -> dict[str, str] | None:
 def _is_of_project(notebook: Notebook, slug: str, root: str) -> bool:
     """Whether the newest run of an experiment is of a project; also if it has no run."""
     for run_id in newest_run_ids(notebook.paths):
-        try:
-            facts = json.loads((notebook.paths.attachments(run_id) / "run.json").read_text("utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(facts, dict) and facts.get("experiment") == slug:
+        facts = read_run_facts(notebook.paths, run_id)
+        if facts.get("experiment") == slug:
             return is_of_project(facts, root)
     return True
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from labbook.errors import NotebookError
 from labbook.probe.events.protocol import EVENTS_FOLDER, FILES, KEEP, RULES_FILE
+from labbook.store.json_files import read_json_object
 from labbook.store.paths import JournalPaths, NotebookPaths, is_run_id, new_run_id
 from labbook.store.private_folder import make_private
 
@@ -152,11 +153,7 @@ class Journal:
 
     def read(self, path: Path) -> dict[str, Any]:
         """Read a JSON object from one of the journal's files; empty if the file is missing or damaged."""
-        try:
-            loaded = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return loaded if isinstance(loaded, dict) else {}
+        return read_json_object(path)
 
     def write(self, path: Path, facts: Mapping[str, Any], *, durable: bool = True) -> None:
         """Replace one of the journal's files atomically; a crash leaves the old or the new content.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from labbook.errors import GitError, NotebookError
 from labbook.probe.events.protocol import ENV_NOTEBOOK
-from labbook.store.config import Config, load_config
+from labbook.store.config import Config, has_table, load_config
 from labbook.store.git_process import create_repository, discover, git_program
 from labbook.store.notebook import Notebook, not_writable
 from labbook.store.paths import SETTINGS_FILE, NotebookPaths
@@ -137,20 +137,9 @@ def _is_notebook(folder: Path) -> bool:
         if (folder / SETTINGS_FILE).is_file():
             return True
         project = folder / "pyproject.toml"
-        return project.is_file() and b"tool.labbook" in project.read_bytes() and _has_table(project)
+        return project.is_file() and b"tool.labbook" in project.read_bytes() and has_table(project)
     except OSError:
         return False
-
-
-def _has_table(project: Path) -> bool:
-    """Whether a project file has `[tool.labbook]`; invalid TOML is not reported."""
-    from labbook.store.config import read_toml
-
-    try:
-        tools = read_toml(project)[0].get("tool")
-    except NotebookError:
-        return False
-    return isinstance(tools, dict) and "labbook" in tools
 
 
 def _planted(folder: Path) -> bool:

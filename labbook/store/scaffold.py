@@ -9,7 +9,7 @@ from pathlib import Path
 
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
-from labbook.store.config import Config, settings_text
+from labbook.store.config import Config, has_table, settings_text
 from labbook.store.paths import NotebookPaths
 
 
@@ -92,16 +92,8 @@ def _create(path: Path, text: str) -> bool:
 
 def _in_project_file(root: Path) -> bool:
     """Whether the settings are in `pyproject.toml`; a `labbook.toml` next to it would override them."""
-    from labbook.store.config import read_toml
-
     project = root / "pyproject.toml"
-    if not project.is_file():
-        return False
-    try:
-        tools = read_toml(project)[0].get("tool")
-    except NotebookError:
-        return False
-    return isinstance(tools, dict) and "labbook" in tools
+    return project.is_file() and has_table(project)
 
 
 def _mkdocs_text(config: Config) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labbook.errors import NotebookError
+from labbook.store.json_files import read_json_object
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
@@ -54,11 +55,7 @@ def _holding(started: dict[str, str], folder: Path) -> str | None:
 
 
 def _read(notebook: Notebook) -> dict[str, str]:
-    try:
-        found = json.loads((notebook.paths.private / _FILE).read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    return {key: str(value) for key, value in read_json_object(notebook.paths.private / _FILE).items()}
 
 
 def _write(notebook: Notebook, started: dict[str, str]) -> None:

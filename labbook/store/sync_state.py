@@ -15,6 +15,7 @@ from labbook.errors import GitError, LabbookError
 from labbook.store.git_process import GitFolders
 from labbook.store.git_state import read_commit
 from labbook.store.journal import write_atomically
+from labbook.store.json_files import read_json_object
 from labbook.store.private_folder import make_private
 
 if TYPE_CHECKING:
@@ -38,11 +39,7 @@ def read_state(notebook: Notebook) -> dict[str, Any]:
     follow), `looked_ns` (time on the clock of the file system: later changes of notes are not committed yet), `head`
     and `tracked` (what was checked out, and where the remote-tracking branches were, at the last look for entries).
     """
-    try:
-        data = json.loads(state_path(notebook).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
+    return read_json_object(state_path(notebook))
 
 
 def update_state(notebook: Notebook, **values: object) -> None:

@@ -24,7 +24,6 @@ from labbook.report.entry.title import verdict_reason
 from labbook.report.gradient_flow_svg import worth_drawing
 from labbook.report.series_choice import (
     base_name,
-    count_steps,
     counts_points,
     first_nonfinite_step,
     is_of_batches,
@@ -240,7 +239,7 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
                 "last": last,
                 "best": "" if best is None else numbers.number(best),
                 "points": numbers.count(each.count or len(each.values)),
-                "last_step": "" if counts_points(each, count_steps(run)) else numbers.count(each.last_step or 0),
+                "last_step": "" if counts_points(each, run.steps) else numbers.count(each.last_step or 0),
                 "nonfinite": each.nonfinite,
                 "since": since,
             }
@@ -250,7 +249,7 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "drawn": drawable(run.series),
         "names": [n for n in dict.fromkeys(names) if n in ("loss", "grad_norm", "lr")]
         or list(dict.fromkeys(names))[:3],
-        "steps": count_steps(run) or max((s.last_step or 0 for s in shown), default=0),
+        "steps": run.steps or max((s.last_step or 0 for s in shown), default=0),
         "rows": rows,
         "more": max(0, len(shown) - len(rows)),
         "windows": [{"window": window, "names": names} for window, names in windows.items()],

@@ -12,10 +12,9 @@ from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.model.verdict import worst_fault
 from labbook.report.ending_exception import ending_exception, place, user_frame
-from labbook.report.entry.diagnosis_section import user_location
+from labbook.report.entry.diagnosis_section import fill, user_location
 from labbook.report.numbers import count, duration, number, pair
 from labbook.report.series_choice import (
-    count_steps,
     find_primary_series,
     find_training_loss,
     first_nonfinite_step,
@@ -41,22 +40,22 @@ def run_title(run: Run, language: str = "en") -> str:
     verdict = verdict_line(run, language)
     if run.status == "finished":
         if _worst_fault(run) is not None:
-            sentence = _plain(labels["finished_but"], verdict=verdict)
+            sentence = fill(labels["finished_but"], verdict=verdict)
         elif find_primary_series(run) is None and not run.captured.get("trials"):
-            sentence = _plain(labels["finished"])
+            sentence = fill(labels["finished"])
         else:
-            sentence = _plain(labels["finished_with"], verdict=verdict)
+            sentence = fill(labels["finished_with"], verdict=verdict)
     elif run.status == "failed":
         has_result = ending_exception(run) is not None or find_primary_series(run) is not None
-        sentence = verdict if has_result else _plain(labels["failed_with"], verdict=verdict)
+        sentence = verdict if has_result else fill(labels["failed_with"], verdict=verdict)
     elif run.status == "lost" and run.imported_from:
-        sentence = _plain(labels["lost_import"])
+        sentence = fill(labels["lost_import"])
     else:
         signal = _named(run.signal or "SIGKILL")
-        sentence = _plain(labels[run.status], signal=signal, duration=duration(run.duration_s))
+        sentence = fill(labels[run.status], signal=signal, duration=duration(run.duration_s))
     trial = run.captured.get("trial")
     name = f"{script_name(run)}#{trial['number']}" if trial else script_name(run)
-    return _plain(labels["title"], script=name, verdict=sentence)
+    return fill(labels["title"], script=name, verdict=sentence)
 
 
 def verdict_line(run: Run, language: str = "en") -> str:
@@ -74,7 +73,7 @@ def verdict_line(run: Run, language: str = "en") -> str:
     if exception is not None:
         frame = user_frame(exception)
         kind = _named(exception.type) or "exception"
-        return kind if frame is None else _plain(labels["at"], type=kind, place=_named(place(frame, run)))
+        return kind if frame is None else fill(labels["at"], type=kind, place=_named(place(frame, run)))
     fault = _worst_fault(run) if run.status != "failed" else None
     if fault is not None:
         return _of_finding(fault, run, labels)
@@ -87,12 +86,12 @@ def verdict_line(run: Run, language: str = "en") -> str:
         return _of_trials(trials, labels, "trials")
     if run.status == "failed" and (series is None or first_nonfinite_step(series) is None):
         if run.signal:
-            return _plain(labels["signal"], signal=_named(run.signal))
-        return _plain(labels["failure"]) if run.exit_code is None else _plain(labels["code"], code=str(run.exit_code))
+            return fill(labels["signal"], signal=_named(run.signal))
+        return fill(labels["failure"]) if run.exit_code is None else fill(labels["code"], code=str(run.exit_code))
     if series is None and trials:
         return _of_trials(trials, labels, "trials")
     if series is None:
-        return _plain(labels["unknown" if run.status == "lost" else "none"])
+        return fill(labels["unknown" if run.status == "lost" else "none"])
     return _metric(series, run, labels)
 
 
@@ -121,14 +120,14 @@ def _of_trials(trials: Mapping[str, Any], said: Mapping[str, Any], kind: str) ->
         low, high = pair(trials["low"], trials["high"])
         metric, value = _named(str(trials["metric"])), number(trials["mean"])
         key = f"{kind}_loss" if metric == "loss" else f"{kind}_mean"
-        return _plain(said[key], count=total, metric=metric, value=value, low=low, high=high)
+        return fill(said[key], count=total, metric=metric, value=value, low=low, high=high)
     if "best" not in trials:
-        return _plain(said[kind], count=total)
+        return fill(said[kind], count=total)
     metric, value, best = _named(str(trials["metric"])), number(trials["value"]), trials["best"]
     params = next((row.get("params") or {} for row in trials.get("rows") or () if row.get("number") == best), {})
     named = [f"{_named(str(name))}={_option(given)}" for name, given in params.items()][:_MAX_OPTIONS]
     which = ": ".join(filter(None, (str(best), ", ".join(named))))
-    return _plain(said[f"{kind}_best"], count=total, metric=metric, value=value, number=which)
+    return fill(said[f"{kind}_best"], count=total, metric=metric, value=value, number=which)
 
 
 def _broken_series(run: Run) -> Series | None:
@@ -156,7 +155,7 @@ def _of_finding(finding: Finding, run: Run, labels: Mapping[str, Any]) -> str:
     if first[1:] == first[1:].lower():
         title = title[:1].lower() + title[1:]
     place = user_location(finding, run)
-    return _plain(labels["found"], title=title, place=_named(place)) if place else title
+    return fill(labels["found"], title=title, place=_named(place)) if place else title
 
 
 def script_name(run: Run) -> str:
@@ -171,29 +170,25 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
     since = first_nonfinite_step(series)
     if since is not None and series.last is not None:
         value = "NaN" if math.isnan(series.last) else "inf"
-        return _plain(labels["nonfinite"], metric=name, value=value, step=count(since))
+        return fill(labels["nonfinite"], metric=name, value=value, step=count(since))
     first, last = pair(series.first, series.last)
     if len(series.values) == 1:
-        return _plain(labels["one"], metric=name, last=last)
+        return fill(labels["one"], metric=name, last=last)
     # What the program logs is numbered as it likes, by episodes or epochs; printed numbers are no steps of a run.
-    steps = series.last_step if series.source == "probe" or run.imported_from else count_steps(run)
+    steps = series.last_step if series.source == "probe" or run.imported_from else run.steps
     if not steps and series.source != "text":
         steps = series.last_step
     if not steps:
-        return _plain(labels["span"], metric=name, first=first, last=last)
-    shown = _plain(labels["metric"], metric=name, first=first, last=last, steps=count(steps))
+        return fill(labels["span"], metric=name, first=first, last=last)
+    shown = fill(labels["metric"], metric=name, first=first, last=last, steps=count(steps))
     phases = run.captured.get("phases")
     if phases and series.source == "probe":
-        return _plain(labels["phase"], text=shown, count=str(phases["count"]))
+        return fill(labels["phase"], text=shown, count=str(phases["count"]))
     return shown
 
 
 def _option(value: object) -> str:
     return number(value) if isinstance(value, float) else _named(str(value))
-
-
-def _plain(sentence: str, **values: str) -> str:
-    return str.format(str(sentence), **values)
 
 
 def _named(text: str) -> str:
