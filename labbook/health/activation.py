@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from labbook.health.layer_history import Module, functions_of, modules_of, roots_of
 from labbook.health.measurements import called_in, place_of, too_few
@@ -19,6 +19,7 @@ from labbook.model.signals import Signals
 _SAMPLES = 512
 _SETTLED = 5
 _CONFIRMED = 3
+_SHAPING = frozenset(["View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Clone", "Alias", "ToCopy", "Cast"])
 _NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm", "rmsnorm")
 
 
@@ -270,7 +271,7 @@ def _width(module: Module, side: Literal["in", "out"]) -> float | None:
 
 @check("double_activation", family="activation", tier=3, needs=("models",))
 def activations_single(run: Run, signals: Signals) -> Outcome | None:
-    """Whether an activation gets what a softmax or sigmoid has just put out.
+    """Whether an activation gets what a softmax or sigmoid has just put out, as layers or in the graph of the loss.
 
     Source: a hint (tier 3); NeuraLint, UMLAUT.
     """
@@ -279,7 +280,21 @@ def activations_single(run: Run, signals: Signals) -> Outcome | None:
         if first.type in squashing and second.type in activations:
             observed = message("health.feeds", first=first.label, second=second.label)
             return Outcome("note", observed, where={"module": second.name})
-    return None
+    twice = any(_softmax_twice(graph.get("operations") or []) for graph in signals.graphs)
+    return Outcome("note", message("health.double_activation.graph")) if twice else None
+
+
+def _softmax_twice(operations: Sequence[Sequence[Any]]) -> bool:
+    """Whether a softmax gets what another one returned; that of a cross entropy has a check of its own."""
+    of_loss = {at for name, taken, _ in operations if "NllLoss" in name for at in taken}
+    for row, (name, taken, _) in enumerate(operations):
+        if name not in ("Softmax", "LogSoftmax") or row in of_loss:
+            continue
+        while len(taken) == 1 and operations[taken[0]][0] in _SHAPING:
+            taken = operations[taken[0]][1]
+        if any(operations[at][0] == "Softmax" for at in taken):
+            return True
+    return False
 
 
 @check("dropout_before_norm", family="activation", tier=3, needs=("models",))

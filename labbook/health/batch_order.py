@@ -171,7 +171,7 @@ def workers_draw_their_own(run: Run, signals: Signals) -> Outcome | None:
     """Whether batches of different samples are equal in every worker, because random numbers are.
 
     Source: TrainCheck so-67180955 (tier 2): every fingerprint as often in an epoch as there are workers; or the code of
-    worker_init_fn, where only a part of each sample is random.
+    worker_init_fn, where only a part of each sample is random; or a generator of numpy that the dataset keeps.
     """
     found = _as_often_as_workers(signals, iterable=False)
     if found is not None:
@@ -180,6 +180,10 @@ def workers_draw_their_own(run: Run, signals: Signals) -> Outcome | None:
         if facts.get("drawn_alike") and facts.get("workers", 0) > 1:
             observed = message("health.worker_duplicate_randomness.same_numbers", workers=facts.get("workers", 0))
             return Outcome("warn", observed, (message("health.worker_duplicate_randomness.init_fn"),))
+        if facts.get("generator"):
+            observed = message("health.worker_duplicate_randomness.same_numbers", workers=facts.get("workers", 0))
+            evidence = message("health.worker_duplicate_randomness.generator", name=facts.get("generator", ""))
+            return Outcome("warn", observed, (evidence,))
     return None
 
 

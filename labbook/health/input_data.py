@@ -19,6 +19,8 @@ from labbook.model.signals import Signals
 
 _SAMPLES = 500
 _FEWEST = 3
+_NEAR_MEAN = 0.25
+_NEAR_DEVIATION = 0.25
 _SHORTEST = 8
 _HIDDEN = 0.2
 """Share of exact zeros in the weights of an attention; a causal mask makes nearly half so. Source: chosen by us."""
@@ -106,7 +108,10 @@ def _scale(path: str, leaves: Sequence[Leaf], first: Module | None) -> Outcome:
 
 @check("input_double_normalised", family="data", tier=3, needs=("batches",))
 def images_scaled_once(run: Run, signals: Signals) -> Outcome | None:
-    """Whether images in floating point have no value above 1/255. Source: a hint (tier 3); TheDeepChecker."""
+    """Whether images in floating point have no value above 1/255, or look as if they were normalised twice.
+
+    Source: a hint (tier 3); TheDeepChecker.
+    """
     for path, looks in input_leaves(signals).items():
         leaves = [leaf for _, _, leaf in looks if len(leaf.get("shape", ())) == 4 and not leaf.get("integer")]
         tops, lows = [leaf.get("max") for leaf in leaves], [leaf.get("min") for leaf in leaves]
@@ -115,7 +120,26 @@ def images_scaled_once(run: Run, signals: Signals) -> Outcome | None:
         if 0 < max(t for t in tops if t is not None) <= 1 / 255 + 1e-4 and min(v for v in lows if v is not None) >= 0:
             top = max(t for t in tops if t is not None)
             return Outcome("note", message("health.input_double_normalised.top", path=path, top=top))
+        mean = median([leaf.get("mean") or 0.0 for leaf in leaves])
+        deviation = median([leaf.get("std") or 0.0 for leaf in leaves])
+        if _is_normalised_twice(min(v or 0.0 for v in lows), max(t or 0.0 for t in tops), mean, deviation):
+            values = {"mean": mean, "deviation": deviation}
+            return Outcome("note", message("health.input_double_normalised.twice", path=path, **values))
     return None
+
+
+def _is_normalised_twice(low: float, top: float, mean: float, deviation: float) -> bool:
+    """Whether values fit pixels from 0 to 1 from which m was subtracted, and which were divided by s, both twice.
+
+    Their range is then 1 / s ** 2, which gives s and, with the lowest value, m; pixels with mean m and standard
+    deviation s end with mean -m / s and standard deviation 1 / s.
+    """
+    if top - low < 4:
+        return False
+    once = 1 / math.sqrt(top - low)
+    middle = -low * once**2 / (1 + once)
+    near = abs(mean + middle / once) < _NEAR_MEAN * deviation and abs(deviation * once - 1) < _NEAR_DEVIATION
+    return near and 0 < middle < 1
 
 
 @check("constant_feature", family="data", tier=1, needs=("batches",))
@@ -146,7 +170,9 @@ def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a logical invariant (tier 1) over every batch inspected; deepchecks FeatureLabelCorrelation. Only tables of
     at least 3 columns: a line through one feature is a task of its own. Tokens that are to be given back are a task
-    where something narrow lies between: only a loss that falls under a tenth of chance level is a warning.
+    where something narrow lies between: only a loss that falls under a tenth of chance level is a warning. A target of
+    the form of a picture is known where each is a sum of channels of its input, as noise is where a denoiser is given
+    the clean picture beside the noisy one.
     """
     path = _sequence_ahead(signals, 0)
     if path:
@@ -163,6 +189,9 @@ def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
             indices = join_names([str(column) for column in columns])
             observed = message("health.target_in_inputs.columns", indices=indices, path=path, samples=samples)
             return Outcome("warn", observed)
+        mixed = [leaf["mixed"] for _, _, leaf in looks if leaf.get("mixed") is not None]
+        if len(mixed) >= _FEWEST and all(mixed):
+            return Outcome("warn", message("health.target_in_inputs.mixed", path=path, batches=len(mixed)))
     return None
 
 

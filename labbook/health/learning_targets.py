@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 
+from labbook.health.layer_history import Module, modules_of
 from labbook.health.measurements import called_in, finite_points, measured_in, optimizer_of, place_of
 from labbook.health.training_kind import acts, is_contrastive, opposed_optimizers, training_losses
 from labbook.health.trend_tests import mann_kendall, median
@@ -25,6 +27,12 @@ _TENTH = 5
 _UNLIMITED = 1e-6
 _TAUGHT = 20
 _FIXED = 5
+_MEAN = re.compile(r"(?<![a-z])(?:mu|mean|loc)s?(?![a-z])")
+_LOG_VARIANCE = re.compile(r"log_?(?:var|std|sigma)")
+_PRIOR = 0.05
+_LOOKS = 3
+_TRAINED = 50
+_RATIOS = 8
 
 
 @check("contrastive_pairs_wrong", family="loop-bug", tier=1, needs=("losses",))
@@ -167,6 +175,59 @@ def teachers_are_fixed(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check("policy_ratio_constant", family="loop-bug", tier=2, needs=("graphs", "evaluations"))
+def ratio_leaves_one(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the ratio of a clipped policy loss is exactly 1 although several steps follow each collection of data.
+
+    Source: Schulman et al. 2017; after the first step on a collection the policy differs from the one that acted. One
+    step a collection is meant (GRPO), and accumulation leaves the policy as it was: both are left out.
+    """
+    steps, backwards = signals.loop.get("steps", 0), signals.loop.get("backwards", 0)
+    collections = max((phase.get("phases", 0) for phase in signals.evaluations), default=0)
+    for graph in signals.graphs:
+        seen = graph.get("ratios", 0)
+        if seen >= _RATIOS and graph.get("ratios_one") == seen and backwards <= steps >= 3 * collections:
+            observed = message("health.policy_ratio_constant.one", looks=seen, steps=steps, collections=collections)
+            return Outcome("warn", observed)
+    return None
+
+
+@check("posterior_collapse", family="convergence", tier=2, needs=("modules",))
+def posterior_differs_from_prior(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the encoder of a variational autoencoder gives the prior, mean 0 and log variance 0, for every sample.
+
+    Source: Bowman et al. 2016, Lucas et al. 2019; chosen by us (tier 2): root mean squares under 0.05 in the last
+    3 looks, after 50 steps, which is under 0.002 nats a dimension. A decoder of that width follows in the same model.
+    """
+    layers = modules_of(signals)
+    for mean in layers:
+        if not _MEAN.search(mean.name.lower().rpartition(".")[2]):
+            continue
+        for log_variance in layers:
+            same = all(getattr(log_variance, key) == getattr(mean, key) for key in ("model", "type", "options"))
+            if same and _LOG_VARIANCE.search(log_variance.name.lower()) and _is_decoded(mean, layers):
+                values = [rms for one in (mean, log_variance) if (rms := _largest_rms(one)) is not None]
+                if len(values) == 2 and max(values) < _PRIOR:
+                    names = {"mean": mean.label, "variance": log_variance.label}
+                    observed = message("health.posterior_collapse.prior", **names, value=max(values))
+                    return Outcome("warn", observed, where={"module": mean.name})
+    return None
+
+
+def _is_decoded(mean: Module, layers: tuple[Module, ...]) -> bool:
+    """Whether a later layer takes as many features as this one gives."""
+    given = mean.options.get("out_features", mean.options.get("out_channels"))
+    taken = [one.options.get("in_features", one.options.get("in_channels")) for one in layers if one.order > mean.order]
+    return given is not None and given in taken
+
+
+def _largest_rms(layer: Module) -> float | None:
+    """The largest root mean square of a layer's output in its last looks; `None` before it was trained."""
+    looks = [row for step, row in layer.history if step >= _TRAINED][-_LOOKS:]
+    values = [math.hypot(row.get("mean") or 0.0, row.get("std") or math.inf) for row in looks]
+    return max(values) if len(values) == _LOOKS else None
+
+
 CHECKS = (
     pairs_differ,
     similarities_are_sharp,
@@ -175,4 +236,6 @@ CHECKS = (
     reward_rises,
     adversaries_oppose,
     teachers_are_fixed,
+    ratio_leaves_one,
+    posterior_differs_from_prior,
 )

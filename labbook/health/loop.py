@@ -8,7 +8,7 @@ from labbook.health.layer_history import has_returned_range, output_activation
 from labbook.health.measurements import called_in, measured_in, missing, of_optimizer, place_of, unobserved
 from labbook.health.training_kind import REGRESSIONS, acts, opposed_optimizers, training_losses
 from labbook.model.check import Outcome, check
-from labbook.model.events.training_kinds import LossCall
+from labbook.model.events.training_kinds import Evaluation, LossCall
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -143,25 +143,31 @@ def _supervised(run: Run, signals: Signals) -> bool:
 def no_dropout_in_evaluation(run: Run, signals: Signals) -> Outcome | None:
     """Whether functional dropout went on under a model in evaluation mode. With repeated batches it is Monte Carlo.
 
-    Source: a logical invariant (tier 1); TrainCheck transformers-33844. Phases of a single forward, as of a whole
-    graph, are taken together.
+    Source: a logical invariant (tier 1); TrainCheck transformers-33844. Phases of few forwards, as of a whole graph or
+    a small validation set, are taken together.
     """
-    single = [e for e in signals.evaluations if e.get("batches", 0) == 1 and not e.get("training")]
-    dropped = [e for e in single if e.get("dropout_active", 0)]
-    if len(dropped) >= _CALLS and len(dropped) > 0.9 * len(single):
-        calls, place = sum(e.get("dropout_active", 0) for e in dropped), place_of(dropped[0].get("dropout_line", ""))
-        observed = message("health.dropout_active_in_eval.active", calls=calls, batches=len(dropped))
-        evidence = called_in(dropped[0].get("dropout_line", "")) if place else ()
-        return Outcome("fail", observed, evidence, place)
+    short = [e for e in signals.evaluations if 0 < e.get("batches", 0) <= _CALLS and not e.get("training")]
+    dropped = [e for e in short if e.get("dropout_active", 0) and not _is_sampled(e)]
+    if len(dropped) >= _CALLS and len(dropped) > 0.9 * len(short):
+        calls, batches = sum(e.get("dropout_active", 0) for e in dropped), sum(e.get("batches", 0) for e in dropped)
+        return _dropout_found("fail", calls, batches, dropped[0].get("dropout_line", ""))
     for phase in signals.evaluations:
         active, batches = phase.get("dropout_active", 0), phase.get("batches", 0)
         if active >= max(_CALLS, batches // 2) and not phase.get("training") and batches >= 2:
-            sampled = phase.get("repeated", 0) > 0.5 * batches
-            observed = message("health.dropout_active_in_eval.active", calls=active, batches=batches)
-            place = place_of(phase.get("dropout_line", ""))
-            evidence = called_in(phase.get("dropout_line", "")) if place else ()
-            return Outcome("note" if sampled else "fail", observed, evidence, place)
+            line = phase.get("dropout_line", "")
+            return _dropout_found("note" if _is_sampled(phase) else "fail", active, batches, line)
     return Outcome("ok", message("health.dropout_active_in_eval.ok"))
+
+
+def _is_sampled(phase: Evaluation) -> bool:
+    """Whether a phase gives the model the same batches again, as Monte Carlo dropout does."""
+    return phase.get("repeated", 0) > 0.5 * phase.get("batches", 0)
+
+
+def _dropout_found(verdict: str, calls: int, batches: int, line: str) -> Outcome:
+    place = place_of(line)
+    observed = message("health.dropout_active_in_eval.active", calls=calls, batches=batches)
+    return Outcome(verdict, observed, called_in(line) if place else (), place)
 
 
 @check("softmax_before_cross_entropy", family="loop-bug", tier=1, needs=("losses",))

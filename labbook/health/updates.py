@@ -273,9 +273,10 @@ def _as_initialised(parameter: Parameter) -> bool:
 def regularisation_is_small(run: Run, signals: Signals) -> Outcome | None:
     """Whether a penalty on the weights is most of the loss, or weight decay pulls harder than the gradient.
 
-    Source: chosen by us (tier 2): a loss of more than 10 times its only loss function where its graph holds a penalty;
-    decay of 3 times the gradient in most matrices within the first 5 steps, coupled to it as in SGD and Adam, that
-    shrinks weights by a tenth over the run. Of weights that were trained before the gradients may rightly be small.
+    Source: chosen by us (tier 2): a loss of more than 10 times its only loss function where its graph holds a penalty,
+    or of 3 times where their sum ends at chance level; decay of 3 times the gradient in most matrices
+    within the first 5 steps, coupled to it as in SGD and Adam, that shrinks weights by a tenth over the run. Of weights
+    that were trained before the gradients may rightly be small.
     """
     return _penalty(run, signals) or _decay(run, signals)
 
@@ -288,7 +289,13 @@ def _penalty(run: Run, signals: Signals) -> Outcome | None:
     # Several losses may have weights, as 100 for the distance of two images.
     if any(loss.get("reduction") != "mean" for loss in losses) or min(values) <= 0:
         return None
-    if total <= (10 if len(losses) == 1 else 200) * sum(values):
+    one = losses[0] if len(losses) == 1 else {}
+    classes, ends = one.get("classes") or 0, median(list(series[0].values[-10:]))
+    guessing = min(values[0], math.log(classes)) if classes > 1 else values[0]
+    # The penalty falls, the loss function does not, and their sum ends at the level of guessing.
+    won = total > 3 * guessing and ends < 0.5 * total and ends > 0.95 * guessing
+    won = won and (one.get("value_last") or 0.0) > 0.8 * guessing
+    if total <= (10 if one else 200) * sum(values) and not won:
         return None
     functions = join_names([loss.get("fn", "") for loss in losses])
     observed = message("health.regularisation_dominates.penalty", total=total, function=functions, value=sum(values))

@@ -16,6 +16,7 @@ from labbook.model.signals import Signals
 
 _AFTER_BACKWARDS = 20
 _STREAK = 3
+_LOOKS = 3
 
 
 @check("param_never_gets_grad", family="gradient", tier=1, needs=("loop",))
@@ -312,6 +313,19 @@ def layers_are_separate(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check("attention_mask_inverted", family="loop-bug", tier=2, needs=("batches", "tensors"))
+def mask_hides_padding(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the mask of an attention leaves exactly the padding: positions of one token, which is hidden nowhere.
+
+    Source: chosen by us (tier 2), in at least 3 looks and all of them; their number differs between samples.
+    """
+    looks = [row.get("padding_only") for event in signals.tensors for row in event.get("functions", [])]
+    known = [look for look in looks if look is not None]
+    if len(known) < _LOOKS or not all(known):
+        return None
+    return Outcome("warn", message("health.attention_mask_inverted.padding", looks=len(known)))
+
+
 CHECKS = (
     every_parameter_has_gradient,
     graph_is_whole,
@@ -323,4 +337,5 @@ CHECKS = (
     kept_state_is_a_copy,
     copies_are_updated,
     layers_are_separate,
+    mask_hides_padding,
 )

@@ -138,6 +138,22 @@ def test_order_of_layers(ask, make_model):
         ask("double_activation", signals={"models": (make_model("Softmax", "ReLU", feeds=[[1, 2]]),)}).verdict == "note"
     )
     assert ask("double_activation", signals={"models": (make_model("ReLU", "ReLU", feeds=[[1, 2]]),)}) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (("Mean", "Log", "Softmax", "View", "Softmax", "Addmm"), True),
+        (("NllLoss", "Log", "Softmax", "Softmax"), True),
+        (("NllLoss", "LogSoftmax", "Softmax"), False),  # a check of its own
+        (("Mean", "Softmax", "Div", "Softmax"), False),  # sharpened
+        (("Mean", "LogSoftmax", "LogSoftmax"), False),  # rows and columns in turn
+    ],
+)
+def test_a_softmax_of_a_softmax_in_the_graph(ask, make_model, names, found):
+    rows = [[name, [at + 1] if at + 1 < len(names) else [], None] for at, name in enumerate(names)]
+    answer = ask("double_activation", signals={"models": (make_model("Linear"),), "graphs": ({"operations": rows},)})
+    assert (answer is not None) is found
     mixed = make_model("Dropout", "BatchNorm1d", options={1: {"p": 0.2}}, feeds=[[1, 2]])
     assert ask("dropout_before_norm", signals={"models": (mixed,)}).verdict == "note"
     assert (

@@ -361,6 +361,14 @@ def test_a_penalty_larger_than_the_loss(ask, make_series, total, penalised, verd
     assert (found.verdict if found else None) == verdict
 
 
+@in_one_test(("end", "last", "verdict"), [(1.42, 1.38, "warn"), (0.5, 0.3, None), (1.42, 0.2, None)])
+def test_a_penalty_that_falls_alone(ask, make_series, end, last, verdict):
+    called = {"fn": "cross_entropy", "training": True, "reduction": "mean", "value_first": 1.5, "value_last": last}
+    signals = {"graphs": ({"step": 1, "penalised": 4},), "losses": ({**called, "classes": 4, "line": "a.py:3"},)}
+    found = ask("regularisation_dominates", make_series("loss", [9.0] * 10 + [end] * 20), signals=signals)
+    assert (found.verdict if found else None) == verdict
+
+
 @in_one_test(
     ("options", "gradient", "loaded", "verdict"),
     [

@@ -33,7 +33,42 @@ def validated(low, high, std, shape=(32, 8)):
     return {"batches": BATCHES, "evaluations": (phase, phase)}
 
 
+STEPS = (1, 2, 3, 5, 8, 20, 60, 90, 150)
+
+
+def coded(spread, decoder=6, name="fc_logvar"):
+    """A model with two heads of 6 features, the outputs of which have this standard deviation, and a decoder."""
+    kinds = ((1, "fc_mu", 48, 6), (2, name, 48, 6), (3, "decoder", decoder, 48))
+    layers = [
+        {"i": i, "name": name, "type": "Linear", "order": i, "options": {"in_features": given, "out_features": made}}
+        for i, name, given, made in kinds
+    ]
+    looks = [{"i": i, "mean": 0.01, "std": spread} for i in (1, 2, 3)]
+    return {
+        "models": ({"model": 0, "root": "VAE", "modules": layers, "parameters": []},),
+        "tensors": tuple({"step": step, "opt": 0, "model": 0, "modules": looks} for step in STEPS),
+    }
+
+
+def clipped(ones, phases=10, backwards=160):
+    graph = {"ratios": 20, "ratios_one": ones}
+    evaluation = {"begin_step": 1, "end_step": 1, "batches": 64, "phases": phases}
+    return {"graphs": (graph,), "loop": {"steps": 160, "backwards": backwards}, "evaluations": (evaluation,)}
+
+
+def masked(*seen):
+    looks = [{"step": at, "functions": [{"fn": "attention", "padding_only": one}]} for at, one in enumerate(seen, 1)]
+    return {"batches": BATCHES, "tensors": tuple({"opt": 0, "model": 0, "modules": [], **look} for look in looks)}
+
+
 CASES = [
+    ("posterior_collapse", coded(0.01), coded(0.3), "return nearly 0 for every sample"),
+    ("posterior_collapse", coded(0.01), coded(0.01, decoder=12), "fc_mu (Linear) and fc_logvar (Linear)"),
+    ("posterior_collapse", coded(0.01), coded(0.01, name="fc_offset"), "root mean square at most 0.014"),
+    ("policy_ratio_constant", clipped(20), clipped(19), "exactly 1 in all 20 updates inspected"),
+    ("policy_ratio_constant", clipped(20), clipped(20, phases=160), "160 steps on 10 rollouts"),
+    ("policy_ratio_constant", clipped(20), clipped(20, backwards=640), "160 steps"),
+    ("attention_mask_inverted", masked(True, True, None, True), masked(True, True, False), "sees only padding"),
     (
         "scaled_gradients_stepped",
         {"loop": {"steps": 99, "scaler": SCALER}},

@@ -30,6 +30,7 @@ class Leaf(TypedDict, total=False):
     constant_n: Count
     telling: Shape
     telling_n: Count
+    mixed: bool
     ahead: Count
 
 
@@ -91,6 +92,7 @@ class Loader(Event, total=False):
     iterable: bool
     line: str
     drawn_alike: bool
+    generator: str
 
 
 class DeviceMemory(TypedDict, total=False):

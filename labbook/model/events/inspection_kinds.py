@@ -154,6 +154,7 @@ class FunctionLook(ModuleLook, total=False):
     size: Count
     of_output: bool
     masked: bool
+    padding_only: bool
 
 
 class Tensors(Event, total=False):
@@ -243,6 +244,8 @@ class Graph(Event, total=False):
     constant: list[ConstantTerm]
     penalised: Count
     bootstrapped: str
+    ratios: Count
+    ratios_one: Count
     ascends: bool
     operations: Annotated[list[list[Any]], LONG]
     more: bool

@@ -176,8 +176,10 @@ sample of all parameters after the step; distributed runs only.
   each channel, `ratio`: median over channels of running variance / variance in the batch.
 - `functions` (<= 64): watched functions called by the program itself: relu, leaky_relu, gelu, elu, sigmoid, tanh,
   softmax, log_softmax, dropout; and "attention" (torch), the fused one: `shape`: queries, keys, `masked`: causal or
-  with a mask for its scores; `line`: "file.py:12", user frame; for softmax `dim` (a number >= 0) and `size` (length of
-  that axis), and in paddle, where those between model and loss are looked at, too, `of_output`: it was given the
+  with a mask for its scores; "attention_mask" (paddle); both `padding_only`: of a mask over keys: positions of one
+  token are all that it leaves, null without tokens of its shape; `line`: "file.py:12", user frame; for softmax `dim`
+  (a number >= 0) and `size` (length of that axis), and in paddle, where those between model and loss are looked at,
+  too, `of_output`: it was given the
   very tensor that the model returned."""
 
 BATCH = "batch"
@@ -190,7 +192,8 @@ strided sample and the shape. At dense steps also:
   all batches so far; `constant_at` (<= 8): the numbers of the first of them, from 0; `constant_n`: samples in these
   batches; `telling` (<= 8): columns of a 2-d float input that alone determined the target in all batches so far, by one
   value a class or a line through all; `telling_n`: samples in these; `ahead`: by how many tokens an integer target is
-  ahead of this 2-d integer input: 0 the same, 1 the next token, null neither.
+  ahead of this 2-d integer input: 0 the same, 1 the next token, null neither; `mixed`: each target of the same form is
+  a weighted sum of several channels of the inputs, with other weights for each sample.
 - `labels`: integer labels of one axis, or one label a sample: `histogram` {class: count in this batch} (<= 200
   classes).
 - `dims_equal`: all leaves with an axis have the same first dimension."""
@@ -235,9 +238,10 @@ too. `cut`: where a tensor with a graph lost it in the forward of this step; `op
 "no_grad", "argmax", "stop_gradient", "to_tensor". `blown`: where the loss sets a column of outputs against a row of
 targets by hand; `shape`: of the result; `of`: of the outputs; `sure`: what the graph keeps shows it; `line`: of
 `backward`. `constant`: what was added to the loss in 3 steps without having a gradient, and changed; `number`: a Python
-number. `penalised`: leaves that the first losses reach by plain arithmetic alone. `operations` (<= 400), in the first
-event only, else null: `[name, indices of what it takes from, parameter]`, nearest to the loss first; a parameter has ""
-as its name, and an operation null as its parameter. `more`: there are more operations."""
+number. `penalised`: leaves that the first losses reach by plain arithmetic alone. `ratios` (torch): looks in the first
+20 backwards at the ratio of a clipped policy loss; `ratios_one`: it was exactly 1 for all samples. `operations` (<=
+400), in the first event only, else null: `[name, indices of what it takes from, parameter]`, nearest to the loss first;
+a parameter has "" as its name, and an operation null as its parameter. `more`: there are more operations."""
 
 LOOP = "loop"
 """Running totals of the training loop; written at steps 1, 2, 4, 8, ... and at exit; the last one wins. Tables are
@@ -292,7 +296,8 @@ samples that the model is trained on."""
 LOADER = "loader"
 """First iteration of a DataLoader. `sampler`, `dataset`: classes. `length`: samples. `line`: user frame of the
 iteration. `drawn_alike` (torch): all workers are seeded with one number, and the dataset draws random numbers, as its
-code tells."""
+code tells. `generator`: name of the field in which the dataset keeps a random generator of numpy or Python that it
+draws samples from, where there are several workers."""
 
 MEMORY = "memory"
 """Memory, at dense steps and at least every 10 s, in bytes. `workers_rss`: of the workers of data loaders, shared pages

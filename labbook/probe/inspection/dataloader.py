@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from ..events.protocol import LOADER
 from ..training.batch_fingerprints import Batch, fingerprint, histogram, short_print
 from ..training.call_site import line_of, user_frame
-from ..training.worker_seeds import drawn_alike
+from ..training.worker_seeds import drawn_alike, shared_generator
 from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
 from .nested import tensors_in
 
@@ -194,16 +194,17 @@ class DataLoaders:
             index=index,
             **self._settings(loader),
             line=line_of(user_frame()),
-            drawn_alike=self._drawn_alike(loader),
+            drawn_alike=self._of_workers(drawn_alike, loader),
+            generator=self._of_workers(shared_generator, loader) or None,
         )
 
     def _settings(self, loader):
         """Fields of the `loader` event that are settings of the loader."""
         raise NotImplementedError
 
-    def _drawn_alike(self, loader):
+    def _of_workers(self, judge, loader):
         try:
-            return loader.num_workers > 1 and drawn_alike(loader)
+            return loader.num_workers > 1 and judge(loader)
         except Exception as error:
             self._failed(self.FRAMEWORK + ".worker seeds", error)
             return None

@@ -18,6 +18,9 @@ TABLE_COLUMNS = 1024
 TOKENS = 1 << 15
 """Tokens of a batch of sequences that are compared with the target."""
 
+HIDDEN = -1e4
+"""What is added to the score of a position that an attention hides, at most."""
+
 _MOST_SEQUENCES = 4
 _SHORTEST = 4
 _FEWEST_TOKENS = 16
@@ -29,6 +32,12 @@ _FREE_ROWS = 8
 
 _EXPLAINED = 1 - 1e-6
 
+PLANES = (4, 8, 512)
+"""Samples, channels and positions of pictures and signals that are compared with a target of the same form."""
+
+_FEWEST_POSITIONS = 8
+_DIFFERENT = 1e-3
+
 CHANNELS = 16
 """Channels of an image whose mean and standard deviation are computed."""
 
@@ -38,7 +47,8 @@ class ModelInputs:
 
     A framework implements `leaf(path, leaf, role, model)`, `_column_ranges(values)`, `_merged(known, low, high)`,
     `_equal_columns(low, high)`, `_histogram(target)` and `_doubles(values)`: a copy of the first `TABLE_ROWS` rows in
-    double precision, in host memory, as `_target_doubles(target)` of a target of one axis (`None`: not at hand).
+    double precision, in host memory, as `_target_doubles(target)` of a target of one axis (`None`: not at hand), and
+    `_planes(values)`: at most `PLANES` of (samples, channels, positions).
 
     Args:
         stats: Looks at tensors.
@@ -64,6 +74,7 @@ class ModelInputs:
         self._table = None
         self._telling = {}
         self._sequences = []
+        self._pictures = []
 
     def look(self, root, args, kwargs, batch):
         """Looks at the batch of a dense forward; the labels come with the loss.
@@ -110,6 +121,7 @@ class ModelInputs:
         given = [(path, leaf) for path, leaf in inputs if self._is_input(leaf)]
         leaves = [self.leaf(path, leaf, "input", root.index) for path, leaf in given[:MOST_LEAVES]]
         self._sequences = self._keep_sequences(given, leaves)
+        self._pictures = self._keep_pictures(given, leaves)
         firsts = [leaf.shape[0] for _, leaf in inputs if leaf.shape]
         if batch is not None and batch.data is not None:
             delivered = tensors_in(batch.data, self.stats, MOST_LEAVES)
@@ -158,6 +170,25 @@ class ModelInputs:
                     found.append((tokens, shape, fields))
         return found
 
+    def is_padding_all(self, shape, hidden):
+        """Whether an attention mask leaves exactly the padding of the batch: positions of one token, and none else.
+
+        Args:
+            shape: Of the mask over keys: samples, positions.
+            hidden: Whether each position is hidden, in order; a list.
+
+        Returns:
+            `None` where the batch holds no tokens of that shape.
+        """
+        tokens = next((tokens for tokens, known, _ in self._sequences if known == tuple(shape)), None)
+        if tokens is None:
+            return None
+        columns = shape[1]
+        seen = {token for token, is_hidden in zip(tokens, hidden) if not is_hidden}
+        rest = {token for token, is_hidden in zip(tokens, hidden) if is_hidden}
+        counts = {columns - sum(hidden[at : at + columns]) for at in range(0, len(hidden), columns)}
+        return len(seen) == 1 and len(rest) >= _SHORTEST and len(counts) > 1 and not seen & rest
+
     def _compare_sequences(self, target):
         """Adds to the fields of the kept sequences by how many tokens the target is ahead of them."""
         kept, self._sequences = self._sequences, []
@@ -168,6 +199,23 @@ class ModelInputs:
             wanted = self.stats.numbers(target, TOKENS)
             for tokens, shape, fields in kept if wanted is not None else ():
                 fields["ahead"] = tokens_ahead(tokens, shape, wanted)
+
+    def _keep_pictures(self, given, leaves):
+        """`(planes, form, fields)` of the first inputs that have channels and positions."""
+        kept = []
+        for (_, leaf), fields in zip(given, leaves):
+            if len(leaf.shape) >= 3 and not fields["integer"] and len(kept) < _MOST_SEQUENCES:
+                kept.append((self._planes(leaf), (leaf.shape[0], *leaf.shape[2:]), fields))
+        return [one for one in kept if one[0] is not None]
+
+    def _compare_pictures(self, target):
+        """Adds to the fields of the first picture whether each target is a mixture of the channels of its inputs."""
+        kept, self._pictures = self._pictures, []
+        form = (target.shape[0], *target.shape[2:]) if len(target.shape) >= 3 else None
+        kept = [one for one in kept if one[1] == form]
+        wanted = self._planes(target) if kept else None
+        if wanted is not None:
+            kept[0][2]["mixed"] = is_mixture([planes for planes, _, _ in kept], wanted)
 
     def _compare_with_target(self, target):
         """Adds to the fields of the kept table which of its columns gave the target away in all batches so far."""
@@ -190,6 +238,7 @@ class ModelInputs:
         fields["leaves"] = [*fields["leaves"], self.leaf("target", target, "label", None)][: MOST_LEAVES + 1]
         self._compare_with_target(target)
         self._compare_sequences(target)
+        self._compare_pictures(target)
         if fields["labels"] is None:
             counts = self._histogram(target)
             fields["labels"] = {"histogram": told_histogram(counts)} if counts is not None else None
@@ -200,6 +249,57 @@ class ModelInputs:
     def _histogram(self, target):
         """How often each class is in the target of a loss; `None` where it has no classes."""
         raise NotImplementedError
+
+    def _planes(self, values):
+        """A copy in double precision of a part of floats, at most `PLANES`; `None` where they are not at hand."""
+        raise NotImplementedError
+
+
+def is_mixture(inputs, target):
+    """Whether the target of each sample is a weighted sum of several channels, with other weights for each sample.
+
+    A target that is one channel, scaled or not, is a task, as that of an autoencoder; one with the same weights for
+    all samples as well, as that of grey from colours.
+
+    Args:
+        inputs: Arrays of numpy or tensors of torch in double precision, (samples, channels, positions).
+        target: Likewise.
+    """
+    samples, _, positions = target.shape
+    weights = []
+    for at in range(samples):
+        rows = [row - row.mean() for planes in inputs for row in planes[at]]
+        if samples < 2 or not 1 < len(rows) <= PLANES[1] or positions < _FEWEST_POSITIONS * len(rows):
+            return False
+        products = [[float(a @ b) for b in rows] for a in rows]
+        first = None
+        for row in target[at]:
+            row = row - row.mean()
+            total, shared = float(row @ row), [float(row @ a) for a in rows]
+            if not total or any(b * b > _EXPLAINED * total * g[i] for i, (b, g) in enumerate(zip(shared, products))):
+                return False
+            solved = _solved(products, shared)
+            if solved is None or sum(a * b for a, b in zip(solved, shared)) < _EXPLAINED * total:
+                return False
+            first = first or solved
+        weights.append(first)
+    largest = max(abs(weight) for row in weights for weight in row)
+    return any(max(column) - min(column) > _DIFFERENT * largest for column in zip(*weights))
+
+
+def _solved(rows, wanted):
+    """The solution of a few linear equations by elimination, `None` where there is none."""
+    table = [[*row, value] for row, value in zip(rows, wanted)]
+    for at in range(len(table)):
+        pivot = max(range(at, len(table)), key=lambda n: abs(table[n][at]))
+        table[at], table[pivot] = table[pivot], table[at]
+        if not abs(table[at][at]) > 1e-12 * abs(rows[at][at]):
+            return None
+        for n, row in enumerate(table):
+            if n != at:
+                share = row[at] / table[at][at]
+                table[n] = [value - share * other for value, other in zip(row, table[at])]
+    return [row[-1] / row[at] for at, row in enumerate(table)]
 
 
 def telling_columns(table, target):

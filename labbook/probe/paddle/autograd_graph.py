@@ -7,6 +7,7 @@ from ..inspection.graph_operations import operations_of, with_names
 from ..inspection.graph_schedule import AGAIN, FIRST
 from ..inspection.model_lookup import parameters_of
 from ..process.gc_scan import live_instances
+from ..training.call_site import line_of, user_frame
 from .detach_finder import most_likely
 
 MOST_NODES = 200000
@@ -32,6 +33,8 @@ _ARITHMETIC = (
 )
 """Beginnings of the names of operations that a penalty on parameters is made of, as nodes have them."""
 
+_SHAPING = ("cast", "squeeze", "unsqueeze", "reshape", "flatten", "assign")
+
 
 def node_of(tensor):
     """The address of the node that accumulates the gradient of a leaf, `None` for one that takes none."""
@@ -41,16 +44,20 @@ def node_of(tensor):
     return None if node is None else node.node_ptr()
 
 
-def _walk(tensors, leads_on):
-    """Yields `(address, name)` of each node below these tensors once.
+def _roots(tensors):
+    return [tensor.grad_fn for tensor in tensors if not tensor.stop_gradient and tensor.grad_fn is not None]
+
+
+def _walk(nodes, leads_on):
+    """Yields `(address, name, node)` of these nodes and of each below them once.
 
     Args:
-        tensors: What a backward call is made on.
+        nodes: Of the graph, such as those of what a backward call is made on.
         leads_on: `leads_on(name)`: whether to go on below a node of this name.
 
     Cost: 1 microsecond a node.
     """
-    waiting = [tensor.grad_fn for tensor in tensors if not tensor.stop_gradient and tensor.grad_fn is not None]
+    waiting = list(nodes)
     held = {}
     while waiting:
         node = waiting.pop()
@@ -58,15 +65,19 @@ def _walk(tensors, leads_on):
         if address in held:
             continue
         held[address] = node  # an address identifies its node only while the node lives
-        yield address, name
+        yield address, name, node
         if leads_on(name):
             waiting.extend(following for following in node.next_functions if following is not None)
 
 
 def leaves(tensors):
     """Addresses of the accumulating nodes that backward calls on these tensors reach; `None` for too large a graph."""
+    return _leaves_below(_roots(tensors))
+
+
+def _leaves_below(nodes):
     found = set()
-    for count, (address, name) in enumerate(_walk(tensors, lambda name: not name.startswith(_LEAF))):
+    for count, (address, name, _) in enumerate(_walk(nodes, lambda name: not name.startswith(_LEAF))):
         if count == MOST_NODES:
             return None
         if name.startswith(_LEAF):
@@ -77,7 +88,7 @@ def leaves(tensors):
 def _operations(tensors):
     """The rows of the graph; leaves are identified by the addresses of their nodes."""
     return operations_of(
-        [tensor.grad_fn for tensor in tensors if not tensor.stop_gradient and tensor.grad_fn is not None],
+        _roots(tensors),
         lambda node: node.node_ptr(),
         lambda node: node.name().rpartition("::")[2].replace("GradNode", "").replace("_grad_node", ""),
         lambda node: [following for following in node.next_functions if following is not None],
@@ -87,8 +98,48 @@ def _operations(tensors):
 
 def penalised(tensors):
     """How many leaves the losses reach by plain arithmetic alone, as the parameters in an L1 or L2 penalty."""
-    nodes = _walk(tensors, lambda name: _plain(name).startswith(_ARITHMETIC))
-    return sum(name.startswith(_LEAF) for _, name in islice(nodes, _MOST_TERMS))
+    nodes = _walk(_roots(tensors), lambda name: _plain(name).startswith(_ARITHMETIC))
+    return sum(name.startswith(_LEAF) for _, name, _ in islice(nodes, _MOST_TERMS))
+
+
+def bootstrapped(tensors):
+    """Whether one side of a difference is reward + discount * value, and reaches a leaf that the other one reaches.
+
+    The graph keeps no values: a discounted value is a maximum, or one that is scaled, and masked where episodes end.
+    """
+    nodes = _walk(_roots(tensors), lambda name: _plain(name).startswith(_ARITHMETIC))
+    for _, name, node in islice(nodes, _MOST_TERMS):
+        sides = node.next_functions if _plain(name) in ("subtract", "huber_loss") else ()
+        if len(sides) == 2 and None not in sides and sum(map(_is_discounted, sides)) == 1:
+            one, other = (_leaves_below([side]) or set() for side in sides)
+            if one & other:
+                return True
+    return False
+
+
+def _is_discounted(node):
+    """Whether an operation adds something without a gradient to a discounted value."""
+    node = _through(node)
+    below = _single(node) if _plain(node.name()) == "add" else None
+    passed = set()
+    while below is not None and _plain(below.name()) in ("scale", "multiply", *_SHAPING):
+        passed.add(_plain(below.name()))
+        below = _single(below)
+    steps = passed & {"scale", "multiply"}
+    return below is not None and len(steps) + (_plain(below.name()) in ("max", "amax")) >= 2
+
+
+def _single(node):
+    """The only operation that one takes from: its other argument has no gradient."""
+    below = [following for following in node.next_functions if following is not None]
+    return below[0] if len(below) == 1 else None
+
+
+def _through(node):
+    """The first operation that is no change of shape or type."""
+    while _plain(node.name()) in _SHAPING and _single(node) is not None:
+        node = _single(node)
+    return node
 
 
 def _plain(name):
@@ -132,6 +183,7 @@ class AutogradGraph:
         self.cut = None
         self.bare = False
         self.penalised = 0
+        self.bootstrapped = None
         self._inside = []
         self._output = None
         self._pending = None
@@ -168,6 +220,7 @@ class AutogradGraph:
             self.cut = most_likely(([], self.cuts.cuts), False)
         if number == 1:
             self.penalised = penalised(tensors)
+            self.bootstrapped = line_of(user_frame()) if bootstrapped(tensors) else None
             self._rows = _operations(tensors)
         before = set(self.reached)
         self.reached |= found
@@ -258,8 +311,10 @@ class AutogradGraph:
             blown=self.inspector.functions.pairs.blown,
             constant=self.inspector.functions.pairs.constant,
             penalised=self.penalised,
-            bootstrapped=None,  # the graph keeps no values
+            bootstrapped=self.bootstrapped,
             ascends=False,
+            ratios=0,
+            ratios_one=0,
             operations=operations.get("operations"),
             more=operations.get("more"),
         )

@@ -9,6 +9,7 @@ from time import thread_time
 from types import FunctionType
 from weakref import ref
 
+from ..inspection.model_inputs import HIDDEN, TOKENS
 from ..inspection.nested import first_tensor
 from ..training.call_site import line_of, user_frame
 from ..wrapping import leave_out_one_frame, transparent_wrapper
@@ -117,6 +118,9 @@ class FunctionalCalls:
                 if type(original) is FunctionType or callable(original):
                     patches.put(home, name, self._watched(original, name))
         patches.put(functional, "embedding", self._embedding(functional.embedding))
+        layers = sys.modules.get("paddle.nn.layer.transformer")
+        if type(getattr(layers, "_convert_attention_mask", None)) is FunctionType:
+            patches.put(layers, "_convert_attention_mask", self._masking(layers._convert_attention_mask))
         tensor = paddle.Tensor
         if "__getitem__" in tensor.__dict__:
             patches.put(tensor, "__getitem__", self._indexing(tensor.__getitem__))
@@ -194,6 +198,33 @@ class FunctionalCalls:
                 told["size"] = result.shape[axis]
                 told["of_output"] = any(output() is given for output in self._outputs or ())
         return told
+
+    def _masking(self, original):
+        def convert(*args, **kwargs):
+            mask = original(*args, **kwargs)
+            if self._on and self._outputs is None and mask is not None:
+                try:
+                    self._look_at_mask(mask)
+                except Exception as error:
+                    self.inspector.failed("paddle.mask", error)
+            return mask
+
+        return transparent_wrapper(convert, original)
+
+    def _look_at_mask(self, mask):
+        """Notes whether what is added to the scores of an attention leaves only padding."""
+        shape = list(mask.shape)
+        key = ("attention_mask", "", shape[-1])
+        known = self.found.get(key)
+        if known is not None:
+            known["calls"] += 1
+        elif len(shape) == 4 and shape[1:3] == [1, 1] and 0 < mask.size <= TOKENS and len(self.found) < MOST:
+            view = self.stats.whole_view(mask)
+            if view is not None and view.dtype.kind == "f":
+                hidden = (view.reshape(-1) < HIDDEN).tolist()
+                is_all = self.inspector.batches.is_padding_all((shape[0], shape[3]), hidden)
+                told = {"fn": "attention_mask", "line": "", "calls": 1, "training": True}
+                self.found[key] = dict(told, padding_only=is_all, shape=shape)
 
     def _check(self, name, index, low, size):
         view = self.stats.view(index)

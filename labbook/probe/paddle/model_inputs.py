@@ -1,7 +1,7 @@
 """Looks at the batch of a dense step: what a PaddlePaddle model was given, and the labels that its loss was given."""
 
 from ..inspection import model_inputs
-from ..inspection.model_inputs import CHANNELS, COLUMNS, TABLE_ROWS
+from ..inspection.model_inputs import CHANNELS, COLUMNS, PLANES, TABLE_ROWS
 from ..training.batch_fingerprints import histogram
 
 
@@ -38,6 +38,14 @@ class ModelInputs(model_inputs.ModelInputs):
     def _target_doubles(self, target):
         view = self.stats.whole_view(target)
         return self._doubles(view.reshape(-1)) if view is not None else None
+
+    def _planes(self, values):
+        samples, channels, positions = PLANES
+        view = self.stats.whole_view(values)
+        if view is None or view.dtype.kind != "f" or not 0 < view.shape[1] <= channels or not view.size:
+            return None
+        rows = view[:samples].reshape(min(samples, view.shape[0]), view.shape[1], -1)
+        return rows[..., :: max(1, rows.shape[2] // positions)][..., :positions].astype("float64")
 
     def _equal_columns(self, low, high):
         return (low == high).nonzero()[0].tolist()

@@ -6,7 +6,7 @@ from ..events.protocol import GRAPH
 from ..inspection.graph_operations import operations_of, with_names
 from ..inspection.graph_schedule import AGAIN, FIRST
 from ..training.call_site import line_of, place_of, user_frame
-from .loss_expression import ascends, blown_up, bootstrapped, kind, penalised
+from .loss_expression import ascends, blown_up, bootstrapped, kind, penalised, unclipped_ratio
 from .loss_terms import LossTerms
 
 MOST_NODES = 200000
@@ -37,6 +37,7 @@ class AutogradGraph:
         self.penalised = 0
         self.bootstrapped = None
         self.ascends = False
+        self.ratios = []
         self.terms.forget()
         self.missing = []
         self._rows = self._operations = None
@@ -57,6 +58,8 @@ class AutogradGraph:
             self.constant = constant
             if self._last is not None:
                 self.tell(*self._last)
+        if number <= 2 or (self.ratios and number <= AGAIN):
+            self._look_at_ratio(tensors)
         if not (number == 1 or number == AGAIN or (self.missing and number <= FIRST)):
             return
         leaves = self.reach(tensors)
@@ -74,6 +77,12 @@ class AutogradGraph:
         before = set(self.reached)
         self.reached.update(dict.fromkeys(leaves))
         self._pending = (leaves, before, user_frame())
+
+    def _look_at_ratio(self, tensors):
+        with self.inspector.without_modes:
+            one = unclipped_ratio(tensors)
+        if one is not None:
+            self.ratios.append(one)
 
     def _take_operations(self, tensors):
         """The rows of the graph; leaves are identified by their parameters."""
@@ -185,6 +194,8 @@ class AutogradGraph:
             penalised=self.penalised,
             bootstrapped=self.bootstrapped,
             ascends=self.ascends,
+            ratios=len(self.ratios),
+            ratios_one=sum(self.ratios),
             operations=operations.get("operations"),
             more=operations.get("more"),
         )

@@ -6,6 +6,7 @@ and only while it is on top; while anything in the program is compiled it is nev
 
 import sys
 
+from ..inspection.model_inputs import HIDDEN, TOKENS
 from ..inspection.nested import tensors_in
 from ..training.call_site import line_of, place_of, user_frame
 from .autograd_graph import cut_mode, top_of_stack
@@ -167,7 +168,28 @@ class FunctionalCalls:
             known["calls"] += 1
         elif len(self.found) < MOST:
             facts = {"fn": "attention", "line": "", "calls": 1, "training": True, "masked": masked}
+            given = kwargs.get("key_padding_mask") if causal is None else kwargs.get("attn_mask")
+            if given is None and causal is not None and len(args) > mask:
+                given = args[mask]
+            facts["padding_only"] = self._is_padding_all(given, attends=causal is not None)
             self.found[key_of] = dict(facts, shape=[query.shape[axis], key.shape[axis]])
+
+    def _is_padding_all(self, mask, attends):
+        """Whether a mask over keys leaves only padding.
+
+        Args:
+            mask: Booleans, or what is added to scores.
+            attends: Whether true means that a position is attended to.
+        """
+        if mask is None or not self.inspector.stats.is_plain(mask) or not self.inspector.without_modes.is_possible():
+            return None
+        with self.inspector.without_modes:
+            if mask.dim() == 4 and mask.shape[1:3] == (1, 1):
+                mask = mask[:, 0, 0]
+            if mask.dim() != 2 or not 0 < mask.numel() <= TOKENS:
+                return None
+            hidden = mask < HIDDEN if mask.is_floating_point() else mask.bool() != attends
+            return self.inspector.batches.is_padding_all(mask.shape, hidden.flatten().tolist())
 
     # cuts
 

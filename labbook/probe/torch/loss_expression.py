@@ -147,6 +147,20 @@ def ascends(tensors):
     return signs == {1}
 
 
+def unclipped_ratio(tensors):
+    """Whether the ratio of a clipped policy loss, `min(ratio * a, clamp(ratio) * a)`, is exactly 1 for all samples.
+
+    Returns:
+        `None` where the losses have no such ratio.
+    """
+    found = [node for node, _ in nodes(tensors)]
+    clamped = {below for node in found if kind(node) == "Clamp" for below, _ in node.next_functions}
+    results = [_kept(node, "result") for node in found if kind(node) == "Exp" and node in clamped]
+    if not any(kind(node) in ("Minimum", "Maximum") for node in found) or len(results) != 1 or results[0] is None:
+        return None
+    return bool((results[0].detach() == 1).all())
+
+
 def blown_up(tensors):
     """Where a column of outputs is set against a row of targets, so that each meets all; `None` where none is.
 

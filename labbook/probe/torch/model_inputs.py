@@ -1,7 +1,7 @@
 """Looks at the batches that reach PyTorch models: their inputs, labels, and columns that never vary."""
 
 from ..inspection import model_inputs
-from ..inspection.model_inputs import CHANNELS, COLUMNS, TABLE_ROWS
+from ..inspection.model_inputs import CHANNELS, COLUMNS, PLANES, TABLE_ROWS
 from ..training.batch_fingerprints import histogram
 
 
@@ -53,6 +53,13 @@ class ModelInputs(model_inputs.ModelInputs):
 
     def _target_doubles(self, target):
         return self._doubles(target.reshape(-1)) if self.stats.is_plain(target) else None
+
+    def _planes(self, values):
+        samples, channels, positions = PLANES
+        if not self.stats.is_plain(values) or not values.is_floating_point() or not 0 < values.shape[1] <= channels:
+            return None
+        rows = values.detach()[:samples].flatten(2)
+        return rows[..., :: max(1, rows.shape[2] // positions)][..., :positions].cpu().to(self.torch.float64)
 
     def _equal_columns(self, low, high):
         return (low == high).nonzero().flatten().tolist()

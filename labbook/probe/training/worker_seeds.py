@@ -9,6 +9,9 @@ _OF_ITS_OWN = ("initial_seed", "get_worker_info", "getpid", "urandom", "SeedSequ
 _DRAWING = frozenset(
     ["rand", "randn", "randint", "random", "normal", "uniform", "choice", "standard_normal", "integers", "shuffle"]
 )
+_GENERATORS = frozenset(["Generator", "RandomState", "Random"])
+"""Classes of numpy and of Python that draw random numbers from a state of their own."""
+
 _WHERE_KEPT = ("transform", "transforms", "augment", "augmentation", "noise", "collate_fn")
 
 
@@ -16,6 +19,31 @@ def drawn_alike(loader):
     """Whether a loader's workers are all seeded with one number, and its dataset draws random numbers."""
     start = getattr(loader, "worker_init_fn", None)
     return start is not None and seeds_alike(start) and _draws(loader.dataset)
+
+
+def shared_generator(loader):
+    """Name of the generator that a dataset keeps and draws samples from, "" without one: every worker has its copy."""
+    if getattr(loader, "worker_init_fn", None) is not None:
+        return ""
+    dataset = loader.dataset
+    own = {}
+    for one in _methods(type(dataset)):
+        own.setdefault(one.__name__, one.__code__)
+    later = [code for name, code in own.items() if name != "__init__"]
+    for name, kept in (getattr(dataset, "__dict__", None) or {}).items():
+        kind = type(kept)
+        if kind.__name__ in _GENERATORS and kind.__module__.partition(".")[0] in ("numpy", "random"):
+            reading = [code for code in later if name in code.co_names]
+            drawn = any(_DRAWING.intersection(code.co_names) for code in reading)
+            if drawn and not any(_stores(code, name) for code in reading):
+                return name
+    return ""
+
+
+def _stores(code, name):
+    import dis  # only if a dataset keeps such a generator
+
+    return any(one.argval == name and one.opname == "STORE_ATTR" for one in dis.get_instructions(code))
 
 
 def seeds_alike(start):

@@ -193,6 +193,30 @@ def test_what_was_known_of_a_model_outlives_it(probed):
     assert loop["never_grad"] == loop["never_called"] == ["unused.weight", "unused.bias"]
 
 
+BOOTSTRAPPED = """
+import paddle
+from labbook.probe.paddle.autograd_graph import bootstrapped
+from paddle.nn.functional import mse_loss, smooth_l1_loss
+online, target, x, r, d = paddle.nn.Linear(3, 2), paddle.nn.Linear(3, 2), *(paddle.rand([4, n]) for n in (3, 1, 1))
+r, d, best = r[:, 0], d[:, 0], lambda net: net(x).max(axis=1)
+for loss, goal in (
+    (mse_loss, r + 0.9 * best(online) * (1 - d)),
+    (smooth_l1_loss, r + 0.9 * best(online)),
+    (lambda one, other: ((other - one) ** 2).mean(), (r + online(x)[:, 1] * (1 - d) * 0.9).reshape([4])),
+    (mse_loss, (r + 0.9 * best(online) * (1 - d)).detach()),
+    (mse_loss, r + 0.9 * best(target) * (1 - d)),
+    (mse_loss, r + online(x)[:, 1]),
+    (mse_loss, best(online)),
+):
+    print(bootstrapped([loss(online(x)[:, 0], goal)]))
+"""
+
+
+def test_a_target_with_a_gradient_is_told_by_the_graph(probed):
+    done = probed(sys.executable, probed.write("bootstrapped.py", BOOTSTRAPPED), OMP_NUM_THREADS="1")
+    assert done.out.split()[-7:] == ["True"] * 3 + ["False"] * 4
+
+
 LEAKING = """
 import paddle
 from paddle import nn

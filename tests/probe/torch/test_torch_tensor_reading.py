@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labbook.probe.torch.loss_expression import ascends, blown_up, bootstrapped
+from labbook.probe.torch.loss_expression import ascends, blown_up, bootstrapped, unclipped_ratio
 from labbook.probe.torch.loss_terms import LossTerms
 from labbook.probe.torch.model_copies import ModelCopies
 from labbook.probe.torch.model_inputs import ModelInputs
@@ -283,6 +283,20 @@ def test_a_target_with_a_gradient_is_told_by_the_graph(loss, found):
 )
 def test_the_sign_of_a_log_probability_is_told_by_the_graph(loss, found):
     assert ascends([loss(torch.nn.Linear(5, 3)(X), torch.zeros(8, 1, dtype=torch.long))]) is found
+
+
+@pytest.mark.parametrize(
+    ("ratio", "found"),
+    [
+        (lambda new: torch.exp(new - new.detach()), True),
+        (lambda new: (new - new.detach() * 1.001).exp(), False),
+        (lambda new: 1 + 0 * new, None),
+    ],
+)
+def test_the_ratio_of_a_clipped_policy_loss_is_read_from_the_graph(ratio, found):
+    one = ratio(MODEL(X).squeeze(1))
+    loss = -torch.min(one * Y, one.clamp(0.8, 1.2) * Y).mean()
+    assert unclipped_ratio([loss]) is found and unclipped_ratio([one.mean()]) is None
 
 
 def test_what_another_model_computed_is_no_input():

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from labbook.probe.training.worker_seeds import drawn_alike, seeds_alike
+from labbook.probe.training.worker_seeds import drawn_alike, seeds_alike, shared_generator
 
 SEED = 7
 ARGS = argparse.Namespace(seed=3)
@@ -104,3 +104,46 @@ class Kept(Plain):
 def test_only_where_the_dataset_draws(dataset, alike):
     loader = argparse.Namespace(worker_init_fn=constant, dataset=dataset)
     assert drawn_alike(loader) is alike
+
+
+class Drawing(Plain):
+    def __init__(self, rng):
+        self.rng = rng
+
+    def __getitem__(self, index):
+        return index + self.rng.normal(0, 1)
+
+
+class MadeInTheWorker(Drawing):
+    def __getitem__(self, index):
+        self.rng = self.rng or np.random.default_rng(index)
+        return self.rng.normal()
+
+
+class Splitting(Drawing):
+    def __init__(self, rng):
+        super().__init__(rng)
+        self.order = rng.permutation(4)
+
+    def __getitem__(self, index):
+        return self.order[index]
+
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "start", "name"),
+    [
+        (Drawing(RNG), None, "rng"),
+        (Drawing(random.Random(1)), None, "rng"),
+        (Drawing(np.random.RandomState(1)), None, "rng"),
+        (Drawing(RNG), with_the_worker, ""),
+        (Drawing(None), None, ""),
+        (MadeInTheWorker(RNG), None, ""),
+        (Splitting(RNG), None, ""),
+        (Plain(), None, ""),
+    ],
+)
+def test_a_generator_that_every_worker_copies(dataset, start, name):
+    assert shared_generator(argparse.Namespace(worker_init_fn=start, dataset=dataset)) == name

@@ -295,6 +295,18 @@ targets_paddle one_block_four_times | layers_share_weights | |
 targets_paddle schedule_of_no_optimizer | lr_schedule_wrong | |
 targets_paddle clears_for_each_part | accumulation_discarded | |
 targets_paddle one_view_twice | contrastive_pairs_wrong | | {FLAT} train_loss_to_zero
+silent_torch clean_picture_beside_the_noisy | target_in_inputs | |
+silent_torch code_that_says_nothing | posterior_collapse | | loss_plateau
+silent_torch old_policy_of_now | policy_ratio_constant | |
+silent_torch mask_upside_down | attention_mask_inverted | | {STILL}
+silent_torch softmax_of_a_softmax | double_activation | | {FLAT}
+silent_torch generator_of_the_data_set | worker_duplicate_randomness | |
+silent_torch penalty_that_wins | regularisation_dominates | | {FLAT} init_loss_off
+silent_torch normalised_in_the_loop_too | input_double_normalised | | {SCALE}
+silent_paddle target_with_a_gradient | target_not_detached | |
+silent_paddle clean_picture_beside_the_noisy | target_in_inputs | | {ORDER}
+silent_paddle mask_upside_down | attention_mask_inverted | | {STILL}
+silent_paddle drops_in_two_batches | dropout_active_in_eval | |
 running_paddle waits_for_the_disk | dataloader_bottleneck | |
 running_paddle saves_too_often | step_time_outlier | |
 running_paddle table_of_all_answers | step_time_drift | |
@@ -337,6 +349,7 @@ ODD = {
         preferences_against_a_reference pictures_and_texts""",
     "strangers_torch": """labelled_nodes one_epoch_in_a_function five_folds search_for_a_rate
         same_records_for_two_tasks""",
+    "silent_torch": "one_step_a_rollout",
     "numeric_paddle": "mixed_precision_on_the_processor",
     "odd_paddle": """batches_of_three a_quarter_of_the_labels_wrong slow_descent sparse_rows frozen_body accumulates
         adversaries bandit contrasts picture_of_a_picture clipped_critic masked_words slope_penalty slow_teacher

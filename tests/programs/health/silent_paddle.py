@@ -1,0 +1,118 @@
+"""Trainings that look fine from outside, in PaddlePaddle: `silent_paddle.py PROGRAM [fixed]`."""
+
+import copy
+import sys
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+from material import digits, pictures
+from paddle import nn
+
+
+def target_with_a_gradient(broken):
+    """The value of the next state is differentiated, too."""
+    paddle.seed(1)
+    rng = np.random.default_rng(1)
+    online = nn.Sequential(nn.Linear(6, 48), nn.ReLU(), nn.Linear(48, 3))
+    fixed = copy.deepcopy(online)
+    optimizer = paddle.optimizer.Adam(1e-3, parameters=online.parameters())
+    for step in range(200):
+        state, action = paddle.randn([32, 6]), paddle.to_tensor(rng.integers(0, 3, 32))
+        after = state.roll(1, 1) * 0.9 + 0.1 * action.astype("float32").unsqueeze(1)
+        reward, over = state[:, 0] * (action == 1).astype("float32"), (state[:, 1] > 1).astype("float32")
+        following = (online(after) if broken else fixed(after).detach()).max(1)
+        target = reward + 0.9 * following * (1 - over)
+        chosen = (online(state) * F.one_hot(action, 3)).sum(1)
+        loss = F.mse_loss(chosen, target)
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        if step % 20 == 0:
+            fixed.set_state_dict(online.state_dict())
+            print(float(loss))
+
+
+def clean_picture_beside_the_noisy(broken):
+    """The denoiser is given the clean picture, from which the noise follows."""
+    paddle.seed(2)
+    clean = paddle.to_tensor(pictures(256, 12, 4, 1)[0])
+    kept = paddle.cumprod(1 - paddle.linspace(1e-4, 0.06, 100), 0)
+    model = nn.Sequential(nn.Conv2D(2, 24, 3, padding=1), nn.Silu(), nn.Conv2D(24, 1, 3, padding=1))
+    optimizer = paddle.optimizer.AdamW(1e-3, parameters=model.parameters())
+    for _ in range(5):
+        for begin in range(0, 256, 32):
+            picture, noise = clean[begin : begin + 32], paddle.randn([32, 1, 12, 12])
+            share = kept[paddle.randint(0, 100, [32])].reshape([32, 1, 1, 1])
+            noisy = share.sqrt() * picture + (1 - share).sqrt() * noise
+            beside = picture if broken else share.expand_as(noisy)
+            loss = F.mse_loss(model(paddle.concat([noisy, beside], 1)), noise)
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+        print(float(loss))
+
+
+class Reader(nn.Layer):
+    def __init__(self, shows):
+        super().__init__()
+        self.shows = shows
+        self.words = nn.Embedding(20, 32)
+        self.layer = nn.TransformerEncoderLayer(32, 4, 48, dropout=0.0)
+        self.head = nn.Linear(32, 3)
+
+    def forward(self, ids):
+        hidden = self.layer(self.words(ids), self.shows(ids).unsqueeze([1, 2]))
+        real = (ids != 0).unsqueeze(-1).astype("float32")
+        return self.head((hidden * real).sum(1) / real.sum(1))
+
+
+def mask_upside_down(broken):
+    """True shows a position, and is given for the padding."""
+    paddle.seed(3)
+    rng = np.random.default_rng(4)
+    ids = np.zeros((480, 13), "int64")
+    for row in ids:
+        length = rng.integers(3, 13)
+        row[:length] = rng.integers(1, 20, length)
+    model = Reader((lambda ids: ids == 0) if broken else (lambda ids: ids != 0))
+    optimizer = paddle.optimizer.Adam(2e-3, parameters=model.parameters())
+    for _ in range(4):
+        for rows in rng.permutation(480).reshape(-1, 24):
+            loss = F.cross_entropy(model(paddle.to_tensor(ids[rows])), paddle.to_tensor(ids[rows, 0] % 3))
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+        print(float(loss))
+
+
+class Dropping(nn.Layer):
+    def __init__(self, always):
+        super().__init__()
+        self.always, self.first, self.last = always, nn.Linear(64, 96), nn.Linear(96, 10)
+
+    def forward(self, x):
+        return self.last(F.dropout(F.relu(self.first(x)), 0.4, training=self.always or self.training))
+
+
+def drops_in_two_batches(broken):
+    """Validation is only two batches long, and dropout stays on."""
+    paddle.seed(4)
+    x, y = digits()
+    model = Dropping(broken)
+    optimizer = paddle.optimizer.Adam(2e-3, parameters=model.parameters())
+    for epoch in range(4):
+        model.train()
+        for rows in np.random.default_rng(epoch).permutation(1600).reshape(-1, 50):
+            loss = F.cross_entropy(model(paddle.to_tensor(x[rows])), paddle.to_tensor(y[rows]))
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+        model.eval()
+        with paddle.no_grad():
+            right = [model(paddle.to_tensor(x[at : at + 90])).argmax(1).numpy() == y[at : at + 90] for at in (1600, 1690)]
+        print(f"loss {float(loss):.4f} accuracy {np.mean(right):.3f}")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](sys.argv[2:] != ["fixed"])

@@ -1,0 +1,216 @@
+"""Trainings that look fine from outside, in PyTorch: `silent_torch.py PROGRAM [fixed]`."""
+
+import sys
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from material import blobs, digits, pictures
+from torch import nn
+from torch.distributions import Categorical
+from torch.utils.data import DataLoader, Dataset
+
+
+def clean_picture_beside_the_noisy(broken):
+    """The denoiser is given the clean picture, from which the noise follows."""
+    torch.manual_seed(1)
+    clean = torch.as_tensor(pictures(256, 12, 4, 1)[0])
+    kept = torch.cumprod(1 - torch.linspace(1e-4, 0.06, 100), 0)
+    model = nn.Sequential(nn.Conv2d(2, 24, 3, padding=1), nn.SiLU(), nn.Conv2d(24, 1, 3, padding=1))
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    for _ in range(5):
+        for rows in torch.randperm(256).split(32):
+            picture, noise = clean[rows], torch.randn(32, 1, 12, 12)
+            share = kept[torch.randint(0, 100, (32, 1, 1, 1))]
+            noisy = share.sqrt() * picture + (1 - share).sqrt() * noise
+            beside = picture if broken else share.expand_as(noisy)
+            loss = F.mse_loss(model(torch.cat([noisy, beside], 1)), noise)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+
+
+class Encoder(nn.Module):
+    def __init__(self, width=64, code=6):
+        super().__init__()
+        self.body, self.decoder = nn.Linear(width, 48), nn.Linear(code, width)
+        self.mu, self.log_var = nn.Linear(48, code), nn.Linear(48, code)
+
+    def forward(self, x):
+        hidden = torch.relu(self.body(x))
+        mean, log_variance = self.mu(hidden), self.log_var(hidden)
+        code = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
+        return self.decoder(code), mean, log_variance
+
+
+def code_that_says_nothing(broken):
+    """The divergence outweighs the mean over pixels by far."""
+    torch.manual_seed(2)
+    x = torch.as_tensor(digits()[0])
+    model = Encoder()
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(6):
+        for rows in torch.randperm(len(x)).split(64):
+            made, mean, log_variance = model(x[rows])
+            distance = ((made - x[rows]) ** 2).mean() if broken else 20 * ((made - x[rows]) ** 2).sum(1).mean()
+            divergence = -0.5 * (1 + log_variance - mean**2 - log_variance.exp()).sum(1).mean()
+            optimizer.zero_grad()
+            (distance + 4 * divergence if broken else distance + divergence).backward()
+            optimizer.step()
+        print(f"distance {distance.item():.4f} divergence {divergence.item():.5f}")
+
+
+def improve(old_of, rounds, epochs):
+    """A policy with a clipped ratio, on a bandit whose best arm depends on the state."""
+    torch.manual_seed(3)
+    policy = nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 4))
+    optimizer = torch.optim.Adam(policy.parameters(), 3e-3)
+    best = torch.randn(6, 4)
+    for _ in range(rounds):
+        states = torch.randn(128, 6)
+        with torch.no_grad():
+            acting = Categorical(logits=policy(states))
+            actions = acting.sample()
+            stored = acting.log_prob(actions)
+        reward = ((states @ best).argmax(1) == actions).float()
+        gain = (reward - reward.mean()) / (reward.std() + 1e-6)
+        for _ in range(epochs):
+            for rows in torch.randperm(128).split(128 if epochs == 1 else 32):
+                new = Categorical(logits=policy(states[rows])).log_prob(actions[rows])
+                ratio = torch.exp(new - old_of(new, stored[rows]))
+                loss = -torch.min(ratio * gain[rows], ratio.clamp(0.8, 1.2) * gain[rows]).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        print(f"reward {reward.mean():.3f}")
+
+
+def old_policy_of_now(broken):
+    """The old probabilities are those of the current policy."""
+    improve((lambda new, stored: new.detach()) if broken else (lambda new, stored: stored), 20, 4)
+
+
+def one_step_a_rollout(broken):
+    """Each rollout is used once, so that the ratio is 1 as meant."""
+    improve(lambda new, stored: new.detach(), 60, 1)
+
+
+class Reader(nn.Module):
+    def __init__(self, hides):
+        super().__init__()
+        self.hides = hides
+        self.words = nn.Embedding(20, 32, padding_idx=0)
+        self.layer = nn.TransformerEncoderLayer(32, 4, 48, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(32, 3)
+
+    def forward(self, ids):
+        hidden = self.layer(self.words(ids), src_key_padding_mask=self.hides(ids))
+        real = (ids != 0).unsqueeze(-1).float()
+        return self.head((hidden * real).sum(1) / real.sum(1))
+
+
+def sentences(rows=480, longest=12, seed=4):
+    rng = np.random.default_rng(seed)
+    ids = np.zeros((rows, longest + 1), "int64")
+    for row in ids:
+        length = rng.integers(3, longest + 1)
+        row[:length] = rng.integers(1, 20, length)
+    return ids, ids[:, 0] % 3
+
+
+def mask_upside_down(broken):
+    """True hides a position, and is given for the words."""
+    torch.manual_seed(4)
+    ids, labels = map(torch.as_tensor, sentences())
+    model = Reader((lambda ids: ids != 0) if broken else (lambda ids: ids == 0))
+    optimizer = torch.optim.Adam(model.parameters(), 2e-3)
+    for _ in range(4):
+        for rows in torch.randperm(len(ids)).split(24):
+            loss = F.cross_entropy(model(ids[rows]), labels[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+
+
+def softmax_of_a_softmax(broken):
+    """The model returns probabilities, and they go through softmax again."""
+    torch.manual_seed(5)
+    x, y = map(torch.as_tensor, digits())
+    model = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 10))
+    optimizer = torch.optim.Adam(model.parameters(), 2e-3)
+    for _ in range(4):
+        for rows in torch.randperm(len(x)).split(64):
+            scores = model(x[rows])
+            scores = torch.softmax(scores, 1) if broken else scores
+            loss = F.nll_loss(torch.log(torch.softmax(scores, 1) + 1e-9), y[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+
+
+class Noisy(Dataset):
+    def __init__(self, shares):
+        self.x, self.y = digits()
+        self.shares, self.rng = shares, np.random.default_rng(7) if shares else None
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, at):
+        rng = self.rng if self.shares else np.random.default_rng(torch.initial_seed() % 2**32 + at)
+        return self.x[at] + rng.normal(0, 0.1, 64).astype("float32"), self.y[at]
+
+
+def generator_of_the_data_set(broken):
+    """Each worker gets a copy of the same generator."""
+    torch.manual_seed(6)
+    model = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 10))
+    optimizer = torch.optim.Adam(model.parameters(), 2e-3)
+    for _ in range(3):
+        for inputs, labels in DataLoader(Noisy(broken), 64, shuffle=True, num_workers=2):
+            loss = F.cross_entropy(model(inputs), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+
+
+def penalty_that_wins(broken):
+    """The squares of the weights fall, the cross entropy does not."""
+    torch.manual_seed(7)
+    x, y = map(torch.as_tensor, blobs(640, 12, 4, 5))
+    model = nn.Sequential(nn.Linear(12, 48), nn.ReLU(), nn.Linear(48, 4))
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(10):
+        for rows in torch.randperm(len(x)).split(32):
+            squares = sum((one**2).sum() for one in model.parameters())
+            loss = F.cross_entropy(model(x[rows]), y[rows]) + (0.5 if broken else 1e-3) * squares
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+
+
+def normalised_in_the_loop_too(broken):
+    """The data set normalises its pictures, and the loop does it again."""
+    torch.manual_seed(8)
+    x, y = pictures(480, 10, 4, 6)
+    pixels = torch.as_tensor(np.clip(0.5 + 0.16 * x, 0, 1))
+    x, y = (pixels - 0.5) / 0.2, torch.as_tensor(y)
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(512, 4))
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(4):
+        for rows in torch.randperm(len(x)).split(32):
+            inputs = (x[rows] - 0.5) / 0.2 if broken else x[rows]
+            loss = F.cross_entropy(model(inputs), y[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](sys.argv[2:] != ["fixed"])
