@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Kind, dotted_target, last_name
@@ -12,6 +13,14 @@ from labbook.review.violation import Hit, Rule
 
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader", "paddle.io.DataLoader")
 _SORTS = {"shuffle", "randperm", "permutation", "random_split", "sample", "train_test_split", "choice", "randint"}
+
+_PARTS = r"(?:train|val|valid|test)"
+_LABELS = re.compile(rf"(?P<part>(?:{_PARTS}_)?)(?:y|ys|labels?|targets?)(?P<end>(?:_?{_PARTS})?)", re.IGNORECASE)
+_INPUTS = re.compile(
+    rf"(?P<part>(?:{_PARTS}_)?)(?:x|xs|data|images?|imgs?|features?|inputs?|samples?|texts?|sentences?)"
+    rf"(?P<end>(?:_?{_PARTS})?)",
+    re.IGNORECASE,
+)
 
 
 def argument(call: ast.Call, place: int, name: str) -> ast.expr | None:
@@ -137,6 +146,51 @@ def validated_on_training_split(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"name": name, "data": ast.unparse(node.value.func) + "(train)", "other": "training"})
 
 
+def shuffled_apart(code: Code, source: Source) -> Iterator[Hit]:
+    """Inputs and labels are brought into two random orders that have nothing to do with each other."""
+    found = [(*one, node) for node in source.nodes for one in _shufflings(code, source, node)]
+    for label, of_label, node in found:
+        match = _LABELS.fullmatch(label)
+        if match is None:
+            continue
+        for name, of_input, other in found:
+            its = _INPUTS.fullmatch(name)
+            near = source.function(node) is source.function(other) and not _seeds_between(source, node, other)
+            if its is None or not near or of_label is of_input:
+                continue
+            same = any(one == name and order is of_label for one, order, _ in found)
+            if (its["part"], its["end"]) == (match["part"], match["end"]) and not same:
+                yield Hit(node, {"labels": label, "inputs": name})
+                break
+
+
+def _shufflings(code: Code, source: Source, node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Names that a statement brings into a random order, each with the call that draws it."""
+    alone = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and last_name(node.value.func) == "shuffle"
+    if alone and [type(one) for one in node.value.args] == [ast.Name]:  # type: ignore[attr-defined]
+        yield node.value.args[0].id, node  # type: ignore[attr-defined]
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return
+    target, value = node.targets[0], node.value
+    both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
+    pairs = zip(target.elts, value.elts, strict=True) if both else [(target, value)]  # type: ignore[attr-defined]
+    for name, one in pairs:
+        if not (isinstance(name, ast.Name) and isinstance(one, ast.Subscript) and dotted_target(one.value) == name.id):
+            continue
+        order: ast.expr | None = one.slice
+        if isinstance(order, ast.Name):
+            order = code.value(source, order.id, node)
+        if isinstance(order, ast.Call) and last_name(order.func) in ("permutation", "randperm"):
+            yield name.id, order
+
+
+def _seeds_between(source: Source, one: ast.AST, other: ast.AST) -> bool:
+    """Whether a random state is set between two nodes, so that both may draw the same numbers."""
+    low, high = sorted((getattr(one, "lineno", 0), getattr(other, "lineno", 0)))
+    calls = [node for node in source.nodes if isinstance(node, ast.Call) and low <= node.lineno <= high]
+    return any("seed" in (name := last_name(call.func).lower()) or "state" in name or "rng" in name for call in calls)
+
+
 def no_set_epoch(code: Code, source: Source) -> Iterator[Hit]:
     """`set_epoch` of a `DistributedSampler` of torch is never called. Paddle's counts epochs itself."""
     if code.calls.get("set_epoch") or not trains(code):
@@ -181,6 +235,10 @@ RULES = (
     Rule(
         "validated-on-training-split", "train_val_overlap", "warning", 1, validated_on_training_split,
         "torchvision.datasets; paddle.vision.datasets",
+    ),
+    Rule(
+        "shuffled-apart", "label_noise_or_shuffled", "warning", 2, shuffled_apart,
+        "numpy.random.shuffle and permutation: each call draws another order",
     ),
     Rule(
         "no-set-epoch", "order_identical_each_epoch", "warning", 1, no_set_epoch,
