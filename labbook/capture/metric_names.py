@@ -30,6 +30,9 @@ _CHINESE = {
 }  # fmt: skip
 _AVERAGES = ("average", "avg", "mean", "running", "sum")
 
+CHINESE_QUALIFIER = "(?:训练|验证|测试|平均|总)集?(?:上的?|的)?"
+"""What stands before a metric: "验证集 F1", "测试集上的准确率", "平均损失"."""
+
 CHINESE_NAMES = "|".join(sorted(_CHINESE, key=len, reverse=True))
 QUALIFIERS = (
     "train|training|val|valid|validation|eval|evaluation|dev|test|best|average|avg|mean|total|running|last|episode"
@@ -47,6 +50,10 @@ def metric_name(text: str) -> tuple[str, bool] | None:
     Args:
         text: The name as printed: "loss", "train_loss", "Acc@1", "val/loss", "Average loss", "CTCLoss", "训练损失".
     """
+    qualified = _QUALIFIED.match(text)
+    if qualified is not None:
+        part = SPLITS.get(qualified["split"], "")
+        text = f"{part} {text[qualified.end() :]}" if part else text[qualified.end() :]
     chinese = _chinese_metric(text)
     if chinese is not None:
         return chinese, True
@@ -104,12 +111,12 @@ def has_split(name: str) -> bool:
 
 
 def _chinese_metric(text: str) -> str | None:
-    for chinese, name in _CHINESE.items():
-        if text.endswith(chinese):
-            before = text[: -len(chinese)]
-            part = SPLITS.get(before, "")
-            return f"{part}_{name}" if part else (name if not before or before in ("平均", "总") else None)
-    return None
+    part, _, bare = text.rpartition(" ")
+    name = _CHINESE.get(bare)
+    return f"{part}_{name}" if name and part else name
+
+
+_QUALIFIED = re.compile(CHINESE_QUALIFIER.replace("(?:", "(?P<split>", 1) + "[ ]?")
 
 
 def _clean_name(text: str) -> str:

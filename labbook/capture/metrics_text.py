@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from labbook.capture.metric_names import (
     CHINESE_NAMES,
+    CHINESE_QUALIFIER,
     GATE,
     QUALIFIERS,
     data_split,
@@ -37,8 +38,8 @@ _GATE = re.compile(
 )
 _NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|[-+]?(?:nan|inf(?:inity)?)(?![A-Za-z])"
 _PAIR = re.compile(
-    rf"(?<![\w./\\-])(?P<name>(?:(?:{QUALIFIERS})[ ])?[A-Za-z_][\w./@-]{{0,60}}"
-    rf"|(?:训练|验证|测试|平均|总)?(?:{CHINESE_NAMES}))"
+    rf"(?<![\w./\\-])(?P<name>(?:(?:{QUALIFIERS})[ ]|{CHINESE_QUALIFIER}[ ]?)?[A-Za-z_][\w./@-]{{0,60}}"
+    rf"|(?:{CHINESE_QUALIFIER}[ ]?)?(?:{CHINESE_NAMES}))"
     rf"(?:[ ](?:sum|mean|avg|average))?(?:\([^()\n]{{0,40}}\))?['\"]?(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)['\"]?"
     rf"(?P<open>\[[ \t]?)?(?P<number>{_NUMBER})(?(open)[ \t]?\])"
     r"(?:/(?P<of>\d{1,12}))?(?!\s{0,3}[*+/]\s{0,3}[A-Za-z_(])(?=['\"%,;:|)\]}\s，；。）】]|\.?(?:\s|$)|-{1,2}\s)"
@@ -58,7 +59,10 @@ _PHRASE = re.compile(
     re.IGNORECASE,
 )
 """A percentage behind what it is of: "Accuracy of the network on the 10000 test images: 54 %"."""
-_PLACED = re.compile(r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W", re.IGNORECASE)
+_PLACED = re.compile(
+    r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W|第\s{0,3}\d{1,15}\s{0,3}(?:轮|个?epoch|代|步|次迭代|回合)",
+    re.IGNORECASE,
+)
 _EPISODE = re.compile(r"(?<![A-Za-z_])episode['\"]?[\s:=#\[(]{0,6}(\d{1,12})(?![\d.]*[A-Za-z])", re.IGNORECASE)
 _BEGINS_EVALUATION = re.compile(
     r"\W*(?:eval\w*|validation|test)\W+(?:begin|start)\w*|.{0,60}\b(?:start\w*|running|begin)\W+(?:to\W+)?"
@@ -159,7 +163,7 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
     Behind a value of a batch of an evaluation the mean so far counts, in training the value, as the probe measures it.
     """
     seen: dict[str, float] = {}
-    part = None
+    part, following = None, ""
     placed = bool(_PLACED.search(line))
     for match in _PAIR.finditer(line):
         named = metric_name(match["name"])
@@ -171,7 +175,10 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
             continue
         if part is None:
             part = data_split(line[: match.start()])
-        full = name if not part or has_split(name) or name == "lr" else f"{part}/{name}"
+        # "val loss 0.6 acc 0.7": the second one is of the same data.
+        following = _split_before(match["name"]) if has_split(name) else following
+        own = part or following
+        full = name if not own or has_split(name) or name == "lr" else f"{own}/{name}"
         mean = _AVERAGE.match(line, match.end()) if has_split(full) and not match["of"] else None
         if mean is not None and full not in seen:
             running.add(full)
@@ -192,6 +199,13 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
         if placed or not match["separator"].isspace()
     }
     return [*seen.items(), *(splits.items() if len(splits) > 1 else ())]
+
+
+def _split_before(name: str) -> str:
+    """Returns the held-out data named by a word of its own before a metric: "val" of "val loss" and "验证集 F1"."""
+    chinese = re.match(CHINESE_QUALIFIER, name)
+    split = data_split(name) if chinese or " " in name else ""
+    return "" if split == "best" else split
 
 
 def _value(match: re.Match[str], *, strong: bool, placed: bool) -> float | None:

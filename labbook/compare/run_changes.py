@@ -210,10 +210,15 @@ def _states(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     changes = []
     # Variables that determine results are compared as such.
     variables = {*(environment_variables(before) or ()), *(environment_variables(now) or ())}
-    old = {str(f.get("name")): f.get("state") for f in list_rows(before, "frameworks")}
+    old = {str(f.get("name")): f for f in list_rows(before, "frameworks")}
     for framework in list_rows(now, "frameworks"):
         name, state = str(framework.get("name")), framework.get("state")
-        known = old.get(name)
+        known = old.get(name, {}).get("state")
+        cut = {
+            side
+            for side, run, facts in (("before", before, old.get(name, {})), ("now", now, framework))
+            if run.get("status") != "finished" and not facts.get("optimizers")
+        }
         if not isinstance(state, Mapping) or not isinstance(known, Mapping):
             continue
         for key in STATES:
@@ -224,7 +229,10 @@ def _states(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
                 changes += [
                     Change(c.kind, f"{name} {c.what}", c.before, c.now)
                     for c in changed
-                    if ".rank" not in c.what and c.what.partition(".")[2] not in variables
+                    if ".rank" not in c.what
+                    and c.what.partition(".")[2] not in variables
+                    # A program that ended before it trained may have had no time to set it.
+                    and all(getattr(c, side) for side in cut)
                 ]
     return changes
 

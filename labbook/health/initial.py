@@ -80,7 +80,8 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
 
 def _worst_later_training(run: Run, signals: Signals, loss: LossCall) -> tuple[int, float]:
     """Returns number and value of the highest first loss of the trainings after the first one; (0, -inf) if unknown."""
-    if len(signals.trainings) < 2 or loss.get("reduction") == "sum" or not is_the_whole_loss(run, signals, loss):
+    is_only = len(training_losses(signals)) == 1 and is_the_whole_loss(run, signals, loss)
+    if len(signals.trainings) < 2 or loss.get("reduction") == "sum" or not is_only:
         return 0, -math.inf
     begins = [begin for begin, _ in signals.trainings]
     firsts = {}

@@ -40,6 +40,23 @@ def test_words_that_only_look_like_metrics(line):
     assert read(line) == {}
 
 
+FOUR = {"train_loss": 0.5, "acc": 0.9, "val_loss": 0.6, "val/acc": 0.8}
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("第 3 轮 训练损失 0.7 验证 RMSE 1.4", {"train_loss": 0.7, "val_RMSE": 1.4}),
+        ("轮次 3/9 训练 loss 0.5 acc 0.9 验证 loss 0.6 acc 0.8", FOUR),
+        ("epoch 3: train loss 0.5 acc 0.9 | val loss 0.6 acc 0.8", FOUR),
+        ("测试集准确率: 0.93", {"test_accuracy": 0.93}),
+        ("val_loss: 0.3 loss: 0.4 acc: 0.9", {"val_loss": 0.3, "loss": 0.4, "acc": 0.9}),
+    ],
+)
+def test_a_word_for_the_data_holds_for_the_metrics_behind_it(line, found):
+    assert {series.name: series.last for series in metrics_from_console(line)} == found
+
+
 @given(st.text())
 def test_any_text_is_read(text):
     for series in metrics_from_console(text + "\nstep 3 loss: 0.5"):

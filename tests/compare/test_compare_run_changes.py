@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 
+import pytest
+
 from labbook.capture.code.working_tree import capture
 from labbook.compare.run_changes import compare_runs, mask_changes
 from labbook.model.message import message
@@ -382,3 +384,12 @@ def test_a_variable_that_determines_results_is_one_change():
         )
 
     assert changes(of(), of(OMP_NUM_THREADS="1")) == [("environment", "OMP_NUM_THREADS", "", "1")]
+
+
+@pytest.mark.parametrize(
+    ("status", "optimizers", "count"), [("failed", (), 0), ("finished", (), 1), ("failed", ({},), 1)]
+)
+def test_what_a_program_had_no_time_to_set_is_no_difference(status, optimizers, count):
+    early = run(status=status, frameworks=(Framework("torch", "2", state={"seeds": {}}, optimizers=optimizers),))
+    later = run(frameworks=(Framework("torch", "2", state={"seeds": {"torch": 1}}),))
+    assert sum(change[1] == "torch seeds.torch" for change in changes(early, later)) == count

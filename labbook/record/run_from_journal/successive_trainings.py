@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from labbook.model.events.inspection_kinds import Loaded
-from labbook.model.events.training_kinds import Optimizer, Step
+from labbook.model.events.training_kinds import Loop, Optimizer, Step
 from labbook.model.run import Run
 from labbook.report.series_choice import find_primary_series, primary_direction, run_best
 from labbook.store.journal import ProcessEvents
@@ -117,8 +117,9 @@ def training_phases(processes: Sequence[ProcessEvents]) -> dict[str, Any]:
 def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
     """Returns the phases of each training if there are several, and each trains a new model after the one before.
 
-    All train models of the same classes: a teacher and its student are no repeated training. A model that goes on
-    where the one before ended, from its checkpoint, belongs to the same training.
+    All train models of the same classes, and of the same sizes where a model is called while another one is trained: a
+    teacher and its student are no repeated training. A model that goes on where the one before ended, from its
+    checkpoint, belongs to the same training.
     """
     found: list[list[Phase]] = []
     phases = phases_in_turn(process)
@@ -130,6 +131,9 @@ def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
             found.append([phase])
     kinds = {_kind_of(each) for each in found}
     are_alike = len(kinds) == 1 and not any("" in kind for kind in kinds)
+    sizes = {tuple(o.get("parameters", 0) for phase in each for o in phase.optimizers) for each in found}
+    if len(sizes) > 1 and any(loop.get("forwards", {}).get("of_others", 0) for loop in process.of_kind(Loop)[-1:]):
+        return []
     models = [set().union(*(phase.models for phase in each)) for each in found]
     are_new = sum(map(len, models)) == len(set().union(*models))
     return found if len(found) > 1 and are_new and are_alike else []

@@ -73,6 +73,14 @@ def test_only_new_models_one_after_another_are_several_trainings(text, count):
     assert len(successive_trainings(run_of(), events(text)).get("rows", ())) == count
 
 
+@pytest.mark.parametrize(("sizes", "others", "count"), [((9, 5), 3, 0), ((9, 5), 0, 2), ((9, 9), 3, 2)])
+def test_a_student_of_another_size_is_no_repeated_training(sizes, others, count):
+    process = events("O0 s0 O1 s1")[0]
+    made = [{**e, "parameters": sizes[e["index"]]} if e["k"] == "optimizer" else e for e in process.events]
+    made.append({"k": "loop", "t": 9.0, "forwards": {"of_others": others}})
+    assert len(successive_trainings(run_of(), [ProcessEvents("0.jsonl", tuple(made))]).get("rows", ())) == count
+
+
 @pytest.mark.parametrize(("tensors", "count"), [(1, 0), (4, 2)])
 def test_models_that_were_not_found_are_alike_by_their_parameters(tensors, count):
     made = [{**event, "root": "", "tensors": tensors} for event in events("O0 s0 O1 s1")[0].events]
