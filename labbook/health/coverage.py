@@ -124,9 +124,12 @@ def probe_overhead(run: Run, signals: Signals) -> Outcome:
             return unobserved(why_missing(run, "overhead"))
         absent = run.probe.status == "absent"
         return unobserved(message("health.not_observed.no_probe" if absent else "health.not_observed.killed"))
-    small = probe.sustained_s is not None and probe.sustained_s <= _OVERHEAD_SHORT_S
+    # A program that ends before the warm-up does has the share of its whole time only.
+    whole = share * (run.ended - run.started) if run.ended is not None else math.inf
+    seconds = whole if probe.sustained_s is None else probe.sustained_s
+    small = seconds <= _OVERHEAD_SHORT_S
     if small and share > _OVERHEAD_OK:
-        cost = message("health.probe_overhead.seconds", seconds=probe.sustained_s)
+        cost = message("health.probe_overhead.seconds", seconds=seconds)
     elif share >= 0.001:
         cost = message("health.probe_overhead.share", percent=share * 100)
     else:

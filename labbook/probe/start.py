@@ -21,6 +21,8 @@ WATCHED = {
     "tensorboardX.writer": "process.metric_loggers",
     "visualdl.writer.writer": "process.metric_loggers",
     "wandb.sdk.wandb_run": "process.metric_loggers",
+    "lightning.fabric.loggers.csv_logs": "process.metric_loggers",
+    "lightning_fabric.loggers.csv_logs": "process.metric_loggers",
     "mlflow.tracking.client": "process.metric_loggers",
     "optuna.trial._trial": "process.metric_loggers",
     "ray._private.worker": "process.ray_workers",

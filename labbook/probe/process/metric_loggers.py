@@ -1,4 +1,4 @@
-"""Records numbers that the program logs: TensorBoard, VisualDL, Weights & Biases, MLflow, and `labbook.log`.
+"""Records numbers that the program logs: TensorBoard, VisualDL, W&B, MLflow, Lightning's CSV logger, `labbook.log`.
 
 The original is called first and its result returned; its arguments are read afterwards, when a logger has already
 fetched values from a device.
@@ -29,7 +29,8 @@ def record(probe, source, step, values):
 
     Args:
         probe: The probe of this process.
-        source: The logging library: "tensorboard", "visualdl", "wandb", "mlflow", "optuna", "ray" or "labbook".
+        source: The logging library: "tensorboard", "visualdl", "wandb", "mlflow", "lightning", "optuna",
+            "ray" or "labbook".
         step: An integer, or `None`.
         values: Name -> value; scalars of NumPy, PyTorch and PaddlePaddle count as numbers.
     """
@@ -176,12 +177,19 @@ def _optuna_report(trial, value, step, *args, **kwargs):
     return "optuna", step, {"intermediate_value": value}
 
 
+def _lightning_csv(writer, metrics_dict, step=None, *args, **kwargs):
+    return "lightning", step, metrics_dict
+
+
 def _tune_report(session, metrics, *args, **kwargs):
     return "ray", None, metrics
 
 
 _TENSORBOARD = {"SummaryWriter": {"add_scalar": _tensorboard_scalar, "add_scalars": _tensorboard_scalars}}
+_LIGHTNING = {"_ExperimentWriter": {"log_metrics": _lightning_csv}}
 _WATCHED = {
+    "lightning.fabric.loggers.csv_logs": _LIGHTNING,
+    "lightning_fabric.loggers.csv_logs": _LIGHTNING,
     "torch.utils.tensorboard.writer": _TENSORBOARD,
     "tensorboardX.writer": _TENSORBOARD,
     "visualdl.writer.writer": {"LogWriter": {"add_scalar": _visualdl_scalar, "add_scalars": _visualdl_scalars}},

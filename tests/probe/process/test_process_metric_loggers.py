@@ -30,6 +30,19 @@ def test_other_loggers_are_read(run, healthy, name):
     assert scalars(outcome, "tensorboard" if name == "tensorboardx" else name) == expected
 
 
+def test_what_lightning_writes_as_csv_is_read(run, healthy):
+    program = """
+import os, sys
+os.makedirs("lightning_fabric/loggers")
+with open("lightning_fabric/loggers/csv_logs.py", "w") as file:
+    file.write("class _ExperimentWriter:\\n    def log_metrics(self, metrics_dict, step=None):\\n        pass\\n")
+sys.path.insert(0, os.getcwd())
+from lightning_fabric.loggers.csv_logs import _ExperimentWriter
+_ExperimentWriter().log_metrics({"val_acc": 0.5}, 15)
+"""
+    assert scalars(healthy(run(program)), "lightning") == [(15, {"val_acc": 0.5})]
+
+
 def test_labbook_log_and_note(run, healthy):
     outcome = healthy(run("logs.py", "labbook"))
     assert scalars(outcome, "labbook") == [(3, {"loss": 0.5, "accuracy": 0.25}), (None, {"loss": 1})]
