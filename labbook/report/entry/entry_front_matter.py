@@ -66,6 +66,7 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         "command": shlex.join(run.argv)[:_MAX_COMMAND],
         "frameworks": [f"{f.name} {f.version}".strip() for f in run.frameworks],
         "mode": run.mode or None,
+        **_optimizers(run),
         "host": run.host or None,
         "author": run.author or before.get("author") or None,
         "tags": _joined(run.tags, before.get("tags")),
@@ -104,6 +105,17 @@ def _files(run: Run) -> dict[str, Any]:
         "resumed_from": run.resumed_from,
     }
     return {key: value for key, value in found.items() if value}
+
+
+def _optimizers(run: Run) -> dict[str, Any]:
+    """Returns types and learning rates of the optimizers, each once, by which runs are found; empty without any."""
+    found = [optimizer for framework in run.frameworks for optimizer in framework.optimizers]
+    types = dict.fromkeys(kind[:_MAX_NAME] for one in found if (kind := str(one.get("type") or "")))
+    options = [facts for one in found if isinstance(facts := one.get("options"), Mapping)]
+    given = [facts[key] for facts in options for key in ("lr", "learning_rate") if key in facts]
+    rates = dict.fromkeys(rate for rate in given if isinstance(rate, (int, float)) and math.isfinite(rate))
+    lists = {"optimizer": list(types)[:_MAX_TAGS], "lr": list(rates)[:_MAX_TAGS]}
+    return {name: values for name, values in lists.items() if values}
 
 
 def _job(run: Run) -> dict[str, Any]:
