@@ -151,6 +151,7 @@ values = st.lists(
 @example(
     ["k_proj", "token", "before", "password"], ["a"], ["a"], [TWICE, SECRET, "b", TWICE], [TWICE, SECRET, "b", TWICE]
 )
+@example(["--api-key", "password", "token", "lr"], ["a"], ["a"], [SECRET] * 4, [f"--password={SECRET}", *[SECRET] * 3])
 @example(["password", "--api-key", "token", "lr"], ["a"], ["a"], [SECRET] * 4, [SECRET, '00"', SECRET, SECRET])
 @settings(max_examples=30)
 @given(st.lists(st.sampled_from(NAMES), min_size=4, max_size=4, unique=True), texts, texts, values, values)

@@ -232,9 +232,11 @@ def _harmless(value, quoted):
 def _compile():
     import re
 
-    # Masks, markers and placeholders; shell, template and percent references; truncated values.
+    # Masks, markers and placeholders; shell, template and percent references; truncated values; an option whose own
+    # value is masked, as the value of the option before it.
     _compiled["harmless"] = re.compile(
         r"[*\u2022xX.\u2026\u00b7#_-]+$|<|\\u003c|\[REDACTED|\[(?:hidden|filtered|masked|secret|redacted)"
+        r"|--?[A-Za-z][\w.-]{0,79}=[\"'\\]{0,8}\[REDACTED:\w{1,40}\][\"'\\]{0,8}$"
         r"|\$[A-Za-z_{(]|%[A-Za-z_]+%$|\{|(?:your|my)[-_ ].{0,40}$|env:|ENV\[|\(?(?:hidden|not set|none)\)?$",
         re.IGNORECASE,
     )
