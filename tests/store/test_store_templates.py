@@ -124,6 +124,7 @@ def test_every_language_has_the_words_of_english_with_the_same_places():
         "sources.trackio",
         "sources.csv",
         "sources.mlflow",
+        "sources.lightning",
     }
 
 
