@@ -1,103 +1,132 @@
-"""Whether 200 runs of a real tool are imported without loss, and how fast.
+"""Whether runs of the real tools are imported without loss, and how fast.
 
     python -m benchmarks.imports [runs] [TOOL=PYTHON ...]
 
-Writes runs with PyTorch's `SummaryWriter`, and with each further tool by the interpreter that has it, as in
-`mlflow=/tmp/mlflow/bin/python` (see `tests/imports/write_files.py`). Imports them into a notebook in git, and compares
-every point and parameter in `run.json` with what was logged. Prints lost points and parameters, and runs per second and
-per second of CPU time, which other work on the machine does not change; importing again has to add nothing.
+Writes 200 different runs with PyTorch's `SummaryWriter`, and with each further tool by the interpreter that has it, as
+in `mlflow=/tmp/mlflow/bin/python`; tools and what their runs have are in `write_runs.py`. Imports them into a notebook
+and compares names, parameters, points, texts, images, tags, notes, times and status in `run.json` with what the tool
+was given. Prints each difference, and runs per second and per second of CPU time, which other work on the machine
+does not change; importing again has to change nothing. Of runs that were killed, the last points may be missing: their
+tools had not written them.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import json
+import math
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from struct import pack, unpack
+from typing import Any
 
-from labbook.imports.batch_import import import_runs
+from labbook.imports.batch_import import Imported, import_runs
 from labbook.imports.formats import FORMATS
 from labbook.imports.imported_run import flat
 from labbook.model.run import Run
 from labbook.report.run_data import load_run
 from labbook.store.notebook_finder import create_notebook
-from labbook.store.sentences import Sentences
 
-_WRITER = Path(__file__).resolve().parents[1] / "tests" / "imports" / "write_files.py"
-_RUNS_A_TIME = {
-    "tensorboard": 2,
-    "visualdl": 1,
-    "mlflow": 3,
-    "mlflow_sqlite": 3,
-    "wandb": 2,
-    "swanlab": 1,
-    "trackio": 1,
-}
-"""How many runs the tool writes at a time; the first one has all series."""
+_WRITER = Path(__file__).resolve().parent / "write_runs.py"
+_SHOWN = 20
 
 
 def main() -> None:
     """Writes, imports and compares; prints a line for each tool."""
-    runs = next((int(word) for word in sys.argv[1:] if word.isdigit()), 200)
+    count = next((int(word) for word in sys.argv[1:] if word.isdigit()), 200)
     tools = {"tensorboard": sys.executable} | dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
     for tool, python in tools.items():
         with tempfile.TemporaryDirectory() as folder:
-            _measure(tool, python, Path(folder), -(-runs // _RUNS_A_TIME[tool]))
+            subprocess.run(
+                [python, str(_WRITER), tool, f"{folder}/{tool}", str(count)], check=True, capture_output=True
+            )
+            _measure(tool, Path(folder, tool))
 
 
-def _measure(tool: str, python: str, folder: Path, times: int) -> None:
-    subprocess.run([python, str(_WRITER), tool, str(folder), str(times)], check=True, capture_output=True)
-    notebook, _ = create_notebook(folder / "notebook")
+def _measure(tool: str, folder: Path) -> None:
+    given = [json.loads(line) for line in folder.with_suffix(".jsonl").read_text("utf-8").splitlines()]
+    notebook, _ = create_notebook(folder.parent / "notebook")
     reader = FORMATS[tool.partition("_")[0]]
-    roots = sorted((folder / tool).iterdir()) if tool in ("mlflow_sqlite", "trackio") else [folder / tool]
     began, busy = time.monotonic(), time.process_time()
-    first = [import_runs(notebook, reader, root, say=Sentences("en")) for root in roots]
+    added = import_runs(notebook, reader, folder).runs
     took, busy = time.monotonic() - began, time.process_time() - busy
-    began = time.monotonic()
-    again = [import_runs(notebook, reader, root, say=Sentences("en")) for root in roots]
-    second = time.monotonic() - began
-    added = [run for done in first for run in done.runs]
-    unchanged = sum(run.action == "unchanged" for done in again for run in done.runs)
-    lost, compared = 0, 0
-    for each in added:
-        run = load_run(notebook.paths, each.id)
-        if run is not None and each.points > 10 and each.name.endswith("lr0.1_sgd"):
-            missing, total = _lost(run)
-            lost, compared = lost + missing, compared + total
+    again = import_runs(notebook, reader, folder).runs
+    entries = {each.id: (each, load_run(notebook.paths, each.id)) for each in added}
+    points = sum(len(series) for each in given for series in each["series"].values())
+    faults: list[str] = []
+    for each in given:
+        found = next((i for i, (entry, run) in entries.items() if run is not None and _is_of(each, entry, run)), "")
+        run = entries.pop(found)[1] if found else None
+        faults += [
+            f"run {each['number']}: {fault}" for fault in (_faults(each, run) if run is not None else ["no entry"])
+        ]
     rate = f"{len(added) / took:.1f} runs/s, {len(added) / busy:.1f} a CPU second"
-    speed = f"{len(added)} runs added in {took:.1f} s ({rate})"
-    print(
-        f"{tool}: {speed}; lost {lost} of {compared} points and options; again: {second:.1f} s, {unchanged} unchanged"
-    )
+    print(f"{tool}: {len(given)} runs with {points} points, {len(added)} added ({rate}), {len(faults)} differences")
+    print(f"  {len(entries)} entries too many; again: {sum(run.action != 'unchanged' for run in again)} changed")
+    print("".join(f"  {fault}\n" for fault in faults[:_SHOWN]), end="")
 
 
-def _lost(run: Run) -> tuple[int, int]:
-    """Returns how many of the logged points and parameters a run lacks, and how many there were."""
-    spec = importlib.util.spec_from_file_location("write_files", _WRITER)
-    assert spec is not None and spec.loader is not None
-    logged = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(logged)
-    expected: dict[str, dict[int, float]] = {
-        "loss": {step: logged.loss(step) for step in range(logged.STEPS)},
-        "odd": {step: logged.odd(step) for step in range(logged.STEPS)},
-        "acc": {step: logged.accuracy(step) for step in (9, 19, 29)},
-    }
-    found: dict[str, dict[int, float]] = {}
-    for series in run.series:
-        found[series.name.replace("_", "/").replace(".", "/").rpartition("/")[2]] = dict(
-            zip(series.steps, series.values, strict=True)
-        )
-    missing = total = 0
-    for name, points in expected.items():
-        for step, value in points.items():
-            got = found.get(name, {}).get(step)
-            total += 1
-            missing += got is None or not (got == value or abs(got - value) < 1e-6 or (got != got and value != value))
-    params = {name: value for arguments in run.arguments for name, value in flat(arguments.values)}
-    total += len(logged.PARAMS)
-    return missing + sum(str(params.get(n)) not in (str(v), "1") for n, v in logged.PARAMS.items()), total
+def _is_of(given: Mapping[str, Any], entry: Imported, run: Run) -> bool:
+    """Whether an entry is that of a run: names may be equal, seeds are not."""
+    seed = _params(run).get("seed", given["number"])
+    return entry.name == given["name"] and str(seed) == str(given["number"])
+
+
+def _params(run: Run) -> dict[str, Any]:
+    return {name: value for arguments in run.arguments for name, value in flat(arguments.values)}
+
+
+def _faults(given: Mapping[str, Any], run: Run) -> Iterator[str]:
+    found = {series.name: list(zip(series.steps, series.values, strict=True)) for series in run.series}
+    for name, points in given["series"].items():
+        got = found.pop(name, [])
+        if given["is_killed"]:
+            points = points[: len(got)]
+        if len(got) != len(points):
+            yield f"{name} has {len(got)} of {len(points)} points"
+        for (step, value), (right_step, right) in zip(got, points, strict=False):
+            if right_step not in (None, step) or not _same(value, right, single=given.get("is_single")):
+                yield f"{name} has {value} at step {step}, not {right} at {right_step}"
+                break
+    yield from (f"{name} was not logged" for name in found)
+    params = _params(run)
+    for name, value in given["params"].items():
+        if name not in params or not (_same(params[name], value) or str(params[name]) == str(value)):
+            yield f"parameter {name} is {params.get(name)!r}, not {value!r}"
+    texts = [[text["tag"], text["step"], text["text"]] for text in run.imported_from["texts"]]
+    pictures = sorted([picture["tag"], picture["step"]] for picture in run.imported_from["pictures"])
+    kept = [each for each in given["texts"] if each in texts] if given["is_killed"] else given["texts"]
+    if texts != kept:
+        yield f"texts are {texts}, not {given['texts']}"
+    if pictures != sorted(given["images"]) and not given["is_killed"]:
+        yield f"images are {pictures}, not {given['images']}"
+    has_tags = not given.get("is_single")
+    for what, got, right in (
+        ("tags", sorted(run.tags), sorted(given["tags"] if has_tags else run.tags)),
+        ("notes", run.imported_from["description"], given["notes"] if has_tags else ""),
+        ("status", run.status, given["status"]),
+    ):
+        if got != right:
+            yield f"{what}: {got!r}, not {right!r}"
+    if not (given["begun"] - 2 <= run.started <= (run.ended or 0.0) <= given["ended"] + 3):
+        yield f"times: {run.started} to {run.ended}, not {given['begun']} to {given['ended']}"
+
+
+def _same(value: object, right: object, *, single: bool | None = False) -> bool:
+    """Whether two values are equal; as 32-bit floats where the tool stores them so."""
+    if isinstance(value, str) or isinstance(right, str) or not isinstance(value, (int, float)):
+        try:
+            return value == right or (isinstance(right, str) and float(right) == value)
+        except ValueError:
+            return False
+    if not isinstance(right, (int, float)):
+        return False
+    if single and math.isfinite(right):
+        right = unpack("<f", pack("<f", right))[0]
+    return value == right or (math.isnan(value) and math.isnan(right))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ import hashlib
 import json
 import math
 import os
+import re
 from array import array
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +21,7 @@ MAX_PICTURES = 24
 MAX_PICTURE_BYTES = 512 * 1024
 MAX_TEXTS = 40
 MAX_TEXT = 4000
+MAX_DEPTH = 8
 """Limits of one run. Source: chosen by us; the folder of an entry stays under some MiB."""
 
 TRUNCATED = ("record file", "it ends in the middle of a record; everything before that was read")
@@ -153,16 +156,27 @@ class SeriesCollector:
         found[0].append(step if -(2**63) <= step < 2**63 else 2**63 - 1)
         found[1].append(value)
 
-    def add_number(self, name: str, step: int, value: object) -> bool:
-        """Adds a point if the value is a number, a truth value or one of "NaN", "Infinity", "-Infinity"."""
+    def add_number(self, name: str, step: int, value: object, begun: set[str] | None = None) -> bool:
+        """Adds a point if the value is a number, a truth value or one of "NaN", "Infinity", "-Infinity".
+
+        Args:
+            name: Name of the series.
+            step: Step of the point.
+            value: Anything.
+            begun: As of `add_of_file`, for a point of one of several files.
+        """
         if isinstance(value, str) and value.lower() in ("nan", "inf", "-inf", "infinity", "-infinity"):
             value = float(value)
         if not isinstance(value, (int, float)):
             return False
         try:
-            self.add(name, step, float(value))
+            number = float(value)
         except OverflowError:
             return False
+        if begun is None:
+            self.add(name, step, number)
+        else:
+            self.add_of_file(begun, name, step, number)
         return True
 
     def restart(self, name: str, step: int) -> None:
@@ -244,25 +258,27 @@ def experiment_of(folder: Path, root: Path) -> str:
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields the leaves of nested mappings by dotted name."""
     for name, value in values.items():
-        if isinstance(value, Mapping) and value and prefix.count(".") < 8:
+        if isinstance(value, Mapping) and value and prefix.count(".") < MAX_DEPTH:
             yield from flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
 
 def typed(text: str) -> Any:  # noqa: ANN401 - a scalar
-    """Returns a parameter that a tool stored as text as what it was: a number, a truth value, `None`, or the text."""
+    """Returns a parameter that a tool stored as text as what it was: a number, a truth value, `None`, or the text.
+
+    A text is a number if it is written as Python writes that number, or with a signed exponent: `3.10`, `007`, `1_000`
+    and `12e4567` are texts.
+    """
     named = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
     if text in named:
         return named[text]
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    for kind in (int, float):
+        with suppress(ValueError):
+            number = kind(text)
+            if str(number) == text or re.fullmatch(r"-?\d(\.\d+)?[eE][-+]\d{1,2}", text):
+                return number
+    return text
 
 
 def picture_suffix(content: bytes) -> str:

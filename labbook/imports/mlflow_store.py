@@ -60,10 +60,10 @@ def _databases(path: Path) -> Iterator[Path]:
 
 
 def _run_folders(path: Path) -> Iterator[Path]:
-    """Yields the folders of runs: they have a `meta.yaml` beside `metrics` or `params`."""
+    """Yields the folders of runs; `meta.yaml` of an experiment, a model or a dataset has no id of a run."""
     for folder, folders, files in os.walk(path):
         folders.sort()
-        if "meta.yaml" in files and {"metrics", "params", "tags", "artifacts"} & set(folders):
+        if "meta.yaml" in files and {"run_id", "run_uuid"} & _yaml(Path(folder, "meta.yaml")).keys():
             folders.clear()
             yield Path(folder)
 

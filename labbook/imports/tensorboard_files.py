@@ -1,7 +1,8 @@
 """Reads TensorBoard event files: scalars, text, images and hyperparameters.
 
 A run is a folder with event files, as in TensorBoard. Folders that writers make for parts of one run belong to it:
-`add_hparams` and `add_scalars` of PyTorch write below the folder of the run, Keras writes `train` and `validation`.
+`add_hparams` and `add_scalars` of PyTorch and tensorboardX write below the folder of the run, Keras writes `train` and
+`validation`.
 
 Source: tensorflow/core/util/event.proto, framework/summary.proto, framework/tensor.proto; tensorboard/plugins/hparams.
 """
@@ -12,6 +13,7 @@ import math
 import re
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from labbook.frozen import dataclass
@@ -53,11 +55,13 @@ class _Folder:
 
     Args:
         prefix: Put before the names of its series.
+        suffix: Put behind the names of its series.
     """
 
     path: Path
     files: tuple[Path, ...]
     prefix: str = ""
+    suffix: str = ""
 
 
 class TensorBoardReader:
@@ -104,30 +108,40 @@ def _grouped(folders: Sequence[_Folder]) -> Iterator[tuple[Path, list[_Folder]]]
             continue
         parts = [folder]
         for other in folders:
-            if other.path.parent == folder.path and other.path not in used and _is_part(other):
-                parts.append(other)
-                used.add(other.path)
+            if folder.path in other.path.parents and other.path not in used:
+                suffix = _part_suffix(other, folder.path)
+                if suffix is not None:
+                    parts.append(replace(other, suffix=suffix))
+                    used.add(other.path)
         used.add(folder.path)
         yield folder.path, parts
 
 
-def _is_part(folder: _Folder) -> bool:
-    """Whether `add_hparams` or `add_scalars` of the folder above made it, as its first events tell."""
+def _part_suffix(folder: _Folder, run: Path) -> str | None:
+    """Returns what a folder that a writer made for a part of a run adds to the names of its series, or `None`.
+
+    `add_hparams` adds nothing. `add_scalars("speed/gpu", {"data": 1})` adds `/data`: the folder is `speed_gpu_data`
+    with PyTorch, and `speed/gpu/data` with tensorboardX, as the tag of its first event tells.
+    """
+    below = folder.path.relative_to(run)
     seen = 0
     try:
         for event in _events(folder.files[0], RecordFile(folder.files[0])):
             for value in event.message(5).messages(1):
                 tag = value.text(1)
                 if tag.startswith("_hparams_/"):
-                    return True
-                if folder.path.name.startswith(tag.replace("/", "_") + "_"):
-                    return True
+                    return ""
+                if below.parent.as_posix() == tag:
+                    return f"/{below.name}"
+                main = tag.replace("/", "_") + "_"
+                if below.name == below.as_posix() and below.name.startswith(main) and len(below.name) > len(main):
+                    return f"/{below.name[len(main) :]}"
                 seen += 1
             if seen > 4:
                 break
     except (OSError, ValueError):
         pass
-    return False
+    return None
 
 
 def _events(path: Path, records: RecordFile) -> Iterator[Message]:
@@ -209,13 +223,7 @@ class _RunBuilder:
                 self._tensor(tag, step, value.message(8), kind, folder)
 
     def _scalar(self, tag: str, step: int, value: float, folder: _Folder) -> None:
-        self.points.add_of_file(self._begun, self._name(tag, folder), step, value)
-
-    def _name(self, tag: str, folder: _Folder) -> str:
-        main = tag.replace("/", "_") + "_"
-        if not folder.prefix and folder.path.name.startswith(main) and len(folder.path.name) > len(main):
-            return f"{tag}/{folder.path.name[len(main) :]}"
-        return folder.prefix + tag
+        self.points.add_of_file(self._begun, folder.prefix + tag + folder.suffix, step, value)
 
     def _tensor(self, tag: str, step: int, tensor: Message, kind: str, folder: _Folder) -> None:
         kind_of_number = tensor.integer(1)

@@ -1,25 +1,28 @@
 """Reads SQLite databases of Trackio, one a project.
 
-Source: trackio/sqlite_storage.py of Trackio 0.43: tables `metrics` and `configs`, values as JSON.
+Source: trackio/sqlite_storage.py of Trackio 0.43: tables `metrics` and `configs`, values as JSON; images in `media/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from labbook.imports.imported_run import (
+    MAX_DEPTH,
+    MAX_PICTURES,
     MAX_TEXT,
     MAX_TEXTS,
     NO_STATUS,
     ImportedRun,
     LoggedText,
+    Picture,
     SeriesCollector,
-    flat,
     parse_object,
+    read_picture,
 )
 from labbook.imports.sqlite_files import is_sqlite, open_database, tables
 
@@ -61,14 +64,11 @@ def _read(path: Path) -> Iterator[ImportedRun]:
             f"SELECT {key}, MIN(run_name), MIN(timestamp), MAX(timestamp) FROM metrics GROUP BY {key} ORDER BY MIN(id)"
         ).fetchall()
         for run, name, first, last in runs:
-            points = SeriesCollector("trackio")
-            texts: list[LoggedText] = []
+            logged = _Logged(path.parent / "media")
             for step, data in database.execute(
                 f"SELECT step, metrics FROM metrics WHERE {key} = ? ORDER BY step, id", (run,)
             ):
-                for metric, value in flat(_parsed(data)):
-                    if not points.add_number(metric, step, value) and isinstance(value, str) and len(texts) < MAX_TEXTS:
-                        texts.append(LoggedText(metric, step, value[:MAX_TEXT]))
+                logged.add(step, _parsed(data))
             config = configs.get(run, {})
             started = min(filter(None, (_moment(config.get("_Created")), _moment(first))), default=0.0)
             yield ImportedRun(
@@ -78,14 +78,48 @@ def _read(path: Path) -> Iterator[ImportedRun]:
                 name=str(name),
                 experiment=path.stem,
                 params={k: v for k, v in config.items() if not k.startswith("_")},
-                series=points.series(),
-                texts=tuple(texts),
+                series=logged.points.series(),
+                texts=tuple(logged.texts),
+                pictures=tuple(logged.pictures),
                 tags=(str(config["_Group"]),) if config.get("_Group") else (),
                 started=started,
                 ended=_moment(last) or None,
                 author=str(config.get("_Username") or ""),
                 unobserved=(NO_STATUS,),
             )
+
+
+class _Logged:
+    """Collects what one run logged.
+
+    Args:
+        media: The folder with the files of the project.
+    """
+
+    def __init__(self, media: Path) -> None:
+        self.points = SeriesCollector("trackio")
+        self.texts: list[LoggedText] = []
+        self.pictures: list[Picture] = []
+        self._media = media
+
+    def add(self, step: int, values: Mapping[str, Any], prefix: str = "") -> None:
+        """Adds the values of one step; values of the tool's own types have a `_type`."""
+        for name, value in values.items():
+            if isinstance(value, Mapping):
+                kind = value.get("_type")
+                if kind is None and prefix.count(".") < MAX_DEPTH:
+                    self.add(step, value, f"{prefix}{name}.")
+                elif kind == "trackio.image" and len(self.pictures) < MAX_PICTURES:
+                    picture = read_picture(self._media / str(value.get("file_path")), prefix + name, step)
+                    self.pictures += [picture] if picture is not None else []
+                elif kind == "trackio.markdown":
+                    self._text(prefix + name, step, value.get("_value"))
+            elif not self.points.add_number(prefix + name, step, value):
+                self._text(prefix + name, step, value)
+
+    def _text(self, name: str, step: int, value: object) -> None:
+        if isinstance(value, str) and len(self.texts) < MAX_TEXTS:
+            self.texts.append(LoggedText(name, step, value[:MAX_TEXT]))
 
 
 def _parsed(data: object) -> dict[str, Any]:

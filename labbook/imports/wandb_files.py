@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,21 @@ class WandbReader:
         return next(_run_files(path), None) is not None
 
     def runs(self, path: Path) -> Iterator[ImportedRun]:
-        """Yields the runs at the path and below it."""
-        for file in _run_files(path):
-            yield _Builder(file).run()
+        """Yields the runs at the path and below it; the folders of a run that was resumed are one run."""
+        files = list(_run_files(path))
+        parts: dict[tuple[Path, str], list[Path]] = {}
+        for file in files:
+            is_record = file.suffix == ".wandb"
+            parts.setdefault((file.parent.parent, file.name) if is_record else (file, ""), []).append(file)
+        for first, *later in parts.values():
+            builder = _Builder(first)
+            for file in later:
+                if not builder.is_resumed_in(file):
+                    yield builder.run()
+                    builder = _Builder(file)
+                else:
+                    builder.read(file)
+            yield builder.run()
 
 
 def _run_files(path: Path) -> Iterator[Path]:
@@ -61,8 +74,14 @@ def _run_files(path: Path) -> Iterator[Path]:
 
 
 class _Builder:
+    """Collects what the folders of one run contain.
+
+    Args:
+        file: The records, or the summary, of its first folder.
+    """
+
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self._file = self._part = file
         self._points = SeriesCollector("wandb")
         self._config: dict[str, Any] = {}
         self._summary: dict[str, Any] = {}
@@ -70,20 +89,39 @@ class _Builder:
         self._pictures: list[Picture] = []
         self._run = Message(b"")
         self._exit: Message | None = None
+        self._begun: set[str] = set()
         self._step = 0
         self._times: list[float] = []
         self._runtime = 0.0
+        self._truncated = False
+        self.read(file)
 
-    def run(self) -> ImportedRun:
-        records = RecordFile(self._file)
-        if self._file.suffix == ".wandb":
+    def is_resumed_in(self, file: Path) -> bool:
+        """Whether a file goes on with this run: one that begins at step 0 again is a run of its own."""
+        with suppress(ValueError):
+            for record in map(Message, RecordFile(file).block_records()):
+                if record.has(17) and record.message(17).text(3) != self._run.text(3):
+                    return False
+                if record.has(2):
+                    return _history_row(record.message(2))[0] > 0
+        return True
+
+    def read(self, file: Path) -> None:
+        """Adds a folder of the run; a later one takes the place of what was logged from its first step on."""
+        self._part, self._exit, self._begun = file, None, set()
+        if file.suffix == ".wandb":
+            records = RecordFile(file)
             try:
                 for record in records.block_records():
                     self._add(Message(record))
             except ValueError:
                 records.truncated = True
+            self._truncated = self._truncated or records.truncated
+        self._read_files(file.parent if file.name == "wandb-summary.json" else file.parent / "files")
+
+    def run(self) -> ImportedRun:
+        """Returns the run."""
         files = self._file.parent if self._file.name == "wandb-summary.json" else self._file.parent / "files"
-        self._read_files(files)
         numbers = {k: v for k, v in self._summary.items() if not (isinstance(v, Mapping) and "_type" in v)}
         for name, value in flat(numbers):
             if not name.startswith(_OWN) and self._points.last_step(name) is None:
@@ -95,7 +133,7 @@ class _Builder:
         runtime = max(self._runtime, float(self._exit.integer(2)) if self._exit is not None else 0.0)
         metadata = read_object(files / "wandb-metadata.json")
         run_id = run.text(1) or self._file.stem.removeprefix("run-") if self._file.suffix == ".wandb" else folder.name
-        unobserved = [TRUNCATED] if records.truncated else []
+        unobserved = [TRUNCATED] if self._truncated else []
         if self._file.suffix != ".wandb":
             unobserved.append(("history", "the folder has no .wandb file; only the last values are known"))
         program = str(metadata.get("program") or "")
@@ -123,34 +161,26 @@ class _Builder:
 
     def _add(self, record: Message) -> None:
         if record.has(17):
-            self._run = record.message(17)
-            self._update(self._config, self._run.message(4))
+            run = record.message(17)
+            self._run = self._run if self._run.text(1) else run
+            self._update(self._config, run.message(4))
         elif record.has(5):
             self._update(self._config, record.message(5))
         elif record.has(3):
             self._update(self._summary, record.message(3))
         elif record.has(2):
             self._history(record.message(2))
-        elif record.has(18):
+        elif record.has(18) and (record.has(16) or record.has(200)):
+            # Without `control` and `_info`, W&B's own process wrote it when the program was gone.
             self._exit = record.message(18)
 
-    def _update(self, target: dict[str, Any], record: Message, *, own: bool = True) -> None:
-        """Sets the items of a record, of which some name a place in nested mappings."""
-        for item in record.messages(1):
-            path = item.texts(2) or [item.text(1)]
-            place = target
-            for part in path[:-1]:
-                inner = place.setdefault(part, {})
-                place = inner if isinstance(inner, dict) else place
-            place[path[-1]] = _value(item.text(16))
-        for name in _OWN if own else ():
+    def _update(self, target: dict[str, Any], record: Message) -> None:
+        _set_items(target, record)
+        for name in _OWN:
             target.pop(name, None)
 
     def _history(self, record: Message) -> None:
-        row: dict[str, Any] = {}
-        self._update(row, record, own=False)
-        step = row.get("_step")
-        self._step = step if isinstance(step, int) else record.message(2).integer(1)
+        self._step, row = _history_row(record)
         moment = row.get("_timestamp")
         if isinstance(moment, (int, float)) and moment > 0:
             self._times = (
@@ -163,14 +193,16 @@ class _Builder:
     def _logged(self, name: str, value: object) -> None:
         if isinstance(value, Mapping):
             kind = value.get("_type")
-            if kind == "image-file" and len(self._pictures) < MAX_PICTURES:
-                picture = read_picture(self._file.parent / "files" / str(value.get("path")), name, self._step)
-                self._pictures += [picture] if picture is not None else []
+            if kind in ("image-file", "images/separated"):
+                listed = value.get("filenames")
+                for place in listed if isinstance(listed, list) else [value.get("path")]:
+                    picture = read_picture(self._part.parent / "files" / str(place), name, self._step)
+                    self._pictures += [picture] if picture is not None and len(self._pictures) < MAX_PICTURES else []
             elif kind is None:
                 for inner, leaf in flat(value, f"{name}."):
                     self._logged(inner, leaf)
             return
-        is_number = self._points.add_number(name, self._step, value)
+        is_number = self._points.add_number(name, self._step, value, self._begun)
         if not is_number and isinstance(value, str) and len(self._texts) < MAX_TEXTS:
             self._texts.append(LoggedText(name, self._step, value[:MAX_TEXT]))
 
@@ -186,6 +218,25 @@ class _Builder:
             self._summary = {k: v for k, v in read_object(files / "wandb-summary.json").items() if k not in _OWN}
         runtime = read_object(files / "wandb-summary.json").get("_runtime")
         self._runtime = float(runtime) if isinstance(runtime, (int, float)) else 0.0
+
+
+def _set_items(target: dict[str, Any], record: Message) -> None:
+    """Sets the items of a record, of which some name a place in nested mappings."""
+    for item in record.messages(1):
+        path = item.texts(2) or [item.text(1)]
+        place = target
+        for part in path[:-1]:
+            inner = place.setdefault(part, {})
+            place = inner if isinstance(inner, dict) else place
+        place[path[-1]] = _value(item.text(16))
+
+
+def _history_row(record: Message) -> tuple[int, dict[str, Any]]:
+    """Returns the step and the values of a row of the history."""
+    row: dict[str, Any] = {}
+    _set_items(row, record)
+    step = row.get("_step")
+    return step if isinstance(step, int) else record.message(2).integer(1), row
 
 
 def _value(text: str) -> Any:  # noqa: ANN401 - JSON data

@@ -7,12 +7,11 @@ from typing import Any
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Returns the mapping in a YAML file; empty if the file is missing or has another form."""
-    from labbook.errors import EntryError
-    from labbook.store import frontmatter
+    """Returns the mapping in a YAML file as PyYAML wrote it; empty if the file is missing or has another form."""
+    from labbook.store.frontmatter import load_tagged
 
     try:
-        text = path.read_text("utf-8", "replace")
-        return dict(frontmatter.parse(f"---\n{text.rstrip()}\n---\n", str(path))[0])
-    except (OSError, EntryError):
+        found = load_tagged(path.read_text("utf-8", "replace"))
+    except (OSError, ValueError):
         return {}
+    return {str(name): value for name, value in found.items()} if isinstance(found, dict) else {}

@@ -196,26 +196,38 @@ class _Segment:
         return above
 
 
-def load_tagged(text: str, value_of_tag: Callable[[str], object]) -> object:
-    """Load YAML with any tags as plain data; no tag is executed.
+def load_tagged(text: str, value_of_tag: Callable[[str], object] | None = None) -> object:
+    """Load YAML as PyYAML reads it, with any tags, as plain data; no tag is executed.
 
     Args:
         text: The YAML.
-        value_of_tag: Returns the value of a node with an unknown tag, like `!!python/name:x` or `!ENV`.
+        value_of_tag: Returns the value of a node with an unknown tag, like `!!python/name:x` or `!ENV`; by default the
+            data of the node, or its tag if that is empty.
 
     Raises:
         ValueError: The text is not YAML; names the line.
     """
     import yaml
 
-    class Loader(yaml.SafeLoader):
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
         pass
 
+    def constructed(loader: Any, _suffix: str, node: Any) -> object:  # noqa: ANN401 - classes of PyYAML
+        if value_of_tag is not None:
+            return value_of_tag(str(node.tag))
+        if isinstance(node, yaml.MappingNode):
+            return loader.construct_mapping(node, deep=True)
+        if isinstance(node, yaml.SequenceNode):
+            return loader.construct_sequence(node, deep=True)
+        return loader.construct_scalar(node) or str(node.tag).removeprefix("tag:yaml.org,2002:")
+
     # The empty prefix matches all tags without a constructor.
-    Loader.add_multi_constructor("", lambda _loader, _suffix, node: value_of_tag(str(node.tag)))
+    Loader.add_multi_constructor("", constructed)
     try:
         return yaml.load(text, Loader)
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())) from error
 
 

@@ -14,7 +14,9 @@ import pytest
 
 from labbook.imports.csv_logs import CSVReader
 from labbook.imports.formats import FORMATS, likely_formats
-from labbook.imports.imported_run import ImportedRun
+from labbook.imports.imported_run import ImportedRun, typed
+from labbook.imports.wire_format import Message, RecordFile, encoded
+from labbook.imports.yaml_files import read_yaml
 
 FILES = Path(__file__).parent / "files"
 _spec = importlib.util.spec_from_file_location("write_files", Path(__file__).parent / "write_files.py")
@@ -22,8 +24,8 @@ logged = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(logged)
 
 TOOLS = ("tensorboard", "visualdl", "mlflow", "mlflow_sqlite", "wandb", "swanlab", "trackio")
-WITHOUT_TEXT = ("mlflow_sqlite", "wandb", "trackio")
-WITHOUT_PICTURE = ("mlflow_sqlite", "trackio")
+WITHOUT_TEXT = ("mlflow_sqlite", "wandb")
+WITHOUT_PICTURE = ("mlflow_sqlite",)
 
 
 def files_of(tool: str, folder: Path) -> Path:
@@ -86,6 +88,65 @@ def test_folders_that_a_writer_makes_for_parts_of_a_run_belong_to_it(tmp_path):
     assert sorted(run.name for run in runs) == ["lr0.1_sgd", "学习率0.2"]
     names = {series.name for run in runs for series in run.series}
     assert {"speed/data", "speed/model", "hparam/accuracy"} <= names
+
+
+def test_add_scalars_of_tensorboard_x_belongs_to_its_run_and_a_run_may_be_named_like_a_series(tmp_path):
+    (run,) = read("tensorboard", files_of("tensorboard_x", tmp_path))
+
+    assert [series.name for series in run.series] == ["lr", "speed/gpu/data", "speed/gpu/model"]
+
+
+def test_the_folders_of_a_resumed_run_of_wandb_are_one_run(tmp_path):
+    """The second folder takes the place of step 2; the third begins again at step 0, and is a run of its own."""
+    run, other = read("wandb", files_of("wandb_resumed", tmp_path))
+
+    assert points(run, "loss") == [(0, 10.0), (1, 11.0), (2, 2.0), (3, 3.0), (4, 4.0)]
+    assert (run.status, run.exit_code, len(run.pictures)) == ("finished", 0, 2)
+    assert points(other, "loss") == [(0, 0.0), (1, 1.0), (2, 2.0)]
+
+
+def test_an_end_that_wandb_wrote_for_a_program_that_was_gone_is_no_end(tmp_path):
+    """Its own process writes an exit code of 0 for a killed program, without the fields that a program adds."""
+    source = max(FILES.joinpath("wandb_resumed").rglob("*.wandb"))
+    records = list(RecordFile(source).block_records())
+    ends = [place for place, record in enumerate(records) if Message(record).has(18)]
+    records[ends[-1]] = encoded((1, 99), (18, b""))
+    (tmp_path / "run-x.wandb").write_bytes(
+        source.read_bytes()[:7] + b"".join(struct.pack("<IHB", 0, len(each), 1) + each for each in records)
+    )
+
+    (run,) = read("wandb", tmp_path)
+
+    assert (run.status, run.exit_code, len(run.series)) == ("lost", None, 1)
+
+
+def test_an_experiment_of_mlflow_with_tags_has_its_runs_and_a_model_is_no_run(tmp_path):
+    folder = files_of("mlflow", tmp_path)
+    before = [run.identity for run in read("mlflow", folder)]
+    (experiment,) = {path.parent.parent for path in folder.glob("mlruns/*/*/meta.yaml")}
+    (experiment / "tags").mkdir()
+    (experiment / "tags" / "team").write_text("vision")
+    (experiment / "models" / "m-1" / "params").mkdir(parents=True)
+    (experiment / "models" / "m-1" / "meta.yaml").write_text("model_id: m-1\nname: net\nsource_run_id: x\n")
+
+    assert [run.identity for run in read("mlflow", folder)] == before
+
+
+def test_a_parameter_stored_as_text_is_a_number_only_if_nothing_is_lost(tmp_path):
+    written = (7, -3, 0.1, 1e-05, 1e16, 123456.75, True, False, None, math.inf, "3.10", "007", "1_000", "12e4567", " 1")
+    assert [typed(str(value)) for value in written] == list(written)
+    assert typed("1e-4") == 1e-4
+
+    (tmp_path / "hparams.yaml").write_text(
+        "---\nbetas: !!python/tuple\n- 0.9\n- 0.999\nact: !!python/name:torch.nn.ReLU ''\nlr: 1e-4\nday: 2026-01-05\n"
+    )
+    found = read_yaml(tmp_path / "hparams.yaml")
+    assert (found["betas"], found["act"], found["lr"], str(found["day"])) == (
+        [0.9, 0.999],
+        "python/name:torch.nn.ReLU",
+        "1e-4",  # text for PyYAML, which wrote the file
+        "2026-01-05",
+    )
 
 
 def test_training_and_validation_of_one_run_are_one_run(tmp_path):

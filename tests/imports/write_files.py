@@ -1,14 +1,12 @@
 """Writes the files of `tests/imports/files/` by the real tools; each tool in a virtual environment of its own.
 
     python -m venv /tmp/tool && /tmp/tool/bin/pip install mlflow
-    /tmp/tool/bin/python tests/imports/write_files.py mlflow tests/imports/files [TIMES]
+    /tmp/tool/bin/python tests/imports/write_files.py mlflow tests/imports/files
 
-With TIMES, the runs are written as often, each time to a folder of its own, for `benchmarks/imports.py`.
-
-Names of tools: tensorboard (needs torch), visualdl, mlflow, mlflow_sqlite, wandb, swanlab, trackio. Every tool logs the
-same run: 30 steps of a loss that falls, a validation accuracy every tenth step with one NaN and one infinity in a
-series of their own, parameters, tags, a text and an image where the tool has them; and a second run that failed, where
-the tool records how a run ended. `loss(step)` and `accuracy(step)` are what the tests expect to read.
+Names of tools: tensorboard (needs torch), tensorboard_x, visualdl, mlflow, mlflow_sqlite, wandb, wandb_resumed,
+swanlab, trackio. Every tool logs the same run: 30 steps of a loss that falls, a validation accuracy every tenth step, a
+series with one NaN and one infinity, parameters, tags, a text and an image where the tool has them; and a second run
+that failed, where the tool records how a run ended. `loss(step)` and `accuracy(step)` are what the tests expect.
 """
 
 from __future__ import annotations
@@ -143,6 +141,41 @@ def wandb(folder: Path) -> None:
         run.finish(exit_code=code)
 
 
+def wandb_resumed(folder: Path) -> None:
+    """W&B offline: a run that was resumed at step 2, with two images at once; then one that began again at step 0."""
+    import time
+
+    import wandb
+
+    os.environ["WANDB_SILENT"] = "true"
+    settings = wandb.Settings(x_disable_stats=True, save_code=False, disable_git=True)
+    for begin, code in ((0, 1), (2, 0), (0, 0)):
+        run = wandb.init(
+            project="digits",
+            name="resumed",
+            id="abc",
+            resume="allow",
+            mode="offline",
+            dir=str(folder),
+            settings=settings,
+        )
+        for step in range(begin, begin + 3):
+            run.log({"loss": float(10 * code + step)}, step=step)
+        if begin:
+            run.log({"batch": [wandb.Image(image()), wandb.Image(image()[::-1])]}, step=5)
+        run.finish(exit_code=code)
+        time.sleep(1.1)
+
+
+def tensorboard_x(folder: Path) -> None:
+    """tensorboardX: `add_scalars` writes `speed/gpu/data` below the run."""
+    from tensorboardX import SummaryWriter
+
+    with SummaryWriter(str(folder / "lr_0.1")) as writer:
+        writer.add_scalar("lr", 0.1, 0)
+        writer.add_scalars("speed/gpu", {"data": 1.0, "model": 2.0}, 0)
+
+
 def swanlab(folder: Path) -> None:
     """SwanLab in its local mode: scalars, a text, an image, configuration, tags."""
     import swanlab
@@ -165,7 +198,7 @@ def swanlab(folder: Path) -> None:
 
 
 def trackio(folder: Path) -> None:
-    """Trackio: configuration and metrics in SQLite."""
+    """Trackio: configuration, metrics, a text and an image."""
     os.environ["TRACKIO_DIR"] = str(folder)
     import trackio
 
@@ -175,6 +208,7 @@ def trackio(folder: Path) -> None:
         if step % 10 == 9:
             row["val/acc"] = accuracy(step)
         trackio.log(row)
+    trackio.log({"note": trackio.Markdown("a run of **tests**"), "batch": trackio.Image(image())})
     trackio.finish()
 
 
@@ -183,10 +217,4 @@ if __name__ == "__main__":
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     os.chdir(tempfile.mkdtemp())
-    if len(sys.argv) > 3:
-        for number in range(int(sys.argv[3])):
-            place = target / f"{number:03d}"
-            place.mkdir()
-            globals()[tool](place)
-    else:
-        globals()[tool](target)
+    globals()[tool](target)
