@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from labbook.errors import NotebookError, UsageError
@@ -34,6 +35,13 @@ _RELATIVE_LINK = re.compile(r"<a\b[^>]*?\bhref=\"(?![a-z]+:|#|//)[^\"]*\"[^>]*>(
 _MARKDOWN_IMAGE = re.compile(r"(!\[[^\]\n]*\]\()([^)\s]+)(\))")
 _UNWRITTEN = re.compile(r"^## [^\n]+\n\s*<!--[^>]*-->\s*(?=^## |\Z)", re.MULTILINE)
 """A section for people that still has only its hint."""
+
+_SVG = re.compile(r"data:image/svg\+xml;base64,([\w+/=]+)")
+_TAG = re.compile(r"<[a-z][^<>]*>", re.IGNORECASE)
+_OUTSIDE = re.compile(
+    r"""\s(?:src|srcset|data|poster|background)\s*=\s*(?!["']?data:)(?:"[^"]*"|'[^']*'|[^\s>]+)""", re.IGNORECASE
+)
+"""An address of a picture or a frame that is not inside the page."""
 
 _MARKER = re.compile(r"^<!-- labbook:(?:begin|end) [^>]*-->\n?", re.MULTILINE)
 _MAX_PICTURE = 20 * 2**20
@@ -210,21 +218,30 @@ def _write_pdf(note: Path, root: Path, target: Path) -> None:
 
 
 def _print_in_browser(page: str, target: Path) -> None:
-    browser = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
+    browser = _find_browser()
     if browser is None:
         raise NotebookError("errors.document.no_pdf_program")
     with tempfile.TemporaryDirectory(prefix="labbook-print-") as folder:
-        source, printed = Path(folder, "page.html"), Path(folder, "page.pdf")
-        source.write_text(page, "utf-8")
-        command = [browser, "--headless", "--disable-gpu", "--no-first-run", f"--user-data-dir={folder}/profile"]
-        command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-        # Chromium refuses its sandbox to root; the page has no scripts, and its policy loads nothing.
-        command += ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-        command += ["--no-pdf-header-footer", f"--print-to-pdf={printed}", source.as_uri()]
-        _call(command, "the browser")
+        printed = Path(folder, "page.pdf")
+        _browse(browser, page, Path(folder), "--no-pdf-header-footer", f"--print-to-pdf={printed}")
         if not printed.is_file():
             raise NotebookError("errors.document.nothing_printed", browser=browser)
         _write(target, printed.read_bytes())
+
+
+def _find_browser() -> str | None:
+    return next((found for name in _BROWSERS if (found := shutil.which(name))), None)
+
+
+def _browse(browser: str, page: str, folder: Path, *words: str) -> None:
+    """Opens a page without scripts in a browser without window, which does what the words say."""
+    source = folder / "page.html"
+    source.write_text(page, "utf-8")
+    command = [browser, "--headless", "--disable-gpu", "--no-first-run", f"--user-data-dir={folder}/profile"]
+    command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    # Chromium refuses its sandbox to root; the page has no scripts, and its policy loads nothing.
+    command += ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    _call([*command, *words, source.as_uri()], "the browser")
 
 
 def _write_word(note: Path, root: Path, target: Path) -> None:
@@ -233,9 +250,30 @@ def _write_word(note: Path, root: Path, target: Path) -> None:
         raise NotebookError("errors.document.no_pandoc")
     with tempfile.TemporaryDirectory(prefix="labbook-word-") as folder:
         source, made = Path(folder, "page.html"), Path(folder, "page.docx")
-        source.write_text(html_document(note, root), "utf-8")
-        _call([pandoc, "--sandbox", "-f", "html", "-o", str(made), str(source)], "pandoc")
+        page = html_document(note, root)
+        if shutil.which("rsvg-convert") is None:  # pandoc calls it, and Word shows no SVG without a picture beside it
+            page = _SVG.sub(lambda found: _as_png(found[1], Path(folder)), page)
+        # Nothing but these pictures is read: `--sandbox` is unknown to pandoc before 2.15, and fails in Debian's.
+        page = _TAG.sub(lambda found: _OUTSIDE.sub("", found[0]), page)
+        source.write_text(page, "utf-8")
+        _call([pandoc, "-f", "html", "-o", str(made), str(source)], "pandoc")
         _write(target, made.read_bytes())
+
+
+def _as_png(encoded: str, folder: Path) -> str:
+    """Returns an SVG in base64 as the address of a PNG of twice its size, or as its own without a browser."""
+    own = f"data:image/svg+xml;base64,{encoded}"
+    size = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', base64.b64decode(encoded)[:2000])
+    browser = _find_browser()
+    if size is None or browser is None:
+        return own
+    taken = folder / "picture.png"
+    taken.unlink(missing_ok=True)
+    page = f'<style>body{{margin:0}}img{{display:block;width:{size[1].decode()}px}}</style><img src="{own}">'
+    window = f"--window-size={round(float(size[1]))},{round(float(size[2]))}"
+    with suppress(NotebookError):
+        _browse(browser, page, folder, window, "--force-device-scale-factor=2", f"--screenshot={taken}")
+    return f"data:image/png;base64,{base64.b64encode(taken.read_bytes()).decode()}" if taken.is_file() else own
 
 
 def _call(command: list[str], who: str) -> None:

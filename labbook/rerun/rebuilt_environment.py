@@ -23,6 +23,8 @@ from labbook.store.notebook import Notebook
 
 _BUILD_S = 3600
 _CONDA = ("mamba", "micromamba", "conda")
+_YES = {"CONDA_ALWAYS_YES": "true", "MAMBA_ALWAYS_YES": "true"}
+"""`conda env create` knows `--yes` since version 23.5 only."""
 _INDEXES = {
     "torch": "https://download.pytorch.org/whl/{build}",
     "paddlepaddle-gpu": "https://www.paddlepaddle.org.cn/packages/stable/{build}/",
@@ -137,7 +139,7 @@ def _local_sources(python: Mapping[str, Any], code: RecordedCode) -> tuple[list[
 
 def _conda_commands(conda: str, yml: Path, folder: Path) -> list[list[str]]:
     words = ["create"] if Path(conda).name == "micromamba" else ["env", "create"]
-    return [[conda, *words, "--quiet", "--yes", "--prefix", str(folder), "--file", str(yml)]]
+    return [[conda, *words, "--quiet", "--prefix", str(folder), "--file", str(yml)]]
 
 
 def _build_commands(folder: Path, version: str, listed: Path) -> list[list[str]]:
@@ -186,7 +188,13 @@ def _find_interpreter(version: str, short: str) -> str:
 def _call(command: list[str]) -> None:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=_BUILD_S, stdin=subprocess.DEVNULL
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_BUILD_S,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **_YES},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotebookError("errors.rerun.environment_not_built", reason=error) from error

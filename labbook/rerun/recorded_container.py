@@ -19,6 +19,10 @@ from labbook.rerun.recorded_code import RecordedCode
 _IMAGE_VARIABLES = ("CONTAINER_IMAGE", "DOCKER_IMAGE", "IMAGE_NAME")
 _DOCKER_LIKE = ("docker", "podman", "nerdctl")
 _APPTAINER_LIKE = ("apptainer", "singularity")
+_INIT_PROGRAMS = {"podman": "catatonit", "nerdctl": "tini"}
+_INIT_FOLDERS = ("/usr/libexec/podman", "/usr/lib/podman", "/usr/local/libexec/podman", "/usr/local/lib/podman")
+"""Programs that `--init` starts, of other packages than the engine. Source: `init_path` in containers.conf(5)."""
+
 _ANSWER_S = 20
 
 
@@ -104,6 +108,17 @@ def container_command(
     passed = [word for name in names for word in ("--env", name)]
     gpus = ["--gpus", "all"] if with_gpus else []
     return [
-        container.engine, "run", "--rm", "--init", "--ipc=host", "--user", f"{os.getuid()}:{os.getgid()}", *gpus,
+        container.engine, "run", "--rm", *_engine_words(container.engine), "--ipc=host",
+        "--security-opt", "label=disable", "--user", f"{os.getuid()}:{os.getgid()}", *gpus,
         *binds, *passed, "--workdir", str(code.cwd), container.image, *command,
     ]  # fmt: skip
+
+
+def _engine_words(engine: str) -> list[str]:
+    """Returns the options that differ between Docker, Podman and nerdctl."""
+    name = Path(engine).name
+    words = ["--userns=keep-id"] if name == "podman" and os.getuid() else []  # else mounted folders are not the user's
+    init = _INIT_PROGRAMS.get(name)
+    if init is None or shutil.which(init, path=os.pathsep.join((*_INIT_FOLDERS, os.environ.get("PATH", "")))):
+        words.append("--init")
+    return words

@@ -119,3 +119,21 @@ def test_export_finds_a_run_a_report_and_an_experiment(book, tmp_path):
     ):
         done = book("export", *words, check=False)
         assert done.returncode in (1, 2) and "Traceback" not in done.stderr and "labbook: " in done.stderr
+
+
+@pytest.mark.process
+def test_pandoc_gets_a_page_that_has_all_its_pictures_inside_and_options_that_every_version_knows(
+    note, tmp_path, monkeypatch
+):
+    pandoc = tmp_path / "bin" / "pandoc"
+    pandoc.parent.mkdir()
+    pandoc.write_text('#!/bin/sh\n[ "$1 $2 $3" = "-f html -o" ] || exit 6\ncp "$5" "$4"\n')
+    pandoc.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{pandoc.parent}:/bin")  # no browser, no rsvg-convert
+    note.write_text(NOTE + "\n<img alt='x' src='../outside.png'> <img src=/etc/a.png>\n\n`<img src=\"kept\">`\n")
+
+    write_document(note, note.parents[1], "docx", tmp_path / "a.docx")
+
+    page = (tmp_path / "a.docx").read_text("utf-8")
+    assert "data:image/svg+xml;base64," in page and "损失" in page and "kept" in page
+    assert "outside.png" not in page and "/etc/a.png" not in page

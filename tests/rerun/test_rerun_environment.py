@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import stat
 
 import pytest
 
+import labbook.rerun.recorded_container as recorded_container_module
 from labbook.errors import NotebookError
 from labbook.rerun.rebuilt_environment import _call, _local_sources, _requirement_lines
 from labbook.rerun.recorded_code import RecordedCode
 from labbook.rerun.recorded_command import rerun_command
-from labbook.rerun.recorded_container import container_command, recorded_container
+from labbook.rerun.recorded_container import Container, container_command, recorded_container
 
 pytestmark = pytest.mark.process
 
@@ -93,7 +95,7 @@ def test_a_recorded_image_is_run_where_an_engine_answers(code, tmp_path, monkeyp
     engine.parent.mkdir()
     engine.write_text(f"#!/bin/sh\nexit {status}\n")
     engine.chmod(engine.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{engine.parent}:/bin")
+    monkeypatch.setenv("PATH", str(engine.parent))
     run = {"captured": {"container": {"kind": "docker", "image": "team/train:7"}}}
 
     container, notes = recorded_container(run)
@@ -104,4 +106,12 @@ def test_a_recorded_image_is_run_where_an_engine_answers(code, tmp_path, monkeyp
     words = container_command(container, ["python", "a.py"], code, tmp_path / "notes", ["SEED"], with_gpus=True)
     assert words[:2] == [str(engine), "run"] and words[-3:] == ["team/train:7", "python", "a.py"]
     assert {"SEED", "LABBOOK_PROBE", "PYTHONPATH", f"{code.top}:{code.top}", "--gpus"} <= set(words)
+    assert "--init" in words
     assert recorded_container({"captured": {"container": {"kind": "none"}}}) == (None, [])
+
+    podman = Container(str(engine.with_name("podman")), "team/train:7")
+    monkeypatch.setattr(recorded_container_module, "_INIT_FOLDERS", ())
+    for user, options in ((0, set()), (1000, {"--userns=keep-id"})):
+        monkeypatch.setattr(os, "getuid", lambda user=user: user)
+        words = container_command(podman, ["a"], code, tmp_path / "notes", [], with_gpus=False)
+        assert {"--init", "--userns=keep-id"} & set(words) == options  # catatonit is not installed here
