@@ -46,6 +46,7 @@ class _Run:
         self.rows: dict[int, dict[str, Any]] = {}
         self.sizes: dict[int, int] = {}
         self.signal = 0
+        self.kernel: Any = None
         self.tasks: list[Any] = []
         self._next_save = 0.0
         for index, cell in enumerate(notebook.cells):
@@ -80,6 +81,21 @@ class _Run:
         if not fits and index in self.rows:
             self.rows[index]["cut"] = True
         return fits
+
+    def end_of_kernel(self) -> int:
+        """Marks and prints the cell that a kernel that died was running; returns the signal that ended it, or 0."""
+        cells = [index for index, row in self.rows.items() if row["state"] == "running"]
+        for index in cells:
+            self.rows[index]["state"] = "failed"
+        status = self.kernel.poll() if self.kernel is not None else None
+        number = -status if status is not None and status < 0 else 0
+        say = Sentences(Config().language_in_use())
+        cause = signal.Signals(number).name if number in set(signal.Signals) else str(status)
+        print(
+            f"labbook: {say.line('record.kernel_died', cell=cells[-1] + 1 if cells else 0, cause=cause)}",
+            file=sys.stderr,
+        )
+        return number
 
     def save(self) -> None:
         """Writes cells, figures and the executed notebook; failures lose only these."""
@@ -150,6 +166,7 @@ def main(arguments: list[str]) -> int:
 
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, end, number)
+            run.kernel = getattr(getattr(self.km, "provisioner", None), "process", None)
 
     client = Client(
         notebook,
@@ -168,16 +185,17 @@ def main(arguments: list[str]) -> int:
         print(f"labbook: {say.line('record.no_kernel', path=str(path), kernel=error.name)}", file=sys.stderr)
         return 1
     except DeadKernelError:
-        for row in run.rows.values():
-            if row["state"] == "running":
-                row["state"] = "failed"
-        raise
+        number = run.end_of_kernel()
+        if not number:
+            raise
+        run.signal = number
     finally:
         run.save()
         shutil.rmtree(sockets, ignore_errors=True)
         if run.signal:
-            # The end of a program that a signal interrupts, not an error of the notebook.
-            signal.signal(run.signal, signal.SIG_DFL)
+            # The end of a program that a signal interrupts, or that its kernel had: not an error of the notebook.
+            with suppress(OSError):
+                signal.signal(run.signal, signal.SIG_DFL)
             os.kill(os.getpid(), run.signal)
     return 0
 

@@ -32,7 +32,9 @@ def served(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def screenshots(site: Path, wanted: dict[str, Path], size: tuple[int, int], language: str, scale: float = 1.5) -> None:
+def screenshots(
+    site: Path, wanted: dict[str, Path], size: tuple[int, int], language: str, scale: float = 1.5, start: str = ""
+) -> None:
     """Takes a picture of the upper part of pages of a site.
 
     Args:
@@ -41,6 +43,7 @@ def screenshots(site: Path, wanted: dict[str, Path], size: tuple[int, int], lang
         size: Width and height of the window in CSS pixels.
         language: Of the browser.
         scale: Device pixels a CSS pixel.
+        start: Text at which the picture begins, below the head of the page; "" for the top.
     """
     from playwright.sync_api import sync_playwright
 
@@ -58,6 +61,9 @@ def screenshots(site: Path, wanted: dict[str, Path], size: tuple[int, int], lang
         for path, file in wanted.items():
             page.goto(address + path, wait_until="load")
             page.wait_for_timeout(1500)  # curves and tables are drawn by scripts
+            if start:
+                page.get_by_text(start).first.evaluate("e => scrollBy(0, e.getBoundingClientRect().top - 120)")
+                page.wait_for_timeout(300)
             file.write_bytes(_small(page.screenshot()))
         browser.close()
 

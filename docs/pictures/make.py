@@ -7,8 +7,8 @@ and writes to `docs/pages/images/`, for each language:
 - `tour`: an animation of record, finding, fix and search;
 - `run` and `runs`: a run's page and the table of runs on the team site;
 
-and in English only `notebook`, `reproduce` and `import`, the terminal at these commands, and `report`, the page of a
-week.
+and in English only `notebook`, `reproduce` and `import`, the terminal at these commands, `report`, the page of a week,
+and `configuration`, the check of a configuration in an entry.
 """
 
 from __future__ import annotations
@@ -135,6 +135,7 @@ def _make(notebook: Notebook, suffix: str) -> None:
         wanted = {path: IMAGES / f"{name}{suffix}.png"}
         screenshots(notebook.folder / "site", wanted, (1280, height), notebook.language)
     if not suffix:
+        _configuration_picture(notebook)
         report = next(iter(notebook.folder.glob("notes/reports/*.md"))).stem
         screenshots(notebook.folder / "site", {f"reports/{report}.html": IMAGES / "report.png"}, (1280, 1100), "en")
 
@@ -158,6 +159,16 @@ def _make_english(notebook: Notebook) -> None:
     scenes = [(imported, notebook.show(*imported)), (listed, notebook.show(*listed))]
     _still("import", scenes, "A TensorBoard log becomes an entry")
     notebook.run(["labbook", "report"])
+    words = ["--config", "config.yaml", "--lr", "0.1", "--lr", "0.05", "--warmup", "3"]
+    notebook.run(["labbook", "record", "--", "python", "configured.py", *words])
+
+
+def _configuration_picture(notebook: Notebook) -> None:
+    """Takes the picture of the check of the configuration in the entry that was written last."""
+    last = max(notebook.folder.glob("notes/runs/*/*/*/*.md"))
+    page = last.relative_to(notebook.folder / "notes").with_suffix(".html").as_posix()
+    wanted = {page: IMAGES / "configuration.png"}
+    screenshots(notebook.folder / "site", wanted, (1280, 400), "en", start="Check of the configuration")
 
 
 def _still(name: str, scenes: list[tuple[list[str], Screen]], title: str) -> None:

@@ -97,6 +97,14 @@ def test_a_kernel_that_is_not_there(book):
     assert "Traceback" not in done.stderr and book.run()["status"] == "failed"
 
 
+def test_a_cell_that_kills_its_kernel_is_named_and_the_run_ends_by_the_same_signal(book):
+    (book.folder / "dies.ipynb").write_text(notebook("1", "import os; os.kill(os.getpid(), 9)", "print('never')"))
+    done = book("record", "dies.ipynb", check=False)
+    run = book.run()
+    assert "the kernel died in cell 2: SIGKILL" in done.stderr and "DeadKernelError" not in done.stderr
+    assert (run["status"], run["signal"]) == ("killed", "SIGKILL") and "process_killed_by_os" in book.entry()
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_an_interrupted_notebook_without_end(book):
