@@ -43,7 +43,7 @@ def test_words_that_only_look_like_metrics(line):
 FOUR = {"train_loss": 0.5, "acc": 0.9, "val_loss": 0.6, "val/acc": 0.8}
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("line", "found"),
     [
         ("第 3 轮 训练损失 0.7 验证 RMSE 1.4", {"train_loss": 0.7, "val_RMSE": 1.4}),
