@@ -30,6 +30,11 @@ def further(*values: object) -> list:
     return [pytest.param(value, marks=pytest.mark.long) for value in values]
 
 
+def without_long(config: pytest.Config) -> bool:
+    """Whether only `make test` runs, without the further cases."""
+    return config.option.markexpr == "not long"
+
+
 def in_one_test(names: str | tuple[str, ...], cases: Iterable, ids: object = None) -> Callable:
     """As `pytest.mark.parametrize`, but all cases are one test, which names those that fail.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from order_of_tests import without_long
 
 sys.path.insert(0, str(Path(__file__).parent))
 import written_notebooks
@@ -138,7 +139,7 @@ def large_site(tmp_path_factory, request) -> Iterator[Site]:
 
     Ten thousand of them take a minute to write and to build: without the long tests it has fewer.
     """
-    count = 2_000 if request.config.getoption("markexpr") == "not long" else 10_000
+    count = 600 if without_long(request.config) else 10_000
     yield from _built(tmp_path_factory.mktemp("large"), functools.partial(written_notebooks.large, count=count))
 
 

@@ -3,19 +3,22 @@
 import re
 
 import pytest
+from order_of_tests import further, without_long
 from pytest import approx
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
-CASES = ("eager", "compiled_model", "compiled_update", "compiled_clip", "compiled_step", "compiled_autocast")
+FEW = ("eager", "compiled_model", "compiled_step")
+MANY = ("compiled_update", "compiled_clip", "compiled_autocast")
 
 
 @pytest.fixture(scope="module")
-def both(run):
-    return run("compiled_torch.py", *CASES, probe=False), run("compiled_torch.py", *CASES)
+def both(run, request):
+    cases = FEW if without_long(request.config) else FEW + MANY
+    return run("compiled_torch.py", *cases, probe=False), run("compiled_torch.py", *cases)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*FEW, *further(*MANY)])
 def test_graphs_are_those_of_the_bare_program(both, name, healthy):
     bare, watched = both
     healthy(watched)
