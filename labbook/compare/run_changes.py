@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _MAX_DIFF_LINES = 40
 _MAX_OF_KIND = 40
+_CUT = frozenset(("failed", "interrupted", "killed", "lost"))
 _STATUSES = (
     *("capture.change.running", "capture.change.finished", "capture.change.failed"),
     *("capture.change.interrupted", "capture.change.killed", "capture.change.lost"),
@@ -217,7 +218,7 @@ def _states(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
         cut = {
             side
             for side, run, facts in (("before", before, old.get(name, {})), ("now", now, framework))
-            if run.get("status") != "finished" and not facts.get("optimizers")
+            if run.get("status") in _CUT and not facts.get("optimizers")
         }
         if not isinstance(state, Mapping) or not isinstance(known, Mapping):
             continue

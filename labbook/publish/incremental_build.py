@@ -13,6 +13,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -122,8 +123,17 @@ class _Build:
         """Runs the build."""
         self._config.plugins.on_pre_build(config=self._config)
         self._plugin.read()
+        self._there = files_below(self._site, KEPT_BY_OTHERS)
+        self._own = written_files(self._site, record_path)
+        # Before the search is built beside the pages: it writes into one of these folders.
+        check_kept_folders(self._site, self._own)
         if workers < 2 or not can_have_some():
             return self._all(record_path, 1, partial(self._config.plugins.on_post_build, config=self._config))
+        # Noted first, so that the search of a killed build is known to be labbook's.
+        for name in KEPT_BY_OTHERS:
+            with suppress(FileExistsError):
+                (self._site / name).mkdir(parents=True, exist_ok=True)
+        note_written(self._site, self._own)
         # The search needs no pages, so it is built from here on, in parallel.
         with run_in_worker(partial(self._plugin.finish, self._config)) as problem:
             return self._all(record_path, workers, lambda: self._plugin.tell(problem()))
@@ -136,9 +146,6 @@ class _Build:
         self._files = files
         # labbook's plugin adds files; there is no other plugin.
         config.plugins.on_files(files, config=config)
-        self._there = files_below(self._site, KEPT_BY_OTHERS)
-        self._own = written_files(self._site, record_path)
-        check_kept_folders(self._site, self._own)
         set_exclusions(self._files, config)
         self._pages = {file.src_uri: file for file in self._files.documentation_pages()}
         files.in_nav_only = True

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from order_of_tests import further
 
 from labbook.errors import NotebookError
+from labbook.publish import incremental_build
 from labbook.publish.build_record import files_below
 from labbook.publish.site_build import build_site
 from labbook.publish.site_folder import LIST
@@ -177,3 +179,23 @@ def test_links_in_the_private_folder_lead_zensical_nowhere(book, outside):
     before = files(outside)
     _write(staged, {"docs/index.md": b"x"})
     assert files(outside) == before and (staged / "docs" / "index.md").read_bytes() == b"x"
+
+
+def test_the_search_of_this_build_and_of_a_killed_one_is_not_in_the_way(book, monkeypatch):
+    """It is built beside the pages, and may be there before anything else, or be all that is there."""
+
+    @contextmanager
+    def at_once(work):
+        work()
+        if was_killed:
+            raise KeyboardInterrupt
+        yield lambda: None
+
+    monkeypatch.setattr(incremental_build, "run_in_worker", at_once)
+    was_killed = True
+    with pytest.raises(KeyboardInterrupt):
+        build_site(book.notebook, workers=2)
+    assert (book.folder / "site" / "search").is_dir()
+
+    was_killed = False
+    assert build_site(book.notebook, workers=2).pages

@@ -121,6 +121,7 @@ def test_ctrl_c_has_the_stacks_written(probed):
 
 
 @pytest.mark.torch
+@pytest.mark.long
 def test_sigterm_has_the_stacks_written_and_ends_the_process_as_ever(probed):
     probed.write("train.py", STEPS["torch"] + THREAD + HANGS)
     code, _, err, _ = until(probed, None, [sys.executable, "train.py"], signal.SIGTERM)

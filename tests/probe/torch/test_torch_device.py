@@ -20,12 +20,13 @@ def test_nothing_is_read_from_a_device_on_ordinary_steps(run, healthy):
 
 
 def test_a_batch_that_is_not_finite_is_found_although_its_loss_arrives_steps_later(run, healthy):
-    (flight,) = healthy(run("health_torch_device.py", "nan")).of("flight")
+    (flight,) = healthy(run("health_torch_device.py", "nan", fork="torch")).of("flight")
     assert (flight["finding"], flight["step"], flight["trigger"]) == ("bad batch", 133, "loss")
 
 
 def test_at_level_deep_the_step_is_replayed_before_its_weights_are_gone(run, healthy):
-    (flight,) = healthy(run("health_torch_device.py", "log", settings={"level": "deep"})).of("flight")
+    outcome = healthy(run("health_torch_device.py", "log", fork="torch", settings={"level": "deep"}))
+    (flight,) = outcome.of("flight")
     assert (flight["finding"], flight["step"], flight["trigger"]) == ("loss expression", 133, "loss")
     assert "Log" in flight["op"] and flight["source"] == "loss = loss + torch.log(loss * 0 + (step != NAN_AT))"
 
