@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labbook.imports.imported_run import NO_STATUS, NO_TIMES, ImportedRun, SeriesCollector
+from labbook.imports.imported_run import NO_STATUS, NO_TIMES, ImportedRun, SeriesCollector, root_of, walk
 from labbook.imports.yaml_files import read_yaml
 from labbook.model.metric_kinds import is_counter
 
@@ -58,9 +58,8 @@ def _tables(path: Path) -> Iterator[Path]:
 
 
 def _below(path: Path) -> Iterator[Path]:
-    for folder, folders, files in os.walk(path):
-        folders.sort()
-        yield from (Path(folder, name) for name in sorted(files))
+    for folder, _, files in walk(path):
+        yield from (folder / name for name in files)
 
 
 def _plain(name: str) -> str:
@@ -101,9 +100,9 @@ def _read(file: Path, root: Path) -> Iterator[ImportedRun]:
     if not any(points.series() for points in table.runs.values()):
         raise ValueError(f"{file} has no column of numbers")
     modified = file.stat().st_mtime
-    params = _parameters(file.parent)
+    params = _parameters(file.parent, root_of(root))
     first_row = hashlib.sha256(repr((header, table.first)).encode()).hexdigest()[:12]
-    place = os.path.relpath(file, root if root.is_dir() else root.parent)
+    place = os.path.relpath(file, root_of(root))
     for run, points in table.runs.items():
         times = table.times.get(run)
         yield ImportedRun(
@@ -128,9 +127,9 @@ def _name(place: Path, file: Path) -> str:
     return place.with_suffix("").as_posix()
 
 
-def _parameters(folder: Path) -> dict[str, Any]:
+def _parameters(folder: Path, root: Path) -> dict[str, Any]:
     for name in _PARAMETER_FILES:
-        found = read_yaml(folder / name)
+        found = read_yaml(folder / name, root)
         if found:
             return found
     return {}

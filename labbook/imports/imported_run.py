@@ -27,6 +27,7 @@ MAX_DEPTH = 8
 TRUNCATED = ("record file", "it ends in the middle of a record; everything before that was read")
 NO_STATUS = ("exit status", "the tool does not record how a run ended")
 NO_TIMES = ("time", "the file has no times; the time is that of the file")
+OUTSIDE = ("artifacts", "their folder is not in the imported one")
 
 
 @dataclass(frozen=True)
@@ -237,16 +238,40 @@ def folders_with(path: Path, part: str) -> Iterator[tuple[Path, list[Path]]]:
         if part in path.name:
             yield path.parent, [path]
         return
-    for folder, folders, files in os.walk(path):
-        folders.sort()
-        found = sorted(Path(folder, name) for name in files if part in name)
+    for folder, _, files in walk(path):
+        found = [folder / name for name in files if part in name]
         if found:
-            yield Path(folder), found
+            yield folder, found
+
+
+def walk(root: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Yields what `os.walk` does, sorted, without files whose links leave the folder."""
+    for name, folders, files in os.walk(root):
+        folders.sort()
+        folder = Path(name)
+        yield folder, folders, sorted(file for file in files if is_inside(folder / file, root))
+
+
+def root_of(path: Path) -> Path:
+    """Returns the folder that is imported: the path itself, or the folder of the file that it names."""
+    return path if path.is_dir() else path.parent
+
+
+def is_inside(path: Path, root: Path) -> bool:
+    """Whether a path is a regular file or a folder, and lies in the root when all links are followed.
+
+    Paths that the data of another tool names, and links among its files, can lead to any file of this machine.
+    """
+    try:
+        found = path.resolve()
+        return found.is_relative_to(root.resolve()) and (found.is_file() or found.is_dir())
+    except (OSError, ValueError, RuntimeError):  # a circle of links, a NUL in a name
+        return False
 
 
 def name_below(folder: Path, root: Path) -> str:
     """Returns the name of a run by its folder: the path below the imported one, or the name of the imported one."""
-    below = os.path.relpath(folder, root if root.is_dir() else root.parent)
+    below = os.path.relpath(folder, root_of(root))
     return folder.resolve().name if folder == root or below == "." else Path(below).as_posix()
 
 
@@ -290,10 +315,10 @@ def picture_suffix(content: bytes) -> str:
     return ".gif" if content[:4] == b"GIF8" else ""
 
 
-def read_picture(path: Path, tag: str, step: int) -> Picture | None:
-    """Returns an image file as a picture; `None` if it is missing, too large or no image."""
+def read_picture(path: Path, root: Path, tag: str, step: int) -> Picture | None:
+    """Returns an image file as a picture; `None` if it is missing, outside of the root, too large or no image."""
     try:
-        if path.stat().st_size > MAX_PICTURE_BYTES:
+        if not is_inside(path, root) or path.stat().st_size > MAX_PICTURE_BYTES:
             return None
         content = path.read_bytes()
     except OSError:
@@ -307,10 +332,10 @@ def encoded_picture(content: bytes, tag: str, step: int) -> Picture | None:
     return Picture(tag, step, suffix, content) if suffix and len(content) <= MAX_PICTURE_BYTES else None
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """Returns the object in a JSON file; empty if there is none."""
+def read_object(path: Path, root: Path) -> dict[str, Any]:
+    """Returns the object in a JSON file; empty if there is none, or if it is outside of the root."""
     try:
-        return parse_object(path.read_text("utf-8", "replace"))
+        return parse_object(path.read_text("utf-8", "replace")) if is_inside(path, root) else {}
     except OSError:
         return {}
 

@@ -6,7 +6,6 @@ Source: mlflow/store/tracking/file_store.py and mlflow/store/tracking/dbmodels/m
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -17,14 +16,19 @@ from labbook.imports.imported_run import (
     MAX_PICTURES,
     MAX_TEXT,
     MAX_TEXTS,
+    OUTSIDE,
     ImportedRun,
     LoggedText,
     Picture,
     SeriesCollector,
+    is_inside,
     read_picture,
+    root_of,
     typed,
+    walk,
 )
-from labbook.imports.sqlite_files import is_sqlite, open_database, tables
+from labbook.imports.sqlite_files import databases, open_database, tables
+from labbook.imports.yaml_files import read_yaml
 
 _STATUS = {1: "lost", 2: "lost", 3: "finished", 4: "failed", 5: "killed"}
 """`RunStatus` of the file store. Source: mlflow/protos/service.proto."""
@@ -45,38 +49,36 @@ class MLflowReader:
     def runs(self, path: Path) -> Iterator[ImportedRun]:
         """Yields the runs of all stores at the path and below it; deleted runs are left out."""
         for database in _databases(path):
-            yield from _database_runs(database)
+            yield from _database_runs(database, root_of(path))
         for folder in _run_folders(path):
-            run = _folder_run(folder)
+            run = _folder_run(folder, path)
             if run is not None:
                 yield run
 
 
 def _databases(path: Path) -> Iterator[Path]:
-    files = [path] if path.is_file() else sorted(path.glob("*.db")) + sorted(path.glob("*.sqlite"))
-    for file in files:
-        if is_sqlite(file) and {"runs", "metrics", "params", "experiments"} <= tables(file):
+    for file in databases(path, "*.db", "*.sqlite"):
+        if {"runs", "metrics", "params", "experiments"} <= tables(file):
             yield file
 
 
 def _run_folders(path: Path) -> Iterator[Path]:
     """Yields the folders of runs; `meta.yaml` of an experiment, a model or a dataset has no id of a run."""
-    for folder, folders, files in os.walk(path):
-        folders.sort()
-        if "meta.yaml" in files and {"run_id", "run_uuid"} & _yaml(Path(folder, "meta.yaml")).keys():
+    for folder, folders, files in walk(path):
+        if "meta.yaml" in files and {"run_id", "run_uuid"} & read_yaml(folder / "meta.yaml", path).keys():
             folders.clear()
-            yield Path(folder)
+            yield folder
 
 
-def _folder_run(folder: Path) -> ImportedRun | None:
-    meta = _yaml(folder / "meta.yaml")
+def _folder_run(folder: Path, root: Path) -> ImportedRun | None:
+    meta = read_yaml(folder / "meta.yaml", root)
     if meta.get("lifecycle_stage") == "deleted":
         return None
-    experiment = _yaml(folder.parent / "meta.yaml")
+    experiment = read_yaml(folder.parent / "meta.yaml", folder.parent if folder == root else root)
     points = SeriesCollector("mlflow")
     last = 0
     damaged = False
-    for name, file in _files(folder / "metrics"):
+    for name, file in _files(folder / "metrics", root):
         for line in file.read_text("utf-8", "replace").splitlines():
             words = line.split()
             try:
@@ -84,8 +86,8 @@ def _folder_run(folder: Path) -> ImportedRun | None:
                 last = max(last, int(words[0]))
             except (ValueError, IndexError):
                 damaged = True
-    params = {name: typed(file.read_text("utf-8", "replace")) for name, file in _files(folder / "params")}
-    tags = {name: file.read_text("utf-8", "replace") for name, file in _files(folder / "tags")}
+    params = {name: typed(file.read_text("utf-8", "replace")) for name, file in _files(folder / "params", root)}
+    tags = {name: file.read_text("utf-8", "replace") for name, file in _files(folder / "tags", root)}
     status = meta.get("status")
     return _run(
         path=folder,
@@ -100,11 +102,12 @@ def _folder_run(folder: Path) -> ImportedRun | None:
         status=_STATUS.get(status, "lost") if isinstance(status, int) else _STATUS_NAMES.get(str(status), "lost"),
         author=str(meta.get("user_id") or ""),
         artifacts=folder / "artifacts",
+        root=root,
         damaged=damaged,
     )
 
 
-def _database_runs(path: Path) -> Iterator[ImportedRun]:
+def _database_runs(path: Path, root: Path) -> Iterator[ImportedRun]:
     with closing(open_database(path)) as database:
         names = dict(database.execute("SELECT experiment_id, name FROM experiments"))
         rows = database.execute(
@@ -140,6 +143,7 @@ def _database_runs(path: Path) -> Iterator[ImportedRun]:
                 status=_STATUS_NAMES.get(status, "lost"),
                 author=user or "",
                 artifacts=_local_path(artifacts, path.parent),
+                root=root,
                 damaged=False,
             )
 
@@ -165,9 +169,13 @@ def _run(
     status: str,
     author: str,
     artifacts: Path | None,
+    root: Path,
     damaged: bool,
 ) -> ImportedRun:
-    texts, pictures = _artifacts(artifacts)
+    texts, pictures = _artifacts(artifacts, root)
+    unobserved = [("metrics", "some lines cannot be read")] if damaged else []
+    if artifacts is not None and artifacts.is_dir() and not is_inside(artifacts, root):
+        unobserved.append(OUTSIDE)
     own = [f"{key}:{value}" if value else key for key, value in sorted(tags.items()) if not key.startswith("mlflow.")]
     return ImportedRun(
         tool="mlflow",
@@ -186,29 +194,29 @@ def _run(
         status=status,
         script=Path(tags.get("mlflow.source.name") or "").name,
         author=tags.get("mlflow.user") or author,
-        unobserved=(("metrics", "some lines cannot be read"),) if damaged else (),
+        unobserved=tuple(unobserved),
     )
 
 
-def _artifacts(folder: Path | None) -> tuple[list[LoggedText], list[Picture]]:
+def _artifacts(folder: Path | None, root: Path) -> tuple[list[LoggedText], list[Picture]]:
     texts: list[LoggedText] = []
     pictures: list[Picture] = []
     if folder is None or not folder.is_dir():
         return texts, pictures
-    for name, file in _files(folder):
+    for name, file in _files(folder, root):
         if file.suffix in _TEXT_SUFFIXES and len(texts) < MAX_TEXTS:
             with file.open("rb") as stream:
                 texts.append(LoggedText(name, 0, stream.read(MAX_TEXT).decode("utf-8", "replace")))
         elif file.suffix in (".png", ".jpg", ".jpeg", ".gif") and len(pictures) < MAX_PICTURES:
-            picture = read_picture(file, name, 0)
+            picture = read_picture(file, root, name, 0)
             pictures += [picture] if picture is not None else []
     return texts, pictures
 
 
-def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+def _files(folder: Path, root: Path) -> Iterator[tuple[str, Path]]:
     """Yields the files below a folder with their relative names; a metric `val/acc` is a file in a folder."""
-    for file in sorted(folder.rglob("*")) if folder.is_dir() else ():
-        if file.is_file():
+    for file in sorted(folder.rglob("*")) if is_inside(folder, root) else ():
+        if file.is_file() and is_inside(file, root):
             yield file.relative_to(folder).as_posix(), file
 
 
@@ -223,9 +231,3 @@ def _local_path(uri: object, beside: Path) -> Path | None:
 
 def _seconds(milliseconds: object) -> float:
     return milliseconds / 1000 if isinstance(milliseconds, (int, float)) else 0.0
-
-
-def _yaml(path: Path) -> dict[str, Any]:
-    from labbook.imports.yaml_files import read_yaml
-
-    return read_yaml(path)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from labbook.imports.imported_run import is_inside
 
 if TYPE_CHECKING:
     import sqlite3
@@ -17,6 +20,12 @@ def is_sqlite(path: Path) -> bool:
             return stream.read(16) == b"SQLite format 3\0"
     except OSError:
         return False
+
+
+def databases(path: Path, *patterns: str) -> Iterator[Path]:
+    """Yields a file, or the files of these names in a folder, that are SQLite databases."""
+    found = [file for pattern in patterns for file in sorted(path.glob(pattern)) if is_inside(file, path)]
+    yield from filter(is_sqlite, [path] if path.is_file() else found)
 
 
 def open_database(path: Path) -> sqlite3.Connection:

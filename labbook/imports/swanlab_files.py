@@ -6,7 +6,7 @@ Source: swanlab/proto/swanlab of SwanLab 0.8: records in the framing of LevelDB 
 
 from __future__ import annotations
 
-import os
+import glob
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -22,11 +22,15 @@ from labbook.imports.imported_run import (
     LoggedText,
     Picture,
     SeriesCollector,
+    is_inside,
     parse_object,
     read_object,
     read_picture,
+    root_of,
+    walk,
 )
 from labbook.imports.wire_format import Message, RecordFile
+from labbook.imports.yaml_files import read_yaml
 
 _FINISH_STATES = {1: "finished", 2: "failed", 3: "killed"}
 
@@ -44,7 +48,7 @@ class SwanLabReader:
     def runs(self, path: Path) -> Iterator[ImportedRun]:
         """Yields the runs at the path and below it."""
         for folder in _run_folders(path):
-            yield _Builder(folder).run()
+            yield _Builder(folder, root_of(path)).run()
 
 
 def _run_folders(path: Path) -> Iterator[Path]:
@@ -52,17 +56,17 @@ def _run_folders(path: Path) -> Iterator[Path]:
         if path.suffix == ".swanlab":
             yield path.parent
         return
-    for folder, folders, files in os.walk(path):
-        folders.sort()
-        with_logs = "logs" in folders and Path(folder, "files", "swanlab-metadata.json").is_file()
+    for folder, folders, files in walk(path):
+        with_logs = "logs" in folders and is_inside(folder / "files" / "swanlab-metadata.json", path)
         if any(name.endswith(".swanlab") for name in files) or with_logs:
             folders.clear()
-            yield Path(folder)
+            yield folder
 
 
 class _Builder:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, root: Path) -> None:
         self._folder = folder
+        self._root = root
         self._points = SeriesCollector("swanlab")
         self._texts: list[LoggedText] = []
         self._pictures: list[Picture] = []
@@ -72,7 +76,7 @@ class _Builder:
 
     def run(self) -> ImportedRun:
         truncated = False
-        for file in sorted(self._folder.glob("*.swanlab")):
+        for file in self._files("*.swanlab"):
             records = RecordFile(file)
             try:
                 for record in records.block_records():
@@ -83,7 +87,7 @@ class _Builder:
         self._read_logs()
         start = self._start
         state = self._finish.integer(1) if self._finish is not None else 0
-        metadata = read_object(self._folder / "files" / "swanlab-metadata.json")
+        metadata = read_object(self._folder / "files" / "swanlab-metadata.json", self._root)
         runtime = metadata.get("runtime")
         runtime = runtime if isinstance(runtime, Mapping) else {}
         started = start.time(12)
@@ -93,7 +97,7 @@ class _Builder:
             identity=start.text(10) or self._folder.name,
             name=start.text(4) or self._folder.name,
             experiment=start.text(1),
-            params=_config(self._folder / "files" / "config.yaml"),
+            params=_config(read_yaml(self._folder / "files" / "config.yaml", self._root)),
             series=self._points.series(),
             texts=tuple(self._texts),
             pictures=tuple(self._pictures),
@@ -124,18 +128,18 @@ class _Builder:
         if not name or "/" in name or name.startswith("."):
             return
         # Older versions link the same file from folders of other names.
-        for file in sorted(self._folder.glob(f"media/*/{_escaped(name)}"), reverse=True)[:1]:
+        for file in self._files(f"media/*/{glob.escape(name)}")[-1:]:
             if file.suffix == ".txt" and len(self._texts) < MAX_TEXTS:
                 self._texts.append(LoggedText(tag, step, file.read_text("utf-8", "replace")[:MAX_TEXT]))
             elif len(self._pictures) < MAX_PICTURES:
-                picture = read_picture(file, tag, step)
+                picture = read_picture(file, self._root, tag, step)
                 self._pictures += [picture] if picture is not None else []
 
     def _read_logs(self) -> None:
         """Adds the series of older versions, whose folders are named like the series."""
         if self._points.series():
             return
-        for file in sorted(self._folder.glob("logs/*/*.log")):
+        for file in self._files("logs/*/*.log"):
             name = unquote(file.parent.name)
             for line in file.read_text("utf-8", "replace").splitlines():
                 row = parse_object(line)
@@ -143,17 +147,11 @@ class _Builder:
                     self._points.add_number(name, row["index"], row.get("data"))
                 self._last = max(self._last, _moment(row.get("create_time")))
 
-
-def _escaped(name: str) -> str:
-    import glob
-
-    return glob.escape(name)
+    def _files(self, pattern: str) -> list[Path]:
+        return sorted(file for file in self._folder.glob(pattern) if is_inside(file, self._root))
 
 
-def _config(path: Path) -> dict[str, Any]:
-    from labbook.imports.yaml_files import read_yaml
-
-    found = read_yaml(path)
+def _config(found: Mapping[str, Any]) -> dict[str, Any]:
     wrapped = {name: value for name, value in found.items() if isinstance(value, Mapping) and "value" in value}
     order = sorted(wrapped, key=lambda name: wrapped[name].get("sort") or 0)
     return {name: wrapped[name]["value"] for name in order} | {k: v for k, v in found.items() if k not in wrapped}

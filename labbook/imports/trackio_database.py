@@ -23,8 +23,9 @@ from labbook.imports.imported_run import (
     SeriesCollector,
     parse_object,
     read_picture,
+    root_of,
 )
-from labbook.imports.sqlite_files import is_sqlite, open_database, tables
+from labbook.imports.sqlite_files import databases, open_database, tables
 
 
 class TrackioReader:
@@ -40,20 +41,19 @@ class TrackioReader:
     def runs(self, path: Path) -> Iterator[ImportedRun]:
         """Yields the runs of all databases at the path."""
         for database in _databases(path):
-            yield from _read(database)
+            yield from _read(database, root_of(path))
 
 
 def _databases(path: Path) -> Iterator[Path]:
-    files = [path] if path.is_file() else sorted(path.glob("*.db"))
-    for file in files:
-        if is_sqlite(file) and "metrics" in (found := tables(file)) and "experiments" not in found:
+    for file in databases(path, "*.db"):
+        if "metrics" in (found := tables(file)) and "experiments" not in found:
             with closing(open_database(file)) as database:
                 columns = {row[1] for row in database.execute("PRAGMA table_info(metrics)")}
             if {"run_name", "step", "metrics", "timestamp"} <= columns:
                 yield file
 
 
-def _read(path: Path) -> Iterator[ImportedRun]:
+def _read(path: Path, root: Path) -> Iterator[ImportedRun]:
     with closing(open_database(path)) as database:
         columns = {row[1] for row in database.execute("PRAGMA table_info(metrics)")}
         key = "run_id" if "run_id" in columns else "run_name"
@@ -64,7 +64,7 @@ def _read(path: Path) -> Iterator[ImportedRun]:
             f"SELECT {key}, MIN(run_name), MIN(timestamp), MAX(timestamp) FROM metrics GROUP BY {key} ORDER BY MIN(id)"
         ).fetchall()
         for run, name, first, last in runs:
-            logged = _Logged(path.parent / "media")
+            logged = _Logged(path.parent / "media", root)
             for step, data in database.execute(
                 f"SELECT step, metrics FROM metrics WHERE {key} = ? ORDER BY step, id", (run,)
             ):
@@ -94,13 +94,15 @@ class _Logged:
 
     Args:
         media: The folder with the files of the project.
+        root: The imported folder.
     """
 
-    def __init__(self, media: Path) -> None:
+    def __init__(self, media: Path, root: Path) -> None:
         self.points = SeriesCollector("trackio")
         self.texts: list[LoggedText] = []
         self.pictures: list[Picture] = []
         self._media = media
+        self._root = root
 
     def add(self, step: int, values: Mapping[str, Any], prefix: str = "") -> None:
         """Adds the values of one step; values of the tool's own types have a `_type`."""
@@ -110,7 +112,8 @@ class _Logged:
                 if kind is None and prefix.count(".") < MAX_DEPTH:
                     self.add(step, value, f"{prefix}{name}.")
                 elif kind == "trackio.image" and len(self.pictures) < MAX_PICTURES:
-                    picture = read_picture(self._media / str(value.get("file_path")), prefix + name, step)
+                    file = self._media / str(value.get("file_path"))
+                    picture = read_picture(file, self._root, prefix + name, step)
                     self.pictures += [picture] if picture is not None else []
                 elif kind == "trackio.markdown":
                     self._text(prefix + name, step, value.get("_value"))

@@ -7,7 +7,6 @@ of LevelDB logs.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,8 +24,11 @@ from labbook.imports.imported_run import (
     flat,
     read_object,
     read_picture,
+    root_of,
+    walk,
 )
 from labbook.imports.wire_format import Message, RecordFile
+from labbook.imports.yaml_files import read_yaml
 
 _OWN = ("_step", "_runtime", "_timestamp", "_wandb")
 
@@ -49,11 +51,11 @@ class WandbReader:
             is_record = file.suffix == ".wandb"
             parts.setdefault((file.parent.parent, file.name) if is_record else (file, ""), []).append(file)
         for first, *later in parts.values():
-            builder = _Builder(first)
+            builder = _Builder(first, root_of(path))
             for file in later:
                 if not builder.is_resumed_in(file):
                     yield builder.run()
-                    builder = _Builder(file)
+                    builder = _Builder(file, root_of(path))
                 else:
                     builder.read(file)
             yield builder.run()
@@ -64,13 +66,12 @@ def _run_files(path: Path) -> Iterator[Path]:
         if path.suffix == ".wandb":
             yield path
         return
-    for folder, folders, files in os.walk(path):
-        folders.sort()
-        folders[:] = [name for name in folders if name != "latest-run" or not Path(folder, name).is_symlink()]
-        records = sorted(name for name in files if name.endswith(".wandb"))
-        yield from (Path(folder, name) for name in records)
-        if not records and "wandb-summary.json" in files and Path(folder).name == "files":
-            yield Path(folder, "wandb-summary.json")
+    for folder, folders, files in walk(path):
+        folders[:] = [name for name in folders if name != "latest-run" or not (folder / name).is_symlink()]
+        records = [name for name in files if name.endswith(".wandb")]
+        yield from (folder / name for name in records)
+        if not records and "wandb-summary.json" in files and folder.name == "files":
+            yield folder / "wandb-summary.json"
 
 
 class _Builder:
@@ -78,9 +79,11 @@ class _Builder:
 
     Args:
         file: The records, or the summary, of its first folder.
+        root: The imported folder.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, root: Path) -> None:
+        self._root = root
         self._file = self._part = file
         self._points = SeriesCollector("wandb")
         self._config: dict[str, Any] = {}
@@ -131,7 +134,7 @@ class _Builder:
         started = run.time(17) or _folder_time(folder)
         exit_code = self._exit.integer(1) if self._exit is not None else None
         runtime = max(self._runtime, float(self._exit.integer(2)) if self._exit is not None else 0.0)
-        metadata = read_object(files / "wandb-metadata.json")
+        metadata = read_object(files / "wandb-metadata.json", self._root)
         run_id = run.text(1) or self._file.stem.removeprefix("run-") if self._file.suffix == ".wandb" else folder.name
         unobserved = [TRUNCATED] if self._truncated else []
         if self._file.suffix != ".wandb":
@@ -196,7 +199,8 @@ class _Builder:
             if kind in ("image-file", "images/separated"):
                 listed = value.get("filenames")
                 for place in listed if isinstance(listed, list) else [value.get("path")]:
-                    picture = read_picture(self._part.parent / "files" / str(place), name, self._step)
+                    file = self._part.parent / "files" / str(place)
+                    picture = read_picture(file, self._root, name, self._step)
                     self._pictures += [picture] if picture is not None and len(self._pictures) < MAX_PICTURES else []
             elif kind is None:
                 for inner, leaf in flat(value, f"{name}."):
@@ -208,15 +212,14 @@ class _Builder:
 
     def _read_files(self, files: Path) -> None:
         """Adds configuration and summary from the files beside the records, where the records have none."""
-        from labbook.imports.yaml_files import read_yaml
-
         if not self._config:
-            for name, value in read_yaml(files / "config.yaml").items():
+            for name, value in read_yaml(files / "config.yaml", self._root).items():
                 if name not in (*_OWN, "wandb_version"):
                     self._config[name] = value.get("value") if isinstance(value, Mapping) else value
+        summary = read_object(files / "wandb-summary.json", self._root)
         if not self._summary:
-            self._summary = {k: v for k, v in read_object(files / "wandb-summary.json").items() if k not in _OWN}
-        runtime = read_object(files / "wandb-summary.json").get("_runtime")
+            self._summary = {k: v for k, v in summary.items() if k not in _OWN}
+        runtime = summary.get("_runtime")
         self._runtime = float(runtime) if isinstance(runtime, (int, float)) else 0.0
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib.util
+import json
 import math
 import shutil
 import sqlite3
@@ -14,7 +16,7 @@ import pytest
 
 from labbook.imports.csv_logs import CSVReader
 from labbook.imports.formats import FORMATS, likely_formats
-from labbook.imports.imported_run import ImportedRun, typed
+from labbook.imports.imported_run import OUTSIDE, ImportedRun, typed
 from labbook.imports.wire_format import Message, RecordFile, encoded
 from labbook.imports.yaml_files import read_yaml
 
@@ -140,7 +142,7 @@ def test_a_parameter_stored_as_text_is_a_number_only_if_nothing_is_lost(tmp_path
     (tmp_path / "hparams.yaml").write_text(
         "---\nbetas: !!python/tuple\n- 0.9\n- 0.999\nact: !!python/name:torch.nn.ReLU ''\nlr: 1e-4\nday: 2026-01-05\n"
     )
-    found = read_yaml(tmp_path / "hparams.yaml")
+    found = read_yaml(tmp_path / "hparams.yaml", tmp_path)
     assert (found["betas"], found["act"], found["lr"], str(found["day"])) == (
         [0.9, 0.999],
         "python/name:torch.nn.ReLU",
@@ -265,3 +267,73 @@ def test_a_database_is_read_while_the_tool_writes_it(tmp_path):
         assert points(run, "odd")[-1] == (30, 30.0)
     finally:
         writer.close()
+
+
+@pytest.mark.parametrize("tool", [*TOOLS, "csv"])
+def test_links_that_leave_the_imported_folder_are_not_followed(tool, tmp_path):
+    """Neither where all files are links, nor where those beside the records are."""
+    records = (".wandb", ".swanlab", ".db", "meta.yaml", "step.csv")
+    if tool == "csv":
+        (tmp_path / "csv" / "deep").mkdir(parents=True)
+        (tmp_path / "csv" / "deep" / "step.csv").write_text("step,loss\n0,1.0\n1,0.5\n")
+        (tmp_path / "csv" / "deep" / "hparams.yaml").write_text("lr: 0.1\n")
+    folder = tmp_path / "csv" if tool == "csv" else files_of(tool, tmp_path)
+    outside = tmp_path / "outside"
+    shutil.copytree(folder, outside)
+    for place in folder.rglob("*"):
+        if place.is_file() and not place.name.endswith(records):
+            place.unlink()
+            place.symlink_to(outside / place.relative_to(folder))
+    runs = read(tool, folder)
+    assert [run.pictures for run in runs if run.pictures] == []
+    assert tool in ("wandb", "trackio", "mlflow_sqlite") or [run.params for run in runs if run.params] == []
+    assert tool not in ("mlflow", "swanlab") or [run.texts for run in runs if run.texts] == []
+
+    shutil.rmtree(folder)
+    for place in outside.rglob("*"):
+        if place.is_file():
+            (folder / place.relative_to(outside)).parent.mkdir(parents=True, exist_ok=True)
+            (folder / place.relative_to(outside)).symlink_to(place)
+    assert read(tool, folder) == []
+    named = tmp_path / "link"
+    named.symlink_to(outside)
+    assert read(tool, named)  # the user may name a link
+
+
+def test_paths_in_the_data_cannot_leave_the_imported_folder(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.png").write_bytes(next((FILES / "trackio").rglob("*.png")).read_bytes())
+    (outside / "secret.txt").write_text("secret")
+    places = (
+        str(outside / "secret.png"),
+        "../../../../outside/secret.png",
+        "../../outside/secret.png",
+        "a\0b",
+        "x" * 999,
+    )
+
+    rows = [json.dumps({"_type": "image-file", "path": place}) for place in places]
+    records = [encoded((2, encoded((1, encoded((1, "image"), (16, row)))))) for row in rows]
+    (tmp_path / "wandb" / "run-1").mkdir(parents=True)
+    header = next(FILES.joinpath("wandb").rglob("*.wandb")).read_bytes()[:7]
+    (tmp_path / "wandb" / "run-1" / "run-1.wandb").write_bytes(
+        header + b"".join(struct.pack("<IHB", 0, len(each), 1) + each for each in records)
+    )
+    (run,) = read("wandb", tmp_path / "wandb")
+    assert run.pictures == ()
+
+    trackio = files_of("trackio", tmp_path)
+    (database,) = trackio.glob("*.db")
+    for place in places:
+        with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+            image = json.dumps({"batch": {"_type": "trackio.image", "file_path": place}})
+            connection.execute("UPDATE metrics SET metrics = ?", (image,))
+        assert [run.pictures for run in read("trackio", trackio)] == [()]
+
+    mlflow = files_of("mlflow_sqlite", tmp_path)
+    for uri in (str(outside), outside.as_uri(), "../outside"):
+        with contextlib.closing(sqlite3.connect(mlflow / "mlflow.db")) as connection, connection:
+            connection.execute("UPDATE runs SET artifact_uri = ?", (uri,))
+        for run in read("mlflow", mlflow):
+            assert (run.pictures, run.texts, run.unobserved) == ((), (), (OUTSIDE,))
