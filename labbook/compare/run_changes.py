@@ -11,6 +11,7 @@ from labbook.capture.command import name_digest
 from labbook.compare.code_changes import compare_code, make_change
 from labbook.compare.run_settings import (
     STATES,
+    as_recorded,
     captured_facts,
     collect_arguments,
     describe_file,
@@ -49,6 +50,7 @@ def compare_runs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chan
         Changes of arguments, configuration, code, inputs, environment, packages, hardware and the metric, in this
         order; of each kind at most 40 and a row that counts the rest. A fact that one run did not observe is no change.
     """
+    now = as_recorded(now, before)
     arguments = _arguments(before, now)
     parts = (
         arguments,
@@ -74,6 +76,7 @@ def _without_repeats(variables: list[Change], arguments: list[Change]) -> list[C
 
 def compare_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     """Returns the differences of two runs in arguments, configuration, inputs, environment and packages; no code."""
+    now = as_recorded(now, before)
     parts = (_arguments, _configs, _inputs, _states, _environment, _packages)
     return [change for part in parts for change in _limit(part(before, now))]
 

@@ -24,6 +24,36 @@ def captured_facts(run: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return facts if isinstance(facts, Mapping) and "unavailable" not in facts else {}
 
 
+def as_recorded(run: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns a run without what a rerun adds: its folder and branch are those of the run that it is compared with.
+
+    A rerun runs in a worktree of its own, which is on no branch.
+
+    Args:
+        run: The `run.json` of a run.
+        other: That of the other run; one of the two is a rerun, or nothing is changed.
+    """
+    here, there = captured_facts(run, "code"), captured_facts(other, "code")
+    if not (run.get("rerun_of") or other.get("rerun_of")) or not here or not there:
+        return run
+    top, original = str(here.get("top") or ""), str(there.get("top") or "")
+    moved = run
+    if top and original:
+        command = _in_folder(run["captured"].get("command"), top, original)
+        moved = {name: _in_folder(run.get(name), top, original) for name in ("argv", "arguments", "configs")}
+        moved = {**run, **moved, "captured": {**run["captured"], "command": command}}
+    return {**moved, "captured": {**moved["captured"], "code": {**here, "branch": there.get("branch")}}}
+
+
+def _in_folder(value: Any, top: str, original: str) -> Any:  # noqa: ANN401 - JSON data
+    """Returns JSON data with the paths of a folder as those of another folder."""
+    if isinstance(value, str):
+        return original if value == top else value.replace(f"{top}/", f"{original}/")
+    if isinstance(value, Mapping):
+        return {name: _in_folder(one, top, original) for name, one in value.items()}
+    return [_in_folder(one, top, original) for one in value] if isinstance(value, (list, tuple)) else value
+
+
 def list_rows(run: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     """Returns the mappings in a list of the run; empty if there is no list."""
     values = run.get(name)
@@ -106,5 +136,7 @@ def machine_facts(run: Mapping[str, Any]) -> dict[str, Any]:
         side["host"] = str(run.get("host") or "")
     container = captured_facts(run, "container")
     if container:
-        side["container"] = str(container.get("image_id") or container.get("image") or container.get("kind") or "")
+        side["container"] = str(container.get("image") or container.get("kind") or "")
+        if container.get("image_id"):
+            side["image id"] = str(container["image_id"])
     return side

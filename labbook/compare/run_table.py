@@ -71,7 +71,7 @@ def collect_facts(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         "argument": _arguments(parsed, words) if parsed else None,
         "words": words,
         "config": {str(row.get("path")): _config(row) for row in list_rows(run, "configs")},
-        "code": _code(captured_facts(run, "code")),
+        "code": _code(captured_facts(run, "code"), is_rerun=bool(run.get("rerun_of"))),
         "model": model_facts(run),
         "input": _inputs(run),
         "state": _states(run),
@@ -106,14 +106,15 @@ def _config(row: Mapping[str, Any]) -> str:
     return f"{len(text.splitlines()):,} lines, sha256 {digest}"
 
 
-def _code(facts: Mapping[str, Any]) -> dict[str, str] | None:
-    """Returns commit, branch, and the content of each file with uncommitted changes."""
+def _code(facts: Mapping[str, Any], *, is_rerun: bool) -> dict[str, str] | None:
+    """Returns commit, branch, and the content of each file with uncommitted changes; a rerun is on no branch."""
     if not facts:
         return None
     if not facts.get("repository", True):
         code = {"repository": "no repository"}
     else:
-        code = {"commit": str(facts.get("commit") or "")[:9] or "none", "branch": str(facts.get("branch") or "none")}
+        code = {"commit": str(facts.get("commit") or "")[:9] or "none"}
+        code |= {} if is_rerun else {"branch": str(facts.get("branch") or "none")}
     new = {str(path) for path in facts.get("untracked") or ()}
     blobs = facts.get("blobs")
     for path, blob in sorted(blobs.items()) if isinstance(blobs, Mapping) else ():

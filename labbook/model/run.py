@@ -302,6 +302,7 @@ class Run:
         asked: Requests of the user to the probe, and calls of `labbook.checks` by the program; see
             `labbook/record/run_from_journal/request_events.py`.
         previous: Id of the previous run of the same script, or "".
+        rerun_of: Id of the run that it repeats, or "".
         symptoms: Ids of the symptoms of this run, the primary one first.
         families: Families of these, and of failures of which only the family is known.
         fingerprints: Fingerprints of its failures (`labbook.diagnosis.fingerprint`), the primary one first.
@@ -349,6 +350,7 @@ class Run:
     checks: tuple[CheckResult, ...] = ()
     asked: Facts = field(default_factory=dict)
     previous: str = ""
+    rerun_of: str = ""
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()

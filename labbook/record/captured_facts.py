@@ -69,6 +69,8 @@ def add_captured(
     artifacts = tuple(Artifact(**one) for one in after.pop("artifacts", ()))
     captured = {**before, **{k: v for k, v in after.items() if k not in ("files", "snapshot")}}
     captured = _add_variables(captured, redactor.data(variables_read(processes)))
+    if start.get("container"):  # the recorder was outside of it
+        captured["container"] = {**(captured.get("container") or {}), **start["container"]}
     parts = journal.parts()
     deciding = parts[0]
     captured["resources"] = read_resources(deciding.paths.resources)

@@ -52,6 +52,8 @@ class RecordRequest:
         requests: Actions of the probe inside the program, see `program_requests.parse_requests`.
         on_created: Called with the id of the run before the command starts.
         started_in: Folder that printed paths begin at; `None`: where the command runs.
+        launcher: Words that start the command in a container; they are no part of the recorded command.
+        facts: Further facts of the start: `rerun_of` and `container`.
     """
 
     argv: tuple[str, ...]
@@ -65,6 +67,8 @@ class RecordRequest:
     requests: Mapping[str, object] = field(default_factory=dict)
     on_created: Callable[[str], None] | None = None
     started_in: Path | None = None
+    launcher: tuple[str, ...] = ()
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
@@ -82,7 +86,7 @@ def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
     """
     from labbook.record.child.supervisor import find_program
 
-    find_program(request.argv[0], os.environ, Path.cwd())
+    find_program((*request.launcher, *request.argv)[0], os.environ, Path.cwd())
     session = open_session(request, print_line)
     try:
         end = session.run(request)
@@ -177,7 +181,7 @@ class _Session:
         sink = ConsoleSink(self.journal.paths.console, redactor, config.console_head_bytes, config.console_tail_bytes)
         self.counters = read_oom_counters()
         end = run_child(
-            argv,
+            [*request.launcher, *argv],
             env=environ,
             cwd=Path.cwd(),
             sink=sink,
@@ -220,7 +224,8 @@ class _Session:
         interval_s = self.notebook.config.resources_interval_s
         self.sampler = ResourceSampler(pid, self.journal.paths.resources, interval_s, self.redactor)
         self.sampler.start()
-        self._watch_hangs()
+        if not self.quiet:
+            self._watch_hangs()
         works = (self._watch_calls_of_keep, self._capture, self._load)
         for work in works if self.writes_start else works[:2]:
             thread = threading.Thread(target=work, name=f"labbook{work.__name__}", daemon=True)
@@ -239,8 +244,6 @@ class _Session:
 
     def _watch_hangs(self) -> None:
         """Starts to watch for a hang of several ranks."""
-        if self.quiet:
-            return
         from labbook.record.jobs.hang_watch import HangWatch
 
         rank = self.member.rank if self.member is not None else 0
@@ -361,10 +364,9 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
         "host": socket.gethostname(),
         "started": now,
         "recorder_pid": os.getpid(),
-        "notes": [redactor.text(note) for note in notes],
-        "tags": [redactor.text(tag) for tag in tags],
+        **{name: list(map(redactor.text, words)) for name, words in (("notes", notes), ("tags", tags))},
+        **request.facts,
     }
-    member = place = None
     try:
         member, place = join_as_task(notebook.paths, journal, start)
         if own_rules is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ _INIT_FOLDERS = ("/usr/libexec/podman", "/usr/lib/podman", "/usr/local/libexec/p
 """Programs that `--init` starts, of other packages than the engine. Source: `init_path` in containers.conf(5)."""
 
 _ANSWER_S = 20
+_OF_IMAGE = ("kind", "image", "image_hints")
+"""Facts that hold in the rerun; a name of an image may have another id by now."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,12 @@ class Container:
     Args:
         engine: Program that starts it.
         image: The recorded image.
+        facts: What the original run recorded of its container, for the entry of the rerun.
     """
 
     engine: str
     image: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def recorded_container(run: Mapping[str, Any]) -> tuple[Container | None, list[Message]]:
@@ -57,7 +62,7 @@ def recorded_container(run: Mapping[str, Any]) -> tuple[Container | None, list[M
     for name in wanted:
         engine = shutil.which(name)
         if engine is not None and _answers(engine):
-            return Container(engine, image), []
+            return Container(engine, image, {k: facts[k] for k in _OF_IMAGE if k in facts}), []
     return None, [message("rerun.no_engine", image=image, engines=list(wanted))]
 
 
@@ -71,24 +76,22 @@ def _answers(engine: str) -> bool:
     return done.returncode == 0
 
 
-def container_command(
+def container_launcher(
     container: Container,
-    command: Sequence[str],
     code: RecordedCode,
     notebook_root: Path,
     variables: Iterable[str],
     *,
     with_gpus: bool,
 ) -> list[str]:
-    """Returns the command that runs another one in a container.
+    """Returns the words before a command that run it in a container.
 
     The code, the folder it was recorded in, the notebook and labbook itself are mounted under the paths that they have
     here, so that the probe finds its files and links to data work.
 
     Args:
         container: The engine and the image.
-        command: The command.
-        code: Its code in a folder.
+        code: The code in a folder.
         notebook_root: Where the probe writes.
         variables: Names of environment variables that are passed on; the probe's are added.
         with_gpus: Whether the recorded run had GPUs.
@@ -102,7 +105,7 @@ def container_command(
         gpus = ["--nv"] if with_gpus else []
         return [
             container.engine, "exec", *gpus, *binds, "--pwd", str(code.cwd),
-            image or f"docker://{container.image}", *command,
+            image or f"docker://{container.image}",
         ]  # fmt: skip
     binds = [word for mount in mounts for word in ("--volume", f"{mount}:{mount}")]
     passed = [word for name in names for word in ("--env", name)]
@@ -110,7 +113,7 @@ def container_command(
     return [
         container.engine, "run", "--rm", *_engine_words(container.engine), "--ipc=host",
         "--security-opt", "label=disable", "--user", f"{os.getuid()}:{os.getgid()}", *gpus,
-        *binds, *passed, "--workdir", str(code.cwd), container.image, *command,
+        *binds, *passed, "--workdir", str(code.cwd), container.image,
     ]  # fmt: skip
 
 

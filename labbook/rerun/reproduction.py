@@ -252,7 +252,7 @@ def _reasons(before: Mapping[str, Any], now: Mapping[str, Any], possible: Sequen
     changes = [
         change
         for change in compare_runs(before, now)
-        if change.kind in _KINDS and not _is_of_worktree(change) and not _is_unused_package(change, imported)
+        if change.kind in _KINDS and change.kind != "input" and not _is_unused_package(change, imported)
     ]
     inputs = _changed_inputs(before, now)
     for kind, name in _KINDS.items():
@@ -268,11 +268,6 @@ def _reasons(before: Mapping[str, Any], now: Mapping[str, Any], possible: Sequen
     yield from possible
     if not changes and not inputs and not state and not possible:
         yield message("rerun.reason_unknown")
-
-
-def _is_of_worktree(change: Change) -> bool:
-    """Whether a difference comes from the worktree of the rerun, or is told by fingerprints."""
-    return change.kind == "input" or (change.kind == "code" and change.what == "branch") or "/reruns/" in change.now
 
 
 def _is_unused_package(change: Change, imported: set[str]) -> bool:

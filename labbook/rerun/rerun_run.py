@@ -18,11 +18,9 @@ from labbook.model.message import Message
 from labbook.rerun.rebuilt_environment import rebuild_environment
 from labbook.rerun.recorded_code import RecordedCode, recorded_code
 from labbook.rerun.recorded_command import rerun_command
-from labbook.rerun.recorded_container import container_command, recorded_container
+from labbook.rerun.recorded_container import container_launcher, recorded_container
 from labbook.rerun.recorded_environment import compare_environment, recorded_variables, with_environment
 from labbook.rerun.recorded_inputs import prepare_inputs
-from labbook.store import frontmatter
-from labbook.store.entry_commit import commit_files
 from labbook.store.entry_text import read_text, to_bytes
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
@@ -135,9 +133,11 @@ def rerun(
                 report(note)
         programs, sources = (environment.programs, environment.sources) if environment else (None, ())
         command = rerun_command(run, code, more, programs)
+        launcher, facts = [], {"rerun_of": run.get("id")}
         if container is not None:
             has_gpus = bool(captured_facts(run, "hardware").get("gpus"))
-            command = container_command(container, command, code, notebook.paths.root, set_here, with_gpus=has_gpus)
+            launcher = container_launcher(container, code, notebook.paths.root, set_here, with_gpus=has_gpus)
+            facts["container"] = container.facts
         with with_environment(set_here, programs, sources), _inside(code.cwd):
             for note in compare_environment(run, command, code.cwd) if container is None and not quiet else ():
                 report(note)
@@ -150,14 +150,12 @@ def rerun(
                 requests=requests or {},
                 on_created=created.append,
                 started_in=started_in,
+                launcher=tuple(launcher),
+                facts=facts,
             )
             end = record(request, print_line)
     if not created or not notebook.paths.entry(created[0]).is_file():
         raise NotebookError("errors.rerun.no_entry")
-    path_of_entry = change_entry(
-        notebook, created[0], lambda page: frontmatter.update(page, {"rerun_of": run.get("id")}, created[0])
-    )
-    commit_files(notebook, [path_of_entry], f"Rerun of {run.get('id')}\n\nRun: {created[0]}\n")
     return Rerun(str(run.get("id")), created[0], _status(end), tuple(notes))
 
 

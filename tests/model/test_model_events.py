@@ -23,6 +23,7 @@ OTHER_FACTS = {
     *("resources", "hardware", "gpus", "cores", "mean_utilisation_percent", "own_peak_memory_bytes"),
     *(
         "sweep",
+        "rerun_of",
         "ranks",
         "bad_step",
         "call",

@@ -12,7 +12,7 @@ from labbook.errors import NotebookError
 from labbook.rerun.rebuilt_environment import _call, _local_sources, _requirement_lines
 from labbook.rerun.recorded_code import RecordedCode
 from labbook.rerun.recorded_command import rerun_command
-from labbook.rerun.recorded_container import Container, container_command, recorded_container
+from labbook.rerun.recorded_container import Container, container_launcher, recorded_container
 
 pytestmark = pytest.mark.process
 
@@ -103,8 +103,8 @@ def test_a_recorded_image_is_run_where_an_engine_answers(code, tmp_path, monkeyp
     if status:
         assert container is None and notes[0].key == "rerun.no_engine"
         return
-    words = container_command(container, ["python", "a.py"], code, tmp_path / "notes", ["SEED"], with_gpus=True)
-    assert words[:2] == [str(engine), "run"] and words[-3:] == ["team/train:7", "python", "a.py"]
+    words = container_launcher(container, code, tmp_path / "notes", ["SEED"], with_gpus=True)
+    assert words[:2] == [str(engine), "run"] and words[-1] == "team/train:7"
     assert {"SEED", "LABBOOK_PROBE", "PYTHONPATH", f"{code.top}:{code.top}", "--gpus"} <= set(words)
     assert "--init" in words
     assert recorded_container({"captured": {"container": {"kind": "none"}}}) == (None, [])
@@ -113,5 +113,5 @@ def test_a_recorded_image_is_run_where_an_engine_answers(code, tmp_path, monkeyp
     monkeypatch.setattr(recorded_container_module, "_INIT_FOLDERS", ())
     for user, options in ((0, set()), (1000, {"--userns=keep-id"})):
         monkeypatch.setattr(os, "getuid", lambda user=user: user)
-        words = container_command(podman, ["a"], code, tmp_path / "notes", [], with_gpus=False)
+        words = container_launcher(podman, code, tmp_path / "notes", [], with_gpus=False)
         assert {"--init", "--userns=keep-id"} & set(words) == options  # catatonit is not installed here

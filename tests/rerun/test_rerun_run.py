@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 
 import pytest
@@ -56,6 +58,29 @@ def test_uncommitted_code_and_ignored_data_give_the_same_result(project, code, g
     assert f"         {entries[1].relative_to(code).as_posix()}  " in done.stderr
     assert all("reproduction: identical" in entry.read_text() for entry in entries)
     assert f"rerun_of: {entries[0].stem}" in entries[1].read_text()
+    assert "branch:" not in entries[1].read_text().partition("## Changes")[2].partition("\n## ")[0]
+
+
+def test_a_rerun_in_a_container_records_the_command_alone(project, code, tmp_path):
+    project("record", "--", "python", "train.py")
+    (data,) = code.glob("notes/runs/*/*/*/*/run.json")
+    run = json.loads(data.read_text())
+    run["captured"]["container"] = {"kind": "docker", "image": "team/train:7"}
+    data.write_text(json.dumps(run))
+    engine = tmp_path / "engines" / "docker"
+    engine.parent.mkdir()
+    engine.write_text(
+        '#!/bin/sh\n[ "$1" = info ] && exit 0\nwhile [ "$1" != team/train:7 ]; do shift; done\nshift\nexec "$@"\n'
+    )
+    engine.chmod(0o755)
+
+    project("rerun", "last", "--rebuild", env={**os.environ, "PATH": f"{engine.parent}:{os.environ['PATH']}"})
+
+    *_, again = sorted(code.glob("notes/runs/*/*/*/*/run.json"))
+    found = json.loads(again.read_text())
+    assert (found["argv"], found["rerun_of"]) == (run["argv"], run["id"])
+    assert found["captured"]["container"]["image"] == "team/train:7"
+    assert [change for change in found["changes"] if change["kind"] in ("argument", "code", "hardware")] == []
 
 
 def test_changed_data_is_told_before_and_after(project, code):

@@ -80,6 +80,7 @@ def build_run(start: Facts, end: Facts, processes: Sequence[ProcessEvents], cons
         console=console,
         notes=tuple(str(n) for n in (start.get("notes") or ())) + _notes(processes),
         tags=tuple(start.get("tags") or ()),
+        rerun_of=str(start.get("rerun_of") or ""),
     )
     return _add_observations(run, processes, child_pid(start))
 

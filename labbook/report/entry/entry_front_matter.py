@@ -82,6 +82,7 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         if commit or code.get("branch")
         else None,
         "previous": run.previous or None,
+        **({"rerun_of": run.rerun_of} if run.rerun_of else {}),
         **_files(run),
         **({"imported_from": _source(run)} if run.imported_from else {}),
         "probe": {"status": run.probe.status if run.status != "running" else "running"}

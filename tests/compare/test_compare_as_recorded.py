@@ -1,0 +1,37 @@
+"""A run and its rerun differ in what was changed, not in what a rerun itself adds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labbook.compare.run_changes import compare_runs
+from labbook.model.run import Arguments, ConfigFile, Run
+from labbook.model.run_json import run_to_json
+
+
+def test_what_a_rerun_itself_adds_is_no_difference():
+    """Its worktree is on no branch, and its folder has another name; a changed option remains."""
+
+    def recorded(top: str, branch: str, lr: float, **fields) -> dict[str, Any]:
+        return run_to_json(
+            Run(
+                id="k3f9",
+                status="finished",
+                cwd=top,
+                started=1.0,
+                argv=("python", f"{top}/train.py", "--data", f"{top}/data", "--out", top),
+                arguments=(Arguments("argparse", "args", {"data": f"{top}/data", "out": top, "lr": lr}),),
+                configs=(ConfigFile("c.yaml", "yaml", f"out: {top}/runs"),),
+                captured={
+                    "code": {"repository": True, "commit": "a" * 40, "branch": branch, "top": top, "blobs": {}},
+                    "command": {"environment": {"DATA": f"{top}/data"}},
+                    "container": {"kind": "docker", "image": "team/train:7"},
+                },
+                **fields,
+            )
+        )
+
+    original, again = recorded("/w", "main", 0.1), recorded("/cache/reruns/x/code", "", 0.2, rerun_of="k3f9")
+    for sides in ((original, again), (again, original)):
+        assert [(c.kind, c.what) for c in compare_runs(*sides)] == [("argument", "lr")]
+    assert [c.what for c in compare_runs(original, recorded("/w", "", 0.1))] == ["branch"]
