@@ -90,10 +90,15 @@ def command(
 
 
 def _write_document(book: Notebook, target: str, form: str | None, output: str | None, as_json: bool) -> None:
+    from functools import partial
+
     from labbook import screen
     from labbook.publish.document import write_copy
+    from labbook.publish.reports import with_current_runs
 
-    document = write_copy(_find_note(book, target), book.paths.root, form, output)
+    note = _find_note(book, target)
+    fill = partial(with_current_runs, book, note.stem) if note.parent == book.paths.experiments else str
+    document = write_copy(note, book.paths.root, form, output, fill)
     if as_json:
         print_json({"target": target, "document": document})
     else:

@@ -26,6 +26,7 @@ from labbook.store.entry_text import read_text
 from labbook.store.journal import write_atomically
 from labbook.store.paths import stays_inside
 
+Fill = Callable[[str], str]
 FORMATS = ("html", "pdf", "md", "ipynb", "docx")
 
 _EXTENSIONS = ("tables", "fenced_code", "sane_lists", "md_in_html", "attr_list", "toc", "footnotes", "admonition")
@@ -65,7 +66,7 @@ img{max-width:100%}a{color:#0969da}figure,img{break-inside:avoid}
 """
 
 
-def write_document(note: Path, root: Path, to: str, target: Path) -> None:
+def write_document(note: Path, root: Path, to: str, target: Path, fill: Fill = str) -> None:
     """Writes a note as a document.
 
     Args:
@@ -73,24 +74,26 @@ def write_document(note: Path, root: Path, to: str, target: Path) -> None:
         root: Folder of the notebook; pictures outside of it are left out.
         to: One of `FORMATS`.
         target: The file to write.
+        fill: Changes the text of the note before it is written.
 
     Raises:
         UsageError: The format is unknown.
         NotebookError: The note cannot be read, the file cannot be written, or the program for its format is missing.
     """
-    writers: dict[str, Callable[[Path, Path, Path], None]] = {
-        "html": lambda n, r, t: _write(t, html_document(n, r)),
-        "md": lambda n, r, t: _write(t, markdown_document(n, r)),
-        "ipynb": lambda n, r, t: _write(t, _notebook(markdown_document(n, r))),
-        "pdf": _write_pdf,
-        "docx": _write_word,
-    }
-    if to not in writers:
+    if to not in FORMATS:
         raise UsageError("errors.document.unknown_format", to=to, formats=list(FORMATS))
-    writers[to](note, root, target)
+    if to in ("md", "ipynb"):
+        text = markdown_document(note, root, fill)
+        _write(target, text if to == "md" else _notebook(text))
+        return
+    page = html_document(note, root, fill)
+    if to == "html":
+        _write(target, page)
+    else:
+        (_write_pdf if to == "pdf" else _write_word)(page, target)
 
 
-def write_copy(note: Path, root: Path, to: str | None, output: str | None) -> str:
+def write_copy(note: Path, root: Path, to: str | None, output: str | None, fill: Fill = str) -> str:
     """Writes a note as a document and returns the path of the file.
 
     Args:
@@ -98,6 +101,7 @@ def write_copy(note: Path, root: Path, to: str | None, output: str | None) -> st
         root: Folder of the notebook.
         to: One of `FORMATS`; `None` for the one that the file's name ends in.
         output: The file; `None` for the name of the note in the current folder.
+        fill: Changes the text of the note before it is written.
 
     Raises:
         UsageError: The format is unknown.
@@ -105,18 +109,18 @@ def write_copy(note: Path, root: Path, to: str | None, output: str | None) -> st
     """
     kind = to or Path(output or "").suffix.lstrip(".").lower()
     target = Path(output) if output else Path(f"{note.stem}.{kind}")
-    write_document(note, root, kind, target)
+    write_document(note, root, kind, target, fill)
     return str(target)
 
 
-def html_document(note: Path, root: Path) -> str:
+def html_document(note: Path, root: Path, fill: Fill = str) -> str:
     """Returns a note as one HTML page with its pictures and without scripts.
 
     Raises:
         NotebookError: The note cannot be read, or Python-Markdown is missing.
     """
     meta, body = _read(note)
-    text = _without_markers(body)
+    text = _without_markers(fill(body))
     page = _with_pictures(_rendered(open_folds(text), raw=True), note, root)
     if page_problems(page):
         page = _with_pictures(_rendered(text, raw=False), note, root)
@@ -134,7 +138,7 @@ def html_document(note: Path, root: Path) -> str:
     )
 
 
-def markdown_document(note: Path, root: Path) -> str:
+def markdown_document(note: Path, root: Path, fill: Fill = str) -> str:
     """Returns the Markdown of a note without front matter and markers, with its pictures inside.
 
     Raises:
@@ -145,7 +149,7 @@ def markdown_document(note: Path, root: Path) -> str:
     def inside(found: re.Match[str]) -> str:
         return f"{found[1]}{_data_address(found[2], note, root) or found[2]}{found[3]}"
 
-    return _MARKDOWN_IMAGE.sub(inside, _without_markers(body)).strip() + "\n"
+    return _MARKDOWN_IMAGE.sub(inside, _without_markers(fill(body))).strip() + "\n"
 
 
 def _without_markers(body: str) -> str:
@@ -186,6 +190,9 @@ def _data_address(address: str, note: Path, root: Path) -> str:
     """Returns a picture of the notebook as a `data:` address, "" if it is none."""
     from urllib.parse import unquote
 
+    address = unquote(address) if address.startswith("data%3A") else address  # as templates write addresses
+    if address.startswith("data:image/"):
+        return address
     kind = _PICTURES.get(Path(address).suffix.lower())
     path = note.parent / unquote(address)
     if kind is None or "://" in address or not stays_inside(path, root):
@@ -207,8 +214,7 @@ def _notebook(text: str) -> str:
     return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, ensure_ascii=False) + "\n"
 
 
-def _write_pdf(note: Path, root: Path, target: Path) -> None:
-    page = html_document(note, root)
+def _write_pdf(page: str, target: Path) -> None:
     try:
         import weasyprint
     except (ImportError, OSError):  # its libraries may be missing
@@ -244,13 +250,12 @@ def _browse(browser: str, page: str, folder: Path, *words: str) -> None:
     _call([*command, *words, source.as_uri()], "the browser")
 
 
-def _write_word(note: Path, root: Path, target: Path) -> None:
+def _write_word(page: str, target: Path) -> None:
     pandoc = shutil.which("pandoc")
     if pandoc is None:
         raise NotebookError("errors.document.no_pandoc")
     with tempfile.TemporaryDirectory(prefix="labbook-word-") as folder:
         source, made = Path(folder, "page.html"), Path(folder, "page.docx")
-        page = html_document(note, root)
         if shutil.which("rsvg-convert") is None:  # pandoc calls it, and Word shows no SVG without a picture beside it
             page = _SVG.sub(lambda found: _as_png(found[1], Path(folder)), page)
         # Nothing but these pictures is read: `--sandbox` is unknown to pandoc before 2.15, and fails in Debian's.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -14,6 +15,7 @@ from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
 from labbook.index.query import list_notes
+from labbook.model.entry import Entry
 from labbook.model.run import Change, Run
 from labbook.publish.site_data import with_body
 from labbook.report.period import Period
@@ -117,9 +119,7 @@ def report_source(
 ) -> tuple[PeriodSource, tuple[tuple[str, str], ...]]:
     """Returns the sources of a report, and the notes that could not be read."""
     runs = list_notes(notebook, tell=tell)
-    withheld = withheld_files(notebook.paths)
-    goals = cache(partial(metric_goal, notebook))
-    rows = [run_row(entry, goals) for entry in runs.entries if entry.path not in withheld]
+    rows = _rows(notebook, runs.entries)
     if experiment:
         rows = [row for row in rows if row.experiment == experiment]
         period = _all_runs(period, experiment, rows)
@@ -194,12 +194,38 @@ def _list_runs(notebook: Notebook, source: PeriodSource, data: dict[str, Any], t
             continue
         rows = [one for one in source.rows if one.experiment == name]
         text = read_text(page)
-        block = experiment_runs_markdown(name, rows, figures.get(name, ""), templates)
-        changed = with_block(text, "runs", block) if "<!-- labbook:begin runs -->" in text else text
+        changed = _with_runs(text, name, rows, figures.get(name, ""), templates)
         if changed != text:
             write_atomically(page, changed.encode("utf-8", "surrogateescape"))
             written.append(page)
     return written
+
+
+def _with_runs(text: str, name: str, rows: Sequence[RunRow], figure: str, templates: Templates) -> str:
+    block = experiment_runs_markdown(name, rows, figure, templates)
+    return with_block(text, "runs", block) if "<!-- labbook:begin runs -->" in text else text
+
+
+def with_current_runs(notebook: Notebook, name: str, text: str) -> str:
+    """Returns the page of an experiment with its runs of now and their figure, which is inside the text.
+
+    Args:
+        notebook: The notebook.
+        name: The experiment.
+        text: The text of its page.
+    """
+    templates = Templates(notebook.paths.templates, notebook.config.language_in_use())
+    labels = templates.words["week"]
+    rows = [row for row in _rows(notebook, list_notes(notebook).entries) if row.experiment == name]
+    picture = progress_svg(rows, 0.0, (str(labels["legend_run"]), str(labels["legend_best"])))
+    encoded = base64.b64encode(picture.encode()).decode()
+    return _with_runs(text, name, rows, f"data:image/svg+xml;base64,{encoded}" if picture else "", templates)
+
+
+def _rows(notebook: Notebook, entries: Iterable[Entry]) -> list[RunRow]:
+    """Returns the rows of the runs that may be published."""
+    withheld, goals = withheld_files(notebook.paths), cache(partial(metric_goal, notebook))
+    return [run_row(entry, goals) for entry in entries if entry.path not in withheld]
 
 
 def _pictures(source: PeriodSource, data: dict[str, Any], labels: tuple[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from urllib.parse import quote
 
 import pytest
 
@@ -96,6 +97,13 @@ def test_a_section_that_nobody_has_written_is_left_out(note):
     assert "Goal" not in page and "Then" not in page and "## a\n## b" in page
 
 
+def test_a_picture_that_is_inside_a_note_stays(note):
+    own = "data:image/svg+xml;base64,PHN2Zy8+"
+    note.write_text(f"{NOTE}\n![a]({own})\n\n![b]({quote(own, safe='')})\n")
+    assert html_document(note, note.parents[1]).count(f'src="{own}"') == 2
+    assert markdown_document(note, note.parents[1]).count(f"]({own})") == 2
+
+
 def test_export_finds_a_run_a_report_and_an_experiment(book, tmp_path):
     book("record", "--", "true")
     book("report", "--week", "this")
@@ -105,6 +113,10 @@ def test_export_finds_a_run_a_report_and_an_experiment(book, tmp_path):
     names = {"last": run, run[-4:]: run, report: report, experiment: experiment, "1": experiment}
     for name, stem in names.items():
         assert book("export", name, "--to", "md").stdout.strip() == f"{stem}.md"
+        assert (
+            stem != experiment
+            or f"runs/{'/'.join((run[:4], run[4:6], run[6:8]))}/{run}.md" in (here / f"{stem}.md").read_text()
+        )
         (here / f"{stem}.md").unlink()
     book("export", "last", "-o", str(tmp_path / "run.html"))
     assert "<h2" in (tmp_path / "run.html").read_text()
