@@ -17,6 +17,7 @@ from labbook.rerun.run_differences import (
     command_with,
     required_hunks,
     setting_differences,
+    split_lines,
 )
 from labbook.store.entry_commit import commit_files
 from labbook.store.entry_text import with_block
@@ -79,11 +80,14 @@ def bisect_runs(
         judge, spent = make_judge(run_with(good, ()), run_with(bad, ())), 2
     tell(message("rerun.bisecting", count=len(candidates)))
     required = required_hunks(candidates)
+    tried: dict[frozenset[Difference], bool | None] = {}
     candidates.sort(key=lambda one: -likelihood(one, bad))
 
     def attempt(chosen: Sequence[Difference]) -> bool | None:
         chosen = with_required(chosen, required)
-        result = judge(run_with(good, chosen))
+        if frozenset(chosen) in tried:
+            return tried[frozenset(chosen)]
+        result = tried[frozenset(chosen)] = judge(run_with(good, chosen))
         names = [one.name for one in chosen]
         if result is None:
             tell(message("rerun.tried_neither", names=names))
@@ -94,7 +98,27 @@ def bisect_runs(
         return result
 
     found = bisect(candidates, attempt, most - spent, [likelihood(one, bad) for one in candidates])
-    return Bisection(tuple(with_required(found.guilty, required)), found.proven, found.runs + spent, found.candidates)
+    guilty, left = found.guilty, most - spent - len(tried)
+    lines = _lines_of(notebook, good, guilty[0]) if found.proven and len(guilty) == 1 and left > 0 else []
+    if lines:
+        # Lines that are adjacent are one hunk, whether or not they belong together.
+        required |= required_hunks([*(one for one in candidates if one not in guilty), *lines])
+        lines.sort(key=lambda one: -likelihood(one, bad))
+        closer = bisect(lines, attempt, left, [likelihood(one, bad) for one in lines])
+        guilty = closer.guilty if closer.proven else guilty
+    return Bisection(tuple(with_required(guilty, required)), found.proven, spent + len(tried), found.candidates)
+
+
+def _lines_of(notebook: Notebook, good: Mapping[str, Any], hunk: Difference) -> list[Difference]:
+    """Returns the lines of a guilty hunk that can be tried alone."""
+    if hunk.kind != "code" or not hunk.patch[1]:
+        return []
+    with recorded_code(notebook, good) as code:
+        try:
+            text = (code.top / hunk.name.rpartition(":")[0]).read_text("utf-8", "surrogateescape")
+        except OSError:
+            return []
+    return split_lines(hunk, text)
 
 
 def _code(notebook: Notebook, good: Mapping[str, Any], bad: Mapping[str, Any]) -> list[Difference]:

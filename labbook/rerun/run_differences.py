@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import tempfile
@@ -16,6 +17,9 @@ from labbook.model.run_fields import field_key
 from labbook.store.git_process import GitFolders, discover, run_git
 
 _GIT_S = 300.0
+_MOST_LINES = 8
+"""Most lines of a hunk that are tried one by one. Source: chosen by us; they take at most four runs."""
+
 _NUMBER = re.compile(r"-?(\d|\.\d)")
 _KEY_VALUE = re.compile(r"\+{0,2}([A-Za-z_][\w./-]*)=")
 _HUNK = re.compile(r"^@@ -(?P<old>\d+)(?:,(?P<old_lines>\d+))? \+(?P<new>\d+)(?:,(?P<new_lines>\d+))? @@", re.MULTILINE)
@@ -127,6 +131,47 @@ def code_differences(good: Path, bad: Path) -> list[Difference]:
             place = f"{name}:{line['new'] if line else '?'}"
             found.append(Difference("code", place, removed, added, (head, hunk)))
     return found
+
+
+def split_lines(hunk: Difference, good: str) -> list[Difference]:
+    """Returns the changed lines of a hunk as differences of their own; empty if they cannot be made one by one.
+
+    The first removed line is replaced by the first added one, and so on; the rest is removed or added. Each alone must
+    leave a Python file that compiles.
+
+    Args:
+        hunk: A difference of code.
+        good: The file in the code of the good run.
+    """
+    head, text = hunk.patch
+    match = _HUNK.match(text)
+    removed, added = _signed(text, "-"), _signed(text, "+")
+    count = max(len(removed), len(added))
+    if match is None or not 1 < count <= _MOST_LINES or re.search(r"(?m)^\\", text):
+        return []
+    name, lines = hunk.name.rpartition(":")[0], good.splitlines()
+    first = int(match["old"]) - bool(removed)
+    found = []
+    for place in range(count):
+        old, new = removed[place : place + 1], added[place : place + 1]
+        at = first + min(place, len(removed))
+        if name.endswith(".py") and not _compiles("\n".join([*lines[:at], *new, *lines[at + len(old) :]])):
+            return []
+        if old != new:
+            line = int(match["new"]) + min(place, max(0, len(added) - 1))
+            patch = f"@@ -{at + len(old)},{len(old)} +{line},{len(new)} @@\n"
+            patch += "".join([*(f"-{one}\n" for one in old), *(f"+{one}\n" for one in new)])
+            before, now = ("".join(side).strip()[:120] for side in (old, new))
+            found.append(Difference("code", f"{name}:{line}", before, now, (head, patch)))
+    return found if len(found) > 1 else []
+
+
+def _compiles(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def apply_code(folder: Path, chosen: Sequence[Difference]) -> None:

@@ -13,6 +13,7 @@ from labbook.rerun.run_differences import (
     command_with,
     required_hunks,
     setting_differences,
+    split_lines,
 )
 
 
@@ -111,6 +112,45 @@ def test_some_hunks_land_where_the_whole_change_has_them(tmp_path, git):
         assert (good / "a.txt").read_text() == "".join(text), chosen
 
 
+@pytest.mark.process
+def test_lines_of_a_hunk_together_are_the_hunk_and_one_alone_is_one_line(tmp_path, git):
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    shapes = [(2, 2), (0, 3), (3, 0), (1, 3), (3, 1)]
+    texts = {
+        f"{removed}_{added}.txt": [
+            ["x = 0", *(f"{side} = {number}" for number in range(count)), "y = 0"]
+            for side, count in (("old", removed), ("new", added))
+        ]
+        for removed, added in shapes
+    }
+
+    def write(folder, side: int) -> None:
+        for name, lines in texts.items():
+            (folder / name).write_text("\n".join([*lines[side], ""]))
+
+    good.mkdir()
+    git(good, "init", "-q")
+    write(good, 0)
+    git(good, "add", "-A")
+    git(good, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "good")
+    git(good, "worktree", "add", "-q", "--detach", str(bad))
+    write(bad, 1)
+    parts = [split_lines(one, (good / one.name.rpartition(":")[0]).read_text()) for one in code_differences(good, bad)]
+    assert sorted(map(len, parts)) == [2, 3, 3, 3, 3]
+
+    apply_code(good, [line for lines in parts for line in lines])
+    assert {name: (good / name).read_text() for name in texts} == {name: (bad / name).read_text() for name in texts}
+    for place in range(3):
+        write(good, 0)
+        alone = [lines[place] for lines in parts if place < len(lines)]
+        apply_code(good, alone)
+        for line in alone:
+            name = line.name.rpartition(":")[0]
+            now = (good / name).read_text().splitlines()
+            assert len(now) == len(texts[name][0]) + bool(line.now) - bool(line.before)
+            assert (not line.now or line.now in now) and line.before not in now
+
+
 def hunk(name, added="", removed="", line=1):
     text = "@@ -1 +1 @@\n" + "".join(f"-{removed}\n" * bool(removed) + f"+{added}\n" * bool(added))
     return Difference("code", f"{name}:{line}", removed, added, ("head", text))
@@ -137,3 +177,32 @@ def test_code_in_the_traceback_is_likelier_than_comments_and_texts():
     ]
     known = [likelihood(row, bad) for row in rows]
     assert known == sorted(known, reverse=True) and len(set(known)) == 4
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "name", "count"),
+    [
+        ("a = 1\nb = 2\n", "a = 3\nb = 4\n", "m.py", 2),
+        ("a: 1\nb: 2\nc: 3\n", "a: 3\nb: 2\nc: 4\n", "m.yaml", 2),
+        ("f(1,\n  2)\n", "g(1, 2)\nh()\n", "m.py", 0),  # neither line alone compiles
+        ("a = 1\nb = 2\n", "a = 1; b = 3\n", "m.py", 2),
+        ("", "a = 1\nb = 3\nc = 4\n", "m.py", 3),
+        ("a = 1\nb = 2\n", "", "m.py", 2),
+        ("", "def f():\n    return 1\n", "m.py", 0),
+        ("a = 1\nb = 2", "a = 3\nb = 4", "m.py", 0),
+        ("a = 1\n" * 9, "a = 2\n" * 9, "m.py", 0),
+    ],
+)
+def test_lines_of_a_hunk_are_tried_alone_if_each_compiles(good, bad, name, count):
+    old, new = good.splitlines(), bad.splitlines()
+    end = "\\ No newline at end of file\n" if good and not good.endswith("\n") else ""
+    text = "".join([*(f"-{line}\n" for line in old), end, *(f"+{line}\n" for line in new), end])
+    head = f"@@ -{int(bool(old))},{len(old)} +{int(bool(new))},{len(new)} @@\n"
+    lines = split_lines(Difference("code", f"{name}:1", patch=("head", head + text)), good)
+    assert len(lines) == count
+    assert all(line.before in [*old, ""] and line.now in [*new, ""] and line.patch[0] == "head" for line in lines)
+
+
+def test_the_result_of_lines_that_act_together_is_the_hunk():
+    found = bisect(["a", "b"], lambda chosen: len(chosen) == 2, 8)
+    assert not found.proven and set(found.guilty) == {"a", "b"}

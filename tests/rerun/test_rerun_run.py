@@ -141,7 +141,13 @@ def test_the_guilty_line_is_found_among_innocent_differences(project, git):
         bad = name == "bad"
         (folder / "train.py").write_text(BISECTED.format(comment="# tidied" if bad else "# as it was"))
         (folder / "settings.py").write_text("# the base\n" * 3 * bad + "BASE = 1.0\n" + "EXTRA = 2\n" * bad)
-        lines = ["def factor(width):", f"    scale = {5.0 if bad else 1.0}", "    # a", "    # b", "    return scale"]
+        lines = [
+            "def factor(width):",
+            f"    scale = {5.0 if bad else 1.0}",
+            f"    near = {int(bad)}",
+            "    # b",
+            "    return scale",
+        ]
         (folder / "model.py").write_text("\n".join([*lines, "", *(["NAME = 'b'"] if bad else ["NAME = 'a'"]), ""]))
         git(folder, "add", "train.py", "settings.py", "model.py")
         git(folder, "commit", "-qm", name)
@@ -152,8 +158,8 @@ def test_the_guilty_line_is_found_among_innocent_differences(project, git):
     before = git(folder, "status", "--porcelain")
     done = project("bisect", ids[0], ids[1])
 
-    assert "model.py:2: scale = 1.0 → scale = 5.0" in done.stdout
-    assert "9 differences to search" in done.stderr and "with 3 runs" in done.stdout
+    assert "model.py:2: scale = 1.0 → scale = 5.0\n" in done.stdout
+    assert "9 differences to search" in done.stderr and "with 4 runs" in done.stdout
     assert (
         "## Bisection"
         in (folder / "notes" / "runs" / f"{ids[1][:4]}").joinpath(ids[1][4:6], ids[1][6:8], f"{ids[1]}.md").read_text()
