@@ -61,8 +61,10 @@ class _Run:
     def ended(self, cell: Any, cell_index: int, execute_reply: Mapping[str, Any]) -> None:  # noqa: ANN401
         row = self.rows[cell_index]
         allowed = "raises-exception" in cell.metadata.get("tags", [])
-        failed = execute_reply.get("content", {}).get("status") == "error" and not allowed
+        reply = execute_reply.get("content", {})
+        failed = reply.get("status") == "error" and not allowed
         row |= {"state": "failed" if failed else "done", "duration_s": time.time() - row["started"]}
+        row["count"] = reply.get("execution_count")
         if time.monotonic() > self._next_save:
             began = time.monotonic()
             self.save()

@@ -31,7 +31,6 @@ from labbook.store.paths import NotebookPaths
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "programs"
-IN_MEMORY = Path("/dev/shm")
 
 __all__ = ("pytest_collection_modifyitems", "pytest_ignore_collect", "pytest_xdist_make_scheduler")
 
@@ -64,9 +63,6 @@ def pytest_configure() -> None:
     sys.dont_write_bytecode = False
     # Programs that train are many here, and each would take all cores and wait for them in busy loops.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    # In memory where that is large enough: a fifth of the time of tests that commit is the disk's.
-    if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > 6 * 2**30:
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
     # The garbage collector would look through some thousand tests again and again: a tenth of the time.
     gc.set_threshold(50_000, 50, 50)
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):

@@ -96,7 +96,7 @@ def _place(finished: FinishedRun, top: str) -> tuple[str, int] | None:
     """Returns path, relative to the top folder, and line of the primary finding; `None` outside of the folder."""
     primary = _primary(finished)
     file = str(primary.where.get("file") or "") if primary is not None else ""
-    if primary is None or not file or file.startswith("<"):  # a cell of a notebook, `<string>`
+    if primary is None or not file or file.startswith(("<", "In[")):  # `<string>`, a cell of a notebook
         return None
     path = Path(os.path.normpath(Path(finished.run.cwd).expanduser() / Path(file).expanduser()))
     root = Path(top) if top else Path.cwd()

@@ -114,7 +114,8 @@ def write_cells(folder: Path, rows: Sequence[Mapping[str, Any]], redactor: Redac
 
     Args:
         folder: Where they are written; it exists.
-        rows: One a cell: "cell", "state", "source", "outputs" in the form of nbformat, perhaps "duration_s", "before".
+        rows: One a cell: "cell", "state", "source", "outputs" in the form of nbformat, perhaps "duration_s", "before",
+            "count": the number of the execution, as in `In[3]`.
         redactor: Masks texts.
 
     Raises:
@@ -178,12 +179,13 @@ def _bounded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _row(row: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:
-    duration, before = row.get("duration_s"), row.get("before")
+    duration, before, count = row.get("duration_s"), row.get("before"), row.get("count")
     return {
         "cell": int(row["cell"]),
         "state": row["state"] if row.get("state") in _STATES else "not_run",
         "duration_s": float(duration) if isinstance(duration, (int, float)) else None,
         "before": before if isinstance(before, int) else None,
+        "count": count if isinstance(count, int) else None,
         "source": redactor.text(str(row.get("source") or "")),
         "output": redactor.text(str(row.get("output") or "")),
         "cut": bool(row.get("cut")),

@@ -125,7 +125,14 @@ def test_an_annotation_is_one_line_and_nothing_else(title, sentence, name):
 
 @pytest.mark.parametrize(
     ("file", "shown"),
-    [("/w/a.py", "file=a.py,"), ("b.py", "file=sub/b.py,"), ("/elsewhere/c.py", ""), ("<cell 3>", ""), ("", "")],
+    [
+        ("/w/a.py", "file=a.py,"),
+        ("b.py", "file=sub/b.py,"),
+        ("/elsewhere/c.py", ""),
+        ("In[3]", ""),
+        ("<string>", ""),
+        ("", ""),
+    ],
 )
 def test_paths_are_relative_to_the_checkout(file, shown):
     line = annotation(finished(where={"file": file, "line": 3}), "/w")

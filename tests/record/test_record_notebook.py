@@ -69,8 +69,10 @@ def test_the_entry_shows_cells_with_outputs_and_the_one_that_failed(recorded):
     assert "params: {LR: 0.5}" in entry and "CellExecutionError" not in entry.partition("## Console")[0]
     section = entry.partition("## Cells")[2].partition("labbook:end cells")[0]
     assert "Cell 4 failed." in section and "cell 2 had run before cell 1" in section
-    states = [line for line in section.splitlines() if line.startswith("**Cell ")]
-    assert [line.split(" · ")[1] for line in states] == ["done"] * 3 + ["**failed**", "not run"]
+    states = [line.split(" · ") for line in section.splitlines() if line.startswith("**Cell ")]
+    assert [state[1] for state in states[:4]] == ["`In[1]`", "`In[2]`", "`In[3]`", "`In[4]`"]
+    assert [state[1 + (len(state) > 3)] for state in states] == ["done"] * 3 + ["**failed**", "not run"]
+    assert "/ipykernel_" not in entry.partition("## Console")[0] and "Raised at `In[4]:" in entry
     assert "{&#39;table&#39;: 1}" in section or "{'table': 1}" in section
     assert "ZeroDivisionError: division by zero" in section and "Further outputs of this cell" in section
     folder = (book.folder / run["entry"]).with_suffix("")

@@ -140,7 +140,7 @@ def _ipython(lines: list[LogLine]) -> list[LogLine]:
             at += 1
             continue
         groups = place.groupdict()
-        file = groups.get("file") or f"<cell {groups.get('cell') or ''}>".replace(" >", ">")
+        file = groups.get("file") or (f"In[{groups['cell']}]" if groups.get("cell") else "<cell>")
         number, source, below = groups.get("line") or "", "", at + 1
         context: list[LogLine] = []
         while below < len(lines) and below - at < 40:

@@ -18,6 +18,13 @@ def is_user_file(file):
     return not file.startswith(_library_folders())
 
 
+def cell_of(file):
+    """`In[3]`, as Jupyter shows it, for the file that a kernel compiled a cell as; any other file as it is."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)() if "ipy" in file else None
+    count = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)
+    return file if count is None else "In[%s]" % count
+
+
 def _library_folders():
     library = os.path.dirname(os.__file__) + os.sep
     real = os.path.realpath(os.path.dirname(os.__file__)) + os.sep

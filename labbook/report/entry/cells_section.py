@@ -41,6 +41,7 @@ def cells_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 def _cell(row: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     return {
         "number": row["cell"],
+        "count": row.get("count"),
         "state": row["state"],
         "duration": numbers.duration(row["duration_s"]) if row["duration_s"] is not None else "",
         "text": _lines(row["source"], _CODE_LINES, limits, tail=False),
