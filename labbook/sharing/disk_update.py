@@ -195,14 +195,15 @@ def _write_some(folders: GitFolders, place: _Place, changes: Mapping[bytes, Path
         assert change.after is not None
         data = blobs[change.after.blob]
         if edited:
-            mine = present[path] or b""
+            present_now, mine = present[path] or b"", None
             base = blobs[change.before.blob] if change.before and change.before.is_file else None
             from labbook.sharing.file_merge import merge_file  # 10 ms, for notes edited here and elsewhere
 
-            data = merge_file(path, base, mine, data).data
+            while present_now != mine:  # again if an editor has just written it
+                mine = present_now
+                data = merge_file(path, base, mine, blobs[change.after.blob]).data
+                present_now = _read(file) or mine
             merged.append(file)
-            if _read(file) != mine:
-                continue  # an editor writes it just now: the next sync merges it
         file.parent.mkdir(parents=True, exist_ok=True)
         if change.after.mode == "120000":
             if not os.path.lexists(file):

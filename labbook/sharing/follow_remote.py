@@ -48,7 +48,7 @@ def _follow(notebook: Notebook, folders: GitFolders, *, first: bool, moved: bool
     from labbook.sharing.remote_git import list_remotes, tracking_ref
     from labbook.sharing.synchronize import merge_fetched
     from labbook.sharing.tree_diff import diff_trees, is_ancestor, runs_among
-    from labbook.store.branch_checkout import adopt_remote_branch, restore_missing
+    from labbook.store.branch_checkout import known_commit, restore_missing
 
     ref = notebook_ref(notebook, folders)
     done = []
@@ -56,16 +56,13 @@ def _follow(notebook: Notebook, folders: GitFolders, *, first: bool, moved: bool
     remotes = list_remotes(folders)
     wanted = notebook.config.remote or ("origin" if "origin" in remotes else next(iter(remotes), ""))
     fetched = read_commit(folders, tracking_ref(wanted, ref)) if wanted else ""
-    if not tip and adopt_remote_branch(folders, ref):
-        tip = read_commit(folders, ref)
-        count = runs_among(diff_trees(folders, "", tip))
-        done.append(message("sync.created_branch", branch=notebook.config.branch, remote=wanted, count=count))
-        restore_missing(notebook)
-        update_state(notebook, base=tip)
-    elif tip and fetched and fetched != tip and not is_ancestor(folders, fetched, tip):
+    fetched = fetched if tip else known_commit(folders, ref)
+    if fetched and fetched != tip and not (tip and is_ancestor(folders, fetched, tip)):
         new = merge_fetched(notebook, folders, ref, fetched)
         count = runs_among(p for p, c in diff_trees(folders, tip, new).items() if c.before is None)
-        if count:
+        if not tip:
+            done.append(message("sync.created_branch", branch=notebook.config.branch, remote=wanted, count=count))
+        elif count:
             done.append(message("sync.followed", count=count))
     if tip and (moved or first) and not done:
         restored = restore_missing(notebook)

@@ -11,6 +11,8 @@ from labbook.frozen import dataclass
 Lines = tuple[str, ...]
 
 _PLACEHOLDER = re.compile(r"\s*(<!--(?! labbook:).*-->)?\s*")
+_SENTENCE = re.compile(r"\s*(?![`~#|<\0])(.*?\w){4}")
+"""A line of text, not one of Markdown's fences, headings, tables and comments."""
 _LIST_ITEM = re.compile(r"\s*([-*+|]|\d+[.)])")
 
 
@@ -38,7 +40,7 @@ def merge_lines(
 
     A line that one version changed is taken from it. Where one deleted what the other edited, the edit stays. Where
     both added lines at the same place, or replaced an empty placeholder, both additions stay, one after the other.
-    Where both changed the same lines, both versions stay between `marks`.
+    Where both changed the same lines, both versions stay between `marks`. A sentence that both have stays.
 
     Args:
         base: The common ancestor; `None` when there is none: then lines that both versions have stand for it.
@@ -57,6 +59,10 @@ def merge_lines(
         lines, conflict = _choose(common, left, right, marks)
         merged += lines
         conflicts += conflict
+    # The base had such a line twice, and each version deleted another one.
+    lost = {line for line in {*first} & {*second} & {*base} - {*merged} if _SENTENCE.match(line)}
+    if lost:
+        return merge_lines([line for line in base if line not in lost], first, second, marks)
     return MergedLines(tuple(merged), conflicts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import time
@@ -21,7 +22,7 @@ from labbook.sharing.tree_diff import (
     runs_among,
     text_path,
 )
-from labbook.store.branch_checkout import adopt_remote_branch, notebook_prefix, restore_missing
+from labbook.store.branch_checkout import known_commit, notebook_prefix, restore_missing
 from labbook.store.changed_notes import edited_notes, has_conflict
 from labbook.store.entry_commit import commit_files, commit_queued
 from labbook.store.git_identity import read_signers
@@ -119,10 +120,24 @@ def merge_fetched(notebook: Notebook, folders: GitFolders, ref: str, fetched: st
 
 
 def align_disk(notebook: Notebook, folders: GitFolders, ref: str) -> None:
-    """Bring the notes on disk to the branch where another work tree or git itself has moved it."""
-    tip = read_commit(folders, ref)
-    base = str(read_state(notebook).get("base") or "")
-    if notebook.config.commit == "branch" and tip and base and base != tip:
+    """Bring the notes on disk to the branch: where git itself has moved it, in a fresh clone, and after a killed sync.
+
+    Of a killed sync, some files are on disk, but the branch has not moved. Committed as edits, the notes among them
+    would bring back entries that others delete meanwhile, without their data.
+    """
+    tip, state = read_commit(folders, ref), read_state(notebook)
+    landing, base = state.get("landing") or {}, str(state.get("base") or "")
+    if landing.get("ref") == ref:
+        with contextlib.suppress(GitError):  # a work tree is busy, or git has removed the commit
+            if tip and is_ancestor(folders, landing["commit"], tip):
+                update_disk(notebook, folders, ref, landing["local"], tip)
+                update_state(notebook, base=tip, landing=None)
+            else:
+                _land(notebook, folders, ref, landing["commit"], landing["local"], landing["base"])
+    elif notebook.config.commit == "branch" and not tip:
+        if fetched := known_commit(folders, ref):
+            _land(notebook, folders, ref, fetched, "")
+    elif notebook.config.commit == "branch" and base and base != tip:
         if is_ancestor(folders, base, tip):
             update_disk(notebook, folders, ref, base, tip)
         update_state(notebook, base=tip)
@@ -174,19 +189,17 @@ class _Sync:
         shared = read_state(self.notebook).get("shared")
         known = str(shared.get(self.remote.name) or "") if isinstance(shared, dict) else ""
         known = known or read_commit(self.folders, self.tracking)
-        if not read_commit(self.folders, self.ref) and not known:
-            self._adopt()
         sent = read_commit(self.folders, self.ref)
+        if not sent:
+            self.remote.fetch(self.ref)  # else what is on disk may be committed onto a commit that comes just then
         ahead = self._is_ahead(sent, known)
         remote = self.remote
         call = remote.start_push(sent, self.ref, only_from=known) if ahead else remote.start_fetch(self.ref)
         try:
-            # All this while the remote answers.
-            align_disk(self.notebook, self.folders, self.ref)
+            align_disk(self.notebook, self.folders, self.ref)  # all this while the remote answers
             unsent = commit_edited(self.notebook)
             if "base" not in read_state(self.notebook):
-                # A first sync that was killed, or a commit that adopted the remote's branch.
-                restore_missing(self.notebook)
+                restore_missing(self.notebook)  # a commit has adopted the remote's branch
             if ahead:
                 diff_trees(self.folders, known, sent)  # for the result
         except BaseException:
@@ -212,7 +225,7 @@ class _Sync:
                 break
             seen, theirs = merged, self.remote.fetch(self.ref)
         update_state(self.notebook, shared={**(shared if isinstance(shared, dict) else {}), self.remote.name: tip})
-        return self._result(start, first, tip, unsent)
+        return self._result(start if sent or not first else "", first, tip, unsent)
 
     def _is_ahead(self, local: str, known: str) -> bool:
         """Whether the branch only adds to what the remote had: then one connection sends it, and nothing is fetched."""
@@ -233,10 +246,6 @@ class _Sync:
             raise
         except GitError:
             return False
-
-    def _adopt(self) -> None:
-        adopt_remote_branch(self.folders, self.ref)
-        restore_missing(self.notebook)
 
     def _merge(self, local: str, theirs: str, seen: str) -> tuple[str, str | None]:
         """Return the commit to share, and the ancestor that was used if it is not the common one."""
@@ -266,8 +275,7 @@ class _Sync:
             return seen
         if self.rewritten == KEEP:
             return None
-        # The next sync asks again.
-        run_git(self.folders, "update-ref", self.tracking, seen)
+        run_git(self.folders, "update-ref", self.tracking, seen)  # the next sync asks again
         raise GitError(
             "sync.error.rewritten",
             remote=self.remote.name,
@@ -349,9 +357,14 @@ def _land(
                     target, conflicts = _merge_two(notebook, folders, tip, commit, None)
                 else:
                     target, conflicts = _merge_two(notebook, folders, commit, tip, local, one_parent=True)
+            if tip != target:
+                update_state(notebook, landing={"ref": ref, "commit": target, "local": tip, "base": base})
+            is_first = not tip and notebook.config.commit == "branch"
+            if is_first and not move_branch(folders, ref, target, tip):
+                continue
             update_disk(notebook, folders, ref, tip, target)
-            if tip == target or move_branch(folders, ref, target, tip):
-                update_state(notebook, base=target)
+            if is_first or tip == target or move_branch(folders, ref, target, tip):
+                update_state(notebook, base=target, landing=None)
                 return target, conflicts
 
 
@@ -364,13 +377,14 @@ def _merge_two(
     is_ours: Callable[[bytes], bool] | None = None
     if notebook.config.commit == "checkout":
         is_ours = lambda path: belongs_to_notebook(path, prefix)  # noqa: E731
+    signers = read_signers(folders, notebook.config.author)
     try:
         return commit_merge(
             folders,
             base,
             one,
             other,
-            signers=read_signers(folders, notebook.config.author),
+            signers=signers,
             when=time.time(),
             message="Merge the notebook\n",
             is_ours_to_merge=is_ours,

@@ -187,10 +187,16 @@ def write_commit(
 
 
 def _common_ancestor(folders: GitFolders, one: str, other: str, depth: int) -> str:
-    """Return the common ancestor, "" for none; several (after merges across) are merged into one."""
+    """Return the common ancestor, "" for none; several (after merges across) are merged into one.
+
+    Their contents decide on the order, not their hashes, which depend on the time.
+    """
     bases = merge_bases(folders, one, other)
     if not bases:
         return ""
+    if len(bases) > 2:
+        trees = run_git(folders, "rev-parse", *(f"{base}^{{tree}}" for base in bases)).out.split()
+        bases = [base for _, base in sorted(zip(trees, bases, strict=True))]
     merged = bases[0]
     for base in bases[1:] if depth < _DEEPEST else ():
         before = _common_ancestor(folders, merged, base, depth + 1)

@@ -114,13 +114,13 @@ def adopt_remote_branch(folders: GitFolders, ref: str) -> bool:
 
     In a fresh clone only the remote has the branch; a new one would have no common history.
     """
-    commit = _known_commit(folders, ref)
+    commit = known_commit(folders, ref)
     if not commit:
         return False
     return run_git(folders, "update-ref", ref, commit, "0" * len(commit)).code == 0
 
 
-def _known_commit(folders: GitFolders, ref: str) -> str:
+def known_commit(folders: GitFolders, ref: str) -> str:
     """Return the commit of a branch: of the local one, of `origin`, or of the only remote that has it; else ""."""
     name = ref.removeprefix("refs/heads/")
     remotes = f"refs/remotes/*/{name}"
@@ -143,7 +143,7 @@ def _missing(notebook: Notebook, below: Path) -> dict[Path, str]:
         return {}
     ref = "HEAD"
     if notebook.config.commit == "branch":
-        ref = _known_commit(folders, f"refs/heads/{notebook.config.branch}")
+        ref = known_commit(folders, f"refs/heads/{notebook.config.branch}")
         if not ref:
             return {}
     inside = f"{notebook_prefix(notebook, folders)}/{below.relative_to(notebook.paths.root).as_posix()}".lstrip("/")
@@ -176,7 +176,7 @@ def _renamed(notebook: Notebook, folders: GitFolders, missing: Mapping[Path, str
         return []
     ref = "HEAD"
     if notebook.config.commit == "branch":
-        ref = _known_commit(folders, f"refs/heads/{notebook.config.branch}")
+        ref = known_commit(folders, f"refs/heads/{notebook.config.branch}")
     names = {os.fsencode(page.resolve().relative_to(folders.top.resolve())): page for page in same}
     answer = run_git(folders, "ls-tree", "-r", "-z", "--name-only", "--full-tree", ref, "--", *map(os.fsdecode, names))
     committed = answer.out.split(b"\0")

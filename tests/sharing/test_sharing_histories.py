@@ -34,10 +34,18 @@ class KilledError(BaseException):
 
 
 class Killer:
-    """Stops a sync behind its n-th call of git."""
+    """Stops a sync behind its n-th call of git; chance decides whether a fetch or push that runs then still ends."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, chance: random.Random) -> None:
         self.left: int | None = None
+        stop = remote_git.Remote.stop
+
+        def end_or_stop(remote, call):
+            if chance.random() < 0.5:
+                call.process.wait()
+            stop(remote, call)
+
+        monkeypatch.setattr(remote_git.Remote, "stop", end_or_stop)
         for module in (disk_update, synchronize, tree_diff, tree_merge, remote_git):
             if hasattr(module, "run_git"):
                 monkeypatch.setattr(module, "run_git", self._counted(module.run_git))
@@ -210,7 +218,9 @@ def template(tmp_path_factory):
 def live_through(template: Path, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     with monkeypatch.context() as patches:
-        history = History(copy_clones(template, folder, chance.randint(2, 5)), chance, Killer(patches))
+        history = History(
+            copy_clones(template, folder, chance.randint(2, 5)), chance, Killer(patches, random.Random(-1 - seed))
+        )
         history.record(history.books[0])
         for _ in range(chance.randint(5, 40)):
             history.step()

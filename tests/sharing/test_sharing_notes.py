@@ -10,10 +10,14 @@ import pytest
 from sharing_clones import call_git, copy_clones, make_template, sync, write_entry, write_note
 
 from labbook.errors import GitError
+from labbook.sharing import disk_update, synchronize
 from labbook.sharing.note_merge import merge_notes
 from labbook.sharing.remote_git import choose_remote
+from labbook.sharing.tree_merge import NewFile, commit_merge, write_commit
 from labbook.store.branch_checkout import restore_before_writing
+from labbook.store.entry_commit import commit_files
 from labbook.store.entry_text import block
+from labbook.store.git_identity import Signers
 
 pytestmark = pytest.mark.process
 
@@ -69,6 +73,90 @@ def test_an_edit_follows_a_renamed_page_and_brings_a_removed_entry_back_whole(pa
         [page] = (book.paths.notes / "experiments").glob("*.md")
         assert page.stem == "exp001_digits-cnn_dynamic" and "read all ten digits" in page.read_text()
     assert "is 0.1 enough?" in entry.read_text() and (entry.with_suffix("") / "run.json").exists()
+
+
+class KilledError(BaseException):
+    """What ends a sync in the middle."""
+
+
+def kill_sync(monkeypatch, book, module, name, *, after=0):
+    """Sync up to some call of a function."""
+    calls = iter(range(after))
+    function = getattr(module, name)
+
+    def call(*arguments, **options):
+        if next(calls, None) is None:
+            raise KilledError
+        return function(*arguments, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr(module, name, call)
+        sync(book)
+
+
+def test_an_entry_that_was_removed_after_a_killed_sync_leaves_no_files(pair, monkeypatch):
+    write_note(pair[0], "ideas.md", "# Ideas\n")
+    for book in pair:
+        sync(book)
+    entry = write_entry(pair[0], "20261122-035531-ab12", "healthy")
+    files = [entry, entry.with_suffix("") / "run.json"]
+    sync(pair[0])
+    kill_sync(monkeypatch, pair[1], synchronize, "move_branch")
+    assert pair[1].paths.entry(entry.stem).exists()
+    for file in files:
+        file.unlink()
+    commit_files(pair[0], files, "delete\n")
+    for book in (*pair, pair[0]):
+        sync(book)
+    for book in pair:
+        assert [path for path in book.paths.notes.rglob("*") if path.is_file()] == [book.paths.notes / "ideas.md"]
+
+
+@pytest.mark.parametrize("fetched", [False, True])
+def test_a_first_sync_that_was_killed_reverts_nothing(pair, monkeypatch, fetched):
+    for name in ("ideas.md", "plan.md"):
+        write_note(pair[0], name, "# Title\n\nfirst\n")
+    sync(pair[0])
+    if fetched:
+        call_git(pair[1].paths.root, "fetch", "-q")
+    kill_sync(monkeypatch, pair[1], disk_update, "write_atomically", after=1)
+    assert (pair[1].paths.notes / "ideas.md").exists()
+    write_note(pair[0], "ideas.md", "# Title\n\nfirst\n\nsecond\n")
+    sync(pair[0])
+    call_git(pair[1].paths.root, "fetch", "-q")
+    for book in (pair[1], pair[0]):
+        sync(book)
+        assert (book.paths.notes / "ideas.md").read_text() == "# Title\n\nfirst\n\nsecond\n"
+        assert (book.paths.notes / "plan.md").exists()
+
+
+def test_a_note_that_was_written_before_the_first_sync_meets_the_one_of_others(pair):
+    write_note(pair[0], "ideas.md", "# Ideas\n\nlower the rate\n")
+    sync(pair[0])
+    write_note(pair[1], "ideas.md", "# Ideas\n\nraise the rate\n")
+    sync(pair[1])
+    assert "lower the rate" in (text := (pair[1].paths.notes / "ideas.md").read_text()) and "raise the rate" in text
+
+
+def test_a_sentence_that_two_people_tidied_in_different_places_stays(pair):
+    """Both have merged the same two commits (several common ancestors), and each removed another copy."""
+    folders = pair[0].git_folders()
+
+    def commit(text, *parents, when=0):
+        note = {b"notes/ideas.md": NewFile("100644", data=text.encode())}
+        return write_commit(folders, parents, note, signers=Signers(), when=when, message="-")
+
+    def merged(one, other):
+        tip, _ = commit_merge(folders, None, one, other, signers=Signers(), when=9, message="-")
+        return call_git(folders.top, "show", f"{tip}:notes/ideas.md")
+
+    texts = ["a\n\nuse warmup\n\nb\n\nc\n", "a\n\nb\n\nuse warmup\n\nc\n"]
+    root = commit("a\n\nb\n\nc\n")
+    for when in (1, 2):
+        bases = [commit(text, root, when=when) for text in texts]
+        one, other = (commit(text, *bases, when=when) for text in texts)
+        assert "use warmup" in merged(one, other)
+        assert merged(one, other) == merged(other, one)
 
 
 def test_a_third_version_stands_beside_the_two_others():
