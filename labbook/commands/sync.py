@@ -145,11 +145,12 @@ def _data(result: SyncResult, remote: Remote) -> dict[str, object]:
         "conflicts": list(result.conflicts),
         "not_shared": [{"path": path, "reason": reason} for path, reason in result.unsent],
         "newer_notes": result.newer,
+        "left": list(result.left),
     }
 
 
 def _print(result: SyncResult, book: Notebook, quiet: bool) -> None:
-    if quiet and not (result.conflicts or result.unsent or result.newer):
+    if quiet and not (result.conflicts or result.unsent or result.newer or result.left):
         return
     say = terminal_sentences(book)
     names = {"remote": result.remote, "branch": result.branch}
@@ -168,5 +169,7 @@ def _print(result: SyncResult, book: Notebook, quiet: bool) -> None:
         click.echo("         " + say.line("sync.conflict_advice"), err=True)
     for path, reason in result.unsent:
         click.echo("labbook: " + say.line("sync.unsent", path=path, reason=reason), err=True)
+    for path in result.left:
+        click.echo("labbook: " + say.line("sync.left", path=path), err=True)
     if result.newer:
         click.echo("labbook: " + say.line("sync.newer", count=result.newer), err=True)

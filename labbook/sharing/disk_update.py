@@ -111,6 +111,12 @@ def _is_there(place: _Place, path: bytes) -> bool:
     return os.path.lexists(place.top / os.fsdecode(path))
 
 
+def files_left(folders: GitFolders, changes: Mapping[bytes, PathChange]) -> list[str]:
+    """Return the files of notes that changes delete and that are on disk still: they were edited here."""
+    gone = (path for path, change in changes.items() if change.after is None and b"notes/" in path)
+    return sorted(text_path(path) for path in gone if os.path.lexists(folders.top / os.fsdecode(path)))
+
+
 def move_branch(folders: GitFolders, ref: str, new: str, old: str) -> bool:
     """Move the branch if it is still at `old` ("" for absent) and return whether it was."""
     return run_git(folders, "update-ref", "-m", "labbook sync", ref, new, old or "0" * len(new)).code == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from labbook.errors import GitError
 from labbook.frozen import dataclass
-from labbook.sharing.disk_update import belongs_to_notebook, move_branch, notebook_ref, update_disk
+from labbook.sharing.disk_update import belongs_to_notebook, files_left, move_branch, notebook_ref, update_disk
 from labbook.sharing.remote_git import GitCall, Remote, SilentRemoteError, tracking_ref
 from labbook.sharing.tree_diff import (
     PathChange,
@@ -61,6 +61,7 @@ class SyncResult:
         unsent: Notes that were not committed, each with the reason.
         attempts: Number of pushes.
         newer: Number of notes that came from a newer labbook.
+        left: Files that others deleted and that stay on disk because they were edited here.
     """
 
     remote: str
@@ -74,6 +75,7 @@ class SyncResult:
     unsent: tuple[tuple[str, str], ...] = ()
     attempts: int = 0
     newer: int = 0
+    left: tuple[str, ...] = ()
 
 
 def synchronize(remote: Remote, *, rewritten: str = "") -> SyncResult:
@@ -100,8 +102,7 @@ def synchronize(remote: Remote, *, rewritten: str = "") -> SyncResult:
             raise
     marks: dict[str, object] = {}
     if "tracked" in read_state(notebook) and read_commit(folders, tracking_ref(remote.name, ref)) == result.commit:
-        # The next command need not look at what this one has merged.
-        marks["tracked"] = tracking_marks(notebook, folders)
+        marks["tracked"] = tracking_marks(notebook, folders)  # the next command need not look again
     update_state(notebook, time=_now(), remote=remote.name, error="", advice="", failure=None, told=True, **marks)
     return result
 
@@ -192,8 +193,7 @@ class _Sync:
         sent = read_commit(self.folders, self.ref)
         if not sent:
             self.remote.fetch(self.ref)  # else what is on disk may be committed onto a commit that comes just then
-        ahead = self._is_ahead(sent, known)
-        remote = self.remote
+        ahead, remote = self._is_ahead(sent, known), self.remote
         call = remote.start_push(sent, self.ref, only_from=known) if ahead else remote.start_fetch(self.ref)
         try:
             align_disk(self.notebook, self.folders, self.ref)  # all this while the remote answers
@@ -324,6 +324,7 @@ class _Sync:
             unsent,
             self.attempts,
             self._count_newer(came),
+            tuple(files_left(self.folders, came)),
         )
 
     def _count_newer(self, came: Mapping[bytes, PathChange]) -> int:
@@ -339,13 +340,8 @@ def _land(
 ) -> tuple[str, tuple[bytes, ...]]:
     """Bring files and branch to a commit, merged with what was committed meanwhile; returns the tip.
 
-    Args:
-        notebook: The notebook.
-        folders: Its repository.
-        ref: Full name of the branch.
-        commit: The commit.
-        local: Tip of the branch that the commit contains; `None`: it is merged now.
-        base: Ancestor that the commit was merged with, if it does not descend from `local`.
+    `local` is the tip that the commit contains (`None`: it is merged now); `base` is the ancestor that it was merged
+    with if it does not descend from `local`.
     """
     conflicts: tuple[bytes, ...] = ()
     with hold_lock(folders.common_dir / "labbook-commits", _COMMIT_WAIT_S):

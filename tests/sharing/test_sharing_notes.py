@@ -138,6 +138,20 @@ def test_a_note_that_was_written_before_the_first_sync_meets_the_one_of_others(p
     assert "lower the rate" in (text := (pair[1].paths.notes / "ideas.md").read_text()) and "raise the rate" in text
 
 
+def test_data_of_a_removed_entry_that_was_edited_here_stays_and_is_named(pair):
+    entry = write_entry(pair[0], "20261122-035531-ab12", "healthy")
+    for book in pair:
+        sync(book)
+    data, there = (book.paths.attachments(entry.stem) / "run.json" for book in pair)
+    there.write_text("{}")
+    entry.unlink()
+    data.unlink()
+    commit_files(pair[0], [entry, data], "delete\n")
+    sync(pair[0])
+    assert sync(pair[1]).left == (there.relative_to(pair[1].paths.root).as_posix(),)
+    assert there.read_text() == "{}" and sync(pair[1]).left == ()
+
+
 def test_a_sentence_that_two_people_tidied_in_different_places_stays(pair):
     """Both have merged the same two commits (several common ancestors), and each removed another copy."""
     folders = pair[0].git_folders()
