@@ -6,6 +6,7 @@ only the journal, the notebook and the code's repository; repeating it gives the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -99,6 +100,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     Raises:
         LabbookError: The entry cannot be written; the journal stays open for `labbook recover`.
     """
+    _leave_deleted_folder(notebook)
     start = journal.read(journal.paths.start)
     end = journal.ending()
     recorded = journal.processes()
@@ -137,6 +139,14 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
         durable=False,
     )
     return FinishedRun(run, entry, outcome, path_from(entry, Path.cwd()), notebook.config.language_in_use(), proposal)
+
+
+def _leave_deleted_folder(notebook: Notebook) -> None:
+    """Goes to the notebook if the command has deleted the working folder; what reads it would fail."""
+    try:
+        Path.cwd()
+    except OSError:
+        os.chdir(notebook.paths.root)
 
 
 def _add_console_metrics(run: Run) -> Run:

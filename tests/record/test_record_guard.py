@@ -151,6 +151,17 @@ def test_a_working_folder_that_is_deleted(book):
     assert "this run is not recorded: No such file or directory" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_working_folder_that_the_command_deletes(book):
+    gone = book.folder / "gone"
+    gone.mkdir()
+    leave = f"import os, sys; os.rmdir({str(gone)!r}); print('out'); sys.exit(7)"
+
+    done = book.record(sys.executable, "-c", leave, cwd=gone, check=False)
+
+    assert (done.returncode, done.stdout) == (7, "out\n") and "cannot write" not in done.stderr
+    assert (book.run()["status"], book.run()["cwd"]) == ("failed", str(gone))
+
+
 @pytest.mark.parametrize("descriptors", some((7, 10, 12, 16), [7, 9, 10, 11, 12, 13, 14, 16, 20, 24]))
 def test_few_descriptors(book, descriptors):
     def limit():
