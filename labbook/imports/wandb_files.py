@@ -120,11 +120,11 @@ class _Builder:
             except ValueError:
                 records.truncated = True
             self._truncated = self._truncated or records.truncated
-        self._read_files(file.parent if file.name == "wandb-summary.json" else file.parent / "files")
+        self._read_files(_files_beside(file))
 
     def run(self) -> ImportedRun:
         """Returns the run."""
-        files = self._file.parent if self._file.name == "wandb-summary.json" else self._file.parent / "files"
+        files = _files_beside(self._file)
         numbers = {k: v for k, v in self._summary.items() if not (isinstance(v, Mapping) and "_type" in v)}
         for name, value in flat(numbers):
             if not name.startswith(_OWN) and self._points.last_step(name) is None:
@@ -199,7 +199,7 @@ class _Builder:
             if kind in ("image-file", "images/separated"):
                 listed = value.get("filenames")
                 for place in listed if isinstance(listed, list) else [value.get("path")]:
-                    file = self._part.parent / "files" / str(place)
+                    file = _files_beside(self._part) / str(place)
                     picture = read_picture(file, self._root, name, self._step)
                     self._pictures += [picture] if picture is not None and len(self._pictures) < MAX_PICTURES else []
             elif kind is None:
@@ -221,6 +221,11 @@ class _Builder:
             self._summary = {k: v for k, v in summary.items() if k not in _OWN}
         runtime = summary.get("_runtime")
         self._runtime = float(runtime) if isinstance(runtime, (int, float)) else 0.0
+
+
+def _files_beside(file: Path) -> Path:
+    """Returns the folder `files` of the records or of the summary of a run."""
+    return file.parent if file.name == "wandb-summary.json" else file.parent / "files"
 
 
 def _set_items(target: dict[str, Any], record: Message) -> None:

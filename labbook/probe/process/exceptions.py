@@ -5,7 +5,7 @@ import sys
 
 from .. import wrapping
 from ..events import protocol
-from .user_files import cell_of, is_user_file, source_line
+from .user_files import is_user_file, shown_file, source_line
 
 _MAX_EVENTS = 100
 _MAX_FRAMES = 120
@@ -114,9 +114,7 @@ class ExceptionRecorder:
 
     def _frame(self, trace, sources):
         code = trace.tb_frame.f_code
-        file = cell_of(code.co_filename)
-        if file == code.co_filename and not file.startswith("<"):
-            file = os.path.normpath(os.path.join(self._start_folder, file))
+        file = shown_file(code.co_filename, self._start_folder)
         return {
             "file": file,
             "line": trace.tb_lineno,

@@ -6,7 +6,7 @@ from _thread import get_ident
 
 from ..events import protocol
 from ..wrapping import is_ours
-from .user_files import cell_of, is_user_file, source_line
+from .user_files import is_user_file, shown_file, source_line
 
 _MAX_THREADS = 64
 _MAX_FRAMES = 40
@@ -64,10 +64,8 @@ def _of_frame(frame):
 
 def _frame_data(code, line, sources):
     file = code.co_filename
-    shown = cell_of(file)
-    is_no_path = file.startswith("<") or shown != file
     return {
-        "file": shown if is_no_path else os.path.normpath(os.path.join(os.getcwd(), file)),
+        "file": file if file.startswith("<") else shown_file(file, os.getcwd()),
         "line": line,
         "function": getattr(code, "co_qualname", code.co_name),
         "source": source_line(file, file, line, sources),

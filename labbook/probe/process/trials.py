@@ -76,7 +76,7 @@ class Trials:
         return trial
 
     def _begin_together(self, tool, group, number, params):
-        """Begins a trial whose events cannot be told from those of others, nor those of the others from its own."""
+        """Begins a trial that runs while others do in this process: whose events are whose is not known."""
         self.probe.unobserved("trials one by one", "several run at the same time in one process")
         for other in self._open:
             other["together"] = True

@@ -18,11 +18,13 @@ def is_user_file(file):
     return not file.startswith(_library_folders())
 
 
-def cell_of(file):
-    """`In[3]`, as Jupyter shows it, for the file that a kernel compiled a cell as; any other file as it is."""
+def shown_file(file, folder):
+    """`In[3]`, as Jupyter shows it, for a cell of a notebook; `<string>` as it is; else the path, below `folder`."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)() if "ipy" in file else None
     count = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)
-    return file if count is None else "In[%s]" % count
+    if count is not None:
+        return "In[%s]" % count
+    return file if file.startswith("<") else os.path.normpath(os.path.join(folder, file))
 
 
 def _library_folders():

@@ -122,10 +122,10 @@ def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
     checkpoint, belongs to the same training.
     """
     found: list[list[Phase]] = []
-    phases = phases_in_turn(process)
-    for phase in phases:
+    loads = [e.get("t", 0.0) for e in process.of_kind(Loaded) if e.get("what") == "model" and e.get("matched", 0) > 0]
+    for phase in phases_in_turn(process):
         goes_on = bool(found) and any(phase.models & one.models for one in found[-1])
-        if goes_on or (found and _begins_from_checkpoint(process, found[-1][-1], phase)):
+        if goes_on or (found and _begins_from_checkpoint(process, found[-1][-1], phase, loads)):
             found[-1].append(phase)
         else:
             found.append([phase])
@@ -155,10 +155,12 @@ def phases_in_turn(process: ProcessEvents) -> list[Phase]:
     return found
 
 
-def _begins_from_checkpoint(process: ProcessEvents, before: Phase, after: Phase) -> bool:
-    """Whether a state was loaded between two phases, and the loss begins nearer to where the last one ended."""
-    loads = (e for e in process.of_kind(Loaded) if e.get("what") == "model" and e.get("matched", 0) > 0)
-    if not any(before.end <= event.get("t", 0.0) <= after.begin for event in loads):
+def _begins_from_checkpoint(process: ProcessEvents, before: Phase, after: Phase, loads: Sequence[float]) -> bool:
+    """Whether a state was loaded between two phases, and the loss begins nearer to where the last one ended.
+
+    `loads` are the times at which the state of a model was loaded.
+    """
+    if not any(before.end <= t <= after.begin for t in loads):
         return False
     first, last = _ends_of_loss(process, before.optimizers[0])
     again, _ = _ends_of_loss(process, after.optimizers[0])
