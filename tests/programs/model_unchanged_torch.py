@@ -108,6 +108,34 @@ def compiled(model):
 
 
 @operation
+def compiled_step(model):
+    import torch._dynamo.utils as compiler
+
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(len(graph.graph.nodes))
+        return graph
+
+    torch._dynamo.reset()
+    compiler.counters.clear()
+    twin = copy.deepcopy(model)
+    optimizer = torch.optim.AdamW(twin.parameters(), lr=0.01)
+
+    @torch.compile(backend=backend)
+    def step():
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(twin(X), Y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(twin.parameters(), 0.5)
+        optimizer.step()
+        return loss
+
+    losses = [step().item() for _ in range(4)]
+    return [losses, graphs, [sum(compiler.counters[name].values()) for name in ("graph_break", "recompiles")]]
+
+
+@operation
 def symbolic(model):
     from torch import fx
 

@@ -1,24 +1,25 @@
-"""Compilation must not notice the probe: as many graphs, breaks and recompilations, the same losses, a quiet stderr."""
+"""Compilation must not notice the probe: as many graphs, breaks and recompilations, the same losses, a quiet stderr.
+
+`tests/probe/inspection/test_inspection_model_unchanged.py` compiles a model and a whole step in each `make test`.
+"""
 
 import re
 
 import pytest
-from order_of_tests import further, without_long
 from pytest import approx
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
-FEW = ("eager", "compiled_model", "compiled_step")
-MANY = ("compiled_update", "compiled_clip", "compiled_autocast")
+CASES = ("eager", "compiled_model", "compiled_step", "compiled_update", "compiled_clip", "compiled_autocast")
 
 
 @pytest.fixture(scope="module")
-def both(run, request):
-    cases = FEW if without_long(request.config) else FEW + MANY
-    return run("compiled_torch.py", *cases, probe=False), run("compiled_torch.py", *cases)
+def both(run):
+    return run("compiled_torch.py", *CASES, probe=False), run("compiled_torch.py", *CASES)
 
 
-@pytest.mark.parametrize("name", [*FEW, *further(*MANY)])
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
 def test_graphs_are_those_of_the_bare_program(both, name, healthy):
     bare, watched = both
     healthy(watched)
@@ -28,6 +29,7 @@ def test_graphs_are_those_of_the_bare_program(both, name, healthy):
     assert frames.get("total", 0) <= bare_frames.get("total", 0)
 
 
+@pytest.mark.long
 def test_nothing_more_is_printed(both):
     bare, watched = both
     times = re.compile(r"^[A-Z]\d{4} [\d:.]+ \d+ ", re.M)
