@@ -71,6 +71,21 @@ python = pytest.fixture(interpreter, params=versions, name="python")
 old_python = pytest.fixture(interpreter, params=OLD, name="old_python")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves all but one interpreter of each further case of a test to `make test-all`, another for each case."""
+    present = [version for version in SUPPORTED if version not in BETWEEN and version in find_interpreters()]
+    cases: dict[str, dict[tuple, int]] = {}
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        if callspec is None or "python" not in callspec.params or len(callspec.params) == 1:
+            continue
+        of_test = cases.setdefault(item.nodeid.partition("[")[0], {})
+        case = tuple(number for name, number in sorted(callspec.indices.items()) if name != "python")
+        turn = len(cases) + of_test.setdefault(case, len(of_test))
+        if callspec.params["python"] != present[turn % len(present)]:
+            item.add_marker(pytest.mark.long)
+
+
 @dataclass
 class Probed:
     """What a program under the probe did, and what the probe wrote about each process."""
