@@ -1,4 +1,52 @@
-"""The running totals of a loop that are filled in the same way for every framework: optimizers and schedulers."""
+"""The running totals of a loop, filled in the same way for every framework: parameters, optimizers and schedulers."""
+
+
+def note_parameters(inspector, loop, models, held, had_gradient, were_called, judged):
+    """Fills in which parameters get no gradient, which no optimizer has, and how many are frozen.
+
+    Args:
+        inspector: The inspector.
+        loop: The `LoopCounts`.
+        models: `(root, table)` of the models that were called.
+        held: Ids of the parameters of optimizers.
+        had_gradient: `had_gradient(root, at, parameter)`: whether it ever had a gradient.
+        were_called: `(index of the root, number of the module)` of each module that was called; empty where unknown.
+        judged: Backward calls after which a parameter without gradient is told.
+
+    Returns:
+        `(known, reached)`: ids of the parameters that were counted, and of those of them that had a gradient.
+    """
+    never, outside, uncalled = [], [], []
+    trainable = frozen = elements = 0
+    known, reached, judges, trained = set(), set(), set(), set()
+    for root, table in models:
+        for at, weak in enumerate(table.held):
+            parameter = weak()
+            if parameter is None or id(parameter) in known:  # a part of a model may be known beside it
+                continue
+            known.add(id(parameter))
+            size = inspector.adapter.elements(parameter)
+            elements += size
+            if not inspector.describer.is_trainable(parameter):
+                frozen += size
+                continue
+            trainable += 1
+            is_held = id(parameter) in held
+            if is_held:
+                trained.add(root)
+            if had_gradient(root, at, parameter):
+                reached.add(id(parameter))
+                if not is_held:
+                    outside.append(table.names[at])
+                    judges.add(root)
+            elif is_held and loop.backwards >= judged:
+                never.append(table.names[at])
+                if were_called and (root.index, table.owners[at]) not in were_called:
+                    uncalled.append(table.names[at])
+    loop.names.update(never_grad=never, outside=outside, toggled=inspector.toggled, never_called=uncalled)
+    loop.facts.update(trainable_n=trainable, frozen=frozen, elements=elements, judged=loop.backwards)
+    loop.facts["outside_models"] = bool(judges) and not any(root in trained or root.training() for root in judges)
+    return known, reached
 
 
 def living_optimizers(inspector):

@@ -3,7 +3,13 @@
 from math import prod
 
 from ..inspection.model_lookup import parameters_of
-from ..inspection.run_totals import living_optimizers, lost_parameters, note_idle_optimizers, note_schedulers
+from ..inspection.run_totals import (
+    living_optimizers,
+    lost_parameters,
+    note_idle_optimizers,
+    note_parameters,
+    note_schedulers,
+)
 from . import framework_state
 
 SOME = 3
@@ -26,43 +32,19 @@ def fill_in(inspector, loop, now=False):
     if not now and loop.facts and not inspector.counted <= alive:
         return  # some is gone, as at the end of a program that trains inside a function: the last look stands
     inspector.counted = alive
-    loop.facts["judged"] = loop.backwards
     everything = [id(p) for p in inspector.trained_parameters()]
     held = set(everything)
-    never, outside, uncalled = [], [], []
-    trainable = frozen = elements = 0
-    owned, counted, trained, judges, reached = set(), set(), set(), set(), set()
-    for root, table in models:
-        layer = root.module()
-        if layer is None:
-            continue
-        if root.training() or not held.isdisjoint(table.parameters):
-            trained.add(root.index)
-        owned.update(map(id, parameters_of(layer, "_sub_layers")))
-        for at, weak in enumerate(table.held):
-            parameter = weak()
-            if parameter is None or id(parameter) in counted:  # a part of a model may be known beside it
-                continue
-            counted.add(id(parameter))
-            size = prod(parameter.shape)
-            elements += size
-            if parameter.stop_gradient:
-                frozen += size
-                continue
-            trainable += 1
-            had = (root.index, at) in inspector.gradients or parameter._grad_ivar() is not None
-            if had:
-                reached.add(id(parameter))
-            if had and id(parameter) not in held:
-                outside.append(table.names[at])
-                judges.add(root.index)
-            if not had and id(parameter) in held and loop.backwards >= SOME:
-                never.append(table.names[at])
-                if inspector.modules.ever and (root.index, table.owners[at]) not in inspector.modules.ever:
-                    uncalled.append(table.names[at])
-    loop.names.update(never_grad=never, outside=outside, toggled=inspector.toggled, never_called=uncalled)
-    loop.facts.update(trainable_n=trainable, frozen=frozen, elements=elements)
-    loop.facts["outside_models"] = bool(judges) and judges.isdisjoint(trained)
+    living = [(root, table) for root, table in models if root.module() is not None]
+    _, reached = note_parameters(
+        inspector,
+        loop,
+        living,
+        held,
+        lambda root, at, p: (root.index, at) in inspector.gradients or p._grad_ivar() is not None,
+        inspector.modules.ever,
+        SOME,
+    )
+    owned = {id(p) for root, _ in living for p in parameters_of(root.module(), "_sub_layers")}
     loop.facts["held_twice"] = len(everything) - len(held)
     if inspector.adapter.cast_ignored is not None:
         loop.facts["cast_ignored"] = inspector.adapter.cast_ignored

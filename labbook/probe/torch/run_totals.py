@@ -1,6 +1,12 @@
 """What the running totals of a PyTorch loop tell of its models, optimizers and schedulers."""
 
-from ..inspection.run_totals import living_optimizers, lost_parameters, note_idle_optimizers, note_schedulers
+from ..inspection.run_totals import (
+    living_optimizers,
+    lost_parameters,
+    note_idle_optimizers,
+    note_parameters,
+    note_schedulers,
+)
 from .compiler import recompiled
 from .framework_state import parameters
 
@@ -18,38 +24,17 @@ def fill_in(inspector, loop):
         # They are gone, as at the end of a program that trains inside a function: the last look stands.
         _of_optimizers(inspector, loop, set())
         return
-    held = inspector.held_by_optimizers()
-    never, outside, uncalled = [], [], []
-    trainable = frozen = elements = 0
-    owned, judges, trained = set(), set(), set()
-    for root in inspector.roots.all():
-        table = inspector.table(root)
-        if table is None or not root.called:
-            continue
-        for at, weak in enumerate(table.held):
-            parameter = weak()
-            if parameter is None or id(parameter) in owned:  # a part of a model may be known beside it
-                continue
-            owned.add(id(parameter))
-            elements += parameter.numel()
-            if not parameter.requires_grad:
-                frozen += parameter.numel()
-                continue
-            trainable += 1
-            if id(parameter) in held:
-                trained.add(root)
-            had = id(parameter) in inspector.had_gradient
-            if had and id(parameter) not in held:
-                outside.append(table.names[at])
-                judges.add(root)
-            if not had and id(parameter) in held and loop.backwards >= JUDGED:
-                never.append(table.names[at])
-                if inspector.called and (root.index, table.owners[at]) not in inspector.called:
-                    uncalled.append(table.names[at])
-    loop.names.update(never_grad=never, outside=outside, toggled=inspector.toggled, never_called=uncalled)
-    loop.facts.update(trainable_n=trainable, frozen=frozen, elements=elements, judged=loop.backwards)
-    loop.facts["outside_models"] = bool(judges - trained) and not (
-        judges & trained or any(r.training() for r in judges)
+    models = [
+        (root, table) for root in inspector.roots.all() if root.called and (table := inspector.table(root)) is not None
+    ]
+    owned, _ = note_parameters(
+        inspector,
+        loop,
+        models,
+        inspector.held_by_optimizers(),
+        lambda root, at, parameter: id(parameter) in inspector.had_gradient,
+        inspector.called,
+        JUDGED,
     )
     wrappers = [name for root in inspector.roots.all() if (name := root.name.partition("(")[0]) in WRAPPERS]
     if wrappers:
