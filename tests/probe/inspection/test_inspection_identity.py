@@ -18,13 +18,15 @@ PROGRAMS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("program", "arguments"), PROGRAMS)
 def test_training_is_bitwise_the_same(run, healthy, program, arguments):
-    one = run(program, *arguments, probe=False)
-    two = run(program, *arguments, probe=False, fork="paddle" if "paddle" in program else "torch")
-    assert one.result == two.result, "the program itself is not deterministic here: nothing can be said of the probe"
-    watched = healthy(run(program, *arguments))
-    assert watched.result == one.result
+    bare = run(program, *arguments, probe=False, fork="paddle" if "paddle" in program else "torch")
+    # PaddlePaddle says so when it is imported, which the fork was not asked to do.
+    watched = healthy(run(program, *arguments, PYTHONWARNINGS="ignore:No ccache found"))
+    if watched.result != bare.result:
+        again = run(program, *arguments, probe=False)
+        assert again.result == bare.result, "the program itself is not deterministic here: nothing is said of the probe"
+    assert watched.result == bare.result
     assert len(watched.steps()) == 40
-    assert watched.err == one.err
+    assert watched.err == bare.err
 
 
 @pytest.mark.parametrize(
