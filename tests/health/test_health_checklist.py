@@ -317,7 +317,7 @@ def test_many_weak_tests_do_not_add_up():
 NONSENSE = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
-    max_leaves=20,
+    max_leaves=6,
 )
 
 
