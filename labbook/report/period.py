@@ -38,11 +38,6 @@ class Period:
         """Unix seconds of the begin (inclusive) and the end (exclusive), in local time."""
         return _midnight(self.begin), _midnight(self.end + timedelta(days=1))
 
-    def contains(self, moment: float) -> bool:
-        """Whether a moment (Unix seconds) is in the period."""
-        begin, end = self.span
-        return begin <= moment < end
-
     def is_over(self, now: float) -> bool:
         """Whether the period has ended at a moment (Unix seconds)."""
         return now >= self.span[1]

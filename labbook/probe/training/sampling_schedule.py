@@ -147,11 +147,6 @@ class Schedule:
         """Whether another dense step is within the budget now."""
         return self._over(now) <= 0.0
 
-    @property
-    def limited(self):
-        """Whether the budget has ever postponed a dense step."""
-        return self._limited
-
     def left_out(self):
         """Return `(what, reason)` of unobserved steps; the reason is "" if all were observed."""
         reason = (
