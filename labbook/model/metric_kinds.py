@@ -38,7 +38,10 @@ _NO_BEST = frozenset({
 })  # fmt: skip
 """Words of quantities that have no best value: settings, and losses of policies and of adversaries, which may rise."""
 
-COUNTERS = frozenset({"epoch", "epochs", "step", "steps", "iteration", "iter", "hp_metric", "progress", "eta"})
+COUNTERS = frozenset({
+    "epoch", "epochs", "step", "steps", "iteration", "iter", "hp_metric", "progress", "eta", "runtime", "total_flos",
+    "num_input_tokens_seen",
+})  # fmt: skip
 """What loggers write beside metrics: places in time, and the placeholder of Lightning's hyperparameters."""
 
 SPLITS = {

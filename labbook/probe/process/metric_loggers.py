@@ -1,4 +1,4 @@
-"""Records numbers that the program logs: TensorBoard, VisualDL, W&B, MLflow, Lightning's CSV logger, `labbook.log`.
+"""Records numbers that the program logs: TensorBoard, VisualDL, W&B, MLflow, Lightning, transformers, `labbook.log`.
 
 The original is called first and its result returned; its arguments are read afterwards, when a logger has already
 fetched values from a device.
@@ -29,8 +29,8 @@ def record(probe, source, step, values):
 
     Args:
         probe: The probe of this process.
-        source: The logging library: "tensorboard", "visualdl", "wandb", "mlflow", "lightning", "optuna",
-            "ray" or "labbook".
+        source: The logging library: "tensorboard", "visualdl", "wandb", "mlflow", "lightning", "transformers",
+            "optuna", "ray" or "labbook".
         step: An integer, or `None`.
         values: Name -> value; scalars of NumPy, PyTorch and PaddlePaddle count as numbers.
     """
@@ -181,15 +181,46 @@ def _lightning_csv(writer, metrics_dict, step=None, *args, **kwargs):
     return "lightning", step, metrics_dict
 
 
+def _lightning_logged(connector, metrics, step=None, *args, **kwargs):
+    """What a module logs reaches this method, whether or not there is a logger."""
+    trainer = connector.trainer
+    if any(type(logger).__name__ in _SEEN_THEMSELVES for logger in trainer.loggers):
+        return "lightning", None, {}
+    step = metrics.get("step", trainer.fit_loop.epoch_loop._batches_that_stepped) if step is None else step
+    return "lightning", step, {name: value for name, value in metrics.items() if name != "step"}
+
+
+def _transformers_logged(trainer, logs, *args, **kwargs):
+    if any(type(callback).__name__ in _SEEN_THEMSELVES for callback in trainer.callback_handler.callbacks):
+        return "transformers", None, {}
+    told = {name: value for name, value in logs.items() if not name.endswith(_OF_TRANSFORMERS)}
+    return "transformers", trainer.state.global_step, told
+
+
 def _tune_report(session, metrics, *args, **kwargs):
     return "ray", None, metrics
 
 
 _TENSORBOARD = {"SummaryWriter": {"add_scalar": _tensorboard_scalar, "add_scalars": _tensorboard_scalars}}
-_LIGHTNING = {"_ExperimentWriter": {"log_metrics": _lightning_csv}}
+_LIGHTNING_CSV = {"_ExperimentWriter": {"log_metrics": _lightning_csv}}
+_LIGHTNING = {"_LoggerConnector": {"log_metrics": _lightning_logged}}
+_SEEN_THEMSELVES = frozenset(
+    (
+        *("TensorBoardLogger", "CSVLogger", "WandbLogger", "MLFlowLogger"),
+        *("TensorBoardCallback", "WandbCallback", "MLflowCallback"),
+    )
+)
+"""Loggers of Lightning and callbacks of transformers whose library is watched."""
+
+_OF_TRANSFORMERS = ("_runtime", "_per_second", "total_flos", "tokens_seen", "epoch", "learning_rate", "grad_norm")
+"""Ends of names that transformers adds to what it logs: times, counters, and what is measured at the optimizer."""
+
 _WATCHED = {
-    "lightning.fabric.loggers.csv_logs": _LIGHTNING,
-    "lightning_fabric.loggers.csv_logs": _LIGHTNING,
+    "lightning.fabric.loggers.csv_logs": _LIGHTNING_CSV,
+    "lightning_fabric.loggers.csv_logs": _LIGHTNING_CSV,
+    "lightning.pytorch.trainer.connectors.logger_connector.logger_connector": _LIGHTNING,
+    "pytorch_lightning.trainer.connectors.logger_connector.logger_connector": _LIGHTNING,
+    "transformers.trainer": {"Trainer": {"log": _transformers_logged}},
     "torch.utils.tensorboard.writer": _TENSORBOARD,
     "tensorboardX.writer": _TENSORBOARD,
     "visualdl.writer.writer": {"LogWriter": {"add_scalar": _visualdl_scalar, "add_scalars": _visualdl_scalars}},

@@ -257,15 +257,61 @@ def _watch_fire(core, probe, settings):
 def _signature(function):
     """Names of the parameters of a function or class, without `self`, and the default values by name."""
     function = function.__init__ if isinstance(function, type) else function
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
     code, values = function.__code__, function.__defaults__ or ()
     names = code.co_varnames[: code.co_argcount]
-    defaults = dict(zip(names[len(names) - len(values) :], values))
+    defaults = dict(zip(names[len(names) - len(values) :], values), **(function.__kwdefaults__ or {}))
     return names[1:] if names[:1] == ("self",) else names, defaults
 
 
+def _watch_given(name, source):
+    """Returns a watcher for a method, "Class.method", whose plain arguments are settings: those that were given."""
+    kind, method = name.split(".")
+
+    def watch(module, probe, settings):
+        owner = getattr(module, kind)
+        original = getattr(owner, method)
+
+        def before(args, kwargs):
+            names, defaults = _signature(original)
+            given = dict(zip(names, args[1:]), **kwargs)
+            plain = {at: value for at, value in given.items() if type(value) in (int, float, str, bool)}
+            settings.found(source, name.partition(".__init__")[0], plain, defaults)
+
+        setattr(owner, method, wrapping.wrap_function(original, probe.guard(source), before=before))
+
+    return watch
+
+
+def _watch_kept(name, source, pick):
+    """Returns a watcher for a method, "Class.method", after which the object keeps its settings: `pick(object)`."""
+    kind, method = name.split(".")
+
+    def watch(module, probe, settings):
+        owner = getattr(module, kind)
+
+        def after(result, args, kwargs):
+            kept = pick(args[0])
+            settings.found(source, type(kept if hasattr(kept, "__dataclass_fields__") else args[0]).__name__, kept)
+
+        setattr(owner, method, wrapping.wrap_function(getattr(owner, method), probe.guard(source), after=after))
+
+    return watch
+
+
+# Not `save_hyperparameters`, which reads the frame of its caller.
+_LIGHTNING_MODULE = _watch_kept("HyperparametersMixin._set_hparams", "lightning", lambda module: dict(module._hparams))
+_LIGHTNING_TRAINER = _watch_given("Trainer.__init__", "lightning")
 _OTHER_PARSERS = {
     "tyro._cli": _watch_result("cli", "tyro"),
     "draccus.argparsing": _watch_result("parse", "draccus"),
     "jsonargparse._core": _watch_result("ArgumentParser.parse_args", "jsonargparse", lambda result: result.as_dict()),
     "fire.core": _watch_fire,
+    "transformers.trainer": _watch_kept("Trainer.__init__", "transformers", lambda trainer: trainer.args),
+    "lightning.pytorch.core.mixins.hparams_mixin": _LIGHTNING_MODULE,
+    "pytorch_lightning.core.mixins.hparams_mixin": _LIGHTNING_MODULE,
+    "lightning.pytorch.trainer.trainer": _LIGHTNING_TRAINER,
+    "pytorch_lightning.trainer.trainer": _LIGHTNING_TRAINER,
+    "paddle.hapi.model": _watch_given("Model.fit", "paddle"),
 }

@@ -11,7 +11,7 @@ from typing import Any
 from labbook.model.message import message
 from labbook.model.run import Arguments, Facts, Process, Run, ray_node
 from labbook.report import numbers
-from labbook.report.entry.entry_front_matter import parameter_rank
+from labbook.report.entry.entry_front_matter import UNCHANGED, parameter_rank
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.series_choice import step_time_series
 from labbook.store.sentences import Sentences
@@ -74,21 +74,18 @@ def _command_line(argv: Sequence[str]) -> str:
 
 
 def _arguments(parsed: Arguments, limits: Limits) -> dict[str, Any]:
-    flat = list(_flat(parsed.values))
+    flat = shown = list(_flat(parsed.values))
     if len(flat) > limits.rows:
         ranks = {
             name: parameter_rank(name, _LITERALS.get(value, value), name.partition(".")[0] in parsed.unchanged)
             for name, value in flat
         }
-        flat.sort(key=lambda row: ranks[row[0]])
+        shown = sorted((row for row in flat if ranks[row[0]] < UNCHANGED), key=lambda row: ranks[row[0]])[: limits.rows]
     return {
         "source": parsed.source,
         "name": parsed.name,
-        "rows": [
-            {"name": shorten_middle(k, limits.cell), "value": shorten_middle(v, limits.cell)}
-            for k, v in flat[: limits.rows]
-        ],
-        "more": max(0, len(flat) - limits.rows),
+        "rows": [{"name": shorten_middle(k, limits.cell), "value": shorten_middle(v, limits.cell)} for k, v in shown],
+        "more": len(flat) - len(shown),
     }
 
 

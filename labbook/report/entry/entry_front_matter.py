@@ -155,7 +155,7 @@ def _params(run: Run) -> dict[str, float | int | str | bool | None]:
     """Returns the parsed options with defaults, for tables of runs; of two parsers, the first one's value.
 
     Only values that fit a column: lists and paths are in the text of the entry. Of too many, those without a value and
-    those that have their default are left out first, learning rate, batch size and the like never.
+    those that have their default are left out, learning rate, batch size and the like never.
     """
     found: dict[str, tuple[int, float | int | str | bool | None]] = {}
     for arguments in run.arguments:
@@ -163,8 +163,15 @@ def _params(run: Run) -> dict[str, float | int | str | bool | None]:
             if value is None or isinstance(value, (str, int, float)):
                 is_default = name.partition(".")[0] in arguments.unchanged
                 found.setdefault(name[:_MAX_NAME], (parameter_rank(name, value, is_default), _param(value)))
-    kept = set(sorted(found, key=lambda name: found[name][0])[:_MAX_PARAMS])
+    kept = set(found)
+    if len(found) > _MAX_PARAMS:
+        chosen = [name for name in found if found[name][0] < UNCHANGED]
+        kept = set(sorted(chosen, key=lambda name: found[name][0])[:_MAX_PARAMS])
     return {name: value for name, (_, value) in found.items() if name in kept}
+
+
+UNCHANGED = 2
+"""Rank of an option that has its default."""
 
 
 def parameter_rank(name: str, value: object, is_default: bool) -> int:
@@ -173,7 +180,7 @@ def parameter_rank(name: str, value: object, is_default: bool) -> int:
         return 3
     if _IMPORTANT.search(name[:_MAX_NAME]) and not isinstance(value, bool):
         return 0
-    return 2 if is_default else 1
+    return UNCHANGED if is_default else 1
 
 
 def _param(value: float | int | str | None) -> float | int | str | bool | None:
