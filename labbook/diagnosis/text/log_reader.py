@@ -6,10 +6,10 @@ they are found by searching blocks of bytes, so that a healthy log costs little 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from labbook.diagnosis.text import survived_errors
 from labbook.diagnosis.text.error_windows import ErrorWindow, find_windows
 from labbook.diagnosis.text.evidence_collector import LAST_STEP, PRINTS_STEPS, EvidenceCollector, guess_framework
 from labbook.diagnosis.text.exit_lines import is_progress_bar, line_kind, parse_ending, strip_warning_place
@@ -17,13 +17,6 @@ from labbook.diagnosis.text.hedging import without_speculation
 from labbook.diagnosis.text.log_lines import LogLine, decode_chunks, decode_line, split_line, strip_learned_prefix
 from labbook.diagnosis.text.parsed_exception import ParsedException
 from labbook.diagnosis.text.stack_frames import is_exception_class, split_class
-from labbook.diagnosis.text.survived_errors import (
-    drop_survived,
-    find_good_end,
-    find_last_steps,
-    is_training_step,
-    was_caught,
-)
 from labbook.diagnosis.text.traceback_parser import TracebackReader
 from labbook.diagnosis.text.traceback_styles import normalise_tracebacks
 from labbook.diagnosis.toml_data import compile_patterns
@@ -62,7 +55,7 @@ def read_stream(chunks: Iterable[bytes]) -> Evidence:
     if not whole:
         # Of a long log only windows were parsed.
         lines = collected.tail.decode("utf-8", "replace").splitlines()
-        for number in find_last_steps(lines, collected.newlines):
+        for number in survived_errors.find_last_steps(lines, collected.newlines):
             collected.add_step(number)
         collected.going = sorted(set(collected.going))
     return _evidence(collected)
@@ -97,7 +90,7 @@ def _read_region(region: ErrorWindow, collected: EvidenceCollector) -> None:
     lines = strip_learned_prefix(_lines_of(region))
     by_source: dict[str, list[LogLine]] = {}
     for line in lines:
-        if is_training_step(line.text):
+        if survived_errors.is_training_step(line.text):
             collected.add_step(line.number)
         by_source.setdefault(line.source, []).append(line)
     for own in by_source.values():
@@ -166,7 +159,7 @@ def _inline(lines: list[LogLine]) -> Iterator[ParsedException]:
             continue
         if shown is None or line.level in ("INFO", "DEBUG", "WARNING") or not is_exception_class(shown["type"]):
             continue
-        if re.search(r"\b(?:retry|retrying|ignor|skipp|caught|handled|fixed)", line.text, re.IGNORECASE):
+        if _RE["handled"].search(line.text):
             continue
         module, name = split_class(shown["type"])
         message = next(filter(None, shown.group("written", "message", "key", "errno", "number"))).strip("`*\"'”」 ")
@@ -196,11 +189,11 @@ def _evidence(collected: EvidenceCollector) -> Evidence:
     if collected.proposed and not any(one.frames or (one.inner and one.inner.frames) for one in raised):
         # The errors that a description of a change quotes are those that the change fixes.
         raised = []
-    reports = [text for one in raised if not was_caught(one) for text in _exit_reports(one)]
+    reports = [text for one in raised if not survived_errors.was_caught(one) for text in _exit_reports(one)]
+    end = collected.tail.decode("utf-8", "replace")
     if collected.steps and not reports:
-        end = collected.tail.decode("utf-8", "replace").splitlines()
-        good_end = find_good_end(end, collected.newlines)
-        raised, outputs = drop_survived(raised, outputs, collected.going, good_end)
+        good_end = survived_errors.find_good_end(end.splitlines(), collected.newlines)
+        raised, outputs = survived_errors.drop_survived(raised, outputs, collected.going, good_end)
     lines = (without_speculation(one.text) for one in outputs if one.kind == "output" and "\n" not in one.text)
     ending = parse_ending([*reports, *lines])
     if collected.stacks:
@@ -212,6 +205,6 @@ def _evidence(collected: EvidenceCollector) -> Evidence:
         conditions=frozenset({PRINTS_STEPS} if collected.steps else ()),
         facts={LAST_STEP: str(collected.going[-1])} if collected.going else {},
         framework=guess_framework(collected.clues),
-        clean_end=(ending.exit_code == 0 or collected.wished or collected.proposed)
+        clean_end=(ending.exit_code == 0 or collected.wished or collected.proposed or survived_errors.only_reports(end))
         and not any(one.ended_process for one in raised),
     )

@@ -17,7 +17,7 @@ _RE = compile_patterns(__file__)
 _ENOUGH = 3
 """Step lines after an error that the training survived. Source: chosen by us; one may come from another rank."""
 _ENOUGH_BEFORE_END = 2
-"""The same where the program says after them that it is done. Source: chosen by us."""
+"""The same after what programs do without, and where they say that they are done. Source: chosen by us."""
 
 
 def has_training_steps(text: str) -> bool:
@@ -39,6 +39,11 @@ def find_good_end(lines: Sequence[str], last: int) -> int:
     """Number of the last line by which a program says that it is done, 0 without one."""
     ends = (place for place, text in enumerate(lines, 1) if _RE["done"].search(text))
     return last - len(lines) + max(ends, default=len(lines) - last)
+
+
+def only_reports(text: str) -> bool:
+    """Whether the end of a text says that tests passed, or is the help of a program."""
+    return _RE["passed"].search(text) is not None
 
 
 def was_caught(one: ObservedException) -> bool:
@@ -72,7 +77,9 @@ def drop_survived(
 
     def stays(one: ObservedException | OutputLine) -> bool:
         warned = isinstance(one, OutputLine) and one.kind == "warning"
-        enough = 1 if warned else _ENOUGH_BEFORE_END if good_end > one.line else _ENOUGH
+        text = one.text if isinstance(one, OutputLine) else f"{one.type}: {one.message}"
+        soft = one.rank is None and _RE["soft"].search(text)
+        enough = 1 if warned else _ENOUGH_BEFORE_END if soft or good_end > one.line else _ENOUGH
         return len(steps) - bisect_right(steps, one.line) < enough
 
     return [one for one in raised if stays(one)], [one for one in lines if stays(one)]

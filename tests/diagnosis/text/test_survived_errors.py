@@ -43,6 +43,36 @@ def test_two_steps_are_enough_before_a_good_end(
     assert family_of(error + two) == "cuda_device_assert" and tier_of(error + two) == 2 and tier_of(two + error) == 1
 
 
+@in_one_test(
+    "text",
+    [
+        "FileNotFoundError: [Errno 2] No such file or directory: 'a' (building it)\nepoch 1 mAP 0.21\nepoch 2 mAP 0.30",
+        "ERROR api: connection refused\nINFO connected\nepoch 1 acc 0.70\nepoch 2 acc 0.74",
+        "no index at last.pt: No such file or directory, training from scratch\nloss 0.8",
+        "[I] Trial 2 failed with ValueError('loss is nan')\nTrial 3 finished\nTrial 4 finished",
+        "ERROR loader:loader.py:40 CUDA out of memory (simulated)\n==== 12 passed, 1 skipped in 3.01s ====",
+        "usage: fit.py [-h]\n\noptions:\n  -h, --help  show this\n  --stop      raise RuntimeError on nan",
+        "Segmentation fault (core dumped): expected\n7/7 fault-injection tests passed",
+        "batch size 64: CUDA out of memory, halving\nbatch size 32: ok",
+    ],
+)
+def test_what_programs_do_without_is_no_failure(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text + "\n") == ""
+
+
+@in_one_test(
+    "text",
+    [
+        "usage: fit.py [-h] --lr LR\nfit.py: error: the following arguments are required: --lr",
+        "epoch 1 mAP 0.21\nFileNotFoundError: [Errno 2] No such file or directory: 'i.bin'",
+        "FAILED t.py::test_a - ModuleNotFoundError: No module named 'apex'\n==== 1 failed, 12 passed in 3.01s ====",
+        "[rank1] FileNotFoundError: [Errno 2] No such file or directory\n[rank0] step 3 loss 1\n[rank0] step 4 loss 0",
+    ],
+)
+def test_the_same_words_are_a_failure_where_nothing_follows(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text + "\n") != ""
+
+
 def test_a_handled_traceback_is_borne_where_steps_and_a_good_end_follow(family_of: Callable[[str], str]) -> None:
     traceback = (
         'Traceback (most recent call last):\n  File "log.py", line 9, in <module>\n    post()\n'
