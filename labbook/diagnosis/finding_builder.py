@@ -21,6 +21,7 @@ from labbook.model.symptom import Symptom, Wording
 from labbook.store.sentences import Sentences, translate_check
 
 _MOST_MESSAGE = 400
+_SAID = "message: "
 _ENDING_SENTENCES = ("oom_kill", "time_limit", "reader_died", "memory")
 _DEATHS_OF_OTHERS = (
     "dataloader_worker_died",
@@ -49,7 +50,7 @@ def build_finding(
         read = {**read_values(match, line.text), **read}
     read.update(_package_of(read.get("module", "")))
     values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **read}
-    conditions = find_conditions(values, evidence, exception)
+    conditions = find_conditions(values, evidence, exception) | _conditions_said(symptom, whole)
     message = first_message_line(whole)
     say = Sentences(language)
     sentences = _first_sentence(wording, values, evidence)
@@ -81,6 +82,12 @@ def build_finding(
         message=message,
         exception=exception.type if exception else "",
     )
+
+
+def _conditions_said(symptom: Symptom, message: str) -> set[str]:
+    """The conditions `message: words|other words` of a page of which some words are in the message, in any case."""
+    said = {key: key.removeprefix(_SAID).split("|") for key in symptom.when if key.startswith(_SAID)}
+    return {key for key, words in said.items() if any(word in message.lower() for word in words)}
 
 
 def _package_of(module: str) -> dict[str, str]:

@@ -33,7 +33,6 @@ _SURVIVED = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch
 """Families of warnings after which programs train normally."""
 _NOT_SETTINGS = ("data_decode_error", "type_error_user_code", "api_version_mismatch")
 _LIKELY = 2
-_MAX_DEPTH = 12
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,10 @@ def exception_family(case: Case) -> list[Finding]:
     """
     exceptions = sorted(case.evidence.exceptions, key=lambda one: (one.ended_process, one.order), reverse=True)
     for exception in exceptions:
-        readings = (_family_finding(one, case) for one in _root_first(exception))
-        finding = next(filter(None, readings), None)
-        if finding is not None:
+        readings = ((family_of_message(one), one) for one in _root_first(exception))
+        reading, one = next((pair for pair in readings if pair[0] is not None), (None, exception))
+        if reading is not None:
+            finding = build_family_finding(reading, one, case.evidence, case.language)
             pages = _page_findings(case, [c for c in case.candidates if not _rests_on_class(c)])
             return [finding, *(replace(f, follows_from="") for f in pages if f.family != finding.family)]
     return []
@@ -156,16 +156,9 @@ def _goes_on(candidate: Candidate, last_step: int) -> bool:
     return source is not None and 0 < source.line < last_step
 
 
-def _family_finding(exception: ObservedException, case: Case) -> Finding | None:
-    reading = family_of_message(exception)
-    return build_family_finding(reading, exception, case.evidence, case.language) if reading is not None else None
-
-
 def _root_first(exception: ObservedException) -> list[ObservedException]:
     """An exception behind those that it quotes or was raised from, the innermost quotation first."""
-    for _ in range(_MAX_DEPTH):
-        if exception.inner is None:
-            break
+    while exception.inner is not None:
         exception = exception.inner
     return [*(one for one, relation in reversed(exception.context) if relation == "cause"), exception]
 
@@ -191,8 +184,9 @@ def _misreads(candidate: Candidate) -> bool:
         return False
     if family == "type_error_user_code" and family_of_import(one) is not None:
         return True
-    of_setting = family_of_source(one) is not None or family_of_class(one.module, one.type) == "config_error"
-    return family in _NOT_SETTINGS and of_setting
+    if family_of_source(one) not in (None, family):
+        return True
+    return family in _NOT_SETTINGS and family_of_class(one.module, one.type) == "config_error"
 
 
 def _is_survived(candidate: Candidate) -> bool:

@@ -127,9 +127,16 @@ def test_the_fix_names_the_package_of_a_module() -> None:
         ("operands could not be broadcast together with shapes (32,10) (32,5) ", "branches"),
         ("Input batch size 10 doesn't match hidden0 batch size 32", "another batch size"),
         ("you tried to allocate 18874368000000 bytes. DefaultCPUAllocator: can't allocate memory", "far beyond"),
+        ("The shape of the 2D attn_mask is torch.Size([7, 7]), but should be (8, 8).", "mask was built"),
+        ("embed_dim must be divisible by num_heads", "multiple of the number of heads"),
+        ("Expected input_lengths to have value at most 12, but got value 16", "lengths are invalid"),
+        ("Key 'optim' is not in struct", "misspelt"),
+        ("mapping values are not allowed here", "not valid YAML"),
+        ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000", "two ranks use the same GPU"),
+        ("[Errno 11] Unable to synchronously open file (unable to lock file, errno = 11)", "locked"),
     ],
 )
-def test_the_numbers_of_a_message_choose_the_cause(message: str, cause: str) -> None:
+def test_the_numbers_and_words_of_a_message_choose_the_cause(message: str, cause: str) -> None:
     if "you tried" in message:
         message = "DefaultCPUAllocator: can't allocate memory: " + message.partition(" Default")[0]
     raised = CaughtException("main", "RuntimeError", "builtins", message, ended_process=True)

@@ -76,7 +76,15 @@ def test_what_a_page_names_exists(each, catalogue):
         page = catalogue.symptoms[page_id]
         assert set(page.caused_by) <= known | {ANYTHING}
         assert set(page.causes_of) <= known
-        assert {condition.removeprefix(LEFT_OUT) for condition in page.when} <= set(CONDITIONS)
+        named = {condition.removeprefix(LEFT_OUT) for condition in page.when}
+        said = {condition for condition in named if condition.startswith("message: ")}
+        assert named - said <= set(CONDITIONS)
+        texts = " ".join([*(p.text for p in page.patterns), *(e.text for e in page.matches)]).lower()
+        of_class = " ".join(f"'{name}'" for p in page.patterns for name in p.types).lower()
+        for condition in said:
+            words = condition.removeprefix("message: ").split("|")
+            assert any(word in texts or word in of_class for word in words), condition
+            assert condition == condition.lower()
         for cause, fix in page.when.values():
             assert cause <= len(page.said("en").why)
             assert fix <= len(page.said("en").attempts)
