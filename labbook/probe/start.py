@@ -3,6 +3,7 @@
 import atexit
 import os
 import sys
+import threading
 import time
 
 from .events import jsonl, protocol
@@ -55,6 +56,7 @@ class Probe:
         late: Whether the process ran before the probe was started.
         exceptions: The `ExceptionRecorder` of this process.
         trials: The `Trials` of this process, or `None`.
+        labels: Thread -> number of the trial that it trains, which is written in the events of `protocol.LABELLED`.
         has_short_trials: Whether it has several trials that are so short that each may cost only little.
         suspended: Above 0 while `labbook.checks` runs the model for its own ends: adapters look away.
     """
@@ -76,6 +78,7 @@ class Probe:
         self.late = False
         self.exceptions = None
         self.trials = None
+        self.labels = {}
         self.has_short_trials = False
         self._parts = []
         self._step = None
@@ -113,6 +116,8 @@ class Probe:
             **fields: Its fields; strings are redacted here.
         """
         if not self._ended:
+            if self.labels and kind in protocol.LABELLED:
+                fields["trial"] = self.labels.get(threading.get_ident(), 0)
             self.writer.event(kind, fields)
 
     def guard(self, where):

@@ -26,9 +26,10 @@ from labbook.record.notebook_command import add_cells
 from labbook.record.profiler_traces import add_traces
 from labbook.record.run_entry import add_findings, entry_files, write_entry
 from labbook.record.run_from_journal.journal_reader import build_run
+from labbook.record.run_from_journal.successive_trainings import trainings_as_trials
 from labbook.record.run_from_journal.trial_parts import split_trials
 from labbook.record.run_snapshot import add_snapshot
-from labbook.record.trial_entries import trial_facts, trial_runs, write_trials
+from labbook.record.trial_entries import training_facts, trial_facts, trial_runs, write_trials
 from labbook.store.journal import Journal
 
 if TYPE_CHECKING:
@@ -116,10 +117,11 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = _add_changes(notebook, run, redactor)
     run = add_configuration_check(notebook, run)
     others: list[Path] = []
-    if trials:
-        runs = trial_runs(notebook, run, start, trials)
+    if alone := trials or trainings_as_trials(run, processes):
+        runs = trial_runs(notebook, run, start, alone)
         others = write_trials(notebook, runs)
-        run = replace(run, captured={**run.captured, "trials": trial_facts(run, trials, runs)})
+        facts = {"trials": trial_facts(run, trials, runs)} if trials else {"trainings": training_facts(run, runs)}
+        run = replace(run, captured={**run.captured, **facts})
     run = add_findings(notebook, run)
     run = add_snapshot(notebook, journal, start, run, processes, redactor)
     entry = write_entry(notebook, run)

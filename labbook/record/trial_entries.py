@@ -69,8 +69,10 @@ def _trial_run(run: Run, start: Facts, trial: TrialPart, run_id: str) -> Run:
     started.update(notes=[], tags=[*(start.get("tags") or ()), *([PRUNED] if trial.state == PRUNED else [])])
     status = _STATUS.get(trial.state) or (run.status if run.status != "finished" else "interrupted")
     own = build_run(started, {"status": status, "ended": trial.ended}, trial.processes, Console())
+    if own.probe.overhead_fraction is None:  # it is a part of a process
+        own = replace(own, probe=replace(own.probe, overhead_fraction=run.probe.overhead_fraction))
     values = tuple(trial.values)
-    names = [OBJECTIVE] if len(values) == 1 else [f"{OBJECTIVE}_{at}" for at in range(len(values))]
+    names = [trial.result or OBJECTIVE] if len(values) == 1 else [f"{OBJECTIVE}_{at}" for at in range(len(values))]
     results = tuple(
         Series(name, tool, (0,), (value,), (value,), (value,), 1, int(value - value != 0.0))
         for name, value in zip(names, values, strict=True)
@@ -79,6 +81,7 @@ def _trial_run(run: Run, start: Facts, trial: TrialPart, run_id: str) -> Run:
     params = (Arguments(tool, study, trial.params),) if trial.params and not is_parsed else ()
     facts = {"run": run.id, "number": number, "tool": tool, "study": study, "state": trial.state}
     facts["goals"] = [_GOALS.get(each, "") for each in trial.directions] if len(values) == 1 else []
+    facts |= {"shared": True} if trial.together or trial.result else {}
     return replace(
         own,
         arguments=params + own.arguments + tuple(each for each in run.arguments if each not in own.arguments),
@@ -89,13 +92,20 @@ def _trial_run(run: Run, start: Facts, trial: TrialPart, run_id: str) -> Run:
     )
 
 
+def training_facts(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
+    """Returns `trainings` of a run with the entries of these, and the page of their sweep."""
+    facts = run.captured["trainings"]
+    rows = [{**row, "id": made.id} for row, made in zip(facts["rows"], runs, strict=True)]
+    return {**facts, "rows": rows, "sweeps": list(dict.fromkeys(each.sweep for each in runs))}
+
+
 def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> dict[str, Any]:
     """Returns what the entry of a run says of its trials.
 
     Returns:
         `sweeps`: names of their sweeps. `rows`, one a trial: `number`, `id` of its entry or "", `params` that differ,
         `state`, `verdict`, `metric`, `best`, `last`, `duration_s`. `best`: the number of the best one, if there is one.
-        `together`: whether some ran at the same time in one process, and have no entry of their own for that reason.
+        `together`: whether some ran at the same time in one process.
     """
     by_id = {each.id: each for each in runs}
     has_objective = any(len(trial.values) == 1 and any(trial.directions) for trial in trials)

@@ -26,7 +26,10 @@ _PRINTED = 5.1e-5
 """Half of the last digit of a loss that is printed with four decimals. Source: chosen by us."""
 _FEWEST_PRINTED = 3
 _MEAN = 1e-3
-"""Relative deviation up to which a last value is the printed mean of those before. Source: chosen by us."""
+"""Relative deviation up to which a last value is the printed mean of those before, where half of its last digit is not
+more. Source: chosen by us."""
+_LEAST_FIXED = 1e-4
+"""Smaller numbers have an exponent in their text. Source: Python's `repr`."""
 _FEWEST_STEPS = 3
 _WINDOW_SHARE = 10
 _LEAST_WINDOW = 3
@@ -68,9 +71,12 @@ def averaged_series(series: Sequence[Series]) -> list[Series]:
 
 
 def ends_with_mean(series: Series) -> bool:
-    """Whether the last value of a series is the printed mean of those before, which are not all alike."""
+    """Whether the last value of a series is the mean of those before, as printed; these are not all alike."""
     *values, last = series.values
-    return max(values) > min(values) and math.isclose(last, fmean(values), rel_tol=_MEAN)
+    if not all(map(math.isfinite, series.values)) or max(values) == min(values):
+        return False
+    rounded = 0.5 * 10.0 ** -len(repr(last).partition(".")[2]) if abs(last) >= _LEAST_FIXED else 0.0
+    return abs(last - fmean(values)) <= max(_MEAN * abs(last), rounded)
 
 
 def find_primary_series(run: Run) -> Series | None:

@@ -50,8 +50,11 @@ if sys.argv[1] == "optuna":
     for each in batch:
         asked.tell(each, 0.0)
     together = optuna.create_study(study_name="together", direction="maximize")
-    together.optimize(lambda trial: trial.suggest_float("width", 0, 1), n_trials=4, n_jobs=2)
+    together.optimize(lambda trial: -train(trial.suggest_float("lr", 0.01, 0.1), trial.report), n_trials=4, n_jobs=2)
     train(study.best_params["lr"], steps=2 * STEPS)
+elif sys.argv[1] == "loop":
+    for rate in (0.1, 0.01, 0.03, 0.003):
+        labbook.log(result=train(rate))
 else:
     for rate in (0.1, 0.01):
         with labbook.trial(lr=rate):

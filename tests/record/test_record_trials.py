@@ -53,14 +53,14 @@ def hydra_run(make_book, tmp_path_factory):
 
 
 def test_each_trial_of_a_study_is_a_run_with_its_own_numbers(optuna_run):
-    fronts = [optuna_run.fronts[name] for name in optuna_run.trials]
+    fronts = [optuna_run.fronts[name] for name in optuna_run.trials[:5]]
     assert [front["status"] for front in fronts] == ["finished", "finished", "failed", "finished", "finished"]
     assert [front["trial"] for front in fronts] == [0, 1, 2, 3, 0]
     assert {front["trial_of"] for front in fronts} == {optuna_run.id}
     assert all(is_run_id(front["id"]) for front in fronts)
     rates = [front["params"]["lr"] for front in fronts]
     assert len(set(rates)) == 5
-    for name, rate in zip(optuna_run.trials, rates, strict=True):
+    for name, rate in zip(optuna_run.trials[:5], rates, strict=True):
         series = optuna_run.losses(name)
         assert series["loss"]["steps"] == list(range(1, 13)) and "loss.opt1" not in series
         assert series["lr"]["values"] == pytest.approx([rate] * 12)
@@ -84,20 +84,28 @@ def test_the_run_around_them_keeps_console_and_code_and_no_number_of_a_trial(opt
     assert run["captured"]["trials"]["rows"][0]["params"] == {
         "lr": optuna_run.fronts[optuna_run.trials[0]]["params"]["lr"]
     }
-    # Three trials were asked for at once, four ran in two threads: they are listed, and none of them gets the training
-    # behind them.
-    assert len(optuna_run.trials) == 5 and "8 trials" not in page and "at the same time" in page
+    # Three trials were asked for at once: they are listed, and none of them gets the training behind them.
+    assert len(optuna_run.trials) == 9 and "at the same time" in page
     listed = [row for row in run["captured"]["trials"]["rows"] if not row["id"]]
-    assert [row["last"] for row in listed[:3]] == [0.0] * 3 and len(listed) == 7
-    assert all(row["last"] == row["params"]["width"] and row["state"] == "complete" for row in listed[3:])
+    assert [row["last"] for row in listed] == [0.0] * 3
     assert [p["role"] for p in run["processes"]] == ["main"] and not run["exceptions"]
+
+
+def test_trials_of_several_threads_have_their_own_curves_and_results(optuna_run):
+    for name in optuna_run.trials[-4:]:
+        front, series = optuna_run.fronts[name], optuna_run.losses(name)
+        assert series["lr"]["values"] == pytest.approx([front["params"]["lr"]] * 12)
+        assert series["loss"]["values"] == pytest.approx(series["intermediate_value"]["values"])
+        assert series["objective"]["values"] == pytest.approx([-series["loss"]["values"][-1]])
+        assert front["direction"] == "max" and front["status"] == "finished" and "loss.opt1" not in series
+        assert "tensors, batches and memory of all trials" in optuna_run.pages[name]
 
 
 def test_all_of_it_is_one_commit_with_the_page_of_the_sweep(optuna_run, git):
     log = git(optuna_run.book.folder, "log", "--format=%s", "--name-only", "--all", "-1")
-    assert log.count("run.json") == 6 and "/trials.svg" in log
+    assert log.count("run.json") == 10 and "/trials.svg" in log
     sweeps = list((optuna_run.book.folder / "notes" / "sweeps").glob("*.md"))
-    assert sorted(page.stem for page in sweeps) == ["asked", "rate-scan"]
+    assert sorted(page.stem for page in sweeps) == ["asked", "rate-scan", "together"]
     assert all("variance explained" in page.read_text() or "Fewer than 4" in page.read_text() for page in sweeps)
 
 
@@ -110,6 +118,23 @@ def test_jobs_of_a_multirun_are_trials_with_their_composed_options(hydra_run):
     around = hydra_run.fronts[hydra_run.id]
     assert around["trials"] == 3 and not around["metrics"] and "lr" not in around["params"]
     assert (around["verdict"], around["verdict_reason"]) == ("unknown", "trials")
+
+
+@pytest.mark.long
+def test_a_plain_loop_over_learning_rates_is_a_sweep(make_book, tmp_path):
+    found = recorded(make_book, tmp_path, "several_trials.py", "loop")
+    fronts = [found.fronts[name] for name in found.trials]
+    assert [front["params"]["lr"] for front in fronts] == [0.1, 0.01, 0.03, 0.003]
+    for name, front in zip(found.trials, fronts, strict=True):
+        loss = found.losses(name)["loss"]
+        assert loss["steps"] == list(range(1, 13)) and front["trial_of"] == found.id
+        assert found.losses(name)["result"]["values"][-1] < loss["values"][0]
+    [page] = (found.book.folder / "notes" / "sweeps").glob("*.md")
+    assert "lr" in page.read_text() and page.with_suffix("").joinpath("trials.svg").is_file()
+    around = found.fronts[found.id]
+    assert around["metric"] == fronts[0]["metric"] == "val_loss"  # printed once a training
+    best = min(front["metrics"]["val_loss"]["last"] for front in fronts)
+    assert around["metrics"]["val_loss"]["last"] == around["metrics"]["val_loss"]["best"] == best
 
 
 @pytest.mark.long

@@ -139,6 +139,7 @@ class UncaughtException(Event, total=False):
     tensors: list[Options]
     step: int
     exit: bool
+    trial: Count
 
 
 class ChildDied(Event, total=False):
@@ -194,6 +195,7 @@ class Trial(Event, total=False):
     values: list[float]
     directions: list[str]
     together: bool
+    label: Count
 
 
 class Unobserved(Event, total=False):

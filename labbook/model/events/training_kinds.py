@@ -62,6 +62,7 @@ class Optimizer(Event, total=False):
     tensors: Count
     parameters: Count
     trainable: Count
+    trial: Count
 
 
 Window = tuple[float | None, float | None, float | None, Count, Count]
@@ -126,6 +127,7 @@ class Scalars(Event, total=False):
     source: str
     step: int
     values: dict[str, float]
+    trial: Count
 
 
 class ValueRange(TypedDict, total=False):

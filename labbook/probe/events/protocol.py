@@ -131,7 +131,8 @@ TRIAL = "trial"
 event after the hello and, when it has ended, the one before the last. `tool`: "optuna", "hydra", "labbook". `group`:
 name of the study, or "". `number`: of the trial. `params`: its options; when it has ended, those known only then.
 `state`: "" at the beginning, then "complete", "pruned", "failed", "interrupted"; "several": trials ran at the same
-time, and this file has events of all of them. `together`: such a trial, in the file of the process. `values`: results.
+time, and this file has events of all of them. `together`: such a trial, in the file of the process; `label`: its number
+in the field `trial` of the events of its thread, 0 where several are open in one thread. `values`: results.
 `directions`: "minimize" or "maximize" each."""
 
 UNOBSERVED = "unobserved"
@@ -353,6 +354,9 @@ KINDS = (
     *(LOADER, MEMORY, MODEL, SPAWNED, TENSORS, LOADED, GRAPH, FLIGHT, MOMENT, WATCHED, STOPPED, PROFILE, CHECKED, BYE),
 )
 """All kinds. Their fields and types are in `labbook.model.events`."""
+
+LABELLED = (OPTIMIZER, SCALARS, EXCEPTION)
+"""Kinds of events that have a field `trial` while the process trains several trials."""
 
 RANK_VARIABLES = (
     "RANK",

@@ -27,8 +27,14 @@ _IDLE = 3
 trials may take less than the 20 ms that a file costs."""
 
 
+_IN_THREADS = ("labbook", "optuna")
+"""Tools whose trials train in the thread that begins them; outside of the main thread others may run beside them."""
+
+
 class Trials:
-    """The trials of one process. Of those that run at the same time, options and result are recorded only.
+    """The trials of one process.
+
+    Those that run at the same time share its event file: what is known of one by its thread, `probe.labels`, is marked.
 
     Args:
         probe: The probe of this process.
@@ -44,6 +50,9 @@ class Trials:
         self._files = self._listed = self._idle = 0
         self._begun = self._elapsed = 0.0
         self._thread = None
+        self._lock = threading.RLock()  # another one in a forked child, whose parent may have held it
+        self._threads = {}
+        self.probe.labels.clear()
 
     def begin(self, tool, group, number, params, together=False):
         """Begins a trial.
@@ -58,11 +67,17 @@ class Trials:
         Returns:
             What `end` wants, or `None` for one too many.
         """
+        with self._lock:
+            return self._begin(tool, group, number, params, together)
+
+    def _begin(self, tool, group, number, params, together):
         if self._listed >= MOST_LISTED:
             return None
-        if together or self._together or (self._open and self._thread != threading.get_ident()):
+        thread = threading.get_ident()
+        in_a_pool = tool in _IN_THREADS and thread != threading.main_thread().ident
+        if together or in_a_pool or self._together or (self._open and self._thread != thread):
             return self._begin_together(tool, group, number, params)
-        self._thread = threading.get_ident()
+        self._thread = thread
         self._listed += 1
         own = self._files < MOST_FILES and self._idle < _IDLE
         if own:
@@ -70,19 +85,40 @@ class Trials:
             self._begun = monotonic()
             self._files += 1
             self.probe.begin_part("trial-%d" % self._files)
-        trial = {"tool": tool, "group": group, "number": self._listed - 1 if number is None else number, "own": own}
+        trial = self._new(tool, group, number, own=own)
         self._open.append(trial)
         self.probe.event(TRIAL, params=to_plain(params) or {}, state="", **trial)
         return trial
 
+    def _new(self, tool, group, number, **fields):
+        """A trial that begins in this thread; of several that are open in one, nobody knows which is trained."""
+        trial = {"tool": tool, "group": group, "number": self._listed - 1 if number is None else number, **fields}
+        trial["label"] = self._listed if self._listed <= MOST_FILES else 0
+        thread = threading.get_ident()
+        inside = self._threads.setdefault(thread, [])
+        inside.append(trial)
+        if len(inside) > 1:
+            for each in inside:
+                each["label"] = 0
+        self.probe.labels[thread] = trial["label"]
+        return trial
+
+    def _leave(self, trial):
+        """Takes a trial, which another thread may have begun, from those that are open in a thread."""
+        for thread, inside in list(self._threads.items()):
+            if any(each is trial for each in inside):
+                inside[:] = [each for each in inside if each is not trial]
+                self.probe.labels.pop(thread, None)
+                if not inside:
+                    del self._threads[thread]
+
     def _begin_together(self, tool, group, number, params):
-        """Begins a trial that runs while others do in this process: whose events are whose is not known."""
-        self.probe.unobserved("trials one by one", "several run at the same time in one process")
+        """Begins a trial that runs while others do in this process."""
+        self.probe.unobserved("tensors of each trial", "several run at the same time in one process")
         for other in self._open:
             other["together"] = True
         self._listed += 1
-        trial = {"tool": tool, "group": group, "number": self._listed - 1 if number is None else number}
-        trial.update(own=False, together=True)
+        trial = self._new(tool, group, number, own=False, together=True)
         self._together.append(trial)
         self.probe.event(TRIAL, params=to_plain(params) or {}, state="", **trial)
         return trial
@@ -97,14 +133,20 @@ class Trials:
             values: Its results.
             directions: "minimize" or "maximize", for each of them.
         """
+        with self._lock:
+            self._end(trial, state, params, values, directions)
+
+    def _end(self, trial, state, params, values, directions):
         fields = {"params": to_plain(params) or {}, "values": list(values), "directions": list(directions)}
         if trial in self._together:
             self._together.remove(trial)
             self.probe.event(TRIAL, state=state, **dict(trial, **fields))
+            self._leave(trial)
         if trial is None or trial not in self._open:
             return
         while self._open:
             last = self._open.pop()
+            self._leave(last)
             ended = dict(last, **(fields if last is trial else {}))
             if last.get("together"):
                 self.probe.event(TRIAL, state=state, **dict(ended, own=False))
@@ -127,7 +169,7 @@ class Trials:
             return "pruned"
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             return "interrupted"
-        if trial is not None and trial["own"] and self.probe.exceptions is not None:
+        if trial is not None and (trial["own"] or trial["label"]) and self.probe.exceptions is not None:
             self.probe.exceptions.record("main", error)
         return "failed"
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import fmean
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+from typing import Any, cast
 
+from labbook.model.events import KIND_NAMES
 from labbook.model.events.inspection_kinds import Loaded
-from labbook.model.events.training_kinds import Loop, Optimizer, Step
+from labbook.model.events.process_kinds import Event, UncaughtException
+from labbook.model.events.training_kinds import Loop, Optimizer, Scalars, Step
 from labbook.model.run import Run
-from labbook.report.series_choice import find_primary_series, primary_direction, run_best
+from labbook.record.run_from_journal.trial_parts import TrialPart, split_labelled
+from labbook.report.series_choice import ends_with_mean, find_primary_series, primary_direction, run_best
 from labbook.store.journal import ProcessEvents
 
 _MOST = 1000
-_MEAN = 0.02
-"""Relative deviation up to which a last value is the printed mean of those before. Source: chosen by us."""
+_OPTIMIZER, _EXCEPTION = KIND_NAMES[Optimizer], KIND_NAMES[UncaughtException]
+_LARGER = 1.1
+"""Ratio of sizes of models or batches from which they differ on purpose, not by the data of a fold. Source: chosen by
+us."""
 
 _CONTAINERS = ("Sequential", "ModuleDict", "ModuleList", "LayerList", "LayerDict")
 _LATE = 2
@@ -61,19 +67,22 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
 
     Returns:
         `metric`: what the program reports once a training, else "loss". `rows`, one a training: `number`, `params`
-        (options of the optimizer that differ), `steps`, `best`, `last`, `duration_s`. If they differ, `best`: the
-        number of the best training, `value`: its value, `series`: the name of the series with its loss. Equal ones
-        (folds, seeds) have `mean`, `low` and `high`.
+        (options of the optimizer, sizes of model and batch that differ), `steps`, `best`, `last`, `duration_s`. If they
+        differ, `best`: the number of the best training, `value`: its value, `series`: the name of the series with its
+        loss. Equal ones (folds, seeds) have `mean`, `low` and `high`.
     """
     trained = next((process for process in processes if process.of_kind(Step)), None)
     found = trainings_in_turn(trained)[:_MOST] if trained is not None else []
     if trained is None or not found:
         return {}
     options = [_plain_options(phases[-1].optimizers[0]) for phases in found]
+    for name, sizes in (("parameters", _model_sizes(found)), ("batch_size", _batch_sizes(trained, found))):
+        if min(sizes) > 0 and max(sizes) > _LARGER * min(sizes):
+            options = [{**each, name: size} for each, size in zip(options, sizes, strict=True)]
     names = dict.fromkeys(name for each in options for name in each)
     differing = [name for name in names if len({str(each.get(name)) for each in options}) > 1]
     losses = {series.name: series for series in run.series if series.source == "probe"}
-    metric, reported, mean = _reported(run, len(found))
+    metric, reported, mean = _reported(run, _logged_once(trained, found), len(found))
     counts = _steps_of(trained)
     rows: list[dict[str, Any]] = []
     for number, phases in enumerate(found):
@@ -101,6 +110,95 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
     value = max(values) if direction == "max" else min(values)
     best = values.index(value)
     return {**facts, "best": best, "value": value, "series": "loss" + found[best][-1].suffix}
+
+
+def trainings_as_trials(run: Run, processes: Sequence[ProcessEvents]) -> list[TrialPart]:
+    """Returns the trainings of a program that tried several options, each with the events that are known to be its own.
+
+    These are its steps and what was logged during them. Folds and seeds, whose options are alike, are no trials. An
+    error of the program is of the last one if that made fewer steps than any other.
+
+    Args:
+        run: The run with its `trainings`.
+        processes: Events of its processes.
+    """
+    facts = run.captured.get("trainings") or {}
+    rows: Sequence[Mapping[str, Any]] = facts.get("rows") or ()
+    trained = next((process for process in processes if process.of_kind(Step)), None)
+    if trained is None or not any(row["params"] for row in rows):
+        return []
+    found = trainings_in_turn(trained)[: len(rows)]
+    of_optimizer = {o.get("index", 0): at for at, one in enumerate(found, 1) for p in one for o in p.optimizers}
+    spans = [(phases[0].optimizers[0].get("t", 0.0), phases[-1].end) for phases in found]
+    logged = {id(event): at for at, events in enumerate(_logged_during(trained, found), 1) for event in events}
+    has_ended = run.status == "finished" or rows[-1]["steps"] >= min(row["steps"] for row in rows[:-1])
+    marked: list[Event] = []
+    for event in trained.events:
+        label = logged.get(id(event), 0)
+        if event.get("k") == _OPTIMIZER:
+            label = of_optimizer.get(cast(Optimizer, event).get("index", -1), 0)
+        elif event.get("k") == _EXCEPTION and not has_ended:
+            label = len(found)
+        marked.append(cast(Event, {**event, "trial": label}) if label else event)
+    _, parts = split_labelled(replace(trained, events=tuple(marked)), range(1, len(found) + 1))
+    is_reported = facts["metric"] != "loss"
+    return [
+        TrialPart(
+            ("", "", at),
+            rows[at]["params"],
+            "complete" if at + 1 < len(found) or has_ended else "",
+            (rows[at]["best"],) if is_reported else (),
+            (),
+            begin,
+            end,
+            (parts[at + 1],),
+            result=facts["metric"],
+        )
+        for at, (begin, end) in enumerate(spans)
+    ]
+
+
+def _logged_during(process: ProcessEvents, trainings: Sequence[Sequence[Phase]]) -> list[list[Scalars]]:
+    """Returns for each training what was logged from its first step until the next training.
+
+    What was also logged before the first training may be the state in which each one begins: between two trainings it
+    is left out.
+    """
+    begins = [phases[0].optimizers[0].get("t", 0.0) for phases in trainings]
+    found: list[list[Scalars]] = [[] for _ in trainings]
+    early: set[str] = set()
+    for event in process.of_kind(Scalars):
+        t, names = event.get("t", 0.0), set(event.get("values", {}))
+        at = bisect_right(begins, t) - 1
+        if at < 0:
+            early |= names
+        elif t <= trainings[at][-1].end or not names & early:
+            found[at].append(event)
+    return found
+
+
+def _logged_once(process: ProcessEvents, trainings: Sequence[Sequence[Phase]]) -> dict[str, list[float]]:
+    """Returns name -> values of what was logged once a training."""
+    found: dict[str, list[list[float]]] = {}
+    for at, events in enumerate(_logged_during(process, trainings)):
+        for name, value in (pair for event in events for pair in event.get("values", {}).items()):
+            found.setdefault(name, [[] for _ in trainings])[at].append(value)
+    return {
+        name: [value for (value,) in values] for name, values in found.items() if all(len(each) == 1 for each in values)
+    }
+
+
+def _model_sizes(trainings: Sequence[Sequence[Phase]]) -> list[int]:
+    """Returns the number of parameters of each training, 0 where unknown."""
+    return [sum(o.get("parameters", 0) for o in phases[-1].optimizers) for phases in trainings]
+
+
+def _batch_sizes(process: ProcessEvents, trainings: Sequence[Sequence[Phase]]) -> list[float]:
+    """Returns the usual number of samples of a step of each training, 0 where unknown."""
+    found: dict[int, list[float]] = {}
+    for step in process.of_kind(Step):
+        found.setdefault(step.get("opt", 0), []).append(step.get("samples", 0))
+    return [median(found.get(phases[-1].optimizers[0].get("index", 0), (0,))) for phases in trainings]
 
 
 def training_phases(processes: Sequence[ProcessEvents]) -> dict[str, Any]:
@@ -224,13 +322,18 @@ def steps_in_all(process: ProcessEvents) -> int:
     return total + most
 
 
-def _reported(run: Run, count: int) -> tuple[str, list[float], float | None]:
-    """Returns name and values of the primary metric if the program reports it once a training, and its printed mean."""
+def _reported(run: Run, logged: Mapping[str, Sequence[float]], count: int) -> tuple[str, list[float], float | None]:
+    """Returns name and values of the primary metric if the program reports it once a training, and its printed mean.
+
+    `logged` has what was logged once a training: equal steps are one point of a series.
+    """
     series = find_primary_series(run)
     if series is None or series.source == "probe":
         return "", [], None
+    if series.name in logged and all(map(math.isfinite, logged[series.name])):
+        return series.name, list(logged[series.name]), None
     values, mean = list(series.values), None
-    if len(values) == count + 1 and math.isclose(values[-1], fmean(values[:-1]), rel_tol=_MEAN):
+    if len(values) == count + 1 and ends_with_mean(series):
         mean = values.pop()
     is_once = len(values) == count and all(map(math.isfinite, values))
     return (series.name, values, mean) if is_once else ("", [], None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from labbook.frozen import dataclass
 from labbook.model.events import KIND_NAMES
@@ -22,7 +23,7 @@ from labbook.model.events.process_kinds import (
     Trial,
     Unobserved,
 )
-from labbook.model.events.training_kinds import FrameworkImported, Scalars
+from labbook.model.events.training_kinds import FrameworkImported, Optimizer, Scalars, Step
 from labbook.store.journal import ProcessEvents
 
 _OF_RUN = {
@@ -36,7 +37,10 @@ _OF_RUN = {
 
 
 _OF_FILE = {KIND_NAMES[Hello], KIND_NAMES[Bye]}
+_OF_ALL = {KIND_NAMES[Hello], KIND_NAMES[FrameworkImported]}
 _TRIAL = KIND_NAMES[Trial]
+_OPTIMIZER = KIND_NAMES[Optimizer]
+_STEP = KIND_NAMES[Step]
 _UNOBSERVED = KIND_NAMES[Unobserved]
 _SCALARS = KIND_NAMES[Scalars]
 
@@ -55,6 +59,7 @@ class TrialPart:
         ended: Unix seconds; the last event of one that never ended.
         processes: Its events, one for each rank and each child process; empty if only its options and result are known.
         together: Whether it ran at the same time as others in its process.
+        result: Name of its result, where the program has one for it.
     """
 
     key: tuple[str, str, int]
@@ -66,6 +71,7 @@ class TrialPart:
     ended: float
     processes: tuple[ProcessEvents, ...] = ()
     together: bool = False
+    result: str = ""
 
 
 def split_trials(processes: Sequence[ProcessEvents]) -> tuple[list[ProcessEvents], list[TrialPart]]:
@@ -76,6 +82,7 @@ def split_trials(processes: Sequence[ProcessEvents]) -> tuple[list[ProcessEvents
     """
     if not any(process.of_kind(Trial) for process in processes):
         return list(processes), []
+    processes, parts = _take_labelled(processes)
     files = [process for process in processes if _is_trial(process)]
     others = _whole_processes([process for process in processes if not _is_trial(process)])
     found: dict[tuple[str, str, int], list[ProcessEvents]] = {}
@@ -94,8 +101,58 @@ def split_trials(processes: Sequence[ProcessEvents]) -> tuple[list[ProcessEvents
         own = [replace(each, events=tuple(e for e in each.events if not _is_tune_log(e))) for each in own]
     listed = _only_listed(own)
     trials = [_trial(key, members, listed.pop(key, ())) for key, members in found.items()]
-    trials += [_listed(key, events) for key, events in listed.items()]
+    trials += [_listed(key, events, parts.get(key, ())) for key, events in listed.items()]
     return own, sorted(trials, key=lambda trial: (trial.started, trial.key))
+
+
+def _take_labelled(
+    files: Sequence[ProcessEvents],
+) -> tuple[list[ProcessEvents], dict[tuple[str, str, int], list[ProcessEvents]]]:
+    """Returns the files without the events of trials that ran at the same time, and these, by the trial."""
+    labels: dict[tuple[tuple[Any, ...], int], tuple[str, str, int]] = {}
+    for file in files:
+        ended = {_key(event): event for event in file.of_kind(Trial) if event.get("together")}
+        labels |= {(_identity(file.hello), event.get("label", 0)): key for key, event in ended.items()}
+    rest: list[ProcessEvents] = []
+    taken: dict[tuple[str, str, int], list[ProcessEvents]] = {}
+    for file in files:
+        own = [label for identity, label in labels if label and identity == _identity(file.hello)]
+        left, found = split_labelled(file, own) if own else (file, {})
+        rest.append(left)
+        for label, part in found.items():
+            taken.setdefault(labels[_identity(file.hello), label], []).append(part)
+    return rest, taken
+
+
+def split_labelled(file: ProcessEvents, labels: Collection[int]) -> tuple[ProcessEvents, dict[int, ProcessEvents]]:
+    """Returns a file without the events that are marked by a label, and a file of them for each label.
+
+    Steps are those of the optimizer that has the label. In each file the optimizers are numbered from 0.
+
+    Args:
+        file: An event file.
+        labels: Values of the field `trial` that count.
+    """
+    found: dict[int, list[Event]] = {label: [] for label in (0, *labels)}
+    owners: dict[int, tuple[int, int]] = {}
+    made: Counter[int] = Counter()
+    for event in file.events:
+        fields = dict[str, Any](event)
+        label = fields["trial"] if fields.get("trial") in found else 0
+        if fields.get("k") == _OPTIMIZER:
+            owners[fields.get("index", 0)] = (label, made[label])
+            fields["index"] = made[label]
+            made[label] += 1
+        elif fields.get("opt") in owners:
+            owner, index = owners[fields["opt"]]
+            label = owner if fields["k"] == _STEP else 0
+            fields["opt"] = index if owner == label else fields["opt"]
+        found[label].append(cast(Event, fields))
+    rest = replace(file, events=tuple(found.pop(0)))
+    first = [event for event in rest.events if event.get("k") in _OF_ALL]
+    return rest, {
+        label: replace(file, events=(*first, *events), broken_lines=0) for label, events in found.items() if events
+    }
 
 
 def _is_tune_log(event: Event) -> bool:
@@ -181,10 +238,10 @@ def _only_listed(processes: Sequence[ProcessEvents]) -> dict[tuple[str, str, int
     return found
 
 
-def _listed(key: tuple[str, str, int], events: Sequence[Trial]) -> TrialPart:
+def _listed(key: tuple[str, str, int], events: Sequence[Trial], parts: Sequence[ProcessEvents]) -> TrialPart:
     times = [event.get("t", 0.0) for event in events]
     together = any(event.get("together", False) for event in events)
-    return TrialPart(key, *_result(events), min(times), max(times), together=together)
+    return TrialPart(key, *_result(events), min(times), max(times), tuple(parts), together=together)
 
 
 def _trial(key: tuple[str, str, int], members: Sequence[ProcessEvents], listed: Sequence[Trial]) -> TrialPart:

@@ -204,7 +204,7 @@ def _metrics(run: Run) -> dict[str, Any]:
     quiet = set(MEASURED_BY_PROBE) - {"loss"}
     chosen = [s for s in without_repeats(run_series(run)) if base_name(s.name) not in quiet]
     chosen.sort(key=lambda s: primary is None or s.name != primary.name)
-    return {
+    rows = {
         s.name[:_MAX_NAME]: {
             "first": _value(s.first),
             "best": _value(run_best(run, s)),
@@ -213,6 +213,12 @@ def _metrics(run: Run) -> dict[str, Any]:
         }
         for s in chosen[:_MAX_METRICS]
     }
+    trainings = run.captured.get("trainings") or {}
+    result = _value(trainings.get("mean", trainings.get("value")))
+    if result is not None and primary is not None and primary.name == trainings["metric"]:
+        # Of one value a training the mean, or that of the best one, stands for the run.
+        rows[primary.name[:_MAX_NAME]] |= {"best": result} | ({"last": result} if primary.source != "probe" else {})
+    return rows
 
 
 def _value(value: float | None) -> float | int | str | None:

@@ -1,6 +1,6 @@
 """The section *Trials*: the table of a run with several trainings, or the way from a trial to its run.
 
-Trainings that the program itself does not mark as trials have a table, and no entries of their own.
+Trainings that the program itself does not mark as trials have entries of their own where their options differ.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def trials_section(run: Run, paths: NotebookPaths, limits: Limits) -> dict[str, 
         of = str(trial["run"])
         link = paths.link(run.id, paths.entry(of))
         study = str(trial.get("study") or "")
-        return {"rows": [], "run": of, "link": link, "number": trial.get("number"), "study": study}
+        return {"rows": [], "run": of, "link": link, "number": trial.get("number"), "study": study} | {
+            "shared": bool(trial.get("shared"))
+        }
     is_run = bool(run.captured.get("trials"))
     facts = run.captured.get("trials") or run.captured.get("trainings") or {}
     rows = [row for row in facts.get("rows") or () if isinstance(row, Mapping)]

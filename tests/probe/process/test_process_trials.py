@@ -2,6 +2,7 @@
 
 import threading
 
+from labbook.probe.events.protocol import LABELLED
 from labbook.probe.process.trials import Trials
 from labbook.record.run_from_journal.trial_parts import split_trials
 from labbook.store.journal import ProcessEvents
@@ -14,6 +15,7 @@ class Files:
 
     def __init__(self):
         self.files = {"main": []}
+        self.labels = {}
         self.current = ["main"]
         self.begin_part("main")
 
@@ -31,6 +33,8 @@ class Files:
         self.current.pop()
 
     def event(self, kind, **fields):
+        if self.labels and kind in LABELLED:
+            fields["trial"] = self.labels.get(threading.get_ident(), 0)
         self.files[self.current[-1]].append({"k": kind, "t": float(len(self.files)), **fields})
 
     def split(self):
@@ -43,12 +47,26 @@ def in_a_thread(call):
     thread.join()
 
 
-def test_trials_of_two_threads_are_listed_and_no_number_of_one_gets_into_the_other():
+def logged(process):
+    return [event["values"]["loss"] for event in process.events if event["k"] == "scalars"]
+
+
+def test_trials_of_two_threads_have_what_their_thread_did():
     probe = Files()
     trials = Trials(probe)
+    probe.event("scalars", source="labbook", step=1, values={"loss": 9.0})
     first = trials.begin("labbook", "", None, {"lr": 0.1})
     begun = []
-    in_a_thread(lambda: begun.append(trials.begin("labbook", "", None, {"lr": 0.2})))
+
+    def second():
+        begun.append(trials.begin("labbook", "", None, {"lr": 0.2}))
+        probe.event("optimizer", framework="torch", index=4)
+        probe.event("scalars", source="labbook", step=1, values={"loss": 0.25})
+
+    in_a_thread(second)
+    probe.event("optimizer", framework="torch", index=7)
+    probe.event("step", framework="torch", opt=4, step=1, loss=0.25)
+    probe.event("step", framework="torch", opt=7, step=1, loss=0.5)
     probe.event("scalars", source="labbook", step=1, values={"loss": 0.5})
     trials.end(first, "complete", {"lr": 0.1}, (1.0,), ("minimize",))
     third = trials.begin("labbook", "", None, {"lr": 0.3})
@@ -57,7 +75,12 @@ def test_trials_of_two_threads_are_listed_and_no_number_of_one_gets_into_the_oth
     alone = trials.begin("labbook", "", None, {"lr": 0.4})
     trials.end(alone, "complete", {"lr": 0.4}, (2.0,), ("minimize",))
     [process], found = probe.split()
-    assert [event["values"] for event in process.events if event["k"] == "scalars"] == [{"loss": 0.5}]
+    assert logged(process) == [9.0] and not [event for event in process.events if event["k"] in ("step", "optimizer")]
+    one, other = (next(each for each in found if each.key[2] == number).processes[0] for number in (0, 1))
+    assert (logged(one), logged(other)) == ([0.5], [0.25])
+    for part, loss in ((one, 0.5), (other, 0.25)):
+        [step] = [event for event in part.events if event["k"] == "step"]
+        assert (step["opt"], step["loss"]) == (0, loss)
     assert [
         (each.key[2], each.params["lr"], each.state, each.together) for each in sorted(found, key=lambda t: t.key)
     ] == [
@@ -66,4 +89,15 @@ def test_trials_of_two_threads_are_listed_and_no_number_of_one_gets_into_the_oth
         (2, 0.3, "pruned", True),
         (3, 0.4, "complete", False),
     ]
-    assert [bool(each.processes) for each in sorted(found, key=lambda t: t.key)] == [False, False, False, True]
+    assert [bool(each.processes) for each in sorted(found, key=lambda t: t.key)] == [True, True, False, True]
+
+
+def test_of_several_trials_that_are_open_in_one_thread_nobody_knows_which_one_is_trained():
+    probe = Files()
+    trials = Trials(probe)
+    batch = [trials.begin("optuna", "", number, {}, together=number > 0) for number in range(3)]
+    for number, trial in enumerate(batch):
+        probe.event("scalars", source="labbook", step=1, values={"loss": float(number)})
+        trials.end(trial, "complete")
+    [process], found = probe.split()
+    assert sorted(logged(process)) == [0.0, 1.0, 2.0] and not any(each.processes for each in found)

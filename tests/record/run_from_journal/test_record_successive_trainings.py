@@ -8,7 +8,11 @@ from labbook.compare.comparison import metric_table
 from labbook.model.run import Console, Run
 from labbook.model.series import Series
 from labbook.record.run_from_journal.journal_reader import build_run
-from labbook.record.run_from_journal.successive_trainings import successive_trainings, training_phases
+from labbook.record.run_from_journal.successive_trainings import (
+    successive_trainings,
+    training_phases,
+    trainings_as_trials,
+)
 from labbook.report.entry.entry_front_matter import entry_meta
 from labbook.report.entry.title import run_title
 from labbook.report.series_choice import is_of_batches
@@ -168,3 +172,61 @@ def test_steps_of_trainings_one_after_another_are_added(text, steps):
         numbered.append(event)
     run = build_run({"id": "r"}, {"code": 0}, [ProcessEvents("p", tuple(numbered))], Console())
     assert run.processes[0].steps == steps
+
+
+def scalars(t, **values):
+    return {"k": "scalars", "t": t, "source": "labbook", "values": values}
+
+
+def trials_of(text, *more, status="finished", options=None):
+    process = events(text)[0]
+    made = [{**e, "options": options} if options is not None and e["k"] == "optimizer" else e for e in process.events]
+    counts: dict[int, int] = {}
+    for at, event in enumerate(made):
+        if event["k"] == "step":
+            counts[event["opt"]] = counts.get(event["opt"], 0) + 1
+            made[at] = {**event, "step": counts[event["opt"]]}
+    parts = [ProcessEvents("0.jsonl", tuple(sorted((*made, *more), key=lambda event: event["t"])))]
+    run = Run(**{**vars(run_of(3.0, 0.5, 2.0)), "status": status})
+    run = Run(**{**vars(run), "captured": {"trainings": successive_trainings(run, parts)}})
+    return trainings_as_trials(run, parts)
+
+
+def test_trainings_with_other_options_are_trials_with_their_own_steps_and_numbers():
+    """What was also logged before the first training may be the state in which each one begins."""
+    text = "O0 s0=3 s0=2 O1 s1=1 s1=0.5 O2 s2=4 s2=2"
+    more = [scalars(-1.0, start=1.0), *(scalars(t, start=1.0, early=t) for t in (2.5, 5.5)), scalars(1.5, start=7.0)]
+    more += [scalars(t, val=t) for t in (2.6, 5.6, 8.6)]
+    trials = trials_of(text, *more)
+    assert [(trial.key[2], trial.state) for trial in trials] == [(0, "complete"), (1, "complete"), (2, "complete")]
+    assert [trial.params["lr"] for trial in trials] == [1.0, 0.1, pytest.approx(0.01)]
+    for trial, losses, val in zip(trials, ([3, 2], [1, 0.5], [4, 2]), (2.6, 5.6, 8.6), strict=True):
+        [part] = trial.processes
+        steps = [event for event in part.events if event["k"] == "step"]
+        assert [step["loss"] for step in steps] == losses and {step["opt"] for step in steps} == {0}
+        logged = [event["values"] for event in part.events if event["k"] == "scalars"]
+        assert logged == ([{"start": 7.0}] if trial is trials[0] else []) + [{"val": val}]
+
+
+@pytest.mark.parametrize(("steps", "state", "errors"), [(1, "", 1), (2, "complete", 0)])
+def test_an_error_is_of_the_last_training_if_that_made_fewer_steps(steps, state, errors):
+    error = {"k": "exception", "t": 99.0, "type": "ValueError", "message": "planted"}
+    *_, last = trials_of("O0 s0 s0 O1 s1 s1 O2" + " s2" * steps, error, status="failed")
+    found = [event for event in last.processes[0].events if event["k"] == "exception"]
+    assert (last.state, len(found)) == (state, errors)
+
+
+def test_folds_are_no_trials():
+    assert trials_of("O0 s0 O1 s1 O2 s2", options={"lr": 0.1}) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "params"), [((100, 102, 101), [{}] * 3), ((100, 200, 400), [{"parameters": n} for n in (100, 200, 400)])]
+)
+def test_models_of_other_sizes_are_tried_and_those_of_folds_are_not(sizes, params):
+    process = events("O0 s0 O1 s1 O2 s2")[0]
+    made = [
+        {**e, "options": {}, "parameters": sizes[e["index"]]} if e["k"] == "optimizer" else e for e in process.events
+    ]
+    facts = successive_trainings(run_of(3.0, 0.5, 2.0), [ProcessEvents("0.jsonl", tuple(made))])
+    assert [row["params"] for row in facts["rows"]] == params and ("mean" in facts) == (not params[0])
