@@ -89,7 +89,7 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
 def _compare_many(book: Notebook, runs: Sequence[Run], say: Sentences, *, markdown: bool, as_json: bool) -> None:
     """Prints runs side by side, with the rows of the site's page."""
     from labbook.compare.comparison import comparison_markdown, metric_table, runs_data
-    from labbook.compare.run_table import collect_facts, compare_facts
+    from labbook.compare.run_table import collect_facts, compare_facts, translate_difference
     from labbook.model.run_json import run_to_json
 
     found = compare_facts([collect_facts(run_to_json(run)) for run in runs])
@@ -103,7 +103,7 @@ def _compare_many(book: Notebook, runs: Sequence[Run], say: Sentences, *, markdo
         words = Templates(book.paths.templates, book.config.language).words
         click.echo(comparison_markdown(runs, rows, measured, words), nl=False)
     else:
-        _print_table(runs, measured, [(what, values) for _, what, values in rows], say)
+        _print_table(runs, measured, [translate_difference(each, say) for each in found], say)
 
 
 def _print_table(
@@ -123,7 +123,7 @@ def _print_table(
         name = row.name if row.what == "last" else say.line("terminal.compare.best", metric=row.name)
         values = pair(*row.values) if len(row.values) == 2 else tuple(map(number, row.values))
         table.append([screen.Cell(name, "dim"), *values])
-    table += [[what, *(say(value) or "-" for value in values)] for what, values in rows]
+    table += [[what, *(value or "-" for value in values)] for what, values in rows]
     last = len(runs) - 1
     columns = [
         screen.Column(say.line("terminal.columns.what"), keep=9),
@@ -194,9 +194,11 @@ def _commits(repository: CodeRepository, before: Run, now: Run) -> list[HistoryC
 
 def _print(before: Run, now: Run, changes: Sequence[Change], say: Sentences) -> None:
     from labbook.compare.comparison import metric_table
+    from labbook.store.sentences import translate_change
 
     runs = [before, now]
-    _print_table(runs, metric_table(runs), [(c.what, (c.before, c.now)) for c in changes], say)
+    shown = [translate_change(change, say) for change in changes]
+    _print_table(runs, metric_table(runs), [(c.what, (c.before, c.now)) for c in shown], say)
 
 
 def _print_code(

@@ -17,7 +17,7 @@ _MAX_SUBJECTS = 10
 _MAX_PATHS = 200
 _ENGLISH = Sentences("en")
 _NO_BRANCH = message("capture.state.no_branch")
-_ENTRIES_ONLY = "only entries were committed in between"
+_ENTRIES_ONLY = message("capture.history.entries_only")
 
 
 def compare_code(before: Mapping[str, Any], now: Mapping[str, Any], results: Collection[str] = ()) -> list[Change]:
@@ -40,7 +40,7 @@ def compare_code(before: Mapping[str, Any], now: Mapping[str, Any], results: Col
         changed, counts, detail = _compare_commits(now, old, new)
         # In a notebook inside the code's repository, commits of entries alone change no code.
         if detail != _ENTRIES_ONLY:
-            changes.append(Change("code", "commit", old[:9], new[:9], detail))
+            changes.append(make_change("commit", old[:9], new[:9], detail=detail))
     else:
         changed, counts = {}, {}
     if before.get("branch") != now.get("branch"):
@@ -73,12 +73,12 @@ def _compare_without_repository(before: Mapping[str, Any], now: Mapping[str, Any
 
 
 def make_change(
-    what: Message | str, before: Message | str, now: Message | str, *, kind: str = "code", detail: str = ""
+    what: Message | str, before: Message | str, now: Message | str, *, kind: str = "code", detail: Message | str = ""
 ) -> Change:
-    """Returns a change whose name and sides are names, values or messages."""
-    parts = {"what": what, "before": before, "now": now}
+    """Returns a change whose name, sides and detail are names, values or messages."""
+    parts = {"what": what, "before": before, "now": now, "detail": detail}
     messages = {name: part for name, part in parts.items() if isinstance(part, Message)}
-    return Change(kind, _ENGLISH(what), _ENGLISH(before), _ENGLISH(now), detail, messages)
+    return Change(kind, _ENGLISH(what), _ENGLISH(before), _ENGLISH(now), _ENGLISH(detail), messages)
 
 
 def _compare_files(
@@ -130,12 +130,12 @@ def _state(
 
 def _compare_commits(
     now: Mapping[str, Any], old: str, new: str
-) -> tuple[dict[str, tuple[str, str]], dict[str, Message], str]:
+) -> tuple[dict[str, tuple[str, str]], dict[str, Message], Message | str]:
     """Returns files with both hashes, their counts of lines, and a sentence on the history.
 
     Everything is empty if the repository or one of the commits is not on this machine.
     """
-    nothing: tuple[dict[str, tuple[str, str]], dict[str, Message], str] = ({}, {}, "")
+    nothing: tuple[dict[str, tuple[str, str]], dict[str, Message], Message | str] = ({}, {}, "")
     if not old or not new:
         return nothing
     try:
@@ -176,7 +176,7 @@ def _parse_diff(text: str) -> tuple[dict[str, tuple[str, str]], dict[str, Messag
     return changed, counts
 
 
-def _describe_history(code: CodeRepository, old: str, new: str, paths: list[str]) -> str:
+def _describe_history(code: CodeRepository, old: str, new: str, paths: list[str]) -> Message | str:
     """Returns the number of commits in between, their direction and their subjects."""
     out, _ = code.run(
         "log", "--format=%m%s", "--left-right", "--max-count=200", f"{old}...{new}", "--", *paths,
@@ -184,11 +184,12 @@ def _describe_history(code: CodeRepository, old: str, new: str, paths: list[str]
     )  # fmt: skip
     lines = out.decode("utf-8", "replace").splitlines()
     ahead = [line[1:] for line in lines if line.startswith(">")]
-    left = [line[1:] for line in lines if line.startswith("<")]
-    summary = f"{len(ahead)} commit{'s' if len(ahead) != 1 else ''} in between" if ahead else ""
-    if left:
-        summary = f"{summary}; {len(left)} of the earlier run's commits are not in it".lstrip("; ")
-    subjects = [f"- {subject}" for subject in ahead[:_MAX_SUBJECTS]]
+    behind = len(lines) - len(ahead)
+    summary = [message("capture.history.ahead", count=len(ahead))] if ahead else []
+    summary += [message("capture.history.behind", count=behind)] if behind else []
+    if not ahead:
+        return summary[0] if summary else ""
+    rows: list[Message | str] = [f"- {subject}" for subject in ahead[:_MAX_SUBJECTS]]
     if len(ahead) > _MAX_SUBJECTS:
-        subjects.append(f"- and {len(ahead) - _MAX_SUBJECTS} more")
-    return "\n".join([summary, *subjects]) if summary else ""
+        rows.append(message("capture.history.more", count=len(ahead) - _MAX_SUBJECTS))
+    return message("capture.history.subjects", summary=summary, subjects=rows)

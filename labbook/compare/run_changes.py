@@ -14,14 +14,15 @@ from labbook.compare.run_settings import (
     as_recorded,
     captured_facts,
     collect_arguments,
+    config_files,
     describe_file,
     environment_variables,
+    files_below_top,
     flatten,
     format_value,
     is_parsed,
     list_rows,
     machine_facts,
-    written_files,
 )
 from labbook.model.message import Message, as_data, message
 from labbook.model.run import Change
@@ -56,7 +57,9 @@ def compare_runs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chan
         arguments,
         _configs(before, now),
         compare_code(
-            captured_facts(before, "code"), captured_facts(now, "code"), written_files(before) | written_files(now)
+            captured_facts(before, "code"),
+            captured_facts(now, "code"),
+            files_below_top(before, "written") | files_below_top(now, "written"),
         ),
         _inputs(before, now),
         _states(before, now),
@@ -141,16 +144,15 @@ def _arguments(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change
 
 
 def _configs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
-    old = {str(row.get("path")): row for row in list_rows(before, "configs")}
-    new = {str(row.get("path")): row for row in list_rows(now, "configs")}
+    old, new = config_files(before), config_files(now)
     changes = []
     for path in dict.fromkeys((*new, *old)):
         if path not in old:
             changes.append(make_change(path, "", message("capture.change.read"), kind="config"))
         elif path not in new:
             changes.append(make_change(path, message("capture.change.read"), "", kind="config"))
-        elif old[path].get("text") != new[path].get("text"):
-            changes.append(_config(path, str(old[path].get("text") or ""), str(new[path].get("text") or "")))
+        elif old[path] != new[path]:
+            changes.append(_config(path, old[path], new[path]))
     return changes
 
 

@@ -40,8 +40,9 @@ def as_recorded(run: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str
     moved = run
     if top and original:
         command = _in_folder(run["captured"].get("command"), top, original)
-        moved = {name: _in_folder(run.get(name), top, original) for name in ("argv", "arguments", "configs")}
+        moved = {name: _in_folder(run.get(name), top, original) for name in ("argv", "arguments", "configs", "cwd")}
         moved = {**run, **moved, "captured": {**run["captured"], "command": command}}
+        here = {**here, "top": original}
     return {**moved, "captured": {**moved["captured"], "code": {**here, "branch": there.get("branch")}}}
 
 
@@ -99,12 +100,27 @@ def is_parsed(option: str, known: set[str]) -> bool:
     return bare in known or any(name.lstrip("-").startswith(bare) for name in known)
 
 
-def written_files(run: Mapping[str, Any]) -> set[str]:
-    """Returns the files that a run wrote, relative to the top folder of its code."""
+def files_below_top(run: Mapping[str, Any], mode: str) -> set[str]:
+    """Returns the files that a run used in one way ("written", "read"), relative to the top folder of its code."""
     top, cwd = str(captured_facts(run, "code").get("top") or ""), str(run.get("cwd") or "")
-    written = (str(row.get("path")) for row in list_rows(run, "files") if row.get("mode") == "written")
-    places = (path if path.startswith(("/", "~")) else f"{cwd}/{path}" for path in written)
+    used = (str(row.get("path")) for row in list_rows(run, "files") if row.get("mode") == mode)
+    places = (path if path.startswith(("/", "~")) else f"{cwd}/{path}" for path in used)
     return {place.removeprefix(f"{top}/") for place in places if place.startswith(f"{top}/")}
+
+
+def config_files(run: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the text of each configuration file, by its path below the top folder of the code or the working folder.
+
+    Checkouts of the same project in different folders have the same files.
+    """
+    folders = (captured_facts(run, "code").get("top"), run.get("cwd"))
+    inside = [f"{str(folder).rstrip('/')}/" for folder in folders if folder]
+    texts = {}
+    for row in list_rows(run, "configs"):
+        path = str(row.get("path"))
+        folder = next((folder for folder in inside if path.startswith(folder)), "")
+        texts[path.removeprefix(folder)] = str(row.get("text") or "")
+    return texts
 
 
 def describe_file(row: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ The terminal's table is built here. The site builds it in the browser from the s
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,17 +16,20 @@ from labbook.compare.run_settings import (
     STATES,
     captured_facts,
     collect_arguments,
+    config_files,
     describe_file,
     environment_variables,
+    files_below_top,
     flatten,
     format_value,
     is_parsed,
     list_rows,
     machine_facts,
-    written_files,
 )
 from labbook.frozen import dataclass
+from labbook.model.message import Message, message
 from labbook.model.run_fields import parse_command
+from labbook.store.sentences import Sentences
 
 KINDS = ("argument", "config", "code", "model", "input", "environment", "package", "hardware")
 """Kinds of facts in the order of the table: the likeliest causes of another result first."""
@@ -33,9 +37,26 @@ KINDS = ("argument", "config", "code", "model", "input", "environment", "package
 MAX_ROWS = 60
 """Maximum rows of one kind. Source: chosen by us; runs that differ in more packages are on different machines."""
 
+_ENGLISH = Sentences("en")
 _MAX_CONFIG_BYTES = 8_000
 _MAX_FACTS = 800
 _MAX_LINES = 6
+HEADS = ("repository", "commit", "branch")
+"""Names of the kind "code" that are no files."""
+WORDS = {
+    "repository": "capture.state.repository",
+    "commit": "capture.state.commit",
+    "branch": "capture.state.branch",
+    "as committed": "capture.state.as_committed",
+    "no repository": "capture.state.no_repository",
+    "not read": "capture.state.not_read",
+    "changed": "capture.state.changed",
+    "new": "capture.state.new",
+    "deleted": "capture.state.deleted",
+    "none": "capture.state.no_branch",
+}
+"""Words of labbook among the facts of code and configuration -> their messages."""
+_WORD = re.compile(r"\A(?:(?:changed|new)(?= [0-9a-f]{8}\Z)|(?:as committed|no repository|not read|deleted|none)\Z)")
 _OBSERVED_BY_BOTH = ("hardware", "state")
 """Kinds in which a missing name was not observed, while in the others it was not set."""
 
@@ -50,11 +71,13 @@ class Difference:
         kind: One of `KINDS`.
         what: Its name: `--lr`, `torch seeds.numpy`, `numpy`.
         values: The value in each run; "" for a run without one.
+        message: The message of `what`, if it is a sentence.
     """
 
     kind: str
     what: str
     values: tuple[str, ...]
+    message: Message | None = None
 
 
 def collect_facts(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -70,7 +93,7 @@ def collect_facts(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     by_kind: dict[str, Mapping[str, Any] | None] = {
         "argument": _arguments(parsed, words) if parsed else None,
         "words": words,
-        "config": {str(row.get("path")): _config(row) for row in list_rows(run, "configs")},
+        "config": {path: _config(text) for path, text in config_files(run).items()},
         "code": _code(captured_facts(run, "code"), is_rerun=bool(run.get("rerun_of"))),
         "model": model_facts(run),
         "input": _inputs(run),
@@ -79,7 +102,7 @@ def collect_facts(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         "package": _packages(captured_facts(run, "python")),
         "hardware": machine_facts(run) or None,
         "model_depth": {"deepest": depth} if (depth := deepest_module(run)) is not None else None,
-        "written": dict.fromkeys(sorted(written_files(run)), "") or None,
+        "written": dict.fromkeys(sorted(files_below_top(run, "written")), "") or None,
     }
     return {
         kind: {
@@ -98,8 +121,7 @@ def _arguments(parsed: Mapping[str, Any], words: Mapping[str, Any]) -> dict[str,
     return named | rest
 
 
-def _config(row: Mapping[str, Any]) -> str:
-    text = str(row.get("text") or "")
+def _config(text: str) -> str:
     if len(text) <= _MAX_CONFIG_BYTES:
         return text
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
@@ -171,7 +193,8 @@ def compare_facts(runs: Sequence[Facts]) -> list[Difference]:
         table = _table(kind, runs)
         rows += table[:MAX_ROWS]
         if len(table) > MAX_ROWS:
-            rows.append(Difference(kind, f"and {len(table) - MAX_ROWS} more", ("",) * len(runs)))
+            more = message("capture.change.more", count=len(table) - MAX_ROWS)
+            rows.append(Difference(kind, _ENGLISH(more), ("",) * len(runs), more))
     return rows
 
 
@@ -245,11 +268,21 @@ def _code_rows(runs: Sequence[Facts], sides: Sequence[Mapping[str, str] | None])
     written = {path for side in runs for path in side.get("written") or ()}
     found = []
     for name in _names(sides):
-        heads = name in ("commit", "branch", "repository")
-        missing = "" if heads else "as committed"
+        missing = "" if name in HEADS else "as committed"
         values = tuple("" if side is None else side.get(name, missing) for side in sides)
         known = {value for value in values if value}
         if len(known) < 2 or (name in written and all(v.startswith("new ") or v == missing for v in known)):
             continue
         found.append(Difference("code", name, values))
-    return sorted(found, key=lambda row: row.what not in ("repository", "commit", "branch"))
+    return sorted(found, key=lambda row: row.what not in HEADS)
+
+
+def translate_difference(row: Difference, sentences: Sentences) -> tuple[str, tuple[str, ...]]:
+    """Translates the words of labbook in a difference; names and values of the program are returned unchanged."""
+    if row.message is not None:
+        return sentences(row.message), row.values
+    if row.kind not in ("code", "config"):
+        return row.what, row.values
+    names = {word: sentences.template(key) for word, key in WORDS.items()}
+    what = names[row.what] if row.kind == "code" and row.what in HEADS else row.what
+    return what, tuple(_WORD.sub(lambda found: names[found[0]], value) for value in row.values)

@@ -221,7 +221,7 @@ class Change:
         before: Value in the previous run, "" if absent.
         now: Value in this run, "" if absent.
         detail: A unified diff or a sentence, "" if the values are complete.
-        messages: Messages of `before` and `now`, by these names, if they are sentences.
+        messages: Messages of `what`, `before`, `now` and `detail`, by these names, where they are sentences.
     """
 
     kind: str

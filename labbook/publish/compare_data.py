@@ -18,6 +18,7 @@ from labbook.publish.run_table_data import compact
 from labbook.publish.script_words import script_words
 from labbook.store.json_files import read_json_object
 from labbook.store.paths import is_run_id
+from labbook.store.sentences import Sentences
 from labbook.store.templates import Templates
 
 if TYPE_CHECKING:
@@ -43,10 +44,13 @@ def compare_files(source: SiteSource) -> list[SiteFile]:
     return list(files.values())
 
 
-def compare_page(templates: Templates) -> Page:
+def compare_page(templates: Templates, say: Sentences) -> Page:
     """Returns the page that compares the runs in its address: `compare/index.html#runs=<id>,<id>`."""
+    from labbook.compare.run_table import WORDS
+
     title = str(templates.words["site_compare"]["title"])
-    context = {"script_words": script_words(templates, "site_compare")}
+    named = {f"word_{word}": say.template(key) for word, key in WORDS.items()}
+    context = {"script_words": script_words(templates, "site_compare", **named)}
     scripts = ("assets/vendor/uPlot/uPlot.iife.min.js", "assets/rows.js", "assets/compare.js")
     return rendered(templates, "compare", "compare/index.md", title, context, wide=True, scripts=scripts)
 

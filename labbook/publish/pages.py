@@ -24,6 +24,7 @@ from labbook.report.best_runs import BROKEN, best_run
 from labbook.report.period import containing_week
 from labbook.report.period_context import PeriodSource, period_context, read_conclusion, read_goal
 from labbook.report.run_row import RunRow
+from labbook.store.sentences import Sentences
 from labbook.store.templates import Templates
 
 _LATEST = 8
@@ -52,7 +53,7 @@ def site_pages(source: SiteSource, templates: Templates, view: SymptomView | Non
             wide=True,
             scripts=("assets/rows.js", "assets/grid.js", "assets/query.js", "assets/runs_rules.js", "assets/runs.js"),
         ),
-        compare_page(templates),
+        compare_page(templates, Sentences(source.language)),
         rendered(
             templates,
             "experiments",

@@ -97,6 +97,27 @@ def add_captured(
     return _add_unobserved(replace(run, files=file_uses, artifacts=artifacts, captured=captured), unobserved)
 
 
+def separate_results_of_code(run: Run, before: Mapping[str, Any]) -> Run:
+    """Adds which new files in the code's folder are results that this run, or the previous one, wrote.
+
+    Args:
+        run: The run with its files.
+        before: The `run.json` of the previous run of the script, empty if there is none.
+    """
+    from labbook.capture.code.untracked_files import separate_results
+    from labbook.capture.reproducibility import judge_reproducibility
+    from labbook.compare.run_settings import files_below_top
+    from labbook.model.run_json import run_to_json
+
+    code = run.captured.get("code") or {}
+    if not code.get("untracked"):
+        return run
+    now = run_to_json(run)
+    results = files_below_top(now, "written") | (files_below_top(before, "written") - files_below_top(now, "read"))
+    captured = {**run.captured, "code": separate_results(code, results)}
+    return replace(run, captured={**captured, "reproducibility": judge_reproducibility(captured)})
+
+
 def _lost_facts(parts: Sequence[Journal], end: Facts, start: Facts) -> Facts:
     """Returns what the journals say of the end of a run, or of a task that decides its job, whose recorder died."""
     limits = (part.read(part.paths.start).get("time_limit") for part in parts)

@@ -18,7 +18,7 @@ from labbook.compare.previous_run import previous_run, remember_run
 from labbook.findings.configuration_check import add_configuration_check
 from labbook.fixes.propose_fix import propose_fix
 from labbook.model.run import Console, Facts, Run
-from labbook.record.captured_facts import add_captured, capture_context
+from labbook.record.captured_facts import add_captured, capture_context, separate_results_of_code
 from labbook.record.end_summary import FinishedRun, path_from
 from labbook.record.jobs.job_console import read_consoles
 from labbook.record.kept_files import add_lineage
@@ -169,6 +169,7 @@ def _add_changes(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
     from labbook.model.run_json import run_to_json
 
     before = previous_run(notebook.paths, run)
+    run = separate_results_of_code(run, before or {})
     if before is None:
         return run
     # Commit messages and values of an older entry have not passed this run's redactor.

@@ -18,7 +18,7 @@ from labbook.store.scaffold import append_lines
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
-_HIDDEN = ("notes/runs/", "notes/experiments/", "notes/reports/")
+_HIDDEN = ("notes/runs/", "notes/experiments/", "notes/reports/", "notes/sweeps/")
 
 
 def missing_files(notebook: Notebook) -> list[Path]:

@@ -6,7 +6,7 @@ unchanged, a nested message in the same language, a list with its separator. A f
 - `{share:percent}`, `{wait:ms}` (from seconds; from 1 s on in seconds), `{size:mib}` (from bytes)
 - `{count:step|steps}`: the first word where the count is 1, else the second; the number itself is not printed
 - `{reason:text}`: a text that is stored in English, see below
-- `{parts:clauses}`, `{parts:sentences}`, `{names:or}`: a list, separated as such
+- `{parts:clauses}`, `{parts:sentences}`, `{parts:lines}`, `{names:or}`: a list, separated as such
 - `{name!r}`: a text in quotes
 - anything else is Python's format of a number: `{seconds:.2f}`
 
@@ -30,7 +30,7 @@ from labbook.model.message import Message
 from labbook.store.templates import builtin_folder, overlay, read_words
 
 if TYPE_CHECKING:
-    from labbook.model.run import CheckResult  # 15 ms: with the classes of all events
+    from labbook.model.run import Change, CheckResult  # 15 ms: with the classes of all events
 
 _NOT_FINITE = ("nan", "inf", "-inf")
 """Non-finite numbers in `run.json`."""
@@ -38,9 +38,12 @@ _MIB = 1024.0 * 1024.0
 _SEPARATORS = {
     "clauses": "values.clause_separator",
     "sentences": "values.sentence_separator",
+    "lines": "values.line_separator",
     "or": "values.or_separator",
 }
 _FORMATTER = string.Formatter()
+_NAMED_KINDS = ("code", "command")
+"""Kinds of changes whose names may be words of labbook: "commit", "branch", "command"."""
 
 
 class Sentences:
@@ -182,6 +185,23 @@ def translate_check(check: CheckResult, sentences: Sentences) -> CheckResult:
         observed=sentences(check.observed_message, check.observed),
         detail=sentences(messages.get("detail"), words.get("detail") or check.detail) if check.detail else "",
         evidence=tuple(sentences(one, text) for one, text in zip(evidence, check.evidence, strict=False)),
+    )
+
+
+def translate_change(change: Change, sentences: Sentences) -> Change:
+    """Translate name, sides and sentence of a difference; names, values and diffs of the program are unchanged."""
+    messages = change.messages
+    metric, is_last, _ = change.what.partition(" (last)")
+    if change.kind == "metric" and is_last:
+        what = sentences.line("report.last_value", name=metric)
+    else:
+        what = sentences(change.what) if change.kind in _NAMED_KINDS else change.what
+    return replace(
+        change,
+        what=sentences(messages.get("what"), what),
+        before=sentences(messages.get("before"), change.before),
+        now=sentences(messages.get("now"), change.now),
+        detail=sentences(messages.get("detail"), change.detail),
     )
 
 

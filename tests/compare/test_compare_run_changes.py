@@ -14,6 +14,7 @@ from labbook.model.run import Arguments, ConfigFile, FileUse, Framework, Run
 from labbook.model.run_json import run_to_json
 from labbook.model.series import Series
 from labbook.probe.redaction.redactor import Redactor
+from labbook.store.sentences import Sentences, translate_change
 
 
 def run(**fields) -> dict:
@@ -130,6 +131,8 @@ def test_commits_in_between_with_their_files_and_subjects(code, make_context, gi
     first = found[0]
     assert (first.what, first.before) == ("commit", before["captured"]["code"]["commit"][:9])
     assert first.detail == "2 commits in between\n- empty\n- raise the rate"
+    chinese = translate_change(first, Sentences("zh"))
+    assert (chinese.what, chinese.detail) == ("提交", "其间有 2 次提交\n- empty\n- raise the rate")
     assert [(c.what, c.before, c.now) for c in found[1:]] == [
         ("new.py", "", "+1 -0 lines"),
         ("train.py", "", "+2 -1 lines"),

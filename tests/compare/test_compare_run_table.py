@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from labbook.capture.code.untracked_files import separate_results
 from labbook.compare.model_facts import compare_models
 from labbook.compare.run_changes import compare_runs
-from labbook.compare.run_table import MAX_ROWS, collect_facts, compare_facts
+from labbook.compare.run_table import (
+    MAX_ROWS,
+    WORDS,
+    Difference,
+    collect_facts,
+    compare_facts,
+    translate_difference,
+)
+from labbook.store.sentences import Sentences
 
 
 def run(**more):
@@ -164,3 +173,44 @@ def test_modules_that_one_entry_does_not_list_are_no_difference():
 
     assert [(c.what, c.before, c.now) for c in compare_models(whole, cut)] == [("a", "Block, Nx1", "Block, Nx2")]
     assert [what for _, what, _ in rows(whole, cut, whole)] == ["a"]
+
+
+def test_words_of_labbook_are_translated_and_those_of_the_program_are_not():
+    chinese = Sentences("zh")
+    state = Difference("code", "train.py", ("as committed", "changed 0a1b2c3d", "deleted"))
+    assert translate_difference(state, chinese) == ("train.py", ("与提交相同", "已修改 0a1b2c3d", "已删除，未提交"))
+    assert translate_difference(Difference("code", "branch", ("main", "none")), chinese) == ("分支", ("main", "无"))
+    assert translate_difference(Difference("config", "c.yaml", ("not read", "x: 1")), chinese)[1] == ("未读取", "x: 1")
+    option = Difference("argument", "--mode", ("new", "deleted"))
+    assert translate_difference(option, chinese) == (option.what, option.values)
+    assert {word: Sentences("en").template(key) for word, key in WORDS.items()}.keys() == WORDS.keys()
+
+
+def test_configuration_files_of_two_checkouts_are_the_same_files():
+    checkouts = [
+        run(
+            cwd=f"/{owner}/p",
+            captured={"code": {"top": f"/{owner}/p"}},
+            configs=[{"path": f"/{owner}/p/configs/base.yaml", "text": f"lr: {lr}\n"}],
+        )
+        for owner, lr in (("wei", 0.1), ("ann", 0.2))
+    ]
+    (found,) = [change for change in compare_runs(*checkouts) if change.kind == "config"]
+    assert (found.what, found.before, found.now) == ("configs/base.yaml", "lr: 0.1", "lr: 0.2")
+    (row,) = [row for row in compare_facts([collect_facts(one) for one in checkouts]) if row.kind == "config"]
+    assert (row.what, row.values) == ("configs/base.yaml", ("lr: 0.1", "lr: 0.2"))
+
+
+def test_new_files_that_a_program_wrote_are_results_and_no_changes_of_the_code():
+    code = {
+        "untracked": ["a.py", "out/m.json"],
+        "files_changed": [],
+        "dirty": True,
+        "blobs": {"a.py": "1", "out/m.json": "2"},
+    }
+    written = {"a.py", "out/m.json"}
+    found = separate_results(code, written)
+    assert (found["untracked"], found["results"], found["dirty"]) == (["a.py"], ["out/m.json"], True)
+    assert found["blobs"] == {"a.py": "1"}
+    assert not separate_results({**code, "untracked": ["out/m.json"]}, written)["dirty"]
+    assert separate_results(code, {"a.py"}) == code

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from labbook.capture.code.patch import Patch, is_withheld, new_file_section
 
@@ -33,6 +34,25 @@ def is_source(path: str) -> bool:
     listed = pure.suffix in (".txt", ".in") and any(word in pure.name for word in ("require", "constraint"))
     named = pure.name in _NAMES or pure.name.startswith("Dockerfile")
     return pure.suffix.lower() in _SOURCE | _TEXT or named or listed
+
+
+def separate_results(code: Mapping[str, Any], results: Collection[str]) -> dict[str, Any]:
+    """Returns the facts of the code in which new files that a program wrote are `results`, and no changes of the code.
+
+    Files of code among them remain changes: they may be loaded.
+
+    Args:
+        code: Facts of the code.
+        results: Files that this run or the previous one wrote and this one did not read, by path below the top folder.
+    """
+    listed = [str(path) for path in code.get("untracked") or ()]
+    found = [path for path in listed if path in results and PurePosixPath(path).suffix.lower() in _TEXT]
+    if not found:
+        return dict(code)
+    untracked = [path for path in listed if path not in found]
+    blobs = {path: blob for path, blob in (code.get("blobs") or {}).items() if path not in found}
+    dirty = bool(code.get("files_changed") or untracked)
+    return {**code, "untracked": untracked, "results": found, "blobs": blobs, "dirty": dirty}
 
 
 def add_new_files(patch: Patch, top: Path, paths: Iterable[str], commit: str) -> None:

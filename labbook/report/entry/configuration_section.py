@@ -11,6 +11,7 @@ from typing import Any
 from labbook.model.message import message
 from labbook.model.run import Arguments, Facts, Process, Run, ray_node
 from labbook.report import numbers
+from labbook.report.ending_exception import shown_path
 from labbook.report.entry.entry_front_matter import UNCHANGED, parameter_rank
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.series_choice import step_time_series
@@ -33,7 +34,7 @@ def configuration_section(run: Run, limits: Limits, say: Sentences) -> dict[str,
         left -= len(shown)
         texts.append(
             {
-                "path": config.path,
+                "path": shown_path(config.path, run),
                 "format": config.format,
                 "text": shown,
                 "cut": config.truncated or len(shown) < len(text),
@@ -127,6 +128,7 @@ def code_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | N
         "state": str(code.get("state") or ""),
         "remote": str(code.get("remote") or ""),
         "dirty": code.get("dirty"),
+        "results": [shorten_middle(_name(path), limits.cell) for path in code.get("results") or ()][: limits.rows],
         "rows": rows,
         "more": max(0, len(changed) + len(untracked) - len(rows)),
         "patch": str(code.get("patch") or ""),

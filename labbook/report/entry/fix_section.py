@@ -13,7 +13,7 @@ from labbook.model.run import Change
 from labbook.report.entry.entry_page import tidy
 from labbook.report.entry.section_limits import shorten_middle
 from labbook.store.paths import is_run_id
-from labbook.store.sentences import Sentences
+from labbook.store.sentences import Sentences, translate_change
 from labbook.store.templates import Templates, words
 
 if TYPE_CHECKING:
@@ -118,12 +118,14 @@ def _sides(change: Change, say: Sentences) -> tuple[str, str]:
     if (before, now) != (change.before, change.now):
         # The changed line, or the part in which two long values differ.
         return before, now
-    return say(change.messages.get("before"), before), say(change.messages.get("now"), now)
+    translated = translate_change(change, say)
+    return translated.before, translated.now
 
 
 def _rows(changes: Sequence[Change], say: Sentences) -> dict[str, Any]:
     rows = []
     for change in changes[:_MOST_ROWS]:
+        change = translate_change(change, say) if "\n@@ " not in change.detail else change
         detail = change.detail.strip()
         alone = bool(detail) and "\n" not in detail and not change.before and not change.now
         before, now = _sides(change, say)

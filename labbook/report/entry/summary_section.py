@@ -34,7 +34,7 @@ from labbook.report.series_choice import (
     without_repeats,
 )
 from labbook.store.paths import NotebookPaths
-from labbook.store.sentences import Sentences, translate_check
+from labbook.store.sentences import Sentences, translate_change, translate_check
 from labbook.store.templates import words
 
 
@@ -148,10 +148,11 @@ def changes_section(run: Run, paths: NotebookPaths, limits: Limits, say: Sentenc
     """Returns the changes since the previous run, `None` where there is none."""
     if not run.previous:
         return None
-    rows = [_change(c, limits, say) for c in run.changes[: limits.rows]]
+    changes = [translate_change(change, say) for change in run.changes]
+    rows = [_change(c, limits) for c in changes[: limits.rows]]
     details = [
         {"what": c.what, "text": _first_lines(c.detail, 60, limits.config_bytes // 2)}
-        for c in run.changes
+        for c in changes
         if "\n" in c.detail.strip()
     ]
     return {
@@ -164,18 +165,15 @@ def changes_section(run: Run, paths: NotebookPaths, limits: Limits, say: Sentenc
     }
 
 
-def _change(change: Change, limits: Limits, say: Sentences) -> dict[str, str]:
+def _change(change: Change, limits: Limits) -> dict[str, str]:
     """Returns one row; without a value, as for changed code, "now" has a sentence."""
     sentence = change.detail.strip() if "\n" not in change.detail.strip() else ""
     alone = bool(sentence) and not change.before and not change.now
-    metric, is_last, _ = change.what.partition(" (last)")
-    what = say.line("report.last_value", name=metric) if is_last and change.kind == "metric" else change.what
-    what = say(change.messages.get("what"), say(what) if what == "command" else what)
     return {
         "kind": change.kind,
-        "what": shorten_middle(what, limits.cell),
-        "before": shorten_middle(say(change.messages.get("before"), change.before), limits.cell),
-        "now": shorten_middle(sentence if alone else say(change.messages.get("now"), change.now), limits.cell),
+        "what": shorten_middle(change.what, limits.cell),
+        "before": shorten_middle(change.before, limits.cell),
+        "now": shorten_middle(sentence if alone else change.now, limits.cell),
         "sentence": "" if alone else shorten_middle(sentence, limits.cell),
     }
 

@@ -8,6 +8,8 @@
   const say = window.labbook.words(mount);
   const site = window.labbook.site(mount);
   const KINDS = ["argument", "config", "code", "model", "input", "environment", "package", "hardware"];
+  const HEADS = ["repository", "commit", "branch"];
+  const WORD = /^(?:(?:changed|new)(?= [0-9a-f]{8}$)|(?:as committed|no repository|not read|deleted|none)$)/;
   const MOST = 20, MAX_ROWS = 60, MAX_LINES = 6;
 
   /* Differences: the rules of labbook/compare/run_table.py; a test holds the two together. */
@@ -56,15 +58,14 @@
   function codeRows(runs) {
     const sides = runs.map((side) => side.code);
     const written = new Set(runs.flatMap((side) => Object.keys(side.written ?? {})));
-    const heads = ["repository", "commit", "branch"];
     const rows = names(sides).map((what) => {
-      const missing = heads.includes(what) ? "" : "as committed";
+      const missing = HEADS.includes(what) ? "" : "as committed";
       const values = sides.map((side) => (side ? (side[what] ?? missing) : ""));
       const known = [...new Set(values.filter(Boolean))];
       const result = written.has(what) && known.every((value) => value.startsWith("new ") || value === missing);
       return { kind: "code", what, values, differs: known.length > 1 && !result };
     });
-    return [...rows.filter((row) => heads.includes(row.what)), ...rows.filter((row) => !heads.includes(row.what))];
+    return [...rows.filter((row) => HEADS.includes(row.what)), ...rows.filter((row) => !HEADS.includes(row.what))];
   }
 
   function rowsOf(kind, runs) {
@@ -222,6 +223,10 @@
       element("table", { class: "lb-compare-table" }, element("thead", {}, head), ...body));
   }
 
+  /* Words of labbook among the facts are shown in the language of the site. */
+  const shownName = (row) => (row.kind === "code" && HEADS.includes(row.what) ? say(`word_${row.what}`) : row.what);
+  const shownValue = (row, value) => (["code", "config"].includes(row.kind) ? value.replace(WORD, (word) => say(`word_${word}`)) : value);
+
   function differenceTable(runs) {
     const facts = runs.map((run) => run.data.facts);
     const groups = KINDS.map((kind) => [kind, rowsOf(kind, facts)]);
@@ -235,8 +240,8 @@
         const more = wanted.length - cut.length;
         return element("tbody", {},
           element("tr", { class: "lb-kind" }, element("th", { scope: "colgroup", colspan: runs.length + 1, text: say(`kind_${kind}`) })),
-          ...cut.map((row) => element("tr", { class: row.differs ? "lb-differs" : "" }, element("th", { scope: "row", text: row.what }), ...row.values.map((value, n) =>
-            element("td", { class: value && row.differs && odd(row.values, n) ? "lb-odd" : "", text: value || "–" })))),
+          ...cut.map((row) => element("tr", { class: row.differs ? "lb-differs" : "" }, element("th", { scope: "row", text: shownName(row) }), ...row.values.map((value, n) =>
+            element("td", { class: value && row.differs && odd(row.values, n) ? "lb-odd" : "", text: shownValue(row, value) || "–" })))),
           more > 0 ? element("tr", {}, element("td", { colspan: runs.length + 1, text: say("more", { n: more }) })) : null);
       }).filter(Boolean);
       return bodies.length ? frame(say("differences"), runs, bodies) : note(say("no_differences"));
