@@ -16,6 +16,7 @@ from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
+_MOST_DROPPED = 0.9
 _SAMPLES = 512
 _SETTLED = 5
 _CONFIRMED = 3
@@ -192,7 +193,7 @@ def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
 
 @check("softmax_wrong_axis", family="loop-bug", tier=1)
 def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a softmax runs over an axis of length 1, or a loss gets scores that sum to 1 over the batch.
+    """Whether a softmax runs over an axis of length 1, or over the samples, as a loss or attention scores show.
 
     Source: a logical invariant (tier 1); Stack Overflow 71457035.
     """
@@ -206,6 +207,9 @@ def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
             return Outcome("fail", observed, (message("health.called_in", line=line),), place_of(line))
         if len(history) >= _CONFIRMED and all(_over_the_batch(signals, step, row) for step, row in history):
             observed = message("health.softmax_wrong_axis.batch", softmax=fn)
+            return Outcome("warn", observed, (message("health.called_in", line=line),), place_of(line))
+        if len(history) >= _CONFIRMED and all(_mixes_samples(signals, step, row) for step, row in history):
+            observed = message("health.softmax_wrong_axis.attention", softmax=fn)
             return Outcome("warn", observed, (message("health.called_in", line=line),), place_of(line))
     for module in modules_of(signals):
         if module.type in ("Softmax", "LogSoftmax") and len(module.history) >= _CONFIRMED:
@@ -231,8 +235,19 @@ def _over_the_batch(signals: Signals, step: int, row: FunctionLook) -> bool:
     form = row.get("shape", ())
     if not row.get("of_output") or len(form) != 2 or form[1] < 2 or form[0] == form[1] or row.get("dim") != 0:
         return False
-    samples = [b.get("samples", 0) for b in signals.batches if b.get("step", 0) == step]
-    return bool(samples) and samples[0] == form[0]
+    return _samples_at(signals, step) == form[0]
+
+
+def _mixes_samples(signals: Signals, step: int, row: FunctionLook) -> bool:
+    """Whether a softmax of (samples, ..., queries, keys), as many of either, runs over the samples."""
+    form = row.get("shape", ())
+    scores = len(form) >= 3 and 1 < form[-1] == form[-2] != form[0] > 1 and row.get("dim") == 0
+    return scores and _samples_at(signals, step) == form[0]
+
+
+def _samples_at(signals: Signals, step: int) -> int:
+    """How many samples the batch of a step has; 0 where it was not seen."""
+    return next((b.get("samples", 0) for b in signals.batches if b.get("step", 0) == step), 0)
 
 
 def _length(form: tuple[int, ...], axis: int) -> int | None:
@@ -320,9 +335,12 @@ def _fed(signals: Signals) -> list[tuple[Module, Module]]:
     return pairs
 
 
-@check("dropout_too_high", family="activation", tier=3, needs=("models",))
+@check("dropout_too_high", family="activation", tier=2, needs=("models",))
 def dropout_moderate(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a dropout drops more than half. Source: a hint (tier 3); UMLAUT."""
+    """Whether a dropout drops more than half: a note, and a warning from 0.9 on, which leaves a tenth.
+
+    Source: UMLAUT; Srivastava et al. 2014, where p is the share that is kept: at least 0.5, 0.8 of inputs.
+    """
     high = [
         (p, m) for m in modules_of(signals) if m.type.startswith("Dropout") and (p := m.options.get("p")) and p > 0.5
     ]
@@ -330,7 +348,7 @@ def dropout_moderate(run: Run, signals: Signals) -> Outcome | None:
         return None
     p, module = max(high, key=lambda pair: pair[0])
     observed = message("health.dropout_too_high.share", layer=module.label, share=p)
-    return Outcome("note", observed, where={"module": module.name})
+    return Outcome("warn" if p >= _MOST_DROPPED else "note", observed, where={"module": module.name})
 
 
 @check("spectral_norm_uninitialised", family="activation", tier=1, needs=("models",))

@@ -10,6 +10,7 @@ from itertools import pairwise
 from labbook.health.activation import has_batch_norm
 from labbook.health.input_data import has_distinct_fingerprints
 from labbook.health.layer_history import modules_of
+from labbook.health.training_kind import training_losses
 from labbook.health.validation import held_out
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Loader, Prints
@@ -225,6 +226,8 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     shares = {loader: len(found & trained[loader]) / len(found) for loader, found in judged.items()}
     if not shares and _measured_on_training(run, signals, own):
         return Outcome("fail", message("health.train_val_overlap.same_loader"))
+    if not shares and (name := _measured_on_trained_rows(run, signals)):
+        return Outcome("warn", message("health.train_val_overlap.same_batch", name=name))
     if not shares or not has_distinct_fingerprints(signals):
         return None
     worst = max(shares, key=lambda loader: shares[loader])
@@ -288,6 +291,22 @@ def _measured_on_training(run: Run, signals: Signals, own: set[int | None]) -> b
     names = [series for series in (*run.series, *run.printed) if held_out(series.name) and "test" not in series.name]
     loaders = [phase.get("loader") for phase in signals.evaluations]
     return bool(names) and len(loaders) >= 3 and None not in loaders and set(loaders) <= own
+
+
+def _measured_on_trained_rows(run: Run, signals: Signals) -> str:
+    """Name of a metric of validation where all evaluations ran on the one batch that is trained on as a whole, else "".
+
+    Of a graph or table of which only some rows are trained, the loss has fewer items than the batch has samples.
+    """
+    names = [s.name for s in (*run.series, *run.printed) if held_out(s.name) and "eval" not in s.name.lower()]
+    phases: dict[str, set[str]] = {"train": set(), "eval": set()}
+    for event in signals.prints:
+        phases.setdefault(event.get("phase", ""), set()).update(event.get("prints", []))
+    losses = training_losses(signals)
+    samples = {b.get("samples", 0) for b in signals.batches if b.get("phase") == "train"}
+    whole = len(losses) == 1 and len(samples) == 1 and losses[0].get("target", {}).get("shape", ())[:1] == (*samples,)
+    same = whole and len(phases["train"]) == 1 and phases["eval"] == phases["train"]
+    return names[0] if names and same else ""
 
 
 def _samples_of_an_epoch(signals: Signals) -> int:

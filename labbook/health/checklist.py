@@ -211,8 +211,10 @@ def _with_advice(row: CheckResult, outcome: Outcome, wording: Mapping[str, Check
 def _corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> list[CheckResult]:
     """Returns the rows, in which hints that steps are too small are verdicts where the loss is flat as well.
 
-    Two observations that are weak alone, and that one cause explains, are a statistical finding together (tier 2).
+    So is the hint that accumulated losses are not divided, where steps are found to be too large. Two observations that
+    are weak alone, and that one cause explains, are a statistical finding together (tier 2).
     """
+    rows = [_raised_sum(row, rows, pages) for row in rows]
     flat = any(row.id in ("loss_at_chance", "loss_not_decreasing") and row.verdict in ("fail", "warn") for row in rows)
     found = [o for each in run.signals if (o := updates.hardly_moved(run, each)) is not None] if flat else []
     if not found or len(found) < len(run.signals):
@@ -224,6 +226,16 @@ def _corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> l
     if clipped is not None and clipped.verdict == "note" and clipped.observed_message is not None:
         by_id[clipped.id] = _raised(clipped, Outcome("warn", clipped.observed_message), pages)
     return list(by_id.values())
+
+
+def _raised_sum(row: CheckResult, rows: Sequence[CheckResult], pages: CheckPages) -> CheckResult:
+    """Returns the row; as a finding where it is that of undivided sums, and one of its effects was found."""
+    if row.id != "accumulation_not_scaled" or row.verdict != "note" or row.observed_message is None:
+        return row
+    effects = pages.causes_of.get(row.id, ())
+    if not any(other.id in effects and other.verdict in ("fail", "warn") for other in rows):
+        return row
+    return _raised(row, Outcome("warn", row.observed_message), pages)
 
 
 def _raised(row: CheckResult, outcome: Outcome, pages: CheckPages) -> CheckResult:

@@ -216,7 +216,9 @@ def _tagged_padding(signals: Signals, form: Sequence[int]) -> float:
         tokens = (
             leaf
             for leaf in batch.get("leaves", [])
-            if leaf.get("role") == "input" and leaf.get("integer") and leaf.get("shape") == target.get("shape")
+            if leaf.get("role") == "input"
+            and leaf.get("integer")
+            and math.prod(leaf.get("shape", ())) == math.prod(form)
         )
         if not any(leaf.get("zero") == zeros for leaf in tokens):
             return 0.0

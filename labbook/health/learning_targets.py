@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 
-from labbook.health.layer_history import Module, modules_of
+from labbook.health.layer_history import Module, functions_of, modules_of
 from labbook.health.measurements import called_in, finite_points, measured_in, optimizer_of, place_of
 from labbook.health.training_kind import acts, is_contrastive, opposed_optimizers, training_losses
 from labbook.health.trend_tests import mann_kendall, median
@@ -33,6 +34,7 @@ _PRIOR = 0.05
 _LOOKS = 3
 _TRAINED = 50
 _RATIOS = 8
+_HEAVY = 100
 
 
 @check("contrastive_pairs_wrong", family="loop-bug", tier=1, needs=("losses",))
@@ -198,27 +200,77 @@ def posterior_differs_from_prior(run: Run, signals: Signals) -> Outcome | None:
 
     Source: Bowman et al. 2016, Lucas et al. 2019; chosen by us (tier 2): root mean squares under 0.05 in the last
     3 looks, after 50 steps, which is under 0.002 nats a dimension. A decoder of that width follows in the same model.
+    The two layers are known by their names, or by normal random numbers of the shape of their outputs; a layer with
+    twice as many features gives both.
     """
     layers = modules_of(signals)
-    for mean in layers:
-        if not _MEAN.search(mean.name.lower().rpartition(".")[2]):
-            continue
-        for log_variance in layers:
-            same = all(getattr(log_variance, key) == getattr(mean, key) for key in ("model", "type", "options"))
-            if same and _LOG_VARIANCE.search(log_variance.name.lower()) and _is_decoded(mean, layers):
-                values = [rms for one in (mean, log_variance) if (rms := _largest_rms(one)) is not None]
-                if len(values) == 2 and max(values) < _PRIOR:
-                    names = {"mean": mean.label, "variance": log_variance.label}
-                    observed = message("health.posterior_collapse.prior", **names, value=max(values))
-                    return Outcome("warn", observed, where={"module": mean.name})
+    for heads in _gaussian_heads(signals, layers):
+        values = [rms for one in heads if (rms := _largest_rms(one)) is not None]
+        if len(values) == len(heads) and max(values) < _PRIOR:
+            mean, value = heads[0], max(values)
+            if len(heads) == 1:
+                observed = message("health.posterior_collapse.one_layer", layer=mean.label, value=value)
+            else:
+                names = {"mean": mean.label, "variance": heads[1].label}
+                observed = message("health.posterior_collapse.prior", **names, value=value)
+            return Outcome("warn", observed, where={"module": mean.name})
     return None
 
 
-def _is_decoded(mean: Module, layers: tuple[Module, ...]) -> bool:
-    """Whether a later layer takes as many features as this one gives."""
-    given = mean.options.get("out_features", mean.options.get("out_channels"))
-    taken = [one.options.get("in_features", one.options.get("in_channels")) for one in layers if one.order > mean.order]
-    return given is not None and given in taken
+@check("loss_term_dominates", family="loop-bug", tier=2, needs=("loss", "losses"))
+def terms_are_balanced(run: Run, signals: Signals) -> Outcome | None:
+    """Whether one of two loss functions has a weight with which the other one is hardly trained.
+
+    Source: chosen by us (tier 2): the loss is the one plus 100 times the other or more, in the first step and in a
+    late one; the one makes under 1 % of it at first, and keeps 80 % of its value while the other falls by half.
+    """
+    losses, series = training_losses(signals), measured_in(run, signals, "loss")
+    if len(losses) != 2 or len(series) != 1 or any(loss.get("reduction") != "mean" for loss in losses):
+        return None
+    total = series[0].values[0]
+    for one, other in (losses, losses[::-1]):
+        first, last = one.get("value_first") or 0.0, one.get("value_last") or 0.0
+        weighted, final = other.get("value_first") or 0.0, other.get("value_last") or 0.0
+        weight = (total - first) / weighted if weighted > 0 else 0.0
+        # The last values are those of the last step that was looked at.
+        is_sum = any(math.isclose(last + weight * final, value, rel_tol=1e-4) for value in series[0].values[1:])
+        if is_sum and weight >= _HEAVY and 0 < first < 0.01 * total and last > 0.8 * first and final < 0.5 * weighted:
+            names = {"heavy": other.get("fn", ""), "light": one.get("fn", "")}
+            share = 1 - first / total
+            observed = message(
+                "health.loss_term_dominates.weight", **names, weight=weight, share=share, first=first, last=last
+            )
+            return Outcome("warn", observed, called_in(other.get("line", "")), place_of(other.get("line", "")))
+    return None
+
+
+def _gaussian_heads(signals: Signals, layers: tuple[Module, ...]) -> Iterator[tuple[Module, ...]]:
+    """The layers that give mean and log variance of a latent code, or the one that gives both."""
+    noise = (history for (fn, _), history in functions_of(signals).items() if fn == "noise")
+    drawn = {tuple(row.get("shape", ())) for history in noise for _, row in history}
+    for mean in layers:
+        form, named = _last_form(mean), _MEAN.search(mean.name.lower().rpartition(".")[2]) is not None
+        for other in layers if form in drawn or named else ():
+            same = all(getattr(other, key) == getattr(mean, key) for key in ("model", "type", "options"))
+            named_so = named and _LOG_VARIANCE.search(other.name.lower()) is not None
+            beside = form in drawn and other.order == mean.order + 1 and _last_form(other) == form
+            if same and (named_so or beside) and _is_decoded(mean, layers, 1):
+                yield mean, other
+        axis = 2 if len(form) == 3 else 1
+        both = len(form) > axis and (*form[:axis], form[axis] / 2, *form[axis + 1 :]) in drawn
+        if both and _is_decoded(mean, layers, 2):
+            yield (mean,)
+
+
+def _last_form(layer: Module) -> tuple[int, ...]:
+    return tuple(layer.history[-1][1].get("shape", ())) if layer.history else ()
+
+
+def _is_decoded(head: Module, layers: tuple[Module, ...], parts: int) -> bool:
+    """Whether a later layer takes as many features as each of the `parts` has that a layer gives."""
+    given = head.options.get("out_features", head.options.get("out_channels"))
+    taken = [one.options.get("in_features", one.options.get("in_channels")) for one in layers if one.order > head.order]
+    return given is not None and given // parts in taken
 
 
 def _largest_rms(layer: Module) -> float | None:
@@ -238,4 +290,5 @@ CHECKS = (
     teachers_are_fixed,
     ratio_leaves_one,
     posterior_differs_from_prior,
+    terms_are_balanced,
 )

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 
 from labbook.health.layer_history import Module, modules_of
 from labbook.health.measurements import too_few, unobserved
-from labbook.health.training_kind import training_loss
+from labbook.health.training_kind import CLASSIFIERS, training_loss, training_losses
 from labbook.health.trend_tests import binomial_at_least, mann_kendall, median, theil_sen
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
+from labbook.model.metric_kinds import SPLITS, metric_kind, name_words
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
 _CHANCE = 0.05
 _MANY = 10_000
+_FEW = 20
 _HELD_OUT = ("val", "valid", "validation", "test", "eval", "dev")
 
 
@@ -125,6 +127,58 @@ def beats_majority_class(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("warn" if chance > _CHANCE else "ok", observed)
 
 
+@check("accuracy_contradicts_loss", family="loop-bug", tier=2, needs=("losses",))
+def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the logged accuracy is far below what the model's outputs give, or below chance while the loss is low.
+
+    Source: chosen by us (tier 2). Where the probe saw scores and labels of each validation: 0.15 and 30 % below its own
+    count in all of at least 2. Else, of a classifier whose training loss ends below half of chance level: at most half
+    of 1 / K in the last third, which guessing gives with a probability under 0.0001.
+    """
+    names = [s for s in run.series if s.source != "probe" and _is_plain_accuracy(s.name) and len(s.values) >= 2]
+    if not names or signals.trainings or len(signals.models) > 1:
+        return None
+    logged = max(names, key=_points)
+    values = _as_shares([v for v in logged.values if math.isfinite(v)])
+    seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None]
+    if held_out(logged.name) and seen and len(seen) == len(values):
+        wrong = [pair for pair in zip(values, seen, strict=True) if pair[0] < min(pair[1] - 0.15, 0.7 * pair[1])]
+        observed = message(
+            "health.accuracy_contradicts_loss.measured", name=logged.name, logged=values[-1], right=seen[-1]
+        )
+        return Outcome("warn" if len(wrong) == len(values) else "ok", observed)
+    loss = training_loss(run, signals)
+    if isinstance(loss, Message) or not _is_single_classifier(signals) or len(values) < 2 or len(loss.values) < 20:
+        return None
+    end, chance, best = median(loss.values[-20:]), math.log(loss.classes), max(values[-max(1, len(values) // 3) :])
+    samples = _samples(signals)
+    guessed = 1 - binomial_at_least(round(best * samples) + 1, samples, 1 / loss.classes)
+    if end > 0.5 * chance or best > 0.5 / loss.classes or samples < _FEW or guessed > 1e-4:
+        return None
+    observed = message(
+        "health.accuracy_contradicts_loss.below_chance", name=logged.name, logged=best, classes=loss.classes, loss=end
+    )
+    return Outcome("warn", observed)
+
+
+def _is_plain_accuracy(name: str) -> bool:
+    """Whether a metric is the share of right answers: not of top 5 or of whole sequences, and no mean over classes."""
+    kind, words = metric_kind(name), set(name_words(name))
+    known = {"acc", "accuracy", "pixel", "准确率", "正确率", *SPLITS}
+    return kind.quantity == "accuracy" and kind.split != "train" and words <= known
+
+
+def _is_single_classifier(signals: Signals) -> bool:
+    """Whether the training has one loss function, of classes, with one label a sample or pixel."""
+    losses = training_losses(signals)
+    if len(losses) != 1 or losses[0].get("fn") not in CLASSIFIERS or losses[0].get("weight") or losses[0].get("soft"):
+        return False
+    scores, target = losses[0].get("input", {}).get("shape", ()), losses[0].get("target", {}).get("shape", ())
+    pixels = len(scores) == 4 and len(target) == 3
+    samples = {b.get("samples", 0) for b in signals.batches if b.get("phase") == "train"}
+    return losses[0].get("classes", 0) > 2 and (pixels or (len(target) == 1 and target[0] in samples))
+
+
 def _against_majority(run: Run, signals: Signals) -> tuple[float, float, float] | None:
     """Best of the last accuracies, share of the majority class, and the probability that guessing does as well."""
     counts = next((h for e in signals.prints if e.get("phase") == "train" and (h := e.get("histogram", {}))), {})
@@ -196,4 +250,4 @@ def _initial_share(signals: Signals, module: Module, steps: int) -> float | None
     return float((1 - momentum) ** steps)
 
 
-CHECKS = (no_overfitting, same_in_evaluation_mode, labels_mean_something, beats_majority_class)
+CHECKS = (no_overfitting, same_in_evaluation_mode, labels_mean_something, beats_majority_class, accuracy_fits_outputs)

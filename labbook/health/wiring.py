@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health.layer_history import parameters_of
+from labbook.health.layer_history import modules_of, parameters_of
 from labbook.health.measurements import called_in, join_names, place_message, place_of, too_few
 from labbook.health.training_kind import pretrained
 from labbook.model.check import Outcome, check
@@ -17,6 +17,7 @@ from labbook.model.signals import Signals
 _AFTER_BACKWARDS = 20
 _STREAK = 3
 _LOOKS = 3
+_PADDED = 0.05
 
 
 @check("param_never_gets_grad", family="gradient", tier=1, needs=("loop",))
@@ -115,7 +116,10 @@ def graph_is_whole(run: Run, signals: Signals) -> Outcome | None:
     reachable, lost = graph.get("reachable", 0), graph.get("unreachable", [])
     never = set(signals.loop.get("never_grad", [])) - set(signals.loop.get("never_called", []))
     lost_for_good = [name for name in lost if name in never]
-    if not reachable and lost:
+    # A loss that is a new tensor with requires_grad gets a gradient itself, and nothing behind it does.
+    every = graph.get("unreachable_n", 0) == signals.loop.get("trainable_n") and lost_for_good == [*lost]
+    only_foreign = every and any(not leaf.get("parameter") for leaf in graph.get("foreign", []))
+    if lost and (not reachable or only_foreign):
         step, lost_n = graph.get("step", 0), graph.get("unreachable_n", 0)
         observed = message("health.detached_graph.reaches_none", step=step, parameters=lost_n)
         return Outcome("fail", observed, _cut_sentence(signals), _cut_place(signals))
@@ -326,6 +330,54 @@ def mask_hides_padding(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("warn", message("health.attention_mask_inverted.padding", looks=len(known)))
 
 
+@check("attention_over_padding", family="loop-bug", tier=2, needs=("batches", "tensors"))
+def padding_is_masked(run: Run, signals: Signals) -> Outcome | None:
+    """Whether attention without any mask runs over sequences that an embedding says are padded.
+
+    Source: chosen by us (tier 2), in at least 3 looks and all of them: an embedding declares `padding_idx` 0, and
+    between 5 and 95 % of the tokens are 0, in each batch another share.
+    """
+    if not any(m.options.get("padding_idx") == 0 for m in modules_of(signals)):
+        return None
+    looks, shares = _attention_looks(signals), []
+    for batch in signals.batches:
+        for leaf in batch.get("leaves", []):
+            form, share = leaf.get("shape", ()), leaf.get("zero")
+            if leaf.get("role") != "input" or not leaf.get("integer") or len(form) != 2 or share is None:
+                continue
+            # A token for the whole sequence may have been put in front.
+            masked = {m for length, m in looks.get(batch.get("step", 0), ()) if {length, length - 1} & {*form}}
+            if True in masked:
+                return None
+            shares += [share] * len(masked)
+    if len(set(shares)) < _LOOKS or not all(_PADDED < share < 1 - _PADDED for share in shares):
+        return None
+    share = sum(shares) / len(shares)
+    return Outcome("warn", message("health.attention_over_padding.unmasked", looks=len(shares), share=share))
+
+
+def _attention_looks(signals: Signals) -> dict[int, list[tuple[int, bool]]]:
+    """Returns for each step the length of each sequence that attends to itself, and whether anything is hidden from it.
+
+    Scores that the program itself puts through a softmax hide a position where it is exactly 0.
+    """
+    found: dict[int, list[tuple[int, bool]]] = {}
+    for event in signals.tensors:
+        looks = found.setdefault(event.get("step", 0), [])
+        for row in event.get("functions", []):
+            form = row.get("shape", ())
+            if row.get("fn") == "attention" and len(form) == 2 and form[0] == form[1]:
+                looks.append((form[0], row.get("hides", True)))
+            elif (
+                row.get("fn") == "softmax"
+                and len(form) >= 3
+                and form[-1] == form[-2]
+                and row.get("dim") == len(form) - 1
+            ):
+                looks.append((form[-1], bool(row.get("zero", 1.0))))
+    return found
+
+
 CHECKS = (
     every_parameter_has_gradient,
     graph_is_whole,
@@ -338,4 +390,5 @@ CHECKS = (
     copies_are_updated,
     layers_are_separate,
     mask_hides_padding,
+    padding_is_masked,
 )

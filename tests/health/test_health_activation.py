@@ -160,6 +160,8 @@ def test_a_softmax_of_a_softmax_in_the_graph(ask, make_model, names, found):
         ask("dropout_too_high", signals={"models": (make_model("Dropout", options={1: {"p": 0.8}}),)}).verdict == "note"
     )
     assert ask("dropout_too_high", signals={"models": (make_model("Dropout", options={1: {"p": 0.5}}),)}) is None
+    most = {"models": (make_model("Dropout", options={1: {"p": 0.9}}),)}
+    assert ask("dropout_too_high", signals=most).verdict == "warn"
 
 
 def test_old_spectral_norm(ask, make_model):
@@ -267,6 +269,10 @@ def test_initialisation_written_again_and_again(ask, make_model):
         ([45, 1], 0, True, False),  # a score for each sample: listwise ranking
         ([45, 10], 0, False, False),
         ([30, 10], 0, True, False),  # 30 parts of 45 samples
+        ([45, 12, 12], 0, False, True),  # scores of an attention
+        ([45, 4, 12, 12], 3, False, False),
+        ([45, 12, 8], 0, False, False),
+        ([30, 12, 12], 0, False, False),
     ],
 )
 def test_a_softmax_of_the_output_over_the_batch(ask, form, dim, of_output, told):

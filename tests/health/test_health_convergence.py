@@ -275,3 +275,32 @@ def test_batch_norms_that_hardly_took_up_their_batches(ask, make_series, framewo
     }
     series = make_series("loss", [0.1] * 80), make_series("val_loss", [5.0, 4.0, 3.0], source="stdout")
     assert ask("train_val_collapse_in_eval", *series, signals=signals, framework=framework).verdict == verdict
+
+
+@in_one_test(
+    ("name", "logged", "measured", "verdict"),
+    [
+        ("val_acc", [0.1, 0.12, 0.11], [0.5, 0.7, 0.9], "warn"),
+        ("val_acc", [9.0, 11.0, 12.0], [0.5, 0.7, 0.9], "warn"),  # per cent
+        ("val_acc", [0.5, 0.7, 0.89], [0.5, 0.7, 0.9], "ok"),
+        ("train_acc", [0.1, 0.12, 0.11], [0.5, 0.7, 0.9], None),
+        ("val_top5_acc", [0.1, 0.12, 0.11], [0.5, 0.7, 0.9], None),
+        ("acc", [0.01, 0.0, 0.01], [None] * 3, "warn"),
+        ("acc", [0.01, 0.0, 0.08], [None] * 3, None),  # as good as guessing, the validation may be of another kind
+        ("sequence_acc", [0.0, 0.0, 0.01], [None] * 3, None),
+    ],
+)
+def test_an_accuracy_that_contradicts_the_outputs(ask, make_series, name, logged, measured, verdict):
+    """Measured over the scores of the same validation, else below guessing while the loss is low."""
+    loss = [2.3 * 0.97**step for step in range(200)]
+    phases = [{"begin_step": 9, "end_step": 9, "batches": 9, "samples": 300} for _ in measured]
+    phases = tuple(
+        one | ({} if share is None else {"accuracy": share}) for one, share in zip(phases, measured, strict=True)
+    )
+    shapes = {"input": {"shape": [32, 10]}, "target": {"shape": [32]}}
+    batches = tuple({"step": step, "phase": "train", "samples": 32} for step in (1, 2))
+    signals = {**classifier(loss, **shapes), "batches": batches, "evaluations": phases}
+    found = ask(
+        "accuracy_contradicts_loss", make_series("loss", loss), make_series(name, logged, "console"), signals=signals
+    )
+    assert (found.verdict if found else None) == verdict

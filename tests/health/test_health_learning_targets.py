@@ -61,7 +61,46 @@ def masked(*seen):
     return {"batches": BATCHES, "tensors": tuple({"opt": 0, "model": 0, "modules": [], **look} for look in looks)}
 
 
+NOISE = {"fn": "noise", "shape": [32, 6]}
+
+
+def drawn(width=6, decoder=6, noise=NOISE, named=False):
+    """A model whose layer gives mean and log variance of a code at once, and what normal numbers its forward drew."""
+    kinds = ((1, "stats", 48, width), (2, "rest", 48, width), (3, "decoder", decoder, 48))
+    layers = [
+        {"i": i, "name": name, "type": "Linear", "order": i, "options": {"in_features": given, "out_features": made}}
+        for i, name, given, made in (kinds if named else kinds[::2])
+    ]
+    looks = [{"i": i, "mean": 0.0, "std": 0.01, "shape": [32, width]} for i in (1, 2, 3)]
+    step = {"opt": 0, "model": 0, "modules": looks, "functions": [noise]}
+    return {
+        "models": ({"model": 0, "root": "VAE", "modules": layers, "parameters": []},),
+        "tensors": tuple({"step": at, **step} for at in STEPS),
+    }
+
+
+def attended(padding=0, **row):
+    """Attention over batches of tokens, of which a third or more are 0."""
+    words = {"i": 1, "name": "words", "type": "Embedding", "order": 0, "options": {"padding_idx": padding}}
+    leaf = {"path": "0", "role": "input", "shape": [32, 12], "integer": True}
+    look = {"opt": 0, "model": 0, "modules": [], "functions": [{"fn": "attention", "shape": [12, 12], **row}]}
+    return {
+        "models": ({"model": 0, "root": "Net", "modules": [words], "parameters": []},),
+        "tensors": tuple({"step": at, **look} for at in STEPS),
+        "batches": tuple({"step": at, "leaves": [{**leaf, "zero": 0.3 + at / 1000}]} for at in STEPS),
+    }
+
+
+SCORES = {"fn": "softmax", "shape": [32, 4, 12, 12], "dim": 3}
+
+
 CASES = [
+    ("posterior_collapse", drawn(12), drawn(12, noise={**NOISE, "shape": [32, 64]}), "stats (Linear) returns nearly"),
+    ("posterior_collapse", drawn(12), drawn(12, decoder=12), "mean and log variance"),
+    ("posterior_collapse", drawn(named=True), drawn(named=True, decoder=9), "stats (Linear) and rest (Linear)"),
+    ("attention_over_padding", attended(hides=False), attended(hides=True), "34 % of the tokens are padding"),
+    ("attention_over_padding", attended(hides=False), attended(padding=3, hides=False), "no mask in 9 looks"),
+    ("attention_over_padding", attended(zero=0.0, **SCORES), attended(zero=0.3, **SCORES), "no mask in 9 looks"),
     ("posterior_collapse", coded(0.01), coded(0.3), "return nearly 0 for every sample"),
     ("posterior_collapse", coded(0.01), coded(0.01, decoder=12), "fc_mu (Linear) and fc_logvar (Linear)"),
     ("posterior_collapse", coded(0.01), coded(0.01, name="fc_offset"), "root mean square at most 0.014"),
@@ -103,6 +142,44 @@ def test_a_fault_is_named_and_its_counterpart_is_not(ask, name, broken, right, o
     found = ask(name, signals=broken)
     assert found.verdict in ("fail", "warn") and observed in str(found.observed)
     assert ask(name, signals=right) is None
+
+
+def test_undivided_sums_are_a_finding_where_steps_are_too_large(rows_of, make_run, make_model, make_series, looks):
+    loss = {"fn": "cross_entropy", "training": True, "calls": 96, "reduction": "mean", "value_first": 2.3}
+
+    def rows(ratio):
+        tensors = looks(params=lambda step: [{"i": i, "w": 1.0, "g": 1.0, "ratio": ratio} for i in (0, 1)])
+        signals = {"models": (make_model("Linear", "Linear"),), "tensors": tensors}
+        told = {"losses": (loss,), "loop": {"steps": 12, "backwards": 96, "optimizers": 1, "accumulation": {"8": 12}}}
+        return rows_of(make_run(make_series("loss", [8 * 2.3] * 12), signals={**signals, **told}))
+
+    assert rows(0.01)["accumulation_not_scaled"].verdict == "note"
+    assert rows(5.0)["accumulation_not_scaled"].verdict == "warn"
+    assert rows(5.0)["update_too_large"].explained_by == "accumulation_not_scaled"
+
+
+def test_a_loss_that_is_made_anew(ask):
+    """The graph of `torch.tensor(loss.item(), requires_grad=True)`, where all tensors are lost, or one of two."""
+    graph = {"step": 2, "reachable": 2, "unreachable": ["a.w"], "unreachable_n": 1, "foreign": [{"parameter": False}]}
+    loop = {"steps": 99, "backwards": 99, "never_grad": ["a.w"], "never_grad_n": 1}
+    for trainable, verdict in ((1, "fail"), (2, "ok")):
+        found = ask("detached_graph", signals={"graphs": (graph,), "loop": {**loop, "trainable_n": trainable}})
+        assert found.verdict == verdict
+
+
+def test_one_loss_that_outweighs_another(ask, make_series):
+    """The loss is their weighted sum in all steps, and the light one stays where it was."""
+
+    def weighted(last, weight=1000.0, third=0.0):
+        light = {"fn": "cross_entropy", "line": "t.py:7", "reduction": "mean", "value_first": 1.4, "value_last": last}
+        heavy = {"fn": "mse_loss", "line": "t.py:8", "reduction": "mean", "value_first": 2.0, "value_last": 0.03}
+        losses = tuple({**one, "training": True, "calls": 99} for one in (light, heavy))
+        sums = make_series("loss", [1.4 + 2.0 * weight, 300.0, last + 0.03 * weight + third, 28.0])
+        return ask("loss_term_dominates", sums, signals={"losses": losses})
+
+    assert weighted(1.2).verdict == "warn"
+    assert "mse_loss counts 1000 times and makes 99.9 % of the loss" in weighted(1.2).observed
+    assert weighted(0.6) is weighted(1.2, weight=20.0) is weighted(1.2, third=5.0) is None
 
 
 def table(first, second, scale=5.0):

@@ -85,6 +85,19 @@ def test_validation_that_changes_or_is_the_training_data(ask, make_series):
     assert ask("train_val_overlap", other, signals=signals) is None
 
 
+def test_validation_on_the_rows_of_the_one_batch(ask, make_series):
+    """All nodes of a graph are trained, or some of them; the forward that validates is the same."""
+
+    def found(rows, name="test_acc", prints=("a",)):
+        batch = {"phase": "train", "step": 1, "samples": 300}
+        phases = [{**epoch(loader=None), "prints": ["a"] * 9}, {**epoch(loader=None, phase="eval"), "prints": prints}]
+        told = {"losses": (classifier(target={"shape": [rows]}),), "batches": (batch,), "prints": tuple(phases)}
+        return ask("train_val_overlap", make_series(name, [0.5, 0.6], "console"), signals=told)
+
+    assert found(300).verdict == "warn"
+    assert found(60) is found(300, "acc") is found(300, prints=("a", "b")) is None
+
+
 @in_one_test(
     ("fields", "verdict"),
     [({}, "warn"), ({"ignored": 0.2}, None), ({"classes": 5}, None), ({"weight": True}, None), ({"share": 0.01}, None)],
@@ -103,9 +116,9 @@ def test_padding_in_the_loss(ask, fields, verdict):
 
 
 @pytest.mark.parametrize(
-    ("tags", "verdict"), [(0.0, "warn"), (0.02, None)]
+    ("tags", "form", "verdict"), [(0.0, [32, 60], "warn"), (0.0, [1920], "warn"), (0.02, [32, 60], None)]
 )  # tag 0 of some words, too: it is the usual tag, not that of the padding
-def test_tags_of_padding_in_the_loss(ask, tags, verdict):
+def test_tags_of_padding_in_the_loss(ask, tags, form, verdict):
     options = {"padding_idx": 0, "num_embeddings": 40}
     model = {"model": 0, "modules": [{"i": 1, "name": "emb", "type": "Embedding", "order": 0, "options": options}]}
     whole = {"shape": [32, 60], "dtype": "int64", "integer": True}
@@ -114,11 +127,11 @@ def test_tags_of_padding_in_the_loss(ask, tags, verdict):
             "phase": "train", "step": step, "samples": 32,
             "leaves": [
                 {"path": "0", "role": "input", "zero": 0.5 + 0.01 * step, **whole},
-                {"path": "target", "role": "label", "zero": 0.5 + 0.01 * step + tags, **whole},
+                {"path": "target", "role": "label", "zero": 0.5 + 0.01 * step + tags, **whole, "shape": form},
             ],
         }
         for step in range(8)
     )  # fmt: skip
-    loss = classifier(target={**whole, "min": 0, "max": 3}, classes=4)
+    loss = classifier(target={**whole, "shape": form, "min": 0, "max": 3}, classes=4)
     found = ask("padding_in_loss", signals={"losses": (loss,), "models": (model,), "batches": batches})
     assert (found.verdict if found else None) == verdict

@@ -154,6 +154,7 @@ class FunctionLook(ModuleLook, total=False):
     size: Count
     of_output: bool
     masked: bool
+    hides: bool
     padding_only: bool
 
 

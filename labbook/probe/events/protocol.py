@@ -176,9 +176,10 @@ sample of all parameters after the step; distributed runs only.
   the autocast region it ran in, null outside; `bn`, batch norms in training mode: `n`: values for
   each channel, `ratio`: median over channels of running variance / variance in the batch.
 - `functions` (<= 64): watched functions called by the program itself: relu, leaky_relu, gelu, elu, sigmoid, tanh,
-  softmax, log_softmax, dropout; and "attention" (torch), the fused one: `shape`: queries, keys, `masked`: causal or
-  with a mask for its scores; "attention_mask" (paddle); both `padding_only`: of a mask over keys: positions of one
-  token are all that it leaves, null without tokens of its shape; `line`: "file.py:12", user frame; for softmax `dim`
+  softmax, log_softmax, dropout; "attention" (torch), the fused one: `shape`: queries, keys, `masked`: causal or with a
+  mask for its scores, `hides`: or one over keys; "attention_mask" (paddle); both `padding_only`: of a mask over keys:
+  positions of one token are all that it leaves, null without tokens of its shape; and "noise": `shape` of normal random
+  numbers; `line`: "file.py:12", user frame; for softmax `dim`
   (a number >= 0) and `size` (length of that axis), and in paddle, where those between model and loss are looked at,
   too, `of_output`: it was given the
   very tensor that the model returned."""

@@ -255,6 +255,11 @@ class ModelInputs:
         raise NotImplementedError
 
 
+def noise_row(shape):
+    """Fields of normal random numbers that a forward drew, among those of the functions that it called."""
+    return {"fn": "noise", "line": "", "calls": 1, "training": True, "shape": list(shape)}
+
+
 def is_mixture(inputs, target):
     """Whether the target of each sample is a weighted sum of several channels, with other weights for each sample.
 

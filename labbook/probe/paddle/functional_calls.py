@@ -9,7 +9,7 @@ from time import thread_time
 from types import FunctionType
 from weakref import ref
 
-from ..inspection.model_inputs import HIDDEN, TOKENS
+from ..inspection.model_inputs import HIDDEN, TOKENS, noise_row
 from ..inspection.nested import first_tensor
 from ..training.call_site import line_of, user_frame
 from ..wrapping import leave_out_one_frame, transparent_wrapper
@@ -30,6 +30,7 @@ WATCHED = (
     "log_softmax",
     "dropout",
 )
+_NOISE = ("randn", "normal", "standard_normal", "randn_like")
 _FLAT = ("sigmoid", "tanh")
 _NORMALISING = ("softmax", "log_softmax")
 
@@ -117,6 +118,9 @@ class FunctionalCalls:
                 original = home.__dict__.get(name)
                 if type(original) is FunctionType or callable(original):
                     patches.put(home, name, self._watched(original, name))
+        for name in _NOISE:
+            if type(paddle.__dict__.get(name)) is FunctionType:
+                patches.put(paddle, name, self._drawing(paddle.__dict__[name]))
         patches.put(functional, "embedding", self._embedding(functional.embedding))
         layers = sys.modules.get("paddle.nn.layer.transformer")
         if type(getattr(layers, "_convert_attention_mask", None)) is FunctionType:
@@ -198,6 +202,16 @@ class FunctionalCalls:
                 told["size"] = result.shape[axis]
                 told["of_output"] = any(output() is given for output in self._outputs or ())
         return told
+
+    def _drawing(self, original):
+        def draw(*args, **kwargs):
+            result = original(*args, **kwargs)
+            if self._on and self._outputs is None and self.stats.is_tensor(result):
+                shape = tuple(result.shape)
+                self.found.setdefault(("noise", shape), noise_row(shape))
+            return result
+
+        return transparent_wrapper(draw, original)
 
     def _masking(self, original):
         def convert(*args, **kwargs):

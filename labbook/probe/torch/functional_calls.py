@@ -6,7 +6,7 @@ and only while it is on top; while anything in the program is compiled it is nev
 
 import sys
 
-from ..inspection.model_inputs import HIDDEN, TOKENS
+from ..inspection.model_inputs import HIDDEN, TOKENS, noise_row
 from ..inspection.nested import tensors_in
 from ..training.call_site import line_of, place_of, user_frame
 from .autograd_graph import cut_mode, top_of_stack
@@ -32,6 +32,7 @@ WATCHED = frozenset(
         "dropout",
     ],
 )
+_NOISE = frozenset(["randn", "randn_like", "normal", "normal_"])
 _ATTENTION = {"scaled_dot_product_attention": (3, 5, -2), "multi_head_attention_forward": (16, None, 0)}
 """Fused attention -> places of its mask and of `is_causal` among the arguments, and the axis of time."""
 
@@ -111,10 +112,12 @@ class FunctionalCalls:
                 functions.calls += 1
                 result = func(*args, **kwargs)
                 name = getattr(func, "__name__", "")
-                if (name in WATCHED or name in _ATTENTION) and not self.off:
+                if (name in WATCHED or name in _ATTENTION or name in _NOISE) and not self.off:
                     try:
                         if name in WATCHED:
                             look(name.rstrip("_"), args, kwargs, result)
+                        elif name in _NOISE:
+                            functions.found.setdefault(("noise", tuple(result.shape)), noise_row(result.shape))
                         else:
                             functions._look_at_attention(name, args, kwargs)
                     except Exception as error:
@@ -171,6 +174,7 @@ class FunctionalCalls:
             given = kwargs.get("key_padding_mask") if causal is None else kwargs.get("attn_mask")
             if given is None and causal is not None and len(args) > mask:
                 given = args[mask]
+            facts["hides"] = masked or given is not None
             facts["padding_only"] = self._is_padding_all(given, attends=causal is not None)
             self.found[key_of] = dict(facts, shape=[query.shape[axis], key.shape[axis]])
 

@@ -1,7 +1,6 @@
 """What each program of this folder shows: the faults, their corrected twins, and healthy programs that look odd.
 
-Data for `benchmarks/health.py` and the tests. A fault is a line: file, program, what was planted, what may be said
-instead, and what else may be said because it follows.
+Data for `benchmarks/health.py` and tests. A fault: file, program, what was planted, other names of it, what follows.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ ORDER = "order_identical_each_epoch"
 
 @dataclass(frozen=True)
 class Case:
-    """One program as it is run.
+    """One program as it is run; a twin is the corrected half of a pair.
 
     Args:
         expected: Ids that were planted, each of which should be named; empty for a healthy program.
         instead: Ids that name the same fault as well.
         allowed: Ids that are true consequences.
-        twin: Whether it is the corrected half of a pair.
     """
 
     id: str
@@ -302,10 +300,17 @@ silent_torch mask_upside_down | attention_mask_inverted | | {STILL}
 silent_torch softmax_of_a_softmax | double_activation | | {FLAT}
 silent_torch generator_of_the_data_set | worker_duplicate_randomness | |
 silent_torch penalty_that_wins | regularisation_dominates | | {FLAT} init_loss_off
+silent_torch one_layer_for_both | posterior_collapse | | loss_plateau
+silent_torch attention_to_padding | attention_over_padding | |
+silent_torch answers_along_the_rows | accuracy_contradicts_loss | |
+silent_torch a_thousand_to_one | loss_term_dominates | | init_loss_off
+silent_torch all_nodes_are_trained | train_val_overlap | |
 silent_torch normalised_in_the_loop_too | input_double_normalised | | {SCALE}
 silent_paddle target_with_a_gradient | target_not_detached | |
 silent_paddle clean_picture_beside_the_noisy | target_in_inputs | | {ORDER}
 silent_paddle mask_upside_down | attention_mask_inverted | | {STILL}
+silent_paddle attention_over_the_batch | softmax_wrong_axis | |
+silent_paddle tags_of_padding | padding_in_loss | | padding_ratio_high
 silent_paddle drops_in_two_batches | dropout_active_in_eval | |
 running_paddle waits_for_the_disk | dataloader_bottleneck | |
 running_paddle saves_too_often | step_time_outlier | |
@@ -347,8 +352,7 @@ ODD = {
         few_are_labelled full_graph""",
     "odd6_torch": """gradients_of_two_tasks gradients_sample_by_sample queue_of_negatives
         preferences_against_a_reference pictures_and_texts""",
-    "strangers_torch": """labelled_nodes one_epoch_in_a_function five_folds search_for_a_rate
-        same_records_for_two_tasks""",
+    "strangers_torch": "labelled_nodes one_epoch_in_a_function five_folds search_for_a_rate same_records_for_two_tasks",
     "silent_torch": "one_step_a_rollout",
     "numeric_paddle": "mixed_precision_on_the_processor",
     "odd_paddle": """batches_of_three a_quarter_of_the_labels_wrong slow_descent sparse_rows frozen_body accumulates
@@ -387,11 +391,9 @@ CASES: tuple[Case, ...] = (
 )
 """All cases: each fault, its twin, and the healthy ones."""
 
-FAST = (
-    "gradients_torch:forgets_clearing", "outputs_torch:probabilities_as_logits", "strangers_torch:one_torn_picture",
-    "strangers_torch:one_forward_without_eval", "loops_torch:returns_before_learning",
-    "gradients_paddle:clears_too_early",
-    "outputs_paddle:square_of_a_square", "odd_torch:adversaries", "strangers_torch:one_epoch_in_a_function",
-    "odd_paddle:sparse_rows",
-)  # fmt: skip
+FAST = """
+gradients_torch:forgets_clearing outputs_torch:probabilities_as_logits strangers_torch:one_torn_picture
+strangers_torch:one_forward_without_eval loops_torch:returns_before_learning gradients_paddle:clears_too_early
+outputs_paddle:square_of_a_square odd_torch:adversaries strangers_torch:one_epoch_in_a_function odd_paddle:sparse_rows
+""".split()
 """A few that stand for the others, for the tests."""

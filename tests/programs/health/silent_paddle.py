@@ -114,5 +114,65 @@ def drops_in_two_batches(broken):
         print(f"loss {float(loss):.4f} accuracy {np.mean(right):.3f}")
 
 
+class Finder(nn.Layer):
+    def __init__(self, axis):
+        super().__init__()
+        self.axis, self.words = axis, nn.Embedding(20, 24)
+        self.asks, self.has, self.head = nn.Linear(24, 24), nn.Linear(24, 24), nn.Linear(24, 2)
+
+    def forward(self, words):
+        found = self.words(words)
+        scores = paddle.matmul(self.asks(found), self.has(found), transpose_y=True) / 24**0.5
+        return self.head((found + paddle.matmul(F.softmax(scores, axis=self.axis), found)).mean(1))
+
+
+def attention_over_the_batch(broken):
+    """The softmax of the attention mixes the samples."""
+    paddle.seed(5)
+    words = paddle.randint(1, 20, [480, 10])
+    labels = (words == 7).any(1).astype("int64")
+    model = Finder(0 if broken else -1)
+    optimizer = paddle.optimizer.Adam(3e-3, parameters=model.parameters())
+    for _ in range(4):
+        order = paddle.randperm(480)
+        for begin in range(0, 480, 32):
+            rows = order[begin : begin + 32]
+            loss = F.cross_entropy(model(words[rows]), labels[rows])
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+        print(float(loss))
+
+
+class Tagger(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.words, self.reads, self.head = nn.Embedding(20, 24, padding_idx=0), nn.GRU(24, 24), nn.Linear(24, 5)
+
+    def forward(self, words):
+        return self.head(self.reads(self.words(words))[0])
+
+
+def tags_of_padding(broken):
+    """The tags are laid out in one row, and those of the padding count."""
+    paddle.seed(6)
+    rng = np.random.default_rng(6)
+    words = rng.integers(1, 20, (480, 12)) * (np.arange(12) < rng.integers(3, 12, (480, 1)))
+    tags = np.where(words > 0, words % 4 + 1, 0)
+    model = Tagger()
+    optimizer = paddle.optimizer.Adam(3e-3, parameters=model.parameters())
+    loss_of = nn.CrossEntropyLoss() if broken else nn.CrossEntropyLoss(ignore_index=0)
+    for _ in range(4):
+        order = rng.permutation(480)
+        for begin in range(0, 480, 32):
+            rows = order[begin : begin + 32]
+            scores = model(paddle.to_tensor(words[rows]))
+            loss = loss_of(scores.reshape([-1, 5]), paddle.to_tensor(tags[rows]).reshape([-1]))
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+        print(float(loss))
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](sys.argv[2:] != ["fixed"])

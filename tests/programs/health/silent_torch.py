@@ -212,5 +212,138 @@ def normalised_in_the_loop_too(broken):
         print(loss.item())
 
 
+class Coder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.stats, self.back = nn.Linear(64, 48), nn.Linear(48, 12), nn.Linear(6, 64)
+
+    def forward(self, x):
+        mean, log_variance = self.stats(torch.relu(self.inner(x))).chunk(2, 1)
+        return self.back(mean + torch.randn_like(mean) * (0.5 * log_variance).exp()), mean, log_variance
+
+
+def one_layer_for_both(broken):
+    """Mean and log variance are the halves of one layer, and the divergence outweighs the distance."""
+    torch.manual_seed(9)
+    x = torch.as_tensor(digits()[0])
+    model = Coder()
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(6):
+        for rows in torch.randperm(len(x)).split(64):
+            made, mean, log_variance = model(x[rows])
+            distance = ((made - x[rows]) ** 2).mean() if broken else 20 * ((made - x[rows]) ** 2).sum(1).mean()
+            divergence = -0.5 * (1 + log_variance - mean**2 - log_variance.exp()).sum(1).mean()
+            optimizer.zero_grad()
+            (distance + 4 * divergence if broken else distance + divergence).backward()
+            optimizer.step()
+        print(f"distance {distance.item():.4f} divergence {divergence.item():.5f}")
+
+
+class Sentences(nn.Module):
+    def __init__(self, masks):
+        super().__init__()
+        self.masks, self.words, self.places = masks, nn.Embedding(20, 32, padding_idx=0), nn.Embedding(12, 32)
+        layer = nn.TransformerEncoderLayer(32, 2, 48, dropout=0.0, batch_first=True)
+        self.encoder, self.head = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), nn.Linear(32, 2)
+
+    def forward(self, words):
+        padding = words == 0
+        found = self.words(words) + self.places(torch.arange(12))
+        found = self.encoder(found, src_key_padding_mask=padding if self.masks else None)
+        return self.head(found.masked_fill(padding.unsqueeze(2), 0.0).sum(1))
+
+
+def attention_to_padding(broken):
+    """The sentences are padded, and the attention gets no mask."""
+    torch.manual_seed(10)
+    words = torch.randint(1, 20, (480, 12))
+    words[torch.arange(12) >= torch.randint(3, 12, (480, 1))] = 0
+    labels = ((words == 7) | (words == 3)).any(1).long()
+    model = Sentences(masks=not broken)
+    optimizer = torch.optim.Adam(model.parameters(), 2e-3)
+    for _ in range(4):
+        for rows in torch.randperm(480).split(32):
+            loss = F.cross_entropy(model(words[rows]), labels[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+
+
+def answers_along_the_rows(broken):
+    """The largest score is looked for along the width of the picture, and not among its classes."""
+    torch.manual_seed(11)
+    pixels = torch.as_tensor(pictures(240, 16, 4, 3, noise=0.3)[0])
+    classes = (pixels[:, 0] > 0.4).long() + (pixels[:, 0] > -0.4).long()
+    model = nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 3, 1))
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    for epoch in range(5):
+        for rows in torch.randperm(192).split(16):
+            loss = F.cross_entropy(model(pixels[rows]), classes[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        with torch.no_grad():
+            found = model(pixels[192:]).argmax(-1 if broken else 1)
+        right = (found == classes[192:, :3] if broken else found == classes[192:]).sum().item()
+        print(f"epoch {epoch} loss {loss.item():.4f} val_acc {right / classes[192:].numel():.4f}")
+
+
+class TwoTasks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.trunk, self.kind, self.size = nn.Linear(12, 32), nn.Linear(32, 4), nn.Linear(32, 1)
+
+    def forward(self, x):
+        found = torch.relu(self.trunk(x))
+        return self.kind(found), self.size(found).squeeze(1)
+
+
+def a_thousand_to_one(broken):
+    """The weight of the regression leaves nothing of the gradient for the classes."""
+    torch.manual_seed(12)
+    x, kinds = map(torch.as_tensor, blobs(640, 12, 4, 5))
+    sizes, model = 3 * x[:, 0] - 2 * x[:, 1], TwoTasks()
+    optimizer = torch.optim.SGD(model.parameters(), 1e-5 if broken else 0.02)
+    for _ in range(4):
+        for rows in torch.randperm(640).split(32):
+            kind, size = model(x[rows])
+            loss = F.cross_entropy(kind, kinds[rows]) + (1000.0 if broken else 0.1) * F.mse_loss(size, sizes[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+
+
+class Hops(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.near, self.far = nn.Linear(24, 32), nn.Linear(32, 3)
+
+    def forward(self, x, neighbours):
+        return neighbours @ self.far(torch.relu(neighbours @ self.near(x)))
+
+
+def all_nodes_are_trained(broken):
+    """The loss covers the nodes of the test, too."""
+    torch.manual_seed(13)
+    labels = torch.arange(240) % 3
+    x = torch.randn(240, 24) + F.one_hot(labels, 24)
+    near = ((torch.rand(240, 240) < 0.05) & (labels == labels[:, None])).float() + torch.eye(240)
+    near = near / near.sum(1, keepdim=True)
+    trained = torch.arange(240) < (240 if broken else 80)
+    model = Hops()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    for epoch in range(60):
+        loss = F.cross_entropy(model(x, near)[trained], labels[trained])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if epoch % 10 == 9:
+            with torch.no_grad():
+                right = (model(x, near).argmax(1) == labels)[160:].float().mean().item()
+            print(f"epoch {epoch} loss {loss.item():.4f} test_acc {right:.4f}")
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](sys.argv[2:] != ["fixed"])
