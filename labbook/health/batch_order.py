@@ -20,6 +20,7 @@ from labbook.model.signals import Signals
 
 _STEPS = 8
 _OVERLAP = 0.05
+_AXES = 3
 _BY_HAND = 200
 """Batches cut by hand of which all are known: of later ones some are left out where steps are short."""
 
@@ -144,6 +145,35 @@ def state_begins_anew(run: Run, signals: Signals) -> Outcome | None:
         if len(after) >= 2 and all(after):
             observed = message("health.state_carried_between_sequences.carried", layer=module.label, steps=len(after))
             return Outcome("warn", observed)
+    return None
+
+
+@check("batch_axis_taken_as_time", family="loop-bug", tier=2, needs=("batches", "modules"))
+def time_is_not_the_batch(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a recurrent layer or attention that expects (time, samples, features) gets as many time steps as labels.
+
+    Source: torch.nn.RNN, `batch_first` (tier 2); in at least 3 looks and all of them, with one label a sample, and
+    several sequences of another length.
+    """
+    labels = {
+        batch.get("step", 0): leaf.get("shape", ())
+        for batch in signals.batches
+        for leaf in batch.get("leaves", [])
+        if leaf.get("path") == "target"
+    }
+    for module in modules_of(signals):
+        looks = (
+            [(tuple(row.get("shape", ())), labels[step]) for step, row in module.history if step in labels]
+            if module.options.get("batch_first") is False
+            else []
+        )
+        if len(looks) >= _AXES and all(
+            len(form) == 3 and 1 < form[1] != form[0] and len(label) == 1 and label[0] == form[0]
+            for form, label in looks
+        ):
+            first, second, _ = looks[-1][0]
+            observed = message("health.batch_axis_taken_as_time.axes", layer=module.label, samples=first, steps=second)
+            return Outcome("warn", observed, where={"module": module.name})
     return None
 
 
@@ -356,6 +386,7 @@ CHECKS = (
     order_changes,
     order_is_shuffled,
     state_begins_anew,
+    time_is_not_the_batch,
     stream_is_split,
     workers_draw_their_own,
     validation_is_new,

@@ -131,9 +131,9 @@ def beats_majority_class(run: Run, signals: Signals) -> Outcome | None:
 def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
     """Whether the logged accuracy is far below what the model's outputs give, or below chance while the loss is low.
 
-    Source: chosen by us (tier 2). Where the probe saw scores and labels of each validation: 0.15 and 30 % below its own
-    count in all of at least 2. Else, of a classifier whose training loss ends below half of chance level: at most half
-    of 1 / K in the last third, which guessing gives with a probability under 0.0001.
+    Source: chosen by us (tier 2). Where the probe saw scores and labels of each validation: near guessing at the end,
+    0.15 and 30 % below its own count in all of at least 2. Else, of a classifier whose training loss ends below half
+    of chance level: at most half of 1 / K in the last third, which guessing gives with a probability under 0.0001.
     """
     names = [s for s in run.series if s.source != "probe" and _is_plain_accuracy(s.name) and len(s.values) >= 2]
     if not names or signals.trainings or len(signals.models) > 1:
@@ -146,7 +146,10 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
         observed = message(
             "health.accuracy_contradicts_loss.measured", name=logged.name, logged=values[-1], right=seen[-1]
         )
-        return Outcome("warn" if len(wrong) == len(values) else "ok", observed)
+        # The loss may have been that of the training data: then only an accuracy as by guessing tells.
+        guessing = max((1 / one.get("classes", 0) for one in training_losses(signals) if one.get("classes")), default=0)
+        near = max(values[-max(1, len(values) // 3) :]) <= guessing + 0.05
+        return Outcome("warn" if near and len(wrong) == len(values) else "ok", observed)
     loss = training_loss(run, signals)
     if isinstance(loss, Message) or not _is_single_classifier(signals) or len(values) < 2 or len(loss.values) < 20:
         return None

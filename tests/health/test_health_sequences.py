@@ -85,6 +85,28 @@ def test_validation_that_changes_or_is_the_training_data(ask, make_series):
     assert ask("train_val_overlap", other, signals=signals) is None
 
 
+@in_one_test(
+    ("form", "labels", "first", "found"),
+    [
+        ([24, 40, 8], [24], False, True),
+        ([24, 40, 8], [24], True, False),
+        ([40, 24, 8], [24], False, False),
+        ([24, 24, 8], [24], False, False),  # as many samples as steps
+        ([24, 1, 8], [24], False, False),  # a label for each word of one sentence
+        ([24, 40, 8], [960], False, False),
+    ],
+)
+def test_samples_read_as_time(ask, form, labels, first, found):
+    layer = {"i": 1, "name": "rnn", "type": "GRU", "order": 0, "options": {"batch_first": first}}
+    signals = {
+        "models": ({"model": 0, "modules": [layer], "parameters": []},),
+        "tensors": tuple({"step": step, "model": 0, "modules": [{"i": 1, "shape": form}]} for step in (1, 2, 3)),
+        "batches": tuple({"step": step, "leaves": [{"path": "target", "shape": labels}]} for step in (1, 2, 3)),
+    }
+    answer = ask("batch_axis_taken_as_time", signals=signals)
+    assert (answer is not None and answer.verdict == "warn") is found
+
+
 def test_validation_on_the_rows_of_the_one_batch(ask, make_series):
     """All nodes of a graph are trained, or some of them; the forward that validates is the same."""
 

@@ -30,6 +30,7 @@ class ModuleOptions(TypedDict, total=False):
     num_embeddings: Finite
     embedding_dim: Finite
     padding_idx: Finite
+    batch_first: bool
 
 
 class TensorForm(TypedDict, total=False):

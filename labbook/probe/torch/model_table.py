@@ -25,6 +25,7 @@ _OPTIONS = [
     "num_embeddings",
     "embedding_dim",
     "padding_idx",
+    "batch_first",
 ]
 _INITIALISERS = [
     "uniform_",
