@@ -53,6 +53,9 @@ def test_two_steps_are_enough_before_a_good_end(
         "ERROR loader:loader.py:40 CUDA out of memory (simulated)\n==== 12 passed, 1 skipped in 3.01s ====",
         "usage: fit.py [-h]\n\noptions:\n  -h, --help  show this\n  --stop      raise RuntimeError on nan",
         "Segmentation fault (core dumped): expected\n7/7 fault-injection tests passed",
+        "test_oom ... RuntimeError: CUDA out of memory (injected)\nok\n\nRan 2 tests in 0.41s\n\nOK",
+        "Corrupt JPEG data: premature end of data segment\n 0/2  3.1G 0.10 0.03\n 1/2  3.1G 0.09 0.02",
+        "{'loss': 1.1, 'grad_norm': nan}\n{'loss': 1.0, 'grad_norm': 2.2}\n{'loss': 0.9}\n{'train_loss': 0.98}",
         "batch size 64: CUDA out of memory, halving\nbatch size 32: ok",
     ],
 )
