@@ -24,10 +24,7 @@ _MOST_MESSAGE = 400
 _SAID = "message: "
 _ENDING_SENTENCES = ("oom_kill", "time_limit", "reader_died", "memory")
 _DEATHS_OF_OTHERS = (
-    "dataloader_worker_died",
-    "host_oom_killed",
-    "illegal_instruction_or_segfault",
-    "nccl_or_collective",
+    *("dataloader_worker_died", "host_oom_killed", "illegal_instruction_or_segfault", "nccl_or_collective"),
 )
 _WAITING = (
     *("diagnosis.waiting.reader", "diagnosis.waiting.collective", "diagnosis.waiting.lock"),
@@ -45,12 +42,13 @@ def build_finding(
     symptom = match.symptom
     wording = symptom.said(language)
     whole = exception.message if exception else line.text if line else ""
+    source = exception.frames[-1].source if exception and exception.frames else ""
     read = read_values(match, whole)
     if exception and line:
         read = {**read_values(match, line.text), **read}
     read.update(_package_of(read.get("module", "")))
     values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **read}
-    conditions = find_conditions(values, evidence, exception) | _conditions_said(symptom, whole)
+    conditions = find_conditions(values, evidence, exception) | _conditions_said(symptom, f"{whole}\n{source}")
     message = first_message_line(whole)
     say = Sentences(language)
     sentences = _first_sentence(wording, values, evidence)
@@ -85,7 +83,7 @@ def build_finding(
 
 
 def _conditions_said(symptom: Symptom, message: str) -> set[str]:
-    """The conditions `message: words|other words` of a page of which some words are in the message, in any case."""
+    """The conditions `message: words|other words` of a page of which some words are in the message or its line."""
     said = {key: key.removeprefix(_SAID).split("|") for key in symptom.when if key.startswith(_SAID)}
     return {key for key, words in said.items() if any(word in message.lower() for word in words)}
 

@@ -29,7 +29,8 @@ _LATER_STEPS = 10
 
 
 def _is_of_launcher(one: CaughtException | ObservedException) -> bool:
-    return one.type == "SystemExit" or is_launcher_error(one.type)
+    worker = one.message.startswith("DataLoader worker") and "exited unexpectedly" in one.message
+    return worker or one.type == "SystemExit" or is_launcher_error(one.type)
 
 
 def collect_run_evidence(run: Run) -> Evidence:

@@ -31,7 +31,8 @@ _GENERAL_CLASSES = ("KeyError", "NotImplementedError", "ValueError", "RuntimeErr
 _ABORTED = "native_crash"
 _SURVIVED = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch")
 """Families of warnings after which programs train normally."""
-_NOT_SETTINGS = ("data_decode_error", "type_error_user_code", "api_version_mismatch")
+_OF_PYTHON = "type_error_user_code"
+_NOT_SETTINGS = ("data_decode_error", _OF_PYTHON, "api_version_mismatch")
 _LIKELY = 2
 
 
@@ -57,14 +58,16 @@ def exception_family(case: Case) -> list[Finding]:
     Behind it come pages of other families that do not rest on the class alone.
     """
     exceptions = sorted(case.evidence.exceptions, key=lambda one: (one.ended_process, one.order), reverse=True)
-    for exception in exceptions:
-        readings = ((family_of_message(one), one) for one in _root_first(exception))
-        reading, one = next((pair for pair in readings if pair[0] is not None), (None, exception))
-        if reading is not None:
-            finding = build_family_finding(reading, one, case.evidence, case.language)
-            pages = _page_findings(case, [c for c in case.candidates if not _rests_on_class(c)])
-            return [finding, *(replace(f, follows_from="") for f in pages if f.family != finding.family)]
-    return []
+    readings = ((family_of_message(one), one) for exception in exceptions for one in _root_first(exception))
+    reading, raised = next((pair for pair in readings if pair[0] is not None), (None, None))
+    if reading is None or raised is None:
+        return []
+    finding = build_family_finding(reading, raised, case.evidence, case.language)
+    pages = _page_findings(case, [c for c in case.candidates if not _rests_on_class(c)])
+    # What Python's own error says of its cause holds, whatever it is about.
+    same = next((f for f in pages if f.family == _OF_PYTHON and f.message == finding.message), finding)
+    finding = replace(finding, causes=same.causes, fixes=same.fixes)
+    return [finding, *(replace(f, follows_from="") for f in pages if f.family != finding.family)]
 
 
 def program_line(case: Case) -> list[Finding]:
@@ -182,7 +185,7 @@ def _misreads(candidate: Candidate) -> bool:
     one, family = candidate.exception, candidate.match.symptom.family
     if one is None:
         return False
-    if family == "type_error_user_code" and family_of_import(one) is not None:
+    if family == _OF_PYTHON and family_of_import(one) is not None:
         return True
     if family_of_source(one) not in (None, family):
         return True

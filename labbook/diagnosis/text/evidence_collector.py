@@ -91,13 +91,9 @@ class EvidenceCollector:
     def note_wording(self, text: str, *, whole: bool) -> None:
         """Counts words of each framework, and notes whether the text is a feature request or describes a change."""
         self.wished = self.wished or is_feature_request(text[:20_000])
-        self.note_steps(text[:20_000])
+        self.steps = self.steps or has_training_steps(text[:20_000])
         self.proposed = self.proposed or (whole and is_change_description(text[:20_000]))
         self.clues.update(count_framework_words(text[:400_000]))
-
-    def note_steps(self, text: str) -> None:
-        """Notes whether a text contains step lines of a training."""
-        self.steps = self.steps or has_training_steps(text)
 
     def add_step(self, number: int) -> None:
         """Adds the number of a step line."""

@@ -65,7 +65,7 @@ def _seen(chunks: Iterable[bytes], collected: EvidenceCollector) -> Iterator[byt
     """Passes the chunks through; notes whether the first one prints training steps, which windows leave out."""
     for place, chunk in enumerate(chunks):
         if place == 0:
-            collected.note_steps(chunk[:_HEAD].decode("utf-8", "replace"))
+            collected.steps = survived_errors.has_training_steps(chunk[:_HEAD].decode("utf-8", "replace"))
         collected.newlines += chunk.count(b"\n")
         collected.tail = (collected.tail + chunk[-_TAIL:])[-_TAIL:]
         yield chunk

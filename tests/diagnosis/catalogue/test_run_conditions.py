@@ -166,6 +166,28 @@ def test_what_a_child_printed_is_the_cause_of_what_its_launcher_raised(launcher:
     assert (found.symptom, found.where["line"], found.where["rank"]) == ("ddp_unused_parameters", 9, 1)
 
 
+def test_what_a_worker_printed_is_the_cause_of_its_unexpected_exit() -> None:
+    printed = (
+        'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\n'
+        '  File "/usr/lib/python3.11/multiprocessing/spawn.py", line 140, in _check_not_importing_main\n'
+        "    raise RuntimeError(text)\nRuntimeError: \n        An attempt has been made to start a new process before\n"
+        "        the current process has finished its bootstrapping phase.\n"
+    )
+    gone = "DataLoader worker (pid(s) 61) exited unexpectedly"
+    raised = CaughtException("main", "RuntimeError", "builtins", gone, ended_process=True, t=9.0)
+    run = dataclasses.replace(RUN, status="failed", exit_code=1, exceptions=(raised,), console=Console(printed))
+    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings
+    assert [one.symptom for one in found[:2]] == ["main_guard_missing", "dataloader_worker_killed"]
+
+
+def test_a_missing_key_of_a_configuration_has_the_cause_of_a_missing_key() -> None:
+    frame = Frame("/w/fit.py", 4, "<module>", "rate = config['optim']['rate']", user=True)
+    raised = CaughtException("main", "KeyError", "builtins", "'optim'", (frame,), ended_process=True)
+    run = dataclasses.replace(RUN, status="failed", exceptions=(raised,))
+    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
+    assert found.family == "config_error" and "configuration" in found.causes[0] and found.fixes
+
+
 def test_the_error_of_a_cell_is_the_cause_of_what_the_notebook_runner_raised() -> None:
     frame = Frame("<cell 3>", 2, "<module>", "w @ x", user=True)
     cell = CaughtException(

@@ -79,7 +79,9 @@ def test_what_a_page_names_exists(each, catalogue):
         named = {condition.removeprefix(LEFT_OUT) for condition in page.when}
         said = {condition for condition in named if condition.startswith("message: ")}
         assert named - said <= set(CONDITIONS)
-        texts = " ".join([*(p.text for p in page.patterns), *(e.text for e in page.matches)]).lower()
+        texts = " ".join(
+            [*(p.text for p in page.patterns), *(e.text for e in page.matches), *page.said("en").why]
+        ).lower()
         of_class = " ".join(f"'{name}'" for p in page.patterns for name in p.types).lower()
         for condition in said:
             words = condition.removeprefix("message: ").split("|")

@@ -186,6 +186,8 @@ def test_an_empty_pickle_belongs_to_the_loader_that_started_a_worker():
         '  File "C:\\py\\lib\\multiprocessing\\process.py", line 121, in start\n    self._popen = self._Popen(self)\n'
     )
     assert family(title + frames) == "pickling_error"
+    child = '  File "/usr/lib/multiprocessing/spawn.py", line 126, in _main\n    self = pickle.load(from_parent)\n'
+    assert family(f"Traceback (most recent call last):\n{child}EOFError: Ran out of input") == "pickling_error"
 
 
 def test_what_a_description_of_a_change_quotes_has_not_happened():

@@ -286,6 +286,7 @@ def test_an_assertion_without_a_message_is_what_its_line_compares(
     ("wanted", "source", "message"),
     [
         ("config_error", "reader = cfg['TrainReader']['inputs_def']", "KeyError: 'inputs_def'"),
+        ("config_error", 'params = param_group["params"]', "KeyError: 'params'"),
         ("type_error_user_code", "model = MODELS[cfg['name']]", "KeyError: 'resnet99'"),
         ("type_error_user_code", "score = confidence['car']", "KeyError: 'car'"),
         ("data_decode_error", "name, label = line.strip().split('\\t')", "ValueError: not enough values to unpack"),
