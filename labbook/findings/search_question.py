@@ -30,10 +30,14 @@ def interpret_search(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
         symptoms = match_symptoms(typed, catalogue.symptoms.values(), names)
         question = parse_query(typed, names)
         if len(question.terms) > _PAGES and not question.is_restricted:
-            # It may be a message without its class: what the catalogue recognises comes before what words suggest.
+            # It may be a message without its class: what the catalogue recognises comes before what words suggest,
+            # unless the words are a search phrase of another symptom: "loss becomes nan after some hundred steps".
             _, of_message = _interpret_paste(diagnoser, typed)
-            found = tuple(dict.fromkeys([*of_message.symptoms, *symptoms.symptoms]))[:_PAGES]
-            symptoms = replace(of_message, symptoms=found) if of_message.symptoms else symptoms
+            if of_message.symptoms:
+                is_near = of_message.symptoms[0] in symptoms.symptoms
+                asked = symptoms.symptoms[:1] if symptoms.said and not is_near else ()
+                found = tuple(dict.fromkeys([*asked, *of_message.symptoms, *symptoms.symptoms]))[:_PAGES]
+                symptoms = replace(of_message, symptoms=found)
     else:
         # Filters next to a message are filters; a text of many lines has none.
         filters = [] if "\n" in typed.strip() else [word for word in typed.split() if _is_filter(word)]

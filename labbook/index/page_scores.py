@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from labbook.frozen import dataclass
 from labbook.index.cjk import is_cjk
-from labbook.index.vocabulary import read_meanings
+from labbook.index.vocabulary import correct_typing, read_meanings
 from labbook.model.symptom import Symptom
 
 Meaning = frozenset[str]
@@ -20,6 +20,12 @@ _PAIR_WEIGHT = 0.5
 _TITLE_WEIGHT = 1.05
 """A title says more than a search phrase. Source: chosen by us on benchmarks/search."""
 
+_OWN_TITLE = 0.02
+"""Among pages with the same search phrase, the one with more of the question in its title comes first."""
+_SAID = 0.1
+"""A whole search phrase in the question counts more than words of it in several phrases. Source: as above."""
+
+_EXACT = 1.99
 _RARE = 0.6
 """Weight of a phrase that identifies a page, against that of an unknown word. Source: chosen by us, as above."""
 
@@ -32,6 +38,7 @@ class PageScore:
         share: Share of the question that the page explains, 0 to 1, weighted by the rarity of its words.
         score: Order of the pages; more is better.
         said: Whether the question has a whole title or search phrase of the page that is not a common word.
+        exact: Whether a title or search phrase of the page says the same as the whole question.
         symptom: Id of the page.
     """
 
@@ -39,6 +46,7 @@ class PageScore:
     score: float
     symptom: str
     said: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,11 +86,12 @@ class PageScores:
 
     def ranked(self, question: str) -> list[PageScore]:
         """Returns the pages that share a meaning with a question, the best first."""
-        meanings = tuple(dict.fromkeys(read_meanings(question)))
+        meanings = tuple(dict.fromkeys(read_meanings(correct_typing(question, self._counts))))
         total = sum(self._weight(one) for one in meanings)
         near = {at for one in meanings for name in one for at in self._places.get(name, ())}
         explained: dict[str, set[Meaning]] = defaultdict(set)
         best: dict[str, float] = defaultdict(float)
+        titled: dict[str, float] = defaultdict(float)
         named: set[str] = set()
         for at in near:
             page, is_title, phrase = self._phrases[at]
@@ -94,8 +103,14 @@ class PageScores:
             if len(covered) == len(phrase) and weights[2] >= _RARE * self._weight(frozenset()):
                 named.add(page)
             best[page] = max(best[page], fit * (_TITLE_WEIGHT if is_title else 1.0))
+            if is_title:
+                titled[page] = max(titled[page], fit)
         shares = {page: sum(map(self._weight, found)) / total for page, found in explained.items()}
-        scores = [PageScore(share, share + best[page], page, page in named) for page, share in shares.items()]
+        scores = []
+        for page, share in shares.items():
+            said = page in named
+            score = share + best[page] + _OWN_TITLE * titled[page] + _SAID * said
+            scores.append(PageScore(share, score, page, said, share + best[page] >= _EXACT))
         return sorted(scores, key=lambda one: (-one.score, one.symptom))
 
     def _weight(self, meaning: Meaning) -> float:

@@ -24,6 +24,8 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|[-+]?inf", re.
 _AGE = re.compile(r"(\d{1,5})([hdw])")
 _DAY_S = 86400.0
 _MOST_FORM = 12
+_SENTENCE = 4
+"""Fewest words of a question; in one, `strict=False` is code rather than a mistyped condition. Source: chosen by us."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +80,15 @@ def parse_query(
         words: The line.
         names: Names of the notebook; without them, only the fields of the index and comparisons are conditions.
         strict: Whether everything that has the form of a condition is one. Otherwise `CUDA error:x`, `model.py:88` and
-            `shuffle=True` are words, unless the notebook has such a name.
+            `shuffle=True` are words, unless the notebook has such a name, or a short query has nearly one.
         now: Base of relative dates; the local time by default.
 
     Raises:
         QueryError: A name or a value is not known, or a date cannot be read.
     """
-    reader = _Reader(names, strict=strict, now=now or datetime.now().astimezone())
     tokens = _WORD.findall(_SPACED.sub(r"\1", normalized(words)))
+    is_sentence = sum(_CONDITION.fullmatch(token) is None for token in tokens) >= _SENTENCE
+    reader = _Reader(names, strict=strict, is_sentence=is_sentence, now=now or datetime.now().astimezone())
     for at, token in enumerate(tokens):
         follows = tokens[at + 1] if at + 1 < len(tokens) else ""
         reader.read(token, follows)
@@ -95,8 +98,8 @@ def parse_query(
 class _Reader:
     """Reads one query, token by token."""
 
-    def __init__(self, names: FieldNames | None, *, strict: bool, now: datetime) -> None:
-        self._names, self._strict, self._now = names, strict, now
+    def __init__(self, names: FieldNames | None, *, strict: bool, is_sentence: bool, now: datetime) -> None:
+        self._names, self._strict, self._is_sentence, self._now = names, strict, is_sentence, now
         self._terms: list[Term] = []
         self._excluded: list[Term] = []
         self._groups: list[list[Filter]] = []
@@ -183,7 +186,9 @@ class _Reader:
         if self._names.knows(key):
             return True
         known = self._names.everything()
-        if self._strict or is_option or is_compared or self._is_meant(key, operator, value, known):
+        is_code = self._is_sentence and (operator == "=" or (is_compared and not nearest(key, known, 1)))
+        is_meant = is_compared or self._is_meant(key, operator, value, known)
+        if self._strict or is_option or (is_meant and not is_code):
             raise unknown("terminal.query.unknown_key", key, known, lambda near: f"{near}{operator}{value}")
         return False
 

@@ -24,8 +24,6 @@ _NEAR = 0.75
 """A symptom is shown too if its score has this share of the best one. Source: as above."""
 _EQUAL = 0.98
 """Two symptoms are as likely if their scores differ by less. Source: as above."""
-_EXACT = 1.99
-"""Score of a page with a search phrase that says the same as the whole query."""
 _WHOLE = 0.999
 _QUOTE_LETTERS = 8
 """Shortest part of a message that identifies a symptom. Source: chosen by us; "error in" is a part of most."""
@@ -41,6 +39,7 @@ class QuerySymptoms:
         families: Families, likeliest first.
         whole: Whether the query says nothing else.
         equal: Number of symptoms that are as likely as the first one.
+        said: Whether a title or search phrase of the first symptom is part of the query.
         pages: Pages of the catalogue to show among the results.
     """
 
@@ -49,6 +48,7 @@ class QuerySymptoms:
     families: tuple[str, ...] = ()
     whole: bool = False
     equal: int = 1
+    said: bool = False
     pages: tuple[Hit, ...] = ()
 
 
@@ -77,7 +77,7 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
         ids = [one.id for one in known.values() if one.family == bare]
         return QuerySymptoms((), tuple(ids[:_MOST]), (bare,), whole=True)
     ranked = page_scores(known.values()).ranked(question.text)
-    exact = [one.symptom for one in ranked if one.score >= _EXACT]
+    exact = [one.symptom for one in ranked if one.exact]
     quoting = [one.id for one in _quoting(bare, known.values())]
     if 0 < len(quoting) <= _MOST:
         quoted = list(dict.fromkeys([*exact, *quoting]))[:_MOST]
@@ -92,7 +92,7 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
     equal = sum(one.score >= _EQUAL * ranked[0].score for one in near)
     families = _families(known[one.symptom] for one in near[:1])
     chosen = tuple(one.symptom for one in near)
-    return QuerySymptoms((), chosen, families, whole=ranked[0].share >= _WHOLE, equal=equal)
+    return QuerySymptoms((), chosen, families, whole=ranked[0].share >= _WHOLE, equal=equal, said=ranked[0].said)
 
 
 def _families(symptoms: Iterable[Symptom]) -> tuple[str, ...]:

@@ -7,10 +7,11 @@ first. So Chinese needs no spaces, and 梯度没清零, `zero_grad` and "zero th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
+from string import ascii_lowercase
 
 from labbook.frozen import dataclass
 from labbook.index.cjk import CJK_CHARACTERS, NAME_PART, normalized
@@ -20,6 +21,8 @@ PATH = Path(__file__).with_name("words.txt")
 _ATOM = re.compile(rf"[A-Za-z]+[0-9]*[A-Za-z0-9]*|[0-9]+(?:\.[0-9]+)?|[{CJK_CHARACTERS}]")
 _ENDINGS = ("ization", "isation", "ations", "ation", "ings", "ing", "ied", "ed", "ies", "es", "ly", "s", "e")
 _MIN_ROOT = 3
+# Shorter words are near too many others.
+_LONG_WORD = re.compile(r"(?<![A-Za-z0-9_.])[A-Za-z]{6,}(?![A-Za-z0-9_])")
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,43 @@ def root(atom: str) -> str:
             atom = atom[: -len(ending)] + ("y" if ending in ("ied", "ies") else "")
             break
     return atom[:-1] if len(atom) > _MIN_ROOT and atom[-1] == atom[-2] and atom[-1] not in "sl" else atom
+
+
+def correct_typing(text: str, roots: Mapping[str, int]) -> str:
+    """Returns a text in which each unknown word is replaced by the only known one that differs by one letter.
+
+    Args:
+        text: Words in English or Chinese.
+        roots: Further known roots -> how often each is used.
+    """
+    return _LONG_WORD.sub(lambda match: _known_word(match.group(), roots), text)
+
+
+def _known_word(word: str, roots: Mapping[str, int]) -> str:
+    typed, known = word.lower(), _vocabulary_words()
+    if root(typed) in roots or root(typed) in known:
+        return word
+    near = {root(one): one for one in _typed_nearly(typed) if one in known or one in roots}
+    return near.popitem()[1] if len(near) == 1 else word
+
+
+def _typed_nearly(word: str) -> Iterator[str]:
+    """Yields what differs from a word by one letter; its first letter is right."""
+    for at in range(1, len(word) + 1):
+        head, tail = word[:at], word[at:]
+        if tail:
+            yield head + tail[1:]
+            yield head + tail[1:2] + tail[:1] + tail[2:]
+        for letter in ascii_lowercase:
+            yield head + letter + tail
+            yield head + letter + tail[1:]
+
+
+@cache
+def _vocabulary_words() -> frozenset[str]:
+    """Returns the words of the vocabulary, and their roots."""
+    words = {atom for form in vocabulary().forms for atom in atoms(form)} | set(vocabulary().minor)
+    return frozenset(words | {root(word) for word in words})
 
 
 @lru_cache(maxsize=32768)

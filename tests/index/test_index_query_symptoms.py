@@ -58,6 +58,8 @@ CATALOGUE = (
     [
         ("显存不足", ("cuda_out_of_memory",), True),
         ("out of memory", ("cuda_out_of_memory",), True),
+        ("out of memroy on my gpu", ("cuda_out_of_memory",), False),
+        ("gradeint is None", ("step_with_no_gradient",), True),
         ("why OOM?", ("cuda_out_of_memory",), True),
         ("loss 变成 NaN", ("loss_nonfinite",), True),
         ("loss becomes nan", ("loss_nonfinite",), True),
