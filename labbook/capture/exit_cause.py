@@ -65,7 +65,7 @@ def explain_exit(
     end: Mapping[str, Any],
     resources: Path,
     started: float,
-    environ: Mapping[str, str],
+    time_limit: Mapping[str, Any],
     lost: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Returns the facts that explain the end of a run.
@@ -74,13 +74,13 @@ def explain_exit(
         end: The end of the command: `code`, `signal`, `ended`, `core_dump`, and `counters` with `before` and `after`.
         resources: File of the resource samples.
         started: Unix time, s.
-        environ: Environment of the run, with the time limit of the batch system.
-        lost: What is known of a run whose recorder died, so that nobody saw its end: `time_limit` of `read_time_limit`,
-            `stopped`, the time of the first signal, and `last_seen`, that of the last sign of life.
+        time_limit: Of the batch job, from `read_time_limit` at the start; empty without one.
+        lost: What is known of a run whose recorder died, so that nobody saw its end: `stopped`, the time of the first
+            signal, and `last_seen`, that of the last sign of life.
     """
     facts: dict[str, Any] = {}
     if lost:
-        limit = _limit_of_lost(lost)
+        limit = _limit_of_lost(lost, time_limit)
         facts.update({"time_limit": as_data(limit)} if limit else {})
     if not end:
         return facts
@@ -102,7 +102,7 @@ def explain_exit(
         if after and not _is_nearly_full(after, resident):
             facts["memory_free"] = True
     if signal in _LIMIT_SIGNALS or (isinstance(code, int) and code > 128):
-        limit = _describe_limit(ended, read_time_limit(environ))
+        limit = _describe_limit(ended, time_limit)
         facts.update({"time_limit": as_data(limit)} if limit else {})
     return facts
 
@@ -122,12 +122,12 @@ def read_time_limit(environ: Mapping[str, str], *, ask: bool = True) -> dict[str
     return {} if walltime is None else {"t": _session_start() + walltime, "variable": "PBS_WALLTIME"}
 
 
-def _limit_of_lost(lost: Mapping[str, Any]) -> Message | None:
+def _limit_of_lost(lost: Mapping[str, Any], limit: Mapping[str, Any]) -> Message | None:
     """Returns a message if the batch system ended a run at its time limit and killed the recorder, too.
 
     Either the recorder got a signal then, or the run lived beyond the limit, which only the grace time allows.
     """
-    limit, stopped = lost.get("time_limit") or {}, float(lost.get("stopped") or 0.0)
+    stopped = float(lost.get("stopped") or 0.0)
     last = max(stopped, float(lost.get("last_seen") or 0.0))
     is_stopped = stopped and _describe_limit(stopped, limit) is not None
     return _describe_limit(last, limit) if limit and (is_stopped or last >= limit["t"]) else None
@@ -146,7 +146,7 @@ def _describe_limit(ended: float, limit: Mapping[str, Any]) -> Message | None:
 
 
 def _slurm_end_time(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns `SLURM_JOB_END_TIME` of a job that Slurm ended at its limit: versions before 23.02 do not set it.
+    """Returns `SLURM_JOB_END_TIME` of a running job, which versions of Slurm before 23.02 do not set.
 
     A step may have a limit of its own (`srun --time`), which Slurm does not show once the step has ended.
     """
@@ -160,7 +160,7 @@ def _slurm_end_time(environ: Mapping[str, str]) -> dict[str, str]:
             ["scontrol", "-o", "show", "job", job], capture_output=True, text=True, timeout=_ASKS_SLURM_S, check=False
         )
         facts = dict(word.split("=", 1) for word in answer.stdout.split() if "=" in word)
-        if facts.get("JobState") != "TIMEOUT" and facts.get("TimeLimit") == "UNLIMITED":
+        if facts.get("TimeLimit") == "UNLIMITED":
             return {}
         return {"SLURM_JOB_END_TIME": str(time.mktime(time.strptime(facts["EndTime"], "%Y-%m-%dT%H:%M:%S")))}
     except (OSError, ValueError, KeyError, subprocess.SubprocessError):

@@ -77,7 +77,8 @@ def add_captured(
     captured["reproducibility"] = judge_reproducibility(captured)
     end = journal.ending()
     lost = _lost_facts(parts, end, start) if not end or end.get("status") else None
-    ending = explain_exit(end, deciding.paths.resources, run.started, os.environ, lost)
+    limits = (part.read(part.paths.start).get("time_limit") for part in parts)
+    ending = explain_exit(end, deciding.paths.resources, run.started, next(filter(None, limits), {}), lost)
     ending = {**ending, **standstill_facts(run, processes)}
     if ending:
         captured["ending"] = redactor.data(ending)
@@ -120,10 +121,8 @@ def separate_results_of_code(run: Run, before: Mapping[str, Any]) -> Run:
 
 def _lost_facts(parts: Sequence[Journal], end: Facts, start: Facts) -> Facts:
     """Returns what the journals say of the end of a run, or of a task that decides its job, whose recorder died."""
-    limits = (part.read(part.paths.start).get("time_limit") for part in parts)
     stops = (part.read(part.paths.stopped).get("t") for part in parts)
     return {
-        "time_limit": next(filter(None, limits), {}),
         "stopped": min(filter(None, stops), default=0.0),
         "last_seen": end.get("ended") or start.get("last_seen") or 0.0,
     }

@@ -62,6 +62,9 @@ def test_a_group_that_a_container_sees_as_the_top_is_found(v2):
     assert read_oom_counters(v2)["sys/fs/cgroup/one"] == {"kills": 2}
 
 
+LIMIT = read_time_limit({"SLURM_JOB_END_TIME": "1000"})
+
+
 def test_nothing_readable_counts_nothing(tmp_path):
     assert read_oom_counters(tmp_path) == {}
 
@@ -108,14 +111,13 @@ def test_a_kill_without_evidence_is_reported_as_unexplained(v2, tmp_path, held, 
 def test_an_ordinary_failure_does_not_mention_memory(v2, tmp_path):
     same = read_oom_counters(v2)
     end = {"code": 1, "signal": "", "ended": 100.0, "counters": {"before": same, "after": same}, "core_dump": False}
-    assert explain_exit(end, samples(tmp_path / "r", GIB), 100.0, {"SLURM_JOB_END_TIME": "100"}) == {}
+    assert explain_exit(end, samples(tmp_path / "r", GIB), 100.0, LIMIT) == {}
     assert explain_exit({}, tmp_path / "r", 0.0, {}) == {}
 
 
 @pytest.mark.parametrize(("ended", "said"), [(970, "30 s before"), (1040, "40 s after"), (700, ""), (5000, "")])
 def test_the_time_limit_of_a_job(ended, said, tmp_path):
-    environ = {"SLURM_JOB_END_TIME": "1000"}
-    facts = explain_exit({"code": None, "signal": "SIGTERM", "ended": ended}, tmp_path / "r", 0.0, environ)
+    facts = explain_exit({"code": None, "signal": "SIGTERM", "ended": ended}, tmp_path / "r", 0.0, LIMIT)
     assert ("time_limit" in facts) == bool(said) and said in EN(facts.get("time_limit"))
     assert read_time_limit({"SLURM_JOB_END_TIME": "soon"}) == {}
 
@@ -125,8 +127,7 @@ def test_the_time_limit_of_a_job(ended, said, tmp_path):
     [(1000, 1009, "9 s after"), (0, 1009, "9 s after"), (990, 990, "10 s before"), (0, 990, ""), (500, 990, "")],
 )
 def test_the_time_limit_of_a_run_whose_recorder_was_killed_too(stopped, last, said, tmp_path):
-    lost = {"time_limit": read_time_limit({"SLURM_JOB_END_TIME": "1000"}), "stopped": stopped, "last_seen": last}
-    facts = explain_exit({}, tmp_path / "r", 0.0, {}, lost)
+    facts = explain_exit({}, tmp_path / "r", 0.0, LIMIT, {"stopped": stopped, "last_seen": last})
     assert ("time_limit" in facts) == bool(said) and said in EN(facts.get("time_limit"))
 
 
