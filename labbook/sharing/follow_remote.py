@@ -66,6 +66,8 @@ def _follow(notebook: Notebook, folders: GitFolders, *, first: bool, moved: bool
             done.append(message("sync.followed", count=count))
     if tip and (moved or first) and not done:
         restored = restore_missing(notebook)
+        if read_state(notebook).get("landing"):
+            merge_fetched(notebook, folders, ref, tip)  # a commit has adopted the remote's branch
         if restored:
             done.append(message("sync.restored", count=len(restored), branch=notebook.config.branch))
     return done

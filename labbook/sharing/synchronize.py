@@ -22,7 +22,7 @@ from labbook.sharing.tree_diff import (
     runs_among,
     text_path,
 )
-from labbook.store.branch_checkout import known_commit, notebook_prefix, restore_missing
+from labbook.store.branch_checkout import known_commit, notebook_prefix
 from labbook.store.changed_notes import edited_notes, has_conflict
 from labbook.store.entry_commit import commit_files, commit_queued
 from labbook.store.git_identity import read_signers
@@ -198,8 +198,6 @@ class _Sync:
         try:
             align_disk(self.notebook, self.folders, self.ref)  # all this while the remote answers
             unsent = commit_edited(self.notebook)
-            if "base" not in read_state(self.notebook):
-                restore_missing(self.notebook)  # a commit has adopted the remote's branch
             if ahead:
                 diff_trees(self.folders, known, sent)  # for the result
         except BaseException:
@@ -254,7 +252,7 @@ class _Sync:
         base = None
         if seen and seen != theirs and not is_ancestor(self.folders, seen, theirs):
             base = self._base_after_rewrite(seen, theirs, local)
-        elif not merge_bases(self.folders, local, theirs) and (self.folders.common_dir / "shallow").exists():
+        elif (self.folders.common_dir / "shallow").exists() and not merge_bases(self.folders, local, theirs):
             self.remote.fetch(self.ref, unshallow=True)
         if base is not None:
             merged, conflicts = _merge_two(self.notebook, self.folders, theirs, local, base, one_parent=True)

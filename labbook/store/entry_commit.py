@@ -33,9 +33,10 @@ from labbook.store.fast_import import (
 from labbook.store.git_identity import Signers, read_signers
 from labbook.store.git_index_sync import IndexLockedError, clear_leftovers, stage, update_files
 from labbook.store.git_process import GitFolders, run_git
-from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
+from labbook.store.git_state import WorkTree, head_ref, operation, read_commit, work_trees
 from labbook.store.journal import write_atomically
 from labbook.store.locks import hold_lock
+from labbook.store.sync_state import update_state
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor
@@ -210,6 +211,10 @@ def _attempt(
             hold_lock(folders.common_dir / "labbook-commits", patience_s) as lock,
             _marked(target, lock) as previous_died,
         ):
+            if not target.trees and not read_commit(folders, ref) and adopt_remote_branch(folders, ref):
+                # The next sync or command merges what people wrote here with the branch, before it commits that.
+                adopted = {"ref": ref, "commit": read_commit(folders, ref), "local": "", "base": None}
+                update_state(notebook, landing=adopted)
             if only_new:
                 changes = _leave_existing(target, changes, when)
             return _land(target, changes, message, signers, when, patience_s, lock, previous_died)
@@ -284,8 +289,6 @@ def _land(
     keep_open = () if lock is None else (lock,)
     while True:
         tip, stored = _stored(target, changes)
-        if not tip and not target.trees and adopt_remote_branch(target.folders, target.ref):
-            continue
         if _same(changes, stored):
             return CommitOutcome("unchanged", tip, target.ref)
         trouble = _stage_everywhere(target, tip, changes, keep_open)
@@ -307,9 +310,7 @@ def _land(
 
 def _leave_existing(target: _Target, changes: Sequence[FileChange], when: float) -> list[FileChange]:
     """Return the changes of paths that the branch lacks; its own files replace ones older than the commit on disk."""
-    tip, stored = _stored(target, changes)
-    if not tip and not target.trees and adopt_remote_branch(target.folders, target.ref):
-        tip, stored = _stored(target, changes)
+    _, stored = _stored(target, changes)
     for change in changes:
         blob = stored.get(change.path, "")
         file = target.folders.top / os.fsdecode(change.path)

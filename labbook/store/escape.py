@@ -10,7 +10,6 @@ Encode last: do not cut or extend the results afterwards.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 from urllib.parse import quote
@@ -164,6 +163,8 @@ def file_name(text: str) -> str:
     reserved = stem in _RESERVED or re.fullmatch(r"(?:com|lpt)\d", stem)
     if name == text and not reserved:
         return name
+    import hashlib  # loads OpenSSL, a tenth of the start of a command; few names are changed
+
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     stem, dot, suffix = name.rpartition(".")
     return f"{stem}-{digest}{dot}{suffix}" if stem and suffix.isalnum() else f"{name or 'file'}-{digest}"

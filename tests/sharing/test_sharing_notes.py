@@ -7,10 +7,13 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
+from click.testing import CliRunner
 from sharing_clones import call_git, copy_clones, make_template, sync, write_entry, write_note
 
+from labbook.commands.commit import command as commit_command
 from labbook.errors import GitError
 from labbook.sharing import disk_update, synchronize
+from labbook.sharing.follow_remote import follow_remote
 from labbook.sharing.note_merge import merge_notes
 from labbook.sharing.remote_git import choose_remote
 from labbook.sharing.tree_merge import NewFile, commit_merge, write_commit
@@ -130,10 +133,19 @@ def test_a_first_sync_that_was_killed_reverts_nothing(pair, monkeypatch, fetched
         assert (book.paths.notes / "plan.md").exists()
 
 
-def test_a_note_that_was_written_before_the_first_sync_meets_the_one_of_others(pair):
+@pytest.mark.parametrize("first", ["", "record", "record, list", "commit"])
+def test_a_note_that_was_written_before_the_first_sync_meets_the_one_of_others(pair, first):
     write_note(pair[0], "ideas.md", "# Ideas\n\nlower the rate\n")
     sync(pair[0])
     write_note(pair[1], "ideas.md", "# Ideas\n\nraise the rate\n")
+    if first:
+        call_git(pair[1].paths.root, "fetch", "-q")
+    if first.startswith("record"):
+        write_entry(pair[1], "20261122-035531-ab12", "healthy")
+    if first == "record, list":
+        follow_remote(pair[1])
+    if first == "commit":
+        CliRunner().invoke(commit_command, ["--notebook", str(pair[1].paths.root)], catch_exceptions=False)
     sync(pair[1])
     assert "lower the rate" in (text := (pair[1].paths.notes / "ideas.md").read_text()) and "raise the rate" in text
 
