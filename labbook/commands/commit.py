@@ -70,7 +70,7 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
 
 
 def _below(book: Notebook, notes: Sequence[Path]) -> list[Path]:
-    """Returns the notes with their full paths.
+    """Returns the notes with their full paths, and the files of deleted entries that are deleted on disk, too.
 
     Raises:
         UsageError: One lies outside the folder, or is neither on disk nor on the branch.
@@ -83,9 +83,13 @@ def _below(book: Notebook, notes: Sequence[Path]) -> list[Path]:
         path = note.resolve()
         if not path.is_relative_to(folder.resolve()):
             raise UsageError("terminal.commit.not_a_note", path=note, folder=folder)
-        if not path.exists() and not any(path in (file, *file.parents) for file in missing_files(book)):
-            raise UsageError("terminal.commit.no_such_note", path=note)
-        paths.append(folder / path.relative_to(folder.resolve()))
+        inside = folder / path.relative_to(folder.resolve())
+        paths.append(inside)
+        if not path.exists():
+            missing = missing_files(book)
+            if not any(inside in (file, *file.parents) for file in missing):
+                raise UsageError("terminal.commit.no_such_note", path=note)
+            paths += [file for file in missing if inside.with_suffix("") in file.parents]
     return paths
 
 

@@ -82,8 +82,7 @@ def update_disk(notebook: Notebook, folders: GitFolders, ref: str, old: str, new
         if place.tree is not None:
             _check_clean(notebook, place, changes, prefix)
     if any(place.tree is None for place in places):
-        pages = [os.fsdecode(p) for p, c in changes.items() if b"notes/symptoms/" in p and c.after is not None]
-        hide_entries(folders, prefix, pages)
+        hide_entries(folders, prefix, (path for path, change in changes.items() if change.after is not None))
     merged = []
     for place in places:
         wanted = changes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,16 +95,19 @@ def notebook_prefix(notebook: Notebook, folders: GitFolders) -> str:
     return "" if prefix == "." else prefix
 
 
-def hide_entries(folders: GitFolders, prefix: str, pages: Sequence[str] = ()) -> None:
+def hide_entries(folders: GitFolders, prefix: str, paths: Iterable[bytes] = ()) -> None:
     """Hide entries from `git status` of the code through `info/exclude` of this clone, not the user's `.gitignore`.
 
     Args:
         folders: Of the repository.
         prefix: The notebook below its top folder.
-        pages: Further files of the notebook, below the top folder; symptom pages that only people write are not hidden.
+        paths: Files on the notebook's branch, below the top folder: other notes are hidden once they are there.
     """
-    names = [f"{prefix}/{folder}" if prefix else folder for folder in _HIDDEN]
-    lines = ["/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", name) for name in (*names, *pages)]
+    start = f"{prefix}/" if prefix else ""
+    notes = (name for name in map(os.fsdecode, paths) if name.startswith(f"{start}notes/") and "\n" not in name)
+    others = (name for name in notes if not name.removeprefix(start).startswith(_HIDDEN))
+    names = [*(start + folder for folder in _HIDDEN), *others]
+    lines = ["/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", name) for name in names]
     with contextlib.suppress(OSError):
         append_lines(folders.common_dir / "info" / "exclude", lines)
 

@@ -204,8 +204,7 @@ def _attempt(
         if prefix:
             changes = [FileChange(os.fsencode(f"{prefix}/") + change.path, change.data) for change in changes]
         if notebook.config.commit == "branch" and not folders.bare:
-            pages = [os.fsdecode(change.path) for change in changes if b"notes/symptoms/" in change.path]
-            hide_entries(folders, prefix, pages)
+            hide_entries(folders, prefix, (change.path for change in changes))
         signers = read_signers(folders, notebook.config.author)
         with (
             hold_lock(folders.common_dir / "labbook-commits", patience_s) as lock,

@@ -62,6 +62,22 @@ def test_only_the_notes_that_are_named(edited, git):
     assert refused.returncode == 2 and "there is no note" in refused.stderr
 
 
+def test_a_deleted_entry_takes_its_files_along_and_notes_of_people_are_hidden_from_the_code(edited, git):
+    labbook, entry = edited
+    for name in ("ideas.md", "plans/spring term.md"):
+        page = labbook.folder / "notes" / name
+        page.parent.mkdir(exist_ok=True)
+        page.write_text("# Note\n")
+    assert "notes/ideas.md" in git(labbook.folder, "status", "--porcelain", "-uall")
+    labbook("commit")
+    assert ".md" not in git(labbook.folder, "status", "--porcelain", "-uall")
+
+    (labbook.folder / entry).unlink()
+    shutil.rmtree((labbook.folder / entry).with_suffix(""))
+    labbook("commit", entry)
+    assert "notes/runs/" not in git(labbook.folder, "ls-tree", "-r", "--name-only", "labbook")
+
+
 def test_the_entry_of_a_running_run_is_left_to_its_end(edited, git):
     labbook, entry = edited
     file = labbook.folder / entry
