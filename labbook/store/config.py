@@ -13,7 +13,7 @@ from labbook.errors import NotebookError
 from labbook.frozen import dataclass
 from labbook.model.message import Message, message
 from labbook.store.paths import SETTINGS_FILE
-from labbook.store.toml_parser import parse_toml
+from labbook.store.toml_parser import parse_toml, repeated_key
 
 _MIB = 1024 * 1024
 
@@ -232,6 +232,9 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     try:
         return parse_toml(text), text
     except ValueError as error:
+        if (repeated := repeated_key(text, str(error))) is not None:
+            key, first, second = repeated
+            raise NotebookError("errors.settings.twice", path=path, key=key, first=first, second=second) from error
         raise NotebookError("errors.settings.not_toml", path=path, reason=error) from error
 
 

@@ -83,6 +83,7 @@ def test_pyproject_and_labbook_toml_before_it(tmp_path):
         ("branch = '../x'\n", "must be the name of a branch", ""),
         ("branch = '-D'\n", "must be the name of a branch", ""),
         ("title = \n", "not valid TOML", "correct"),
+        ('title = "a"\n\ntitle = "b"\n', "title twice, in lines 1 and 3", "change the value in line 1"),
         ("a = 1\ntitle 'x'\n", "line 2", "correct"),
     ],
 )
