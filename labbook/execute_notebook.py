@@ -34,6 +34,8 @@ Source: the folder of an entry stays small."""
 _SAVE_EVERY_S = 10.0
 _SAVE_SHARE = 50
 """Least time between two savings, in times of the last one. Source: chosen by us, at most 2 % of the run."""
+_INTERRUPT_S = 2.0
+"""Time that an interrupted cell has to end, in seconds; code that catches the interrupt runs until the kernel ends."""
 
 
 class _Run:
@@ -59,6 +61,8 @@ class _Run:
             self.rows[cell_index] |= {"state": "running", "started": time.time()}
 
     def ended(self, cell: Any, cell_index: int, execute_reply: Mapping[str, Any]) -> None:  # noqa: ANN401
+        if self.signal:
+            return  # the signal ended the cell: it was running at the end
         row = self.rows[cell_index]
         allowed = "raises-exception" in cell.metadata.get("tags", [])
         reply = execute_reply.get("content", {})
@@ -130,6 +134,7 @@ def main(arguments: list[str]) -> int:
     """Executes a notebook; an error of a cell is raised, with its traceback in the message."""
     import nbformat
     from jupyter_client.kernelspec import NoSuchKernel
+    from jupyter_client.utils import ensure_async
     from nbclient import NotebookClient
     from nbclient.exceptions import DeadKernelError
 
@@ -159,12 +164,18 @@ def main(arguments: list[str]) -> int:
             return out
 
         def take_signals(self, notebook: Any) -> None:  # noqa: ANN401 - of nbclient
-            """Shuts the kernel down at a signal, as nbclient does, and remembers which one it was."""
+            """Interrupts the cell and shuts the kernel down at a signal, and remembers which one it was."""
             loop = asyncio.get_running_loop()
+
+            async def shut_down() -> None:
+                # A kernel that is shut down while a cell runs prints an error of its sockets.
+                await ensure_async(self.km.interrupt_kernel())
+                await asyncio.sleep(_INTERRUPT_S)
+                await self._async_cleanup_kernel()
 
             def end(number: int) -> None:
                 run.signal = number
-                run.tasks.append(asyncio.ensure_future(self._async_cleanup_kernel()))
+                run.tasks.append(asyncio.ensure_future(shut_down()))
 
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, end, number)

@@ -36,7 +36,11 @@ _SERIES_POINTS = 2000
 _GATE = re.compile(
     GATE + r"|lr\b|learning.?rate|top[-_]?[15]|f1|\bap\b|r2|\btrain|\bval|grad.?norm|率|精度|梯度范数", re.IGNORECASE
 )
-_NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|[-+]?(?:nan|inf(?:inity)?)(?![A-Za-z])"
+_NUMBER = (
+    r"[-+]?(?:\d{16,40}\.\d{1,20}|\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
+    r"|[-+]?(?:nan|inf(?:inity)?)(?![A-Za-z])"
+)
+"""A number; one of more than 15 digits is a diverged value with decimals, and no date or identifier."""
 _PAIR = re.compile(
     rf"(?<![\w./\\-])(?P<name>(?:(?:{QUALIFIERS})[ ]|{CHINESE_QUALIFIER}[ ]?)?[A-Za-z_][\w./@-]{{0,60}}"
     rf"|(?:{CHINESE_QUALIFIER}[ ]?)?(?:{CHINESE_NAMES}))"

@@ -149,7 +149,7 @@ def _print(report: WrittenReport, path: str, say: Sentences) -> None:
         say.line("terminal.report.count", count=n, status=status_label(one, say)) for one, n in totals["by_status"]
     ]
     counts += [
-        say.line("terminal.report.count", count=n, status=verdict_label(one, say))
+        say.line("terminal.report.of_them", count=n, verdict=verdict_label(one, say))
         for one, n in totals["by_verdict"]
         if one in ("unhealthy", "suspect")
     ]

@@ -19,12 +19,14 @@ from labbook.fixes.propose_fix import (
     set_section,
 )
 from labbook.frozen import dataclass
-from labbook.model.confirmed_fix import Fix, Proposal, in_words
+from labbook.model.confirmed_fix import Fix, Proposal, describe_changes
+from labbook.model.message import message
 from labbook.store import frontmatter
 from labbook.store.branch_checkout import restore_before_writing
 from labbook.store.entry_text import read_text, to_bytes, with_block
 from labbook.store.journal import write_atomically
 from labbook.store.paths import check_stays_inside, is_run_id
+from labbook.store.sentences import Sentences
 
 if TYPE_CHECKING:
     from labbook.store.entry_commit import CommitOutcome
@@ -236,7 +238,9 @@ def _find_next_cure(notebook: Notebook, failed: str, meta: Mapping[str, Any], qu
 def _make_fix(notebook: Notebook, failed: str, meta: Mapping[str, Any], proposal: Proposal | None, text: str) -> Fix:
     if proposal is None:
         return Fix(failed, "", text, tuple(read_texts(meta, "symptoms")[:1]))
-    description = text or in_words(proposal.changes) or f"no difference is known; see {proposal.by}"
+    say = Sentences(notebook.config.language_in_use(), notebook.paths.templates)
+    known = describe_changes(proposal.changes) or message("capture.difference.unknown", run=proposal.by)
+    description = text or say(known)
     symptoms = proposal.symptoms or tuple(read_texts(meta, "symptoms")[:1])
     diff = "\n".join(change.detail for change in proposal.changes if change.kind == "code" and "\n@@ " in change.detail)
     return Fix(failed, proposal.by, " ".join(description.split())[:_MAX_TEXT], symptoms, proposal.changes, diff)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 
 from labbook.frozen import dataclass
+from labbook.model.message import Message, message
 from labbook.model.run import Change
 
 _MAX_LENGTH = 60
 _CONTEXT_LENGTH = 24
 _FEW = 2
 """Changed lines of a file that are shown themselves."""
-_LINE_COUNT = re.compile(r"\+\d+ -\d+ lines$")
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,15 @@ class Fix:
     diff: str = ""
 
 
-def in_words(changes: tuple[Change, ...], most: int = 3) -> str:
-    """Summarize the first differences in one line: "--lr 3.0 → 0.1; model.py +3 -1 lines"; "" when there are none."""
-    parts = list(dict.fromkeys(_describe(change) for change in changes[:most]))
+def describe_changes(changes: Sequence[Change], most: int = 3) -> Message | str:
+    """Summarize the first differences: "--lr 3.0 → 0.1; model.py +3 -1 lines"; "" when there are none."""
+    parts: list[Message] = []
+    for change in changes[:most]:
+        part = _describe(change)
+        parts += [] if part in parts else [part]
     if len(changes) > most:
-        parts.append(f"and {len(changes) - most} more")
-    return "; ".join(parts)
+        parts.append(message("capture.change.more", count=len(changes) - most))
+    return message("capture.difference.list", parts=parts) if parts else ""
 
 
 def changed_lines(diff: str) -> tuple[list[str], list[str]]:
@@ -94,12 +97,21 @@ def _are_few(removed: list[str], added: list[str]) -> bool:
     return len(removed) <= _FEW and len(added) <= _FEW
 
 
-def _describe(change: Change) -> str:
+def _describe(change: Change) -> Message:
+    what = change.messages.get("what", change.what)
+    counts = line_counts(change)
+    if counts is not None:
+        lines = message("capture.lines", added=counts[0], removed=counts[1])
+        return message("capture.difference.value", what=what, value=lines)
     before, now = sides(change)
-    text = f"{before} → {now}" if before and now else now or (f"{before} taken out" if before else "")
-    if "\n@@ " in change.detail and not _LINE_COUNT.match(text):
-        return f"{change.what}: {text}" if before else f"{change.what}: {text} put in"
-    return f"{change.what} {text}".strip()
+    old = change.messages.get("before", before) if before == change.before else before
+    new = change.messages.get("now", now) if now == change.now else now
+    form = "line" if "\n@@ " in change.detail and any(changed_lines(change.detail)) else "value"
+    if before and now:
+        return message(f"capture.difference.changed.{form}", what=what, before=old, now=new)
+    if now:
+        return message(f"capture.difference.added.{form}", what=what, now=new)
+    return message(f"capture.difference.removed.{form}", what=what, before=old)
 
 
 def _shorten_to_difference(before: str, now: str) -> tuple[str, str]:

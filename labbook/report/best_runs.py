@@ -35,9 +35,16 @@ def best_run(rows: Sequence[RunRow]) -> RunRow | None:
     metric = Counter(row.metric for row in measured).most_common(1)[0][0]
     chosen: RunRow | None = None
     for row in measured:
-        if row.metric == metric and (chosen is None or row.better_than(chosen)):
+        if row.metric == metric and (chosen is None or row.better_than(chosen) or _wins_tie(row, chosen)):
             chosen = row
     return chosen
+
+
+def _wins_tie(row: RunRow, chosen: RunRow) -> bool:
+    """Whether a run with the same best value ended at least as well as a later one."""
+    if row.best != chosen.best or row.last is None or chosen.last is None:
+        return False
+    return row.last >= chosen.last if row.direction == "max" else row.last <= chosen.last
 
 
 def trend_of(best: RunRow | None, old: RunRow | None, rows: Sequence[RunRow]) -> str:

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labbook.frozen import dataclass
-from labbook.model.confirmed_fix import in_words
+from labbook.model.confirmed_fix import describe_changes
 from labbook.model.run import Change
 from labbook.report import numbers
 from labbook.report.run_row import RunRow
+from labbook.store.sentences import Sentences
 
 _RATIO = 1.15
 """Least ratio of two median step times that is told. Source: chosen by us; the same program varies by a few percent."""
@@ -117,4 +118,4 @@ def _cause(
 def likely_cause(changes: Sequence[Change]) -> str:
     """Returns one or two differences in words, "" if there are more: then none of them is known to be the cause."""
     settings = tuple(change for change in changes if change.kind != "metric")
-    return in_words(settings) if 0 < len(settings) <= _FEW else ""
+    return Sentences("en")(describe_changes(settings)) if 0 < len(settings) <= _FEW else ""

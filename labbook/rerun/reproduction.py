@@ -10,7 +10,7 @@ from typing import Any
 from labbook.compare.run_changes import compare_runs
 from labbook.compare.run_settings import captured_facts, list_rows
 from labbook.frozen import dataclass
-from labbook.model.confirmed_fix import in_words
+from labbook.model.confirmed_fix import describe_changes
 from labbook.model.message import Message, message
 from labbook.model.run import Change
 from labbook.report.best_runs import least_significant
@@ -257,7 +257,7 @@ def _reasons(before: Mapping[str, Any], now: Mapping[str, Any], possible: Sequen
     inputs = _changed_inputs(before, now)
     for kind, name in _KINDS.items():
         of_kind = tuple(change for change in changes if change.kind == kind)
-        what = ", ".join(inputs[:_FEW]) if kind == "input" else in_words(of_kind, _FEW)
+        what = ", ".join(inputs[:_FEW]) if kind == "input" else describe_changes(of_kind, _FEW)
         if what:
             yield message("rerun.reason_difference", kind=message(name), what=what)
     state = _state(now)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labbook.model.confirmed_fix import Fix, Proposal, in_words, line_counts, sides
+from labbook.model.confirmed_fix import Fix, Proposal, describe_changes, line_counts, sides
 from labbook.model.message import message
 from labbook.model.run import Change
 from labbook.report.entry.entry_page import tidy
@@ -60,13 +60,15 @@ def cures_markdown(notebook: Notebook, proposal: Proposal) -> str:
 def proposal_line(proposal: Proposal, language: str = "en") -> str:
     """Returns the proposal in one line for the terminal."""
     labels = words(language)["fix"]
-    return shorten_middle(str(labels["line"]).format(run=proposal.failed, changes=in_words(proposal.changes)), 300)
+    changes = Sentences(language)(describe_changes(proposal.changes))
+    return shorten_middle(str(labels["line"]).format(run=proposal.failed, changes=changes), 300)
 
 
 def list_differences(changes: Sequence[Change], language: str = "en") -> list[str]:
     """Returns the first differences for the terminal, one a line, likeliest first."""
     more = words(language)["changes"]["more"]
-    lines = [shorten_middle(in_words((change,)), _CELL) for change in changes[:_MOST_ROWS]]
+    say = Sentences(language)
+    lines = [shorten_middle(say(describe_changes((change,))), _CELL) for change in changes[:_MOST_ROWS]]
     rest = len(changes) - len(lines)
     return [*lines, str(more).format(count=rest)] if rest > 0 else lines
 

@@ -209,7 +209,7 @@
       onclick: () => { history.pushState(null, "", address(others(run))); load(); },
     });
     return element("div", { class: "lb-heads" }, ...runs.map((run, n) => element("div", { class: "lb-head" },
-      element("div", { class: "lb-head__line" }, swatch(n), ...window.labbook.pills(run, say), element("span", { class: "lb-space" }), runs.length > 1 ? remove(run) : null),
+      element("div", { class: "lb-head__line" }, swatch(n), ...window.labbook.pills(run, say), runs.length > 1 ? remove(run) : null),
       element("a", { href: site.entry(run), text: run.title || run.id, title: run.title }),
       element("small", { text: [name(run), duration(run.duration), run.author].filter(Boolean).join(" · ") }),
       element("small", { text: run.experiment }))),
