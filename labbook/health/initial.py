@@ -61,7 +61,7 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
         observed = message("health.init_loss_off.loss", loss=first)
         training, later = _worst_later_training(run, signals, loss)
         if later > max(first, chance):
-            first, observed = later, message("health.init_loss_off.training", loss=later, training=training)
+            first, observed = later, message("health.init_loss_off.training", loss=later, training=training + 1)
         over = first - chance
         call = (message("health.init_loss_off.call", function=fn, line=loss.get("line", "")),)
         # The standard weights of PaddlePaddle are larger: 5.1 for 5 classes behind one convolution is usual there.

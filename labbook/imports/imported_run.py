@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import re
 from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -292,8 +291,8 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 def typed(text: str) -> Any:  # noqa: ANN401 - a scalar
     """Returns a parameter that a tool stored as text as what it was: a number, a truth value, `None`, or the text.
 
-    A text is a number if it is written as Python writes that number, or with a signed exponent: `3.10`, `007`, `1_000`
-    and `12e4567` are texts.
+    A text is a number if Python writes that number so: `0.0001` and `1e-05` are numbers; `1e-4`, `3.10` and `007` were
+    texts in the program, as YAML reads `1e-4`.
     """
     named = {"True": True, "true": True, "False": False, "false": False, "None": None, "null": None}
     if text in named:
@@ -301,7 +300,7 @@ def typed(text: str) -> Any:  # noqa: ANN401 - a scalar
     for kind in (int, float):
         with suppress(ValueError):
             number = kind(text)
-            if str(number) == text or re.fullmatch(r"-?\d(\.\d+)?[eE][-+]\d{1,2}", text):
+            if str(number) == text:
                 return number
     return text
 

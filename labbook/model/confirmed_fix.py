@@ -12,6 +12,10 @@ _MAX_LENGTH = 60
 _CONTEXT_LENGTH = 24
 _FEW = 2
 """Changed lines of a file that are shown themselves."""
+_CHANGED = ("capture.difference.changed.value", "capture.difference.changed.line")
+_ADDED = ("capture.difference.added.value", "capture.difference.added.line")
+_REMOVED = ("capture.difference.removed.value", "capture.difference.removed.line")
+"""Messages of a value, and of a line of a file."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +110,14 @@ def _describe(change: Change) -> Message:
     before, now = sides(change)
     old = change.messages.get("before", before) if before == change.before else before
     new = change.messages.get("now", now) if now == change.now else now
-    form = "line" if "\n@@ " in change.detail and any(changed_lines(change.detail)) else "value"
-    if before and now:
-        return message(f"capture.difference.changed.{form}", what=what, before=old, now=new)
-    if now:
-        return message(f"capture.difference.added.{form}", what=what, now=new)
-    return message(f"capture.difference.removed.{form}", what=what, before=old)
+    is_line = "\n@@ " in change.detail and any(changed_lines(change.detail))
+    if not now:
+        return message(_REMOVED[is_line], what=what, before=old)
+    return (
+        message(_CHANGED[is_line], what=what, before=old, now=new)
+        if before
+        else message(_ADDED[is_line], what=what, now=new)
+    )
 
 
 def _shorten_to_difference(before: str, now: str) -> tuple[str, str]:

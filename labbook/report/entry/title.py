@@ -126,7 +126,9 @@ def _of_trials(trials: Mapping[str, Any], said: Mapping[str, Any], kind: str) ->
     metric, value, best = _named(str(trials["metric"])), number(trials["value"]), trials["best"]
     params = next((row.get("params") or {} for row in trials.get("rows") or () if row.get("number") == best), {})
     named = [f"{_named(str(name))}={_option(given)}" for name, given in params.items()][:_MAX_OPTIONS]
-    which = ": ".join(filter(None, (str(best), ", ".join(named))))
+    # Tools number their trials from 0; people count trainings from 1.
+    shown = best + 1 if kind == "trainings" else best
+    which = ": ".join(filter(None, (str(shown), ", ".join(named))))
     return fill(said[f"{kind}_best"], count=total, metric=metric, value=value, number=which)
 
 

@@ -31,6 +31,8 @@ def trials_section(run: Run, paths: NotebookPaths, limits: Limits) -> dict[str, 
     rows = [row for row in facts.get("rows") or () if isinstance(row, Mapping)]
     if not rows:
         return None
+    # Tools number their trials from 0; people count trainings from 1.
+    first = 0 if is_run else 1
     options = list(dict.fromkeys(name for row in rows for name in row.get("params") or ()))[:_MOST_OPTIONS]
     best = [row for row in rows if "best" in facts and row.get("number") == facts["best"]]
     shown = rows[: limits.rows] if all(row in rows[: limits.rows] for row in best) else [*best, *rows][: limits.rows]
@@ -40,17 +42,17 @@ def trials_section(run: Run, paths: NotebookPaths, limits: Limits) -> dict[str, 
         "metric": str(facts.get("metric") or ""),
         "are_runs": is_run,
         "together": bool(facts.get("together")),
-        "rows": [_row(row, run, paths, options, limits) | {"is_best": row in best} for row in shown],
+        "rows": [_row(row, run, paths, options, limits, first) | {"is_best": row in best} for row in shown],
         "more": len(rows) - len(shown),
     }
 
 
 def _row(
-    row: Mapping[str, Any], run: Run, paths: NotebookPaths, options: Sequence[str], limits: Limits
+    row: Mapping[str, Any], run: Run, paths: NotebookPaths, options: Sequence[str], limits: Limits, first: int
 ) -> dict[str, Any]:
     params, entry = row.get("params") or {}, str(row.get("id") or "")
     return {
-        "number": row.get("number"),
+        "number": row.get("number", 0) + first,
         "values": [_value(params.get(name), limits) for name in options],
         "best": number(row.get("best")),
         "last": number(row.get("last")),

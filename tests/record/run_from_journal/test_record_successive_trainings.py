@@ -109,7 +109,7 @@ def test_the_best_of_them_is_in_the_title():
     assert [row["params"] for row in facts["rows"]] == [{"lr": 0.1**n} for n in range(3)]
     assert [row["last"] for row in facts["rows"]] == [3.0, 0.5, 2.0] and facts["best"] == 1
     title = run_title(Run(**{**vars(run), "captured": {"trainings": facts}}))
-    assert title.startswith("train.py: finished, 3 trainings, best loss ") and title.endswith("(training 1: lr=0.1)")
+    assert title.startswith("train.py: finished, 3 trainings, best loss ") and title.endswith("(training 2: lr=0.1)")
 
 
 @pytest.mark.parametrize(
