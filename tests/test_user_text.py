@@ -173,3 +173,9 @@ def test_the_first_advice_stands_on_its_own(language):
     dependent = re.compile(r"(?:\{(?:torch|paddle)\|)?(?:Or\b|Then\b|See the row|`|或|再|然后)")
     firsts = {page.id: page.said(language).attempts[0] for page in PAGES.values()}
     assert {name: text for name, text in firsts.items() if len(text) < shortest or dependent.match(text)} == {}
+
+
+def test_no_sentence_ends_with_a_command_that_ends_with_a_dot():
+    # Without its marks, as on the terminal, `pip install -e .` at the end of a sentence reads as `-e ..`.
+    texts = {page.id: page.said("en").attempts for page in PAGES.values()}
+    assert {name: text for name, sentences in texts.items() for text in sentences if " .`." in text} == {}

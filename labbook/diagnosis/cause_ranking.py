@@ -30,7 +30,11 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
         for check in evidence.checks
         if check.verdict in ("fail", "warn")
     ]
-    findings = _with_checks(_crash_findings(evidence, matcher, language), checks, matcher)[:_MAX_FINDINGS]
+    crash = _crash_findings(evidence, matcher, language)
+    if not crash and not evidence.clean_end:
+        # A warning is no reason why a program ended itself without a word.
+        checks = [check for check in checks if check.severity == "error"]
+    findings = _with_checks(crash, checks, matcher)[:_MAX_FINDINGS]
     return Diagnosis(tuple(findings), _unsure(findings, evidence, Sentences(language)))
 
 

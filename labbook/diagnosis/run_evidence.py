@@ -154,6 +154,8 @@ def _holding(run: Run) -> Iterator[tuple[str, bool]]:
     yield "fine_tune", any(_frozen(state) for state in states)
     flights = [signals.flight for signals in run.signals if signals.flight]
     yield "module_in_project", any(map(partial(_lies_in, folders=_project_folders(run)), _missing_modules(run)))
+    losses = [loss for signals in run.signals for loss in signals.losses if loss.get("training", True)]
+    yield "loss_summed", any(loss.get("reduction") == "sum" for loss in losses)
     yield "bad_batch", "nonfinite_input" in wrong
     on_gpu = any(device.get("kind") == "cuda" for framework in run.frameworks for device in framework.devices)
     late = on_gpu and any(flight.get("trigger") == "parameter" for flight in flights)

@@ -24,12 +24,14 @@ _NEVER_NEGATIVE = message("health.loss_negative.ok")
 
 @check("loss_nonfinite", family="numeric", tier=1, whole=True)
 def loss_finite(run: Run, signals: Signals) -> Outcome:
-    """Whether every loss was finite.
+    """Whether every loss was finite, those included that the program printed or logged without a backward pass.
 
     Source: a logical invariant (tier 1); diagnosis catalogue, `loss_nonfinite`.
     """
     outcome = _finite(measured(run, "loss"))
-    if outcome.verdict == "ok" or not signals.flight:
+    if outcome.verdict == "ok":
+        return _last_printed(run) or outcome
+    if not signals.flight:
         return outcome
     where = {**first_nonfinite.where(signals.flight), **outcome.where}
     operation = first_nonfinite.loss_operation(signals.flight)
@@ -75,6 +77,15 @@ def _finite(series: Sequence[Series]) -> Outcome:
     lasting = any(not math.isfinite(s.values[-1]) for s in series)
     observed = message("health.finite.bad", bad=bad, total=total, source=source, step=first)
     return Outcome("fail" if lasting else "warn", observed, where={"step": first})
+
+
+def _last_printed(run: Run) -> Outcome | None:
+    """A loss that the program saw become NaN itself: it ended or left its loop before the backward pass."""
+    written = [s for s in (*run.series, *run.printed) if s.values and s.source != "probe" and "loss" in s.name.lower()]
+    ended = [s for s in written if not math.isfinite(s.values[-1]) and any(map(math.isfinite, s.values))]
+    return next(
+        (Outcome("fail", message("health.loss_nonfinite.last", name=s.name, loss=s.values[-1])) for s in ended), None
+    )
 
 
 def _first_bad(series: Series) -> int:

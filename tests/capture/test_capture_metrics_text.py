@@ -55,6 +55,7 @@ FOUR = {"train_loss": 0.5, "acc": 0.9, "val_loss": 0.6, "val/acc": 0.8}
         ("轮次 3/9 训练 loss 0.5 acc 0.9 验证 loss 0.6 acc 0.8", FOUR),
         ("epoch 3: train loss 0.5 acc 0.9 | val loss 0.6 acc 0.8", FOUR),
         ("测试集准确率: 0.93", {"test_accuracy": 0.93}),
+        ("Loss: tensor(0.7, grad_fn=<NllLossBackward0>) acc: tensor(0.9, device='cuda:0')", {"loss": 0.7, "acc": 0.9}),
         ("val_loss: 0.3 loss: 0.4 acc: 0.9", {"val_loss": 0.3, "loss": 0.4, "acc": 0.9}),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,17 @@ def test_a_run_that_ended_well_shows_only_its_checks():
     found = diagnose(Evidence(checks=(check,), lines=(OutputLine("Killed"),), clean_end=True), MATCHER)
     assert [f.symptom for f in found.findings] == ["grad_not_cleared"]
     assert found.primary.fixes
+
+
+def test_a_warning_is_not_why_a_program_ended_itself_without_a_word():
+    checks = tuple(
+        CheckResult(one, "x", "y", "z", verdict, tier=1, family="data")
+        for one, verdict in (("input_not_normalised", "warn"), ("loss_nonfinite", "fail"))
+    )
+    ended = Evidence(ending=Ending(1, ""), framework="torch")
+    found = diagnose(replace(ended, checks=checks[:1]), MATCHER)
+    assert not found.findings and found.unsure
+    assert diagnose(replace(ended, checks=checks), MATCHER).primary.symptom == "loss_nonfinite"
 
 
 def test_a_killed_process_without_words_is_told_by_its_ending():

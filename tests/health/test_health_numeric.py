@@ -44,6 +44,26 @@ def test_the_flight_recorder_names_module_line_and_samples(ask, make_series):
     assert found.where["line"] == 31 and found.where["module"] == "block.2"
 
 
+@in_one_test(
+    ("name", "written", "verdict"),
+    [
+        ("loss", [0.7, 0.4, NAN], "fail"),  # the program left its loop before the backward pass
+        ("train_loss", [0.7, -math.inf], "fail"),
+        ("loss", [NAN, 0.7, 0.4], "ok"),
+        ("val_loss", [NAN, NAN], "ok"),  # the mean of no batch
+        ("accuracy", [0.7, NAN], "ok"),
+    ],
+)
+def test_the_last_loss_that_a_program_writes_is_finite(ask, make_series, name, written, verdict):
+    seen = make_series("loss", [0.7, 0.4])
+    found = ask("loss_nonfinite", seen, printed=(make_series(name, written, source="text"),))
+    assert found.verdict == verdict
+    assert (
+        verdict == "ok"
+        or found.observed == f"the last {name} that the program wrote is {'-infinity' if name != 'loss' else 'NaN'}"
+    )
+
+
 MADE = {"op": "Log", "nan": 0, "inf": 3, "of": 64, "low": 0.0, "high": 0.9999999, "zeros": None, "exponent": None}
 MADE |= {"then": {"op": "Mul", "nan": 2}}
 LINES = [
