@@ -106,6 +106,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
                 raise _plugin_error(error, self.language) from error
         self.templates = Templates(self.notebook.paths.templates, self.language)
         self.say = Sentences(self.notebook.config.language_in_use())
+        config.site_name = self.notebook.config.name_of_site(config.site_name)
         theme.without_built_in_search(config.plugins)
         theme.prepare(config, self.notebook.paths.templates / "site" if self.trusted else None)
         config.extra["labbook"] = interface(self.templates)

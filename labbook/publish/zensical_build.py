@@ -83,7 +83,7 @@ def _settings(safe: SafeSettings, notebook: Notebook) -> tuple[dict[str, Any], P
     values = safe.values
     look = values.get("theme")
     settings = {
-        "site_name": str(values.get("site_name") or notebook.config.title or "labbook"),
+        "site_name": notebook.config.name_of_site(str(values.get("site_name") or "")),
         "language": str((look.get("language") if isinstance(look, Mapping) else "") or "en"),
         "directory_urls": values.get("use_directory_urls", True) is not False,
         **{key: str(values.get(key) or "") for key in ("site_url", "repo_url", "edit_uri")},

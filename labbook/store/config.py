@@ -172,6 +172,10 @@ class Config:
         chosen = next((source[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if source.get(name)), "")
         return "zh" if chosen.lower().startswith("zh") else "en"
 
+    def name_of_site(self, written: str = "") -> str:
+        """Name of the site: the one in `mkdocs.yml`, unless it is empty or that of a notebook without a title."""
+        return written if written not in ("", Config.title) else self.site_name or self.title
+
 
 def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[str, object] | None = None) -> Config:
     """Load the effective settings.

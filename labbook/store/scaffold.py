@@ -106,7 +106,7 @@ def _mkdocs_text(config: Config) -> str:
     except OSError as error:
         raise NotebookError("errors.template.missing", template=template) from error
     values = {
-        "site_name": config.site_name or config.title,
+        "site_name": config.site_name,
         "site_url": config.site_url,
         "language": config.language_in_use(),
     }

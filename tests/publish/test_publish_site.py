@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -91,6 +92,20 @@ def test_the_site_of_a_notebook(book):
     home = page(built.folder, "index.html")
     assert "ideas.html" in home.links and f"runs/2026/11/21/{RUN}.html" in home.links
     assert "alpha" in page(built.folder, f"runs/2026/11/20/{OTHER}.html").text
+
+
+def test_the_site_has_the_name_in_the_settings_of_the_notebook(book):
+    book.run(RUN, "text")
+    settings, notebook = book.folder / "mkdocs.yml", book.notebook.config
+    for written, title, name in (("", "Mine", "Mine"), ("Lab notebook", "Mine", "Mine"), ("Team", "Mine", "Team")):
+        assert replace(notebook, title=title).name_of_site(written) == name
+        assert replace(notebook, title=title, site_name="Named").name_of_site(written) == {"Team": "Team"}.get(
+            name, "Named"
+        )
+    settings.write_text(settings.read_text().replace('site_name: "Team"', 'site_name: ""'))
+    (book.folder / "labbook.toml").write_text('title = "Vision group"\n')
+    built = build_site(book.notebook)
+    assert "Vision group</title>" in (built.folder / f"runs/2026/11/21/{RUN}.html").read_text()
 
 
 def test_nothing_is_fetched_from_another_host(book):

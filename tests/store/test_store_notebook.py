@@ -134,7 +134,7 @@ def test_site_settings_are_valid_whatever_the_title(tmp_path):
     import yaml
 
     title = 'Wei\'s: "book" # 实验 {{ language }}'
-    create_notebook(tmp_path / "x", config=Config(title=title, language="zh"))
+    create_notebook(tmp_path / "x", config=Config(site_name=title, language="zh"))
     with (tmp_path / "x" / "mkdocs.yml").open() as stream:
         loaded = yaml.load(stream, Loader=yaml.BaseLoader)
     assert loaded["theme"]["language"] == "zh"
