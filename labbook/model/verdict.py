@@ -33,6 +33,9 @@ LIKELY = 2
 _OTHER_FAMILIES = ("performance",)
 """Families of checks that say how fast a training is, not whether its result can be trusted."""
 
+_STANDSTILL = "stalled_no_progress"
+"""The check of them that says that a training stood still until it was stopped, which is no result."""
+
 _MEASURED = ("loss_nonfinite", "loss_seen", "nonfinite_gradient", "gradient_all_zero")
 """Checks of which one must have had data before a run is called healthy."""
 
@@ -105,7 +108,11 @@ def is_placeholder(series: Series, known: Sequence[Series]) -> bool:
 
 def _first(run: Run, verdict: str) -> str:
     """Returns the id of the first check with a verdict, causes before consequences, or ""."""
-    found = [check for check in run.checks if check.verdict == verdict and check.family not in _OTHER_FAMILIES]
+    found = [
+        check
+        for check in run.checks
+        if check.verdict == verdict and (check.family not in _OTHER_FAMILIES or check.id == _STANDSTILL)
+    ]
     return next((check.id for check in sorted(found, key=lambda check: bool(check.explained_by))), "")
 
 

@@ -39,6 +39,8 @@ ERROR = Finding("softmax_before_cross_entropy", "loop-bug", "loop-bug", 1, "erro
         ({"checks": (*TRAINED.checks, row("x", "warn"))}, Verdict("suspect", "x")),
         ({"checks": (row("x", "warn"), row("y", "fail"))}, Verdict("unhealthy", "y")),
         ({"checks": (*TRAINED.checks, row("x", "warn", family="performance"))}, Verdict("healthy")),
+        ({"status": "interrupted", "checks": (row("stalled_no_progress", "warn", family="performance"),)},
+         Verdict("suspect", "stalled_no_progress")),
         ({"checks": (row("x", "fail", explained_by="y"), row("y", "fail"))}, Verdict("unhealthy", "y")),
         ({"findings": (ERROR,)}, Verdict("unhealthy", "softmax_before_cross_entropy")),
         ({"findings": (replace(ERROR, tier=3),)}, Verdict("healthy")),
@@ -49,7 +51,7 @@ ERROR = Finding("softmax_before_cross_entropy", "loop-bug", "loop-bug", 1, "erro
         ({"series": (NO_LOSS, Series("loss", "probe", (1,), (math.nan,)))}, Verdict("unhealthy", "loss_nonfinite")),
         ({"series": (NO_LOSS,)}, Verdict("unhealthy", "loss_nonfinite")),
     ],
-)
+)  # fmt: skip
 def test_the_verdict_of_a_run(fields, verdict):
     judged = judge_run(replace(TRAINED, **fields))
     assert judged == verdict and judged.name in VERDICTS
