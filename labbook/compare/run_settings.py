@@ -123,11 +123,14 @@ def config_files(run: Mapping[str, Any]) -> dict[str, str]:
     return texts
 
 
+SIZE_UNKNOWN = "size unknown"
+
+
 def describe_file(row: Mapping[str, Any]) -> str:
     """Returns size, number of files and the beginning of the fingerprint of a file in words."""
     size = row.get("size_bytes")
     count = int(row.get("members") or 1)
-    text = f"{size:,} bytes" if isinstance(size, int) and size >= 0 else "size unknown"
+    text = f"{size:,} bytes" if isinstance(size, int) and size >= 0 else SIZE_UNKNOWN
     text = f"{count:,} files, {text}" if count > 1 else text
     kind, _, digest = str(row.get("fingerprint") or "").partition(":")
     return f"{text}, {kind} {digest[:8]}" if digest else text

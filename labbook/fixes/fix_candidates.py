@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from labbook.compare.run_settings import describe_file, flatten
+from labbook.compare.run_settings import SIZE_UNKNOWN, describe_file, flatten
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.run import Change, Run
 from labbook.model.run_fields import parse_command
@@ -162,13 +162,15 @@ def is_named(change: Change, texts: Iterable[str]) -> bool:
 def keep_used(changes: Sequence[Change], failed: Run, now: Run) -> tuple[Change, ...]:
     """Returns the differences without the files of code and the added packages that neither of the two runs used.
 
-    A file counts as used if a run loaded, read or failed in it, and where it is not known what a run loaded. A package
-    of another version always does, because the name of a module may differ from that of its package.
+    A file counts as used if a run loaded, read or failed in it, and where it is not known what a run loaded; one of
+    which nothing but its name is known where the failure names it. A package of another version always does, because
+    the name of a module may differ from that of its package.
     """
+    messages = [raised.message for raised in failed.exceptions]
+    changes = [c for c in changes if SIZE_UNKNOWN not in (c.before, c.now) or is_named(c, messages)]
     if not now.sources or not failed.sources:
         return tuple(changes)
     used = {_normal_path(name) for run in (failed, now) for name in _used_files(run)}
-    messages = [raised.message for raised in failed.exceptions]
     scripts = {run.script.rpartition("/")[2] for run in (failed, now)}
 
     modules = {normalize_name(name) for run in (failed, now) for name in run.packages}

@@ -189,6 +189,13 @@ def test_files_that_neither_run_used_are_no_cure():
     assert keep_used([readme, tools], failed, read) == (readme,)
 
 
+def test_a_file_of_which_only_the_name_is_known_is_no_cure_unless_the_failure_names_it():
+    seen = Change("input", "data/x.bin", "", "size unknown")
+    raised = CaughtException("main", "FileNotFoundError", "builtins", "No such file: 'data/x.bin'")
+    assert keep_used([seen, LR], run("failed"), run()) == (LR,)
+    assert keep_used([seen], run("failed", exceptions=(raised,)), run()) == (seen,)
+
+
 def test_what_the_failure_names_comes_first_of_equal_ones_the_smallest():
     raised = CaughtException("main", "ModuleNotFoundError", "builtins", "No module named 'net'", ended_process=True)
     new = Change("code", "net.py", "", "new")
