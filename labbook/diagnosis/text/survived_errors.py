@@ -76,10 +76,11 @@ def drop_survived(
         return raised, lines
 
     def stays(one: ObservedException | OutputLine) -> bool:
-        warned = isinstance(one, OutputLine) and one.kind == "warning"
+        printed = isinstance(one, OutputLine)
         text = one.text if isinstance(one, OutputLine) else f"{one.type}: {one.message}"
-        soft = one.rank is None and _RE["soft"].search(text)
-        enough = 1 if warned else _ENOUGH_BEFORE_END if soft or good_end > one.line else _ENOUGH
+        soft = one.rank is None and (_RE["soft"].search(text) or (printed and not _RE["hard"].search(text)))
+        enough = _ENOUGH_BEFORE_END if soft or good_end > one.line else _ENOUGH
+        enough = 1 if isinstance(one, OutputLine) and one.kind == "warning" else enough
         return len(steps) - bisect_right(steps, one.line) < enough
 
     return [one for one in raised if stays(one)], [one for one in lines if stays(one)]

@@ -56,6 +56,8 @@ def test_two_steps_are_enough_before_a_good_end(
         "test_oom ... RuntimeError: CUDA out of memory (injected)\nok\n\nRan 2 tests in 0.41s\n\nOK",
         "Corrupt JPEG data: premature end of data segment\n 0/2  3.1G 0.10 0.03\n 1/2  3.1G 0.09 0.02",
         "{'loss': 1.1, 'grad_norm': nan}\n{'loss': 1.0, 'grad_norm': 2.2}\n{'loss': 0.9}\n{'train_loss': 0.98}",
+        "ERROR: No matching distribution found for torchh\n$ python t.py\nepoch 1 loss 0.9\nepoch 2 loss 0.7",
+        "lr_find: stopped, loss diverged to nan (expected at the end of the range)\nsuggested lr: 0.0021",
         "batch size 64: CUDA out of memory, halving\nbatch size 32: ok",
     ],
 )
