@@ -80,15 +80,15 @@ def judge_run(run: Run) -> Verdict:
 
 
 def worst_fault(run: Run) -> str:
-    """Returns the symptom of the worst fault of a run that may have ended well, causes first; "" without one."""
-    errors = [
-        f
-        for f in run.findings
-        if f.symptom and f.severity == "error" and f.tier <= LIKELY and f.class_ not in _OTHER_FAMILIES
-    ]
+    """Returns the symptom of the worst fault of a run that may have ended well, causes first; "" without one.
+
+    What only follows from something that was found, be it with less severity, is not the fault.
+    """
+    found = [f for f in run.findings if f.symptom and f.tier <= LIKELY and f.class_ not in _OTHER_FAMILIES]
+    errors = [finding for finding in found if finding.severity == "error"]
     first: Finding | None = min(errors, key=lambda finding: (bool(finding.follows_from), finding.tier), default=None)
     if first is not None:
-        return first.symptom
+        return next((cause.symptom for cause in found if cause.symptom == first.follows_from), first.symptom)
     failed = _first(run, "fail")
     # The check needs the probe; a loss that was only printed can end as NaN, too.
     losses = [series for series in run.series if "loss" in series.name.lower() and series.values]

@@ -22,6 +22,7 @@ TRAINED = Run(
 )  # fmt: skip
 NO_LOSS = Series("val_loss", "text", (1, 2), (math.nan, math.nan))
 ERROR = Finding("softmax_before_cross_entropy", "loop-bug", "loop-bug", 1, "error", "Softmax before cross entropy")
+CAUSE = Finding("x", "data", "data", 2, "warning", "Inputs not normalised")
 
 
 @in_one_test(
@@ -44,6 +45,9 @@ ERROR = Finding("softmax_before_cross_entropy", "loop-bug", "loop-bug", 1, "erro
         ({"checks": (row("x", "fail", explained_by="y"), row("y", "fail"))}, Verdict("unhealthy", "y")),
         ({"findings": (ERROR,)}, Verdict("unhealthy", "softmax_before_cross_entropy")),
         ({"findings": (replace(ERROR, tier=3),)}, Verdict("healthy")),
+        # A warned cause of a failure is the fault.
+        ({"findings": (replace(ERROR, follows_from="x"), CAUSE)}, Verdict("unhealthy", "x")),
+        ({"findings": (replace(ERROR, follows_from="y"), CAUSE)}, Verdict("unhealthy", "softmax_before_cross_entropy")),
         ({"series": (Series("train/loss", "text", (1, 2), (1.0, math.nan)),)}, Verdict("unhealthy", "loss_nonfinite")),
         ({"series": (Series("loss", "text", (1, 2), (math.nan, 1.0)),)}, Verdict("healthy")),
         # The mean of no validation batch, beside a loss that the probe saw to be finite.

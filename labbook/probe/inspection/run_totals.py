@@ -100,7 +100,8 @@ def lost_parameters(parameters, lost, count_elements):
 def note_schedulers(inspector, loop, owners):
     """Fills in what is known of the learning rate schedulers of these optimizers."""
     indices = {id(optimizer): recorder.index for recorder, optimizer in owners}
-    steps = {index: one.steps for index, one in loop.of.items()}
+    # The totals of the loop leave out the steps of an optimizer that were processed together.
+    steps = {recorder.index: recorder.step for recorder, _ in owners}
     known = inspector.loading.schedulers(
         lambda optimizer: indices.get(id(optimizer)), lambda index: steps.get(index, 0)
     )

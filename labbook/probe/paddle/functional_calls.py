@@ -205,7 +205,11 @@ class FunctionalCalls:
 
     def _drawing(self, original):
         def draw(*args, **kwargs):
-            result = original(*args, **kwargs)
+            try:
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
             if self._on and self._outputs is None and self.stats.is_tensor(result):
                 shape = tuple(result.shape)
                 self.found.setdefault(("noise", shape), noise_row(shape))
