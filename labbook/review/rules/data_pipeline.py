@@ -162,6 +162,37 @@ def shuffled_apart(code: Code, source: Source) -> Iterator[Hit]:
             if (its["part"], its["end"]) == (match["part"], match["end"]) and not same:
                 yield Hit(node, {"labels": label, "inputs": name})
                 break
+    for name, _, node in found:
+        labels = _labels_left(source, name, node) if _INPUTS.fullmatch(name) and _is_used_once(source, node) else ""
+        if labels and labels not in {one for one, _, _ in found}:
+            yield Hit(node, {"labels": labels, "inputs": name})
+
+
+def _labels_left(source: Source, inputs: str, shuffled: ast.AST) -> str:
+    """Name of the labels that one call gave together with inputs, in the function that shuffles the inputs."""
+    its = _INPUTS.fullmatch(inputs)
+    for node in source.nodes:
+        if not isinstance(node, ast.Assign) or source.function(node) is not source.function(shuffled):
+            continue
+        target = node.targets[0]
+        names = [dotted_target(one) for one in target.elts] if isinstance(target, ast.Tuple) else []
+        if its is None or inputs not in names or not isinstance(node.value, ast.Call):
+            continue
+        for name in names:
+            match = _LABELS.fullmatch(name)
+            if match is not None and (its["part"], its["end"]) == (match["part"], match["end"]):
+                return name
+    return ""
+
+
+def _is_used_once(source: Source, shuffled: ast.AST) -> bool:
+    """Whether the random order of `x = x[order]` is used nowhere else."""
+    one = shuffled.value if isinstance(shuffled, ast.Assign) else None
+    if not isinstance(one, ast.Subscript):
+        return False
+    order = one.slice.id if isinstance(one.slice, ast.Name) else ""
+    uses = [n for n in source.nodes if isinstance(n, ast.Name) and n.id == order and isinstance(n.ctx, ast.Load)]
+    return not order or len(uses) == 1
 
 
 def _shufflings(code: Code, source: Source, node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
