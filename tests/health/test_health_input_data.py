@@ -50,6 +50,13 @@ def test_images(ask, make_model, looks):
     assert ask("input_double_normalised", signals=batches(shape=[32, 1, 28, 28], min=0.0, max=1.0)) is None
     turned = {**batches(shape=[8, 32, 32, 3]), **chain(make_model, looks, "Conv2d", "Linear")}
     assert ask("image_layout_suspect", signals=turned).verdict == "note"
+    mixed, right = [[0.5, 0.5, 0.2]] * 3, [[0.2, 0.3, 0.4]] * 3
+    for lags, verdict in ((mixed, "warn"), (right, None)):
+        told = {**batches(shape=[8, 3, 32, 32]), **chain(make_model, looks, "Conv2d", "Linear")}
+        leaves = [{**told["batches"][0]["leaves"][0], "lags": one} for one in lags]
+        told["batches"] = tuple({**told["batches"][0], "leaves": [leaf]} for leaf in leaves)
+        found = ask("image_layout_suspect", signals=told)
+        assert (found.verdict if found else None) == verdict
 
 
 @pytest.mark.parametrize(("center", "spread"), [(0.1307, 0.3081), (0.45, 0.225), (0.5, 0.2)])

@@ -32,6 +32,7 @@ class Leaf(TypedDict, total=False):
     telling_n: Count
     mixed: bool
     ahead: Count
+    lags: list[float]
 
 
 class Labels(TypedDict, total=False):

@@ -190,7 +190,9 @@ null when it came from no loader. `samples`: first axis of the first leaf. `prin
 strided sample and the shape. At dense steps also:
 - `leaves` (<= 16): `path`: "0", "1", "pixel_values"; `role`: "input" (reached a model), "label" (reached a loss
   function as its target), else "other"; `zero`: share; `integer`: of its dtype; `channels` (<= 16): [[mean, std], ...]
-  over axis 1 of 4-d leaves; `constant`: 2-d float leaves of at most 4096 columns: how many columns had one value in
+  over axis 1 of 4-d leaves; `lags`: of colour images:
+  mean differences of values 1, 2 and 3 columns apart;
+  `constant`: 2-d float leaves of at most 4096 columns: how many columns had one value in
   all batches so far; `constant_at` (<= 8): the numbers of the first of them, from 0; `constant_n`: samples in these
   batches; `telling` (<= 8): columns of a 2-d float input that alone determined the target in all batches so far, by one
   value a class or a line through all; `telling_n`: samples in these; `ahead`: by how many tokens an integer target is

@@ -41,6 +41,9 @@ _DIFFERENT = 1e-3
 CHANNELS = 16
 """Channels of an image whose mean and standard deviation are computed."""
 
+FEW_IMAGES, SHORTEST_ROW = 16, 12
+"""Colour images of which neighbours are compared, and the width that they have at least."""
+
 
 class ModelInputs:
     """The batches of one process, at dense steps.

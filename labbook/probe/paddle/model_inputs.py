@@ -1,7 +1,7 @@
 """Looks at the batch of a dense step: what a PaddlePaddle model was given, and the labels that its loss was given."""
 
 from ..inspection import model_inputs
-from ..inspection.model_inputs import CHANNELS, COLUMNS, PLANES, TABLE_ROWS
+from ..inspection.model_inputs import CHANNELS, COLUMNS, FEW_IMAGES, PLANES, SHORTEST_ROW, TABLE_ROWS
 from ..training.batch_fingerprints import histogram
 
 
@@ -21,6 +21,9 @@ class ModelInputs(model_inputs.ModelInputs):
         if view is not None and view.dtype.kind == "f" and view.size:
             if view.ndim == 4 and view.shape[1] <= CHANNELS:
                 fields["channels"] = self.stats.channels(view)
+                if view.shape[1] == 3 and view.shape[3] >= SHORTEST_ROW:
+                    few = view[:FEW_IMAGES].astype("float32")
+                    fields["lags"] = [float(abs(few[..., n:] - few[..., :-n]).mean()) for n in (1, 2, 3)]
             elif view.ndim == 2 and view.shape[1] <= COLUMNS and role == "input":
                 fields["constant"], fields["constant_at"], fields["constant_n"] = self._constant(view, (model, path))
                 self._keep_table(view, fields, (model, path))

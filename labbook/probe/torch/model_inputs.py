@@ -1,7 +1,7 @@
 """Looks at the batches that reach PyTorch models: their inputs, labels, and columns that never vary."""
 
 from ..inspection import model_inputs
-from ..inspection.model_inputs import CHANNELS, COLUMNS, PLANES, TABLE_ROWS
+from ..inspection.model_inputs import CHANNELS, COLUMNS, FEW_IMAGES, PLANES, SHORTEST_ROW, TABLE_ROWS
 from ..training.batch_fingerprints import histogram
 
 
@@ -35,6 +35,9 @@ class ModelInputs(model_inputs.ModelInputs):
                 few = leaf.detach()[:: max(1, leaf.numel() >> 20)].to(self.torch.float32)
                 variance, mean = self.torch.var_mean(few, (0, 2, 3), correction=0)
                 fields["channels"] = [[m, v**0.5] for m, v in zip(mean.tolist(), variance.tolist())]
+                if leaf.shape[1] == 3 and leaf.shape[3] >= SHORTEST_ROW:
+                    few = few[:FEW_IMAGES]
+                    fields["lags"] = [(few[..., n:] - few[..., :-n]).abs().mean().item() for n in (1, 2, 3)]
             elif leaf.dim() == 2 and leaf.shape[1] <= COLUMNS and role == "input":
                 fields["constant"], fields["constant_at"], fields["constant_n"] = self._constant(leaf, (model, path))
                 self._keep_table(leaf, fields, (model, path))

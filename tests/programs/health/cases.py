@@ -28,8 +28,7 @@ class Case:
 
     Args:
         expected: Ids that were planted, each of which should be named; empty for a healthy program.
-        instead: Ids that name the same fault as well.
-        allowed: Ids that are true consequences.
+        instead, allowed: Ids that name the same fault as well; ids that are true consequences.
     """
 
     id: str
@@ -304,12 +303,14 @@ silent_torch one_layer_for_both | posterior_collapse | | loss_plateau
 silent_torch attention_to_padding | attention_over_padding | |
 silent_torch answers_along_the_rows | accuracy_contradicts_loss | |
 silent_torch a_thousand_to_one | loss_term_dominates | | init_loss_off
+silent_torch samples_read_one_after_another | batch_axis_taken_as_time | | {FLAT}
 silent_torch all_nodes_are_trained | train_val_overlap | |
 silent_torch normalised_in_the_loop_too | input_double_normalised | | {SCALE}
 silent_paddle target_with_a_gradient | target_not_detached | |
 silent_paddle clean_picture_beside_the_noisy | target_in_inputs | | {ORDER}
 silent_paddle mask_upside_down | attention_mask_inverted | | {STILL}
 silent_paddle attention_over_the_batch | softmax_wrong_axis | |
+silent_paddle colours_side_by_side | image_layout_suspect | |
 silent_paddle tags_of_padding | padding_in_loss | | padding_ratio_high
 silent_paddle drops_in_two_batches | dropout_active_in_eval | |
 running_paddle waits_for_the_disk | dataloader_bottleneck | |
@@ -371,10 +372,9 @@ LAUNCHER = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 
 def _pair(line: str) -> list[Case]:
     where, expected, instead, allowed = (part.split() for part in line.split("|"))
-    file, program = where
+    file, program, framework = *where, where[0].rpartition("_")[2]
     start = (*(LAUNCHER if program in LAUNCHED else ()), str(FOLDER / f"{file}.py"), program)
     broken, fixed = (("--device", device) for device in DEVICES[program]) if program in DEVICES else ((), ())
-    framework = file.rpartition("_")[2]
     return [
         Case(f"{file}:{program}", framework, (*start, *broken), tuple(expected), tuple(instead), tuple(allowed)),
         Case(f"{file}:{program}:fixed", framework, (*start, "fixed", *fixed), twin=True),

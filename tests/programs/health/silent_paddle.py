@@ -144,6 +144,27 @@ def attention_over_the_batch(broken):
         print(float(loss))
 
 
+def colours_side_by_side(broken):
+    """Pictures of height, width and colours are reshaped where their axes have to be moved."""
+    paddle.seed(7)
+    shapes, kinds = pictures(240, 16, 4, 7, noise=0.3)
+    tint = np.random.default_rng(7).normal(0, 1, (240, 1, 1, 3)).astype("float32")
+    colours = shapes.transpose(0, 2, 3, 1) * 0.5 + tint
+    x = paddle.to_tensor(colours.reshape(240, 3, 16, 16) if broken else colours.transpose(0, 3, 1, 2))
+    kinds = paddle.to_tensor(kinds)
+    model = nn.Sequential(nn.Conv2D(3, 12, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12 * 14 * 14, 4))
+    optimizer = paddle.optimizer.Adam(1e-3, parameters=model.parameters())
+    for _ in range(4):
+        order = paddle.randperm(240)
+        for begin in range(0, 240, 24):
+            rows = order[begin : begin + 24]
+            loss = F.cross_entropy(model(x[rows]), kinds[rows])
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+        print(float(loss))
+
+
 class Tagger(nn.Layer):
     def __init__(self):
         super().__init__()

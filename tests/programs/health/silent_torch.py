@@ -315,6 +315,31 @@ def a_thousand_to_one(broken):
         print(loss.item())
 
 
+class Listener(nn.Module):
+    def __init__(self, batch_first):
+        super().__init__()
+        self.reads, self.head = nn.GRU(1, 24, batch_first=batch_first), nn.Linear(24, 2)
+
+    def forward(self, waves):
+        return self.head(self.reads(waves)[0][:, -1])
+
+
+def samples_read_one_after_another(broken):
+    """The batch is on the axis that the recurrent layer takes for time."""
+    torch.manual_seed(16)
+    kinds = torch.randint(0, 2, (480,))
+    waves = torch.sin((0.3 + 0.3 * kinds[:, None]) * torch.arange(20) + 6 * torch.rand(480, 1)).unsqueeze(2)
+    model = Listener(batch_first=not broken)
+    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
+    for _ in range(5):
+        for rows in torch.randperm(480).split(32):
+            loss = F.cross_entropy(model(waves[rows]), kinds[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+
+
 class Hops(nn.Module):
     def __init__(self):
         super().__init__()
