@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from labbook.frozen import dataclass
 from labbook.index.cjk import is_cjk
-from labbook.index.vocabulary import correct_typing, read_meanings
+from labbook.index.vocabulary import correct_typing, read_meanings, vocabulary
 from labbook.model.symptom import Symptom
 
 Meaning = frozenset[str]
@@ -17,9 +17,12 @@ Phrase = tuple[Meaning, ...]
 
 _PAIR_WEIGHT = 0.5
 """Two Chinese characters of an unknown word are about half a word."""
+_PARTLY = 0.1
+"""Loss of a word that only may mean the same: 显存不足 is less than 内存不足 about host memory. Source: as above."""
+_WEAK_WEIGHT = 0.3
+"""A word that nearly every question has ("training", "error"). Source: chosen by us on benchmarks/search."""
 _TITLE_WEIGHT = 1.05
 """A title says more than a search phrase. Source: chosen by us on benchmarks/search."""
-
 _OWN_TITLE = 0.02
 """Among pages with the same search phrase, the one with more of the question in its title comes first."""
 _SAID = 0.1
@@ -98,7 +101,8 @@ class PageScores:
             shared = [one for one in meanings if any(one & other for other in phrase)]
             covered = [one for one in phrase if any(one & other for other in meanings)]
             weights = [sum(map(self._weight, part)) for part in (shared, covered, phrase)]
-            fit = (weights[0] + weights[1]) / (total + weights[2])
+            partly = sum(self._weight(one) for one in shared if one not in phrase)
+            fit = (weights[0] + weights[1] - _PARTLY * partly) / (total + weights[2])
             explained[page].update(shared)
             if len(covered) == len(phrase) and weights[2] >= _RARE * self._weight(frozenset()):
                 named.add(page)
@@ -120,6 +124,7 @@ class PageScores:
             count = min((self._counts[name] for name in meaning if name in self._counts), default=0)
             pair = any(is_cjk(name) and len(name) == 2 for name in meaning)
             known = math.log(1 + self._count / (1 + count)) * (_PAIR_WEIGHT if pair else 1.0)
+            known *= _WEAK_WEIGHT if meaning & vocabulary().weak else 1.0
             self._weights[meaning] = known
         return known
 

@@ -184,7 +184,8 @@ class _Reader:
         if self._names is None:
             return key.lower() in FILTERS or key.lower() in SAME_FIELD or is_compared
         if self._names.knows(key):
-            return True
+            # `my train loss:nan` is a question.
+            return not (self._is_sentence and operator == ":" and key.lower() not in (*FILTERS, *SAME_FIELD))
         known = self._names.everything()
         is_code = self._is_sentence and (operator == "=" or (is_compared and not nearest(key, known, 1)))
         is_meant = is_compared or self._is_meant(key, operator, value, known)

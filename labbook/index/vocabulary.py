@@ -19,6 +19,8 @@ from labbook.index.cjk import CJK_CHARACTERS, NAME_PART, normalized
 PATH = Path(__file__).with_name("words.txt")
 
 _ATOM = re.compile(rf"[A-Za-z]+[0-9]*[A-Za-z0-9]*|[0-9]+(?:\.[0-9]+)?|[{CJK_CHARACTERS}]")
+_NEGATION = re.compile(r"(?:(?<=ca)n|(?<=[a-z]))n['’]t\b", re.IGNORECASE)
+"""The end of "doesn't", and of "can't"."""
 _ENDINGS = ("ization", "isation", "ations", "ation", "ings", "ing", "ied", "ed", "ies", "es", "ly", "s", "e")
 _MIN_ROOT = 3
 # Shorter words are near too many others.
@@ -34,6 +36,8 @@ class Vocabulary:
         minor: Words that say little.
         meanings: Roots of the atoms of each form -> the lines of the file with it, by their first form; empty for
             words that say little.
+        weak: Meanings that say little about which failure it is.
+        adverbs: Roots of the words that may stand anywhere inside of a form.
         longest: First root -> number of atoms of the longest form that begins with it.
     """
 
@@ -41,6 +45,8 @@ class Vocabulary:
     minor: frozenset[str]
     meanings: dict[tuple[str, ...], frozenset[str]]
     longest: dict[str, int]
+    weak: frozenset[str] = frozenset()
+    adverbs: frozenset[str] = frozenset()
 
 
 def vocabulary_lines() -> tuple[list[list[str]], list[str]]:
@@ -48,7 +54,7 @@ def vocabulary_lines() -> tuple[list[list[str]], list[str]]:
     meanings: list[list[str]] = []
     minor: list[str] = []
     for line in PATH.read_text(encoding="utf-8").splitlines():
-        if line.startswith("#") or not line.strip():
+        if line.startswith(("#", "~~~")) or not line.strip():
             continue
         words = [word.strip() for word in line.lstrip("~").split("|") if word.strip()]
         if line.startswith("~"):
@@ -73,7 +79,16 @@ def vocabulary() -> Vocabulary:
     longest: dict[str, int] = {}
     for key in lines:
         longest[key[0]] = max(longest.get(key[0], 0), len(key))
-    return Vocabulary(forms, frozenset(minor), {key: frozenset(names) for key, names in lines.items()}, longest)
+    keys = {key: frozenset(names) for key, names in lines.items()}
+    weak = {name for word in _line_words("~~~") for name in keys.get(_roots(word), {root(word)})}
+    adverbs = frozenset(root(word) for word in _line_words("~~"))
+    return Vocabulary(forms, frozenset(minor), keys, longest, frozenset(weak), adverbs)
+
+
+def _line_words(mark: str) -> list[str]:
+    """Returns the words of the lines that begin with a mark."""
+    lines = (line for line in PATH.read_text(encoding="utf-8").splitlines() if line.startswith(f"{mark} "))
+    return [word.strip() for line in lines for word in line.removeprefix(mark).split("|")]
 
 
 def _roots(text: str) -> tuple[str, ...]:
@@ -83,7 +98,7 @@ def _roots(text: str) -> tuple[str, ...]:
 def atoms(text: str) -> list[str]:
     """Returns the English words, numbers and single CJK characters of a text, in lower case."""
     found: list[str] = []
-    for atom in _ATOM.findall(normalized(text)):
+    for atom in _ATOM.findall(_NEGATION.sub(" not", normalized(text))):
         parts = NAME_PART.findall(atom) if not atom.islower() and atom.isalpha() else [atom]
         found += [part.lower() for part in (parts if len(parts) > 1 and min(map(len, parts)) > 1 else [atom])]
     return found
@@ -146,7 +161,7 @@ def read_meanings(text: str) -> tuple[frozenset[str], ...]:
     are left out.
     """
     known = vocabulary()
-    roots = list(_roots(text))
+    roots = [one for one in _roots(text) if one not in known.adverbs]
     found: list[frozenset[str]] = []
     unknown: list[str] = []
     at = 0

@@ -60,6 +60,8 @@ CATALOGUE = (
         ("out of memory", ("cuda_out_of_memory",), True),
         ("out of memroy on my gpu", ("cuda_out_of_memory",), False),
         ("gradeint is None", ("step_with_no_gradient",), True),
+        ("the loss still isn't finite", ("loss_nonfinite",), True),
+        ("pytorch training error: out of memory", ("cuda_out_of_memory",), False),
         ("why OOM?", ("cuda_out_of_memory",), True),
         ("loss 变成 NaN", ("loss_nonfinite",), True),
         ("loss becomes nan", ("loss_nonfinite",), True),
