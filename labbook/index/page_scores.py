@@ -89,7 +89,7 @@ class PageScores:
 
     def ranked(self, question: str) -> list[PageScore]:
         """Returns the pages that share a meaning with a question, the best first."""
-        meanings = tuple(dict.fromkeys(read_meanings(correct_typing(question, self._counts))))
+        meanings = self._read(question)
         total = sum(self._weight(one) for one in meanings)
         near = {at for one in meanings for name in one for at in self._places.get(name, ())}
         explained: dict[str, set[Meaning]] = defaultdict(set)
@@ -116,6 +116,14 @@ class PageScores:
             score = share + best[page] + _OWN_TITLE * titled[page] + _SAID * said
             scores.append(PageScore(share, score, page, said, share + best[page] >= _EXACT))
         return sorted(scores, key=lambda one: (-one.score, one.symptom))
+
+    def count_known(self, question: str) -> tuple[int, int]:
+        """Returns how many meanings of a question some page has, and how many there are."""
+        meanings = self._read(question)
+        return sum(any(name in self._counts for name in one) for one in meanings), len(meanings)
+
+    def _read(self, question: str) -> Phrase:
+        return tuple(dict.fromkeys(read_meanings(correct_typing(question, self._counts))))
 
     def _weight(self, meaning: Meaning) -> float:
         """Returns the rarity of a meaning among the pages; an unknown one is as rare as can be."""

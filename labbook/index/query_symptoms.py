@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from labbook.frozen import dataclass
 from labbook.index.page_scores import page_scores
 from labbook.index.query_parser import parse_query
-from labbook.index.vocabulary import read_meanings
 from labbook.model.symptom import CRASH_FAMILIES, Symptom
 
 if TYPE_CHECKING:
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
 _MOST = 3
 _ENOUGH = 0.35
 """Smallest share of a query that a symptom must explain. Source: chosen by us, tried on benchmarks/search."""
+_LONG = 4
+_ENOUGH_LONG = 0.24
+"""The same for a query with at least `_LONG` words of the field: it tells more than one page explains."""
 _ENOUGH_SAID = 0.2
 """The same if the query has a whole search phrase of the symptom."""
 _NEAR = 0.75
@@ -76,16 +78,16 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
     if bare in CRASH_FAMILIES or any(one.family == bare for one in known.values()):
         ids = [one.id for one in known.values() if one.family == bare]
         return QuerySymptoms((), tuple(ids[:_MOST]), (bare,), whole=True)
-    ranked = page_scores(known.values()).ranked(question.text)
+    scores = page_scores(known.values())
+    ranked = scores.ranked(question.text)
     exact = [one.symptom for one in ranked if one.exact]
     quoting = [one.id for one in _quoting(bare, known.values())]
     if 0 < len(quoting) <= _MOST:
         quoted = list(dict.fromkeys([*exact, *quoting]))[:_MOST]
         families = _families(known[name] for name in quoted)
         return QuerySymptoms((), tuple(quoted), families, whole=True, equal=max(len(exact), 1))
-    # One common word, such as "loss", is about no failure.
-    enough = _ENOUGH if len(read_meanings(question.text)) > 1 else float("inf")
-    ranked = [one for one in ranked if one.share >= (_ENOUGH_SAID if one.said else enough)]
+    enough, enough_said = _thresholds(*scores.count_known(question.text))
+    ranked = [one for one in ranked if one.share >= (enough_said if one.said else enough)]
     if not ranked:
         return QuerySymptoms()
     near = [one for one in ranked[:_MOST] if one.score >= _NEAR * ranked[0].score]
@@ -93,6 +95,21 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
     families = _families(known[one.symptom] for one in near[:1])
     chosen = tuple(one.symptom for one in near)
     return QuerySymptoms((), chosen, families, whole=ranked[0].share >= _WHOLE, equal=equal, said=ranked[0].said)
+
+
+def _thresholds(known: int, count: int) -> tuple[float, float]:
+    """Returns the smallest share of a query that a page must explain, and that one with a whole search phrase must.
+
+    Args:
+        known: Number of meanings of the query that some page has.
+        count: Number of meanings of the query.
+    """
+    if count < 2:
+        return float("inf"), _ENOUGH_SAID  # one common word, such as "loss", is about no failure
+    if known < 2 < count:
+        return _ENOUGH, _ENOUGH  # "flat tire on the highway"
+    is_long = known >= _LONG and known * 2 >= count
+    return _ENOUGH_LONG if is_long else _ENOUGH, _ENOUGH_SAID
 
 
 def _families(symptoms: Iterable[Symptom]) -> tuple[str, ...]:

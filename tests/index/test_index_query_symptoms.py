@@ -60,6 +60,7 @@ CATALOGUE = (
         ("out of memory", ("cuda_out_of_memory",), True),
         ("out of memroy on my gpu", ("cuda_out_of_memory",), False),
         ("gradeint is None", ("step_with_no_gradient",), True),
+        ("an oom of umbrellas and bicycles", (), False),
         ("the loss still isn't finite", ("loss_nonfinite",), True),
         ("pytorch training error: out of memory", ("cuda_out_of_memory",), False),
         ("why OOM?", ("cuda_out_of_memory",), True),
