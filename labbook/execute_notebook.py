@@ -134,7 +134,7 @@ def main(arguments: list[str]) -> int:
     """Executes a notebook; an error of a cell is raised, with its traceback in the message."""
     import nbformat
     from jupyter_client.kernelspec import NoSuchKernel
-    from jupyter_client.utils import ensure_async
+    from jupyter_core.utils import ensure_async
     from nbclient import NotebookClient
     from nbclient.exceptions import DeadKernelError
 
@@ -169,7 +169,8 @@ def main(arguments: list[str]) -> int:
 
             async def shut_down() -> None:
                 # A kernel that is shut down while a cell runs prints an error of its sockets.
-                await ensure_async(self.km.interrupt_kernel())
+                if self.km is not None:
+                    await ensure_async(self.km.interrupt_kernel())
                 await asyncio.sleep(_INTERRUPT_S)
                 await self._async_cleanup_kernel()
 

@@ -93,6 +93,11 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
                 raise NotebookError("errors.site.link_folder", path="notes/")
         except LabbookError as error:
             raise _plugin_error(error, self.language) from error
+        if self.notebook.config.language != "auto":
+            # The setting of the notebook decides; `mkdocs.yml` has the language that `labbook init` found.
+            self.language = self.notebook.config.language
+            if language[:2] in ("", "en", "zh") and language[:2] != self.language:
+                config.theme["language"] = self.language
         if not self.folder_is_checked:
             # With the command of MkDocs, --site-dir is a choice of a person, and `mkdocs serve` makes its own folder.
             # With `on_startup`, MkDocs would use one plugin for all builds of a process.

@@ -137,6 +137,7 @@ def report_source(
         title=lambda symptom: catalogue.title(symptom, language).replace("`", ""),
         costs={name: _cost(run) for name, run in recent.items()},
         gained_by=partial(_differences, notebook),
+        sentences=Sentences(language, notebook.paths.templates),
     )
     return source, runs.refreshed.problems
 

@@ -19,6 +19,7 @@ from labbook.report.period import Period
 from labbook.report.period_costs import Cost, cost_rows, likely_cause
 from labbook.report.period_facts import report_facts
 from labbook.report.run_row import RunRow
+from labbook.store.sentences import Sentences, translate_change
 
 _MAX_CHANGES = 20
 _MAX_OPEN = 30
@@ -45,6 +46,7 @@ class PeriodSource:
         title: Returns the title of a symptom.
         costs: Run id -> what the run took, for runs of this period and the time before.
         gained_by: Returns the differences of two runs, the earlier one first, the likeliest cause first.
+        sentences: Translates differences.
     """
 
     period: Period
@@ -56,6 +58,7 @@ class PeriodSource:
     title: Callable[[str], str] = str
     costs: Mapping[str, Cost] = field(default_factory=dict)
     gained_by: Callable[[str, str], Sequence[Change]] = lambda before, now: ()
+    sentences: Sentences = field(default_factory=lambda: Sentences("en"))
 
 
 def period_context(source: PeriodSource) -> dict[str, Any]:
@@ -75,10 +78,10 @@ def period_context(source: PeriodSource) -> dict[str, Any]:
         "before": _totals(before),
         "results": _results(source, rows, pages),
         "failures": _failures(rows, source),
-        "costs": cost_rows(rows, before, source.costs, source.changes),
+        "costs": cost_rows(rows, before, source.costs, source.changes, source.sentences),
         "fixes": [run_cells(row, source.link) | {"fix": row.fix} for row in reversed(rows) if row.fix],
         "learnt": _learnt(rows, source),
-        "changes": _changes(rows, source.changes, source.link),
+        "changes": _changes(rows, source),
         "open_runs": _open_runs(source.rows, period, source.link),
         "open_experiments": _without_conclusion(source.experiments, rows, source.link),
         "authors": _by_author(rows),
@@ -169,7 +172,9 @@ def _results(source: PeriodSource, rows: Sequence[RunRow], pages: Mapping[str, s
                 "before": old_text,
                 "trend": trend,
                 "improved": improved,
-                "by": likely_cause(source.gained_by(old.id, best.id)) if improved and best and old else "",
+                "by": likely_cause(source.gained_by(old.id, best.id), source.sentences)
+                if improved and best and old
+                else "",
                 "time": numbers.duration(sum(row.duration_s or 0.0 for row in group)),
             }
         )
@@ -221,12 +226,13 @@ def _learnt(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, Any]
     return found[:_MAX_LEARNT]
 
 
-def _changes(rows: Sequence[RunRow], changes: Mapping[str, Sequence[Change]], link: Link) -> list[dict[str, Any]]:
+def _changes(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, Any]]:
     """Returns the settings and code changed this week, most frequent first, without metrics."""
     seen: dict[tuple[str, str], list[tuple[Change, RunRow]]] = defaultdict(list)
     for row in rows:
-        for change in changes.get(row.id, ()):
-            if change.kind != "metric":
+        for each in source.changes.get(row.id, ()):
+            if each.kind != "metric":
+                change = translate_change(each, source.sentences)
                 seen[change.kind, change.what].append((change, row))
     found = []
     for (kind, what), times in sorted(seen.items(), key=lambda item: (-len(item[1]), item[0]))[:_MAX_CHANGES]:
@@ -240,7 +246,7 @@ def _changes(rows: Sequence[RunRow], changes: Mapping[str, Sequence[Change]], li
                 "before": times[0][0].before[:40],
                 "values": values or change.detail[:80],
                 "count": len(times),
-                "run": run_cells(row, link),
+                "run": run_cells(row, source.link),
             }
         )
     return found

@@ -42,6 +42,7 @@ def cost_rows(
     before: Sequence[RunRow],
     costs: Mapping[str, Cost],
     changes: Mapping[str, Sequence[Change]],
+    sentences: Sentences,
 ) -> list[dict[str, Any]]:
     """Returns a row for each experiment and machine on which a step time or the memory was measured.
 
@@ -50,6 +51,7 @@ def cost_rows(
         before: Runs of the time before, the oldest first.
         costs: Run id -> what the run took.
         changes: Run id -> changes since its previous run.
+        sentences: Translates differences.
     """
     now, then = _by_place(rows, costs), _by_place(before, costs)
     found = []
@@ -67,7 +69,7 @@ def cost_rows(
                 "step": numbers.duration(step) if step is not None else "",
                 "step_before": numbers.duration(old) if old is not None else "",
                 "trend": trend,
-                "by": _cause(group, earlier, costs, changes) if trend else "",
+                "by": _cause(group, earlier, costs, changes, sentences) if trend else "",
                 "memory": numbers.size(max(memory)) if memory else "",
                 "on_gpu": on_gpu,
                 "time": numbers.duration(sum(row.duration_s or 0.0 for row in group)),
@@ -107,15 +109,16 @@ def _cause(
     earlier: Sequence[RunRow],
     costs: Mapping[str, Cost],
     changes: Mapping[str, Sequence[Change]],
+    sentences: Sentences,
 ) -> str:
     """Returns what changed between the last run before and the first one of now, if that is one or two things."""
     first = next(row for row in group if costs[row.id].step_s)
     if not any(first.previous == row.id for row in earlier):
         return ""
-    return likely_cause(changes.get(first.id, ()))
+    return likely_cause(changes.get(first.id, ()), sentences)
 
 
-def likely_cause(changes: Sequence[Change]) -> str:
+def likely_cause(changes: Sequence[Change], sentences: Sentences) -> str:
     """Returns one or two differences in words, "" if there are more: then none of them is known to be the cause."""
     settings = tuple(change for change in changes if change.kind != "metric")
-    return Sentences("en")(describe_changes(settings)) if 0 < len(settings) <= _FEW else ""
+    return sentences(describe_changes(settings)) if 0 < len(settings) <= _FEW else ""

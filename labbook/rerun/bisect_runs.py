@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from labbook.compare.run_settings import captured_facts
 from labbook.errors import UsageError
 from labbook.model.message import Message, message
 from labbook.rerun.bisection import Bisection, Judge, bisect, likelihood, make_judge, with_required
@@ -123,7 +124,10 @@ def _lines_of(notebook: Notebook, good: Mapping[str, Any], hunk: Difference) -> 
 
 def _code(notebook: Notebook, good: Mapping[str, Any], bad: Mapping[str, Any]) -> list[Difference]:
     with recorded_code(notebook, good) as one, recorded_code(notebook, bad) as other:
-        return code_differences(one.top, other.top)
+        found = code_differences(one.top, other.top)
+    # New files that the program wrote came with the patch: they are results, not code.
+    results = {str(path) for run in (good, bad) for path in captured_facts(run, "code").get("results") or ()}
+    return [each for each in found if each.name not in results and each.name.rpartition(":")[0] not in results]
 
 
 def bisection_lines(found: Bisection) -> list[Message]:

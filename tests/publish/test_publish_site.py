@@ -208,7 +208,8 @@ def test_pages_that_people_wrote_come_first(book):
 
 def test_chinese_pages_have_anchors(book):
     file = book.folder / "mkdocs.yml"
-    file.write_text(file.read_text().replace('language: "en"', 'language: "zh"'))
+    assert 'language: "en"' in file.read_text(), "the setting of the notebook decides"
+    (book.folder / "labbook.toml").write_text('language = "zh"\n')
     book.run(RUN, "## 未观察到的内容\n\n[去](#未观察到的内容)\n")
 
     built = build_site(book.notebook)
