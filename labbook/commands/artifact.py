@@ -28,7 +28,7 @@ Examples:
   labbook artifact list
   labbook artifact get last best/model.pt --to model.pt
   labbook artifact verify
-  labbook artifact push                   # upload now what waits for its upload
+  labbook artifact push                   # upload files that are still waiting
   labbook artifact prune --dry-run
 
 \b

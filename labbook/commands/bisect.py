@@ -24,7 +24,9 @@ Examples:
 
 @click.command(cls=HelpCommand, epilog=_EPILOG)
 @click.option("--max-steps", type=click.IntRange(1), metavar="N", help="Stop each run after N optimizer steps.")
-@click.option("--runs", type=click.IntRange(1, 1000), default=20, help="Most runs. Default: 20.")
+@click.option(
+    "--runs", type=click.IntRange(1, 1000), default=20, metavar="N", help="Maximum number of runs. Default: 20."
+)
 @json_option
 @notebook_option
 @click.argument("good")

@@ -21,6 +21,7 @@ from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
     from labbook.diagnosis.service import Diagnoser
+    from labbook.model.entry import Entry
     from labbook.model.evidence import Evidence
     from labbook.model.symptom import Symptom
     from labbook.store.notebook import Notebook
@@ -52,11 +53,13 @@ def command(as_json: bool, language: str | None, notebook: str | None, source: s
     from labbook.diagnosis.service import Diagnoser
     from labbook.findings.run_findings import add_earlier_runs
     from labbook.report.diagnosis_json import diagnosis_data
-    from labbook.report.terminal_diagnosis import print_diagnosis, unsure_lines
+    from labbook.report.run_data import load_run
+    from labbook.report.terminal_diagnosis import print_diagnosis, print_own_fix, unsure_lines
 
     book = open_notebook(notebook)
     diagnoser = Diagnoser(book, language or "")
-    evidence, run_id = _read_evidence(book, source)
+    evidence, entry = _read_evidence(book, source)
+    run_id = entry.id if entry is not None else ""
     diagnosis = add_earlier_runs(book, diagnoser.diagnose(evidence), but=run_id)
     warn_of_pages(diagnoser.catalogue.problems, terminal_sentences(book))
     pages = _propose_pages(diagnoser, evidence) if diagnosis.primary is None and not run_id else []
@@ -66,7 +69,9 @@ def command(as_json: bool, language: str | None, notebook: str | None, source: s
         for line in unsure_lines(diagnosis, pages, diagnoser.language):
             click.echo(line, err=True)
     else:
-        print_diagnosis(diagnosis, diagnoser.language)
+        print_diagnosis(diagnosis, diagnoser.language, load_run(book.paths, run_id) if run_id else None)
+        if entry is not None and entry.meta.get("fix"):
+            print_own_fix(entry.meta, diagnoser.language)
     if diagnosis.primary is None:
         sys.exit(1)
 
@@ -81,8 +86,8 @@ def _propose_pages(diagnoser: Diagnoser, evidence: Evidence) -> list[Symptom]:
     return nearest_pages(text, diagnoser.catalogue.symptoms.values())
 
 
-def _read_evidence(book: Notebook, source: str) -> tuple[Evidence, str]:
-    """Returns the evidence of a run, a file or standard input, with the id of the run or "".
+def _read_evidence(book: Notebook, source: str) -> tuple[Evidence, Entry | None]:
+    """Returns the evidence of a run, a file or standard input, with the entry of the run.
 
     Raises:
         LabbookError: There is no such file or run, or it cannot be read.
@@ -90,10 +95,10 @@ def _read_evidence(book: Notebook, source: str) -> tuple[Evidence, str]:
     if source == "-":
         from labbook.diagnosis.service import read_log
 
-        return read_log(sys.stdin.buffer), ""
+        return read_log(sys.stdin.buffer), None
     path = Path(source)
     if path.is_file() and not (path.suffix == ".md" and path.resolve().is_relative_to(book.paths.root)):
-        return _read_file(path), ""
+        return _read_file(path), None
     from labbook.diagnosis.run_evidence import collect_run_evidence
     from labbook.errors import NothingFoundError, UsageError
     from labbook.index.query import find_run
@@ -107,8 +112,8 @@ def _read_evidence(book: Notebook, source: str) -> tuple[Evidence, str]:
         raise
     run = load_run(book.paths, entry.id)
     if run is not None:
-        return collect_run_evidence(run), entry.id
-    return _read_file(book.paths.root / entry.path), entry.id
+        return collect_run_evidence(run), entry
+    return _read_file(book.paths.root / entry.path), entry
 
 
 def _read_file(path: Path) -> Evidence:

@@ -37,7 +37,7 @@ Examples:
 @notebook_option
 @click.argument("symptom")
 def command(as_json: bool, language: str | None, notebook: str | None, symptom: str) -> None:
-    """Explain a symptom: signs, causes, fixes, and the runs that had it.
+    """Explain a symptom: signs, causes, fixes, and runs with it.
 
     SYMPTOM is an id from `labbook symptoms`, for example loss_nonfinite.
     """

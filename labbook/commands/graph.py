@@ -27,7 +27,7 @@ Examples:
 @click.command(cls=HelpCommand, epilog=_EPILOG)
 @click.option("--autograd", is_flag=True, help="Draw the autograd graph. Default.")
 @click.option("--onnx", is_flag=True, help="Export the model as ONNX: run the program to its first optimizer step.")
-@click.option("--around", default="", metavar="NAME", help="Only what is near an operation or parameter.")
+@click.option("--around", default="", metavar="NAME", help="Show only the part around an operation or parameter.")
 @click.option(
     "--to", "target", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write .svg, .mmd or .onnx."
 )

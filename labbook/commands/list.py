@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _EPILOG = """\b
 Examples:
   labbook list status:failed since:7d
-  labbook list "lr<0.02" "val_acc>0.9" optimizer:adamw  # quote < and >, which the shell takes
+  labbook list "lr<0.02" "val_acc>0.9" optimizer:adamw  # quote < and >, or the shell redirects
   labbook list experiment:digits framework:paddle -n 100
   labbook list verdict:unhealthy OR status:failed
   labbook list tag:sweep,nightly -author:Wei            # a comma means "or", a minus means "not"

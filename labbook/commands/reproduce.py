@@ -27,7 +27,7 @@ Examples:
 
 
 @click.command(cls=HelpCommand, epilog=_EPILOG)
-@click.option("--runs", type=click.IntRange(1, 100), default=1, help="Number of reruns. Default: 1.")
+@click.option("--runs", type=click.IntRange(1, 100), default=1, metavar="N", help="Number of reruns. Default: 1.")
 @click.option("--with", "other", metavar="RUN", help="Compare with this run instead of running it again.")
 @click.option(
     "--rebuild", is_flag=True, help="In the recorded container image, or with the recorded packages installed again."
@@ -39,7 +39,7 @@ Examples:
 def command(
     runs: int, other: str | None, rebuild: bool, incomplete: bool, as_json: bool, notebook: str | None, run: str
 ) -> None:
-    """Run a recorded run again and tell whether the result is the same.
+    """Run a recorded run again and compare the results.
 
     The verdict is: bitwise identical; within the noise of repeated runs; different from a step on, with the first
     quantity that differs and the likeliest reason. It is written into both entries. Times, speeds and memory are not

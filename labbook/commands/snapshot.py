@@ -27,7 +27,7 @@ For every run, in labbook.toml:
 @notebook_option
 @run_argument()
 def command(which: str | None, note: str, notebook: str | None, run: str) -> None:
-    """Keep a checkpoint of a run with all that brings it back.
+    """Keep a checkpoint of a run with the files needed to restore it.
 
     Keeps the checkpoint that the program calls the best, or the last one, with the recorded packages, patch,
     configuration files and executed notebook, and adds them to the entry. A checkpoint that was changed since the run

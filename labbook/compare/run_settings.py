@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Any
+
+from labbook.capture.launchers import is_python
 
 _MAX_VALUE = 120
 
@@ -27,7 +30,8 @@ def captured_facts(run: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def as_recorded(run: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns a run without what a rerun adds: its folder and branch are those of the run that it is compared with.
 
-    A rerun runs in a worktree of its own, which is on no branch.
+    A rerun runs in a worktree of its own, which is on no branch, and in a rebuilt environment its programs have other
+    paths.
 
     Args:
         run: The `run.json` of a run.
@@ -43,7 +47,20 @@ def as_recorded(run: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str
         moved = {name: _in_folder(run.get(name), top, original) for name in ("argv", "arguments", "configs", "cwd")}
         moved = {**run, **moved, "captured": {**run["captured"], "command": command}}
         here = {**here, "top": original}
+    moved = {**moved, "argv": _of_environment(moved, other)}
     return {**moved, "captured": {**moved["captured"], "code": {**here, "branch": there.get("branch")}}}
+
+
+def _of_environment(run: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Returns the command with programs of the run's environment as those of the other run's environment."""
+    here, there = (str(captured_facts(one, "python").get("prefix") or "") for one in (run, other))
+    words = [str(word) for word in run.get("argv") or ()]
+    if not here or not there or here == there:
+        return words
+    first = str(next(iter(other.get("argv") or ()), ""))
+    if words and "/" in first and all(is_python(PurePosixPath(word).name) for word in (words[0], first)):
+        words[0] = first
+    return [word.replace(f"{here}/bin/", f"{there}/bin/") for word in words]
 
 
 def _in_folder(value: Any, top: str, original: str) -> Any:  # noqa: ANN401 - JSON data

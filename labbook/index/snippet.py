@@ -66,7 +66,7 @@ def _is_table_or_comment(line: str) -> bool:
 
 
 def _plain(line: str) -> str:
-    return _SPACES.sub(" ", html.unescape(_MARKUP.sub(" ", line))).strip("#>- ").strip()
+    return _SPACES.sub(" ", html.unescape(_MARKUP.sub(" ", line))).strip("#>-! ").strip()
 
 
 def _shortened(text: str, roots: set[str]) -> str:

@@ -6,22 +6,26 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labbook import screen
+from labbook.report.ending_exception import shown_path
 from labbook.report.entry.diagnosis_section import fill, headline, seen_line, strip_markdown
+from labbook.store.paths import is_run_id
 from labbook.store.templates import words
 
 if TYPE_CHECKING:
     from labbook.model.finding import Diagnosis, Finding
+    from labbook.model.run import Run
     from labbook.model.symptom import Symptom
 
 _MAX_SHOWN = 4
 
 
-def print_diagnosis(diagnosis: Diagnosis, language: str) -> None:
+def print_diagnosis(diagnosis: Diagnosis, language: str, run: Run | None = None) -> None:
     """Prints the findings with their consequences; after the fourth, only headlines.
 
     Args:
         diagnosis: A diagnosis with at least one finding.
         language: "en" or "zh".
+        run: The recorded run, whose files are shown relative to its folder.
     """
     labels = words(language)["diagnosis"]
     causes = [finding for finding in diagnosis.findings if not finding.follows_from]
@@ -29,7 +33,7 @@ def print_diagnosis(diagnosis: Diagnosis, language: str) -> None:
     for number, finding in enumerate(causes[:_MAX_SHOWN]):
         if number:
             screen.print_line("")
-        _print_finding(finding, labels)
+        _print_finding(finding, labels, run)
         for other in consequences:
             if other.follows_from == (finding.symptom or finding.family):
                 screen.print_line("  ", f"{labels['follows']} ", screen.Cell(headline(other, labels), "dim"))
@@ -53,12 +57,21 @@ def unsure_lines(diagnosis: Diagnosis, pages: Sequence[Symptom], language: str) 
     return lines
 
 
-def _print_finding(finding: Finding, labels: Mapping[str, Any]) -> None:
+def print_own_fix(meta: Mapping[str, Any], language: str) -> None:
+    """Prints the confirmed fix of the run itself, from the front matter of its entry."""
+    labels = words(language)["diagnosis"]
+    by, text = str(meta["fix"]), str(meta.get("fix_text") or meta["fix"])
+    line = fill(labels["own_fix_in" if is_run_id(by) else "own_fix"], run=by, fix=text)
+    screen.print_line("  ", screen.Cell(line, "green"))
+
+
+def _print_finding(finding: Finding, labels: Mapping[str, Any], run: Run | None) -> None:
     style = "bold red" if finding.severity == "error" else "bold yellow"
     screen.print_line(screen.Cell(headline(finding, labels), style))
     where = finding.where
     if where.get("file"):
-        place = f"{where['file']}:{where['line']}" if where.get("line") else str(where["file"])
+        file = shown_path(str(where["file"]), run) if run is not None else str(where["file"])
+        place = f"{file}:{where['line']}" if where.get("line") else file
         screen.print_line("  ", screen.Cell(place, "cyan"), f"  {where.get('source') or ''}".rstrip())
     for sentence in finding.evidence:
         screen.print_line("  ", sentence)

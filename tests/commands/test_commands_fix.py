@@ -33,6 +33,7 @@ def test_a_proposal_is_confirmed_found_by_a_pasted_error_and_taken_back(project)
     assert (told["status"], told["run"], told["by"], told["text"]) == ("confirmed", failed, by, "--rows 3 → 9")
     assert told["committed"] == "committed" and any(file.endswith(f"{failed}.md") for file in told["files"])
     assert project.run(failed)["fix"] == by
+    assert f"fixed in {by}: --rows 3 → 9" in project("diagnose", failed).stdout
 
     found = project("search", "IndexError: list index out of range").stdout
     assert failed in found and "fixed by --rows 3 → 9" in found

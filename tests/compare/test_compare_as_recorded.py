@@ -35,3 +35,17 @@ def test_what_a_rerun_itself_adds_is_no_difference():
     for sides in ((original, again), (again, original)):
         assert [(c.kind, c.what) for c in compare_runs(*sides)] == [("argument", "lr")]
     assert [c.what for c in compare_runs(original, recorded("/w", "", 0.1))] == ["branch"]
+
+
+def test_the_path_of_a_rebuilt_environment_is_no_difference():
+    def recorded(prefix: str, python: str, **fields) -> dict[str, Any]:
+        captured = {"code": {"top": "/w", "commit": "a" * 40}, "python": {"prefix": prefix, "version": "3.11.7"}}
+        argv = (f"{prefix}/bin/{python}", f"{prefix}/bin/torchrun", "train.py")
+        return run_to_json(
+            Run(id="k3f9", status="finished", cwd="/w", started=1.0, argv=argv, captured=captured, **fields)
+        )
+
+    original = recorded("/home/wei/.venv", "python3.11")
+    rebuilt = recorded("/home/wei/.cache/labbook/environments/2a7e", "python", rerun_of="k3f9")
+    for sides in ((original, rebuilt), (rebuilt, original)):
+        assert compare_runs(*sides) == []
