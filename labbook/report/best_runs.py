@@ -41,10 +41,12 @@ def best_run(rows: Sequence[RunRow]) -> RunRow | None:
 
 
 def _wins_tie(row: RunRow, chosen: RunRow) -> bool:
-    """Whether a run with the same best value ended at least as well as a later one."""
-    if row.best != chosen.best or row.last is None or chosen.last is None:
+    """Whether a run with the same best value ended better, or as well and earlier: a rerun does not beat its run."""
+    if row.best != chosen.best:
         return False
-    return row.last >= chosen.last if row.direction == "max" else row.last <= chosen.last
+    if row.last is None or chosen.last is None or row.last == chosen.last:
+        return row.started < chosen.started
+    return row.last > chosen.last if row.direction == "max" else row.last < chosen.last
 
 
 def trend_of(best: RunRow | None, old: RunRow | None, rows: Sequence[RunRow]) -> str:

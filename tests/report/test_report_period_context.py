@@ -132,8 +132,9 @@ def test_more_is_better_where_it_is():
     accuracy = {"metric": "val_accuracy", "direction": "max"}
     rows = [row(1, 16, best=0.8, **accuracy), row(2, 17, best=0.9, **accuracy)]
     assert best_run(rows) == rows[1]
-    tie = [row(3, 18, best=0.9, last=0.8, **accuracy), row(2, 17, best=0.9, last=0.9, **accuracy)]
-    assert best_run([*tie, row(1, 16, best=0.9, last=0.9, **accuracy)]).id == row(1, 16).id, "the first that kept it"
+    tie = [row(number, 15 + number, best=0.9, last=last, **accuracy) for number, last in ((1, 0.8), (2, 0.9), (3, 0.9))]
+    for order in (tie, tie[::-1]):
+        assert best_run(order).id == tie[1].id, "the first that ended with it"
     assert best_run([row(1, 16)]) is None
     assert best_run([row(1, 16, metric="loss", best=0.2), *rows]) == rows[1], "the metric that most of them have"
     assert best_run([row(1, 16, best=0.9, verdict="unhealthy", **accuracy)]) is None
