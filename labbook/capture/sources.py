@@ -16,16 +16,8 @@ from labbook.errors import LabbookError, Unavailable
 if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext
 
-BEFORE = ("code", "command", "hardware", "container")
-"""Sources of the start, by the key of their facts. Code comes first: the program may change it."""
-
-_MODULES = {
-    "code": "code.working_tree",
-    "command": "command",
-    "hardware": "hardware",
-    "container": "container",
-    "python": "python_env",
-}
+BEFORE = {"code": "code.working_tree", "command": "command", "hardware": "hardware", "container": "container"}
+"""Sources of the start: key of their facts -> module. Code comes first: the program may change it."""
 _TIMEOUT_S = 60.0
 """Longest wait for the sources of the start; a source that hangs on a dead network drive is abandoned."""
 
@@ -65,7 +57,7 @@ def capture_after(context: CaptureContext) -> dict[str, dict[str, Any]]:
     """
     from labbook.capture import lockfiles
 
-    python = _capture_safely("python", _load_source("python"), context)
+    python = _capture_safely("python", _load_source("python_env"), context)
     packages = python.get("packages")
     known = packages if isinstance(packages, Mapping) else None
     locks = _capture_safely("lockfiles", lambda c: lockfiles.capture(c, known), context)
@@ -73,12 +65,12 @@ def capture_after(context: CaptureContext) -> dict[str, dict[str, Any]]:
 
 
 def _capture_into(facts: dict[str, dict[str, Any]], name: str, context: CaptureContext) -> None:
-    facts[name] = _capture_safely(name, _load_source(name), context)
+    facts[name] = _capture_safely(name, _load_source(BEFORE[name]), context)
 
 
-def _load_source(name: str) -> Callable[[CaptureContext], dict[str, Any]]:
+def _load_source(module: str) -> Callable[[CaptureContext], dict[str, Any]]:
     def load_and_capture(context: CaptureContext) -> dict[str, Any]:
-        facts: dict[str, Any] = import_module(f"labbook.capture.{_MODULES[name]}").capture(context)
+        facts: dict[str, Any] = import_module(f"labbook.capture.{module}").capture(context)
         return facts
 
     return load_and_capture
