@@ -140,7 +140,8 @@ def _write_help(
         if isinstance(option, click.Option):
             translated = copy(option)
             translated.help = option_help(words, texts, option)
-            options.append(translated.get_help_record(ctx))
+            row = translated.get_help_record(ctx)
+            options.append(row and (row[0], row[1].replace("[required]", words["click"]["[required]"])))
     _write_rows(formatter, words["headings"]["options"], [row for row in options if row])
     if isinstance(command, click.Group):
         names = command.list_commands(ctx)

@@ -77,11 +77,14 @@ def command(
 
     wanted: dict[str, str] = {"language": language or Config().language_in_use()}
     wanted |= {key: value for key, value in (("title", title), ("commit", commit)) if value is not None}
+    had_gitignore = Path(path, ".gitignore").exists()
     notebook, written = create_notebook(path, config=Config(**wanted))  # type: ignore[arg-type]
     say = terminal_sentences(notebook)
     root = notebook.paths.root
     for file in written.files:
-        click.echo(say.line("terminal.init.wrote", file=str(file.relative_to(root))))
+        is_extended = had_gitignore and file.name == ".gitignore"
+        key = "terminal.init.extended" if is_extended else "terminal.init.wrote"
+        click.echo(say.line(key, file=str(file.relative_to(root))))
     for file in written.kept:
         click.echo(say.line("terminal.init.unchanged", file=str(file.relative_to(root))))
     restored = restore_missing(notebook)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.report.best_runs import PRUNED, counts_as_result
-from labbook.report.numbers import duration, number
+from labbook.report.numbers import duration, number, percent
 from labbook.store import entry_text, frontmatter
 from labbook.store.entry_commit import commit_files
 from labbook.store.experiments import metric_goal
@@ -79,7 +79,7 @@ def _page(notebook: Notebook, summary: SweepSummary, name: str, title: str, has_
                 "values": each.values,
                 "trials": each.trials,
                 "correlation": "" if each.correlation is None else f"{each.correlation:+.2f}",
-                "explained": "" if each.explained is None else f"{each.explained:.0%}",
+                "explained": "" if each.explained is None else percent(each.explained),
             }
             for each in summary.importance
         ],

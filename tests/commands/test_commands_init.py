@@ -24,10 +24,11 @@ def test_output_names_new_and_existing_files(tmp_path, git, capsys, monkeypatch)
 
     git(tmp_path, "init", "-q", "-b", "main")
     (tmp_path / "mkdocs.yml").write_text("site_name: mine\n")
+    (tmp_path / ".gitignore").write_text("data/\n")
     monkeypatch.chdir(tmp_path)
     assert main(["init"]) == 0
     out = capsys.readouterr().out
-    assert "created    labbook.toml" in out
+    assert "created    labbook.toml" in out and "extended   .gitignore" in out
     assert "unchanged  mkdocs.yml" in out
     assert f"to the branch labbook of {tmp_path}" in out
     assert (tmp_path / "mkdocs.yml").read_text() == "site_name: mine\n"
