@@ -32,6 +32,10 @@ Link = Callable[[str], str]
 """Path of a note, relative to the notebook -> its address on the page."""
 
 
+SEARCH_TAG = "bisect"
+"""Tag of the runs that `labbook bisect` makes: they take time, but their failures and results are on purpose."""
+
+
 @dataclass(frozen=True)
 class PeriodSource:
     """Sources of the data of a period.
@@ -65,8 +69,10 @@ def period_context(source: PeriodSource) -> dict[str, Any]:
     """Returns the data of a period: totals, results, failures, changes, open items, authors, days."""
     period = source.period
     now = source.now if source.now is not None else period.span[1]
-    rows = _within(period.span, source.rows)
-    before = _within(period.span_before(now), source.rows)
+    every = _within(period.span, source.rows)
+    rows = [row for row in every if SEARCH_TAG not in row.tags]
+    earlier = _within(period.span_before(now), source.rows)
+    before = [row for row in earlier if SEARCH_TAG not in row.tags]
     pages = {page.id: source.link(page.path) for page in source.experiments}
     data = {
         "name": period.name,
@@ -74,8 +80,8 @@ def period_context(source: PeriodSource) -> dict[str, Any]:
         "over": period.is_over(now),
         "begin": period.begin.isoformat(),
         "end": period.end.isoformat(),
-        "totals": _totals(rows),
-        "before": _totals(before),
+        "totals": _totals(every),
+        "before": _totals(earlier),
         "results": _results(source, rows, pages),
         "failures": _failures(rows, source),
         "costs": cost_rows(rows, before, source.costs, source.changes, source.sentences),

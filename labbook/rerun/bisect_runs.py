@@ -8,6 +8,7 @@ from typing import Any
 from labbook.compare.run_settings import captured_facts
 from labbook.errors import UsageError
 from labbook.model.message import Message, message
+from labbook.report.period_context import SEARCH_TAG
 from labbook.rerun.bisection import Bisection, Judge, bisect, likelihood, make_judge, with_required
 from labbook.rerun.recorded_code import recorded_code
 from labbook.rerun.rerun_run import change_entry, read_run, rerun
@@ -27,7 +28,6 @@ from labbook.store.notebook import Notebook
 from labbook.store.sentences import Sentences
 
 BLOCK = "bisection"
-_TAG = "bisect"
 
 
 def bisect_runs(
@@ -67,7 +67,7 @@ def bisect_runs(
             requests=requests,
             change=lambda code: apply_code(code.top, chosen),
             variables=variables,
-            tag=_TAG,
+            tag=SEARCH_TAG,
             quiet=True,
         )
         return read_run(notebook, done.run)

@@ -336,3 +336,12 @@ def test_the_page_of_an_experiment_lists_its_runs():
     text = experiment_runs_markdown("exp001_x_dynamic", rows, "../reports/w.svg", Templates(None, "en"))
     assert "[train.py: run 0](../runs/2026/11/10/" in text and "../reports/w.svg" in text
     assert [line.count("run 3") for line in text.splitlines() if line.startswith("| [")] == [1, 0, 0, 0]
+
+
+def test_runs_of_a_bisection_count_as_time_only():
+    loss = {"metric": "val_loss", "direction": "min"}
+    searched = row(2, 17, "failed", best=0.1, tags=("bisect",), symptoms=("loss_nonfinite",), **loss)
+    told = story([row(1, 16, best=0.5, **loss), searched])
+    assert told["totals"]["runs"] == 2 and not told["failures"]
+    (result,) = told["results"]
+    assert (result["runs"], result["best"]) == (1, "0.5")
