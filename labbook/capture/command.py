@@ -14,6 +14,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -255,7 +256,8 @@ def _split_words(line: str, operators: bool = False) -> list[str]:
 
 
 def _resolve_notebook(words: list[str], cwd: Path) -> Program:
-    notebooks = [w for w in words[1:] if w.endswith(".ipynb") and not w.startswith("-")]
+    named = [(option, w) for option, w in pairwise(words) if w.endswith(".ipynb") and not w.startswith("-")]
+    notebooks = [w for option, w in named if option not in ("-o", "--output")] or [w for _, w in named]
     name = Path(words[0]).name
     if not notebooks:
         return Program(name, "program", cwd, arguments=tuple(words[1:]))

@@ -72,6 +72,7 @@ def folder(tmp_path):
         ("conda run -n e --no-capture-output python train.py", "train.py", "python", []),
         ("jupyter nbconvert --to notebook --execute nb.ipynb", "nb.ipynb", "notebook", None),
         ("python -m nbconvert --execute nb.ipynb", "nb.ipynb", "notebook", None),
+        ("jupyter nbconvert --execute --output done.ipynb nb.ipynb", "nb.ipynb", "notebook", None),
         ("srun -N 1 --gres=gpu:1 python train.py", "train.py", "python", []),
         ("ray job submit --address http://h:8265 --no-wait -- python train.py", "train.py", "python", []),
         ("mpirun -np 4 -x A=1 --allow-run-as-root python train.py", "train.py", "python", []),

@@ -194,6 +194,10 @@ def _option(value: object) -> str:
 
 
 def _named(text: str) -> str:
-    """Returns a name of the program without markup; a long one is cut at its beginning."""
-    clean = re.sub(r"(?<=[^\W_])@(?=\d)|[^\w./:#-]+", lambda found: "@" if found[0] == "@" else "_", text)
+    """Returns a name of the program without markup, `In[3]` as "cell 3"; a long one is cut at its beginning."""
+
+    def harmless(found: re.Match[str]) -> str:
+        return f"cell {found[1]}" if found[1] else "@" if found[0] == "@" else "_"
+
+    clean = re.sub(r"\bIn\[(\d+)\]|(?<=[^\W_])@(?=\d)|[^\w./:#-]+", harmless, text)
     return clean if len(clean) <= _MAX_NAME else "..." + clean[-(_MAX_NAME - 3) :]

@@ -7,7 +7,7 @@ import pytest
 from order_of_tests import in_one_test
 
 from labbook.model.finding import Finding
-from labbook.model.run import Process, Run
+from labbook.model.run import CaughtException, Frame, Process, Run
 from labbook.model.series import Series
 from labbook.report.entry.title import run_title, verdict_line
 from labbook.report.series_choice import primary_series
@@ -117,6 +117,12 @@ def test_names_of_the_program_are_made_harmless():
     run = dataclasses.replace(run_with(), script="<b>{{x}}\n" + "y" * 200 + ".py")
     title = run_title(run)
     assert not set("<>{}\n") & set(title) and len(title) < 90 and title.endswith("y.py: finished")
+
+
+def test_a_cell_of_a_notebook_is_named_as_one():
+    frame = Frame("In[3]", 2, "<module>", "f()", user=True)
+    raised = CaughtException("main", "ValueError", "builtins", "no", (frame,), ended_process=True)
+    assert verdict_line(run_with(status="failed", exceptions=(raised,))) == "ValueError at cell 3:2"
 
 
 def test_validation_stands_for_the_run_else_its_loss():
