@@ -140,6 +140,20 @@ def write_cells(folder: Path, rows: Sequence[Mapping[str, Any]], redactor: Redac
     write_atomically(folder / CELLS_FILE, json.dumps(written).encode("utf-8", "replace"), durable=False)
 
 
+def printed_by_cells(run: Run) -> str:
+    """Returns what the cells of the notebooks printed that a command such as `jupyter nbconvert` has written."""
+    if (run.captured.get("command") or {}).get("kind") != "notebook":
+        return ""
+    texts: list[str] = []
+    for use in run.files:
+        path = Path(run.cwd).expanduser() / Path(use.path).expanduser()
+        if use.path.endswith(".ipynb") and use.mode != "read" and use.size_bytes <= _MOST_FACTS:
+            with suppress(OSError, ValueError, RecursionError, AttributeError, TypeError):
+                outputs = [one for cell in json.loads(path.read_bytes())["cells"] for one in cell.get("outputs", ())]
+                texts += [text_of(one) for one in outputs if one.get("output_type") == "stream"]
+    return "".join(texts)
+
+
 def text_of(output: Mapping[str, Any]) -> str:
     """Returns the text of an output, in the form of nbformat."""
     if output.get("output_type") == "stream":

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.errors import UsageError
-from labbook.model.run import Run
-from labbook.record.notebook_command import _bounded, _out_of_order, as_command
+from labbook.model.run import FileUse, Run
+from labbook.record.notebook_command import _bounded, _out_of_order, as_command, printed_by_cells
 from labbook.report.entry.cells_section import cells_section
 from labbook.report.entry.section_limits import Limits, steps
 
@@ -166,6 +167,18 @@ def test_other_commands_stay_as_they_are(tmp_path):
     assert as_command([str(tmp_path / "a.ipynb")])[0] == sys.executable
     with pytest.raises(UsageError, match="no arguments"):
         as_command([str(tmp_path / "a.ipynb"), "--lr", "1"])
+
+
+def test_what_cells_printed_under_another_command_is_read_from_the_notebook_that_it_wrote(tmp_path):
+    outputs = [{"output_type": "stream", "text": ["val_acc: 0.5\n", "val_acc: 0.7\n"]}, {"output_type": "error"}]
+    cells = [{"cell_type": "markdown"}, {"cell_type": "code", "outputs": outputs}]
+    (tmp_path / "done.ipynb").write_text(json.dumps({"cells": cells}))
+    (tmp_path / "torn.ipynb").write_text("{")
+    files = [FileUse(name, mode, 100) for name, mode in (("in.ipynb", "read"), ("torn.ipynb", "written"))]
+    files.append(FileUse("done.ipynb", "written", 100))
+    run = Run("i", "finished", ("jupyter",), str(tmp_path), 0.0, captured={"command": {"kind": "notebook"}})
+    assert printed_by_cells(replace(run, files=tuple(files))) == "val_acc: 0.5\nval_acc: 0.7\n"
+    assert printed_by_cells(replace(run, files=tuple(files), captured={})) == ""
 
 
 @given(st.lists(st.none() | st.integers(1, 50), max_size=30))
