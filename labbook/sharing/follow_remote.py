@@ -74,7 +74,8 @@ def _follow(notebook: Notebook, folders: GitFolders, *, first: bool, moved: bool
 
 
 def _head_mark(folders: GitFolders) -> str:
+    """What is checked out, and when it was: a look at another branch and back removes the entries from the disk."""
     ref = head_ref(folders)
     if ref:
-        return f"{ref}:{read_commit(folders, ref)}"
+        return f"{ref}:{read_commit(folders, ref)}:{(folders.git_dir / 'HEAD').stat().st_mtime_ns}"
     return (folders.git_dir / "HEAD").read_text("utf-8", "surrogateescape").strip()

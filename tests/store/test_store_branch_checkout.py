@@ -9,6 +9,7 @@ import pytest
 from labbook.fixes.confirm_fix import _write_pages
 from labbook.publish.reports import write_report
 from labbook.report.period import week_named
+from labbook.sharing.follow_remote import follow_remote
 from labbook.store.branch_checkout import missing_files, restore_missing
 from labbook.store.config import Config
 from labbook.store.entry_commit import commit_files, commit_queued
@@ -50,6 +51,18 @@ def test_a_fresh_clone_restores_entries_and_continues_the_branch(tmp_path, git):
     assert (clone.paths.notes / names[4]).read_text() == f"{names[4]}\n" * 3
     assert missing_files(clone) == restore_missing(clone) == []
     assert git(clone.repository, "status", "--porcelain") == ""
+
+
+def test_a_look_at_another_branch_and_back_brings_the_entries_back(tmp_path, git):
+    book = start(tmp_path / "code", git)
+    entry = write(book, "runs/2026/a.md", "a\n")
+    commit_files(book, [entry], "entry")
+    follow_remote(book)
+    git(book.repository, "checkout", "-q", "labbook")
+    git(book.repository, "checkout", "-q", "-")
+    assert not entry.exists()
+    assert [done.key for done in follow_remote(book)] == ["sync.restored"]
+    assert entry.read_text() == "a\n" and follow_remote(book) == []
 
 
 def test_a_branch_cannot_write_outside_the_notebook(tmp_path, git):
