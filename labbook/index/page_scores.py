@@ -42,6 +42,7 @@ class PageScore:
         score: Order of the pages; more is better.
         said: Whether the question has a whole title or search phrase of the page that is not a common word.
         exact: Whether a title or search phrase of the page says the same as the whole question.
+        titled: How well a title of the page alone fits the question, 0 to 1.
         symptom: Id of the page.
     """
 
@@ -50,6 +51,7 @@ class PageScore:
     symptom: str
     said: bool = False
     exact: bool = False
+    titled: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class PageScores:
         for page, share in shares.items():
             said = page in named
             score = share + best[page] + _OWN_TITLE * titled[page] + _SAID * said
-            scores.append(PageScore(share, score, page, said, share + best[page] >= _EXACT))
+            scores.append(PageScore(share, score, page, said, share + best[page] >= _EXACT, titled[page]))
         return sorted(scores, key=lambda one: (-one.score, one.symptom))
 
     def count_known(self, question: str) -> tuple[int, int]:

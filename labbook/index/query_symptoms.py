@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from labbook.frozen import dataclass
@@ -22,6 +23,9 @@ _ENOUGH_LONG = 0.24
 """The same for a query with at least `_LONG` words of the field: it tells more than one page explains."""
 _ENOUGH_SAID = 0.2
 """The same if the query has a whole search phrase of the symptom."""
+_NAMED = 0.05
+"""Largest share of pages that a single word may name by their titles: "nan" does, "loss" does not. Source: chosen by
+us."""
 _NEAR = 0.75
 """A symptom is shown too if its score has this share of the best one. Source: as above."""
 _EQUAL = 0.98
@@ -86,8 +90,12 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
         quoted = list(dict.fromkeys([*exact, *quoting]))[:_MOST]
         families = _families(known[name] for name in quoted)
         return QuerySymptoms((), tuple(quoted), families, whole=True, equal=max(len(exact), 1))
-    enough, enough_said = _thresholds(*scores.count_known(question.text))
+    known_words, count = scores.count_known(question.text)
+    enough, enough_said = _thresholds(known_words, count)
+    titled = sorted((one for one in ranked if one.titled), key=lambda one: -one.titled)
     ranked = [one for one in ranked if one.share >= (enough_said if one.said else enough)]
+    if not ranked and count < 2 and len(titled) <= _NAMED * len(known):
+        ranked = [replace(one, score=one.titled) for one in titled]
     if not ranked:
         return QuerySymptoms()
     near = [one for one in ranked[:_MOST] if one.score >= _NEAR * ranked[0].score]

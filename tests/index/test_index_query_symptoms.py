@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from order_of_tests import in_one_test
 
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.errors import NothingFoundError, UsageError
 from labbook.index.hit import Hit
 from labbook.index.query import search
@@ -81,6 +82,7 @@ CATALOGUE = (
         ("learning rate", (), False),
         ("digits with a larger batch and loss nan at the third epoch", ("loss_nonfinite",), False),
         ("loss", (), False),
+        ("weather", (), False),
         ("", (), False),
     ],
 )
@@ -89,6 +91,20 @@ def test_symptoms_of_query_words(words, symptoms, whole):
 
     assert meant.symptoms[: max(len(symptoms), 1)] == symptoms
     assert not symptoms or meant.whole == whole
+
+
+@in_one_test(
+    ("word", "symptoms"),
+    [
+        ("nan", ("loss_nonfinite", "nonfinite_gradient", "nonfinite_parameter")),
+        ("dtype", ("loss_target_dtype_wrong", "op_not_implemented_for_dtype")),
+        ("shape", ()),
+        ("loss", ()),
+        ("weather", ()),
+    ],
+)
+def test_a_single_word_names_pages_by_their_titles_unless_many_have_it(word, symptoms):
+    assert match_symptoms(word, load_catalogue().symptoms.values()).symptoms == symptoms
 
 
 OLD, FIXED, OTHER, KIN, TEXT = (f"2026110{n}-100000-aaaa" for n in range(1, 6))
