@@ -40,6 +40,7 @@ _MAX_BYTES = 400_000
 _STRINGS = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"|#.*")
 _WORDS = re.compile(r"(?<![\w.])[A-Za-z_]\w*|(?<=[A-Za-z_)\]]\.)[A-Za-z_]\w*")
 _USED = re.compile(r"(?<=\.)[A-Za-z_]\w*|[A-Za-z_]\w*(?=\s*\()|[A-Za-z_]\w*(?==[^=])")
+_SUBSCRIPT = re.compile(r"(?<=[\w)\]])\[[^\[\]]*\]")
 _NAME = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)(?:[ =].*)?", re.DOTALL)
 _NAMED = re.compile(r"(?!\s*(?:import|from)\b)[^\w#]*\w")
 _CONFIGS = (".json", ".yaml", ".yml", ".toml", ".ini", ".cfg")
@@ -170,7 +171,9 @@ def can_apply(change: Change, here: Circumstances, failure: Finding | None = Non
     if raised and not removed:
         around = {normalise_source(line) for line in _lines_around(change.detail)}
         return not around or not around.isdisjoint(normalise_source(line.strip()) for line in here.code.splitlines())
-    # Another path or key is right for the very line only; another number may stand for a width.
+    # Another path, key or place in a list is right for the very line only; another number may stand for a width.
+    if _names("\n".join(lines[0])) == _names("\n".join(lines[1])):
+        removed, added = ([_SUBSCRIPT.sub("[]", line) for line in part] for part in (removed, added))
     return removed != added or all(line in here.code for line in lines[0])
 
 
@@ -182,8 +185,13 @@ def _adds_to_call(lines: tuple[Sequence[str], Sequence[str]], source: str) -> bo
 
 
 def _takes_out_name(lines: tuple[Sequence[str], Sequence[str]], source: str) -> bool:
-    """Whether the failing line has all names that a change takes out, such as a misspelt one."""
+    """Whether the failing line has all names that a change takes out, such as a misspelt one.
+
+    What took out a whole import is right for the very line only: elsewhere the module may be used.
+    """
     old, now = (_names("\n".join(part)) for part in lines)
+    if not old & now and source.lstrip().startswith(("import ", "from ")):
+        return source.strip() in (line.strip() for line in lines[0])
     return bool(old - now) and old - now <= _names(source)
 
 

@@ -82,6 +82,8 @@ def test_a_check_is_the_same_for_the_same_kind_of_parameter():
         (code("-m = re.match('a', b)", "+m = re.match('c', b)"), here(code="m = re.match('x', b)"), False),
         (code("-m = re.match('a', b)", "+m = re.match('c', b)"), here(code="m = re.match('a', b)"), True),
         (code("-y = nn.Linear(32, 10)", "+y = nn.Linear(48, 10)"), here(code="y = nn.Conv2d(1, 2)"), False),
+        (code("-print(xs[9])", "+print(xs[9 - 1])"), here(code="print(xs[0])"), False),
+        (code("-print(xs[9])", "+print(xs[9 - 1])"), here(code="print(xs[9])"), True),
         (code("+opt.zero_grad()"), here(code="loss.backward()\nopt.step()"), True),
         (code("+opt.zero_grad()"), here(code="opt.zero_grad()\nopt.step()"), False),
         (code("-x = x.double()", "+x = x.float()"), here(code="y = y.int()"), False),
@@ -119,6 +121,12 @@ def test_what_was_added_to_a_call_fits_the_same_call_in_the_failing_line(source,
 @pytest.mark.parametrize(("source", "applies"), [("for k in x: print(optimzer)", True), ("print(model)", False)])
 def test_a_misspelt_name_is_taken_out_of_the_failing_line(source, applies):
     change = code("-print(optimzer)", "+print(optimizer)")
+    assert can_apply(change, here(code=source), crash("x", where={"source": source})) is applies
+
+
+@pytest.mark.parametrize(("source", "applies"), [("import foo", True), ("import foo as f", False)])
+def test_a_module_is_left_out_only_where_the_same_line_imports_it(source, applies):
+    change = code("-import foo", "+import math")
     assert can_apply(change, here(code=source), crash("x", where={"source": source})) is applies
 
 
