@@ -197,7 +197,7 @@ def test_the_first_loss_of_each_training(ask, make_series, second, verdict):
     series = [make_series("loss", [2.3, 0.5]), make_series("loss.opt3", [second, 0.5])]
     times = {"spans": {0: (1.0, 2.0), 3: (3.0, 4.0)}, "trainings": ((1.0, 2.0), (3.0, 4.0))}
     result = ask("init_loss_off", *series, signals={**first_loss(2.3), **times})
-    assert result.verdict == verdict and ("training 1" in result.observed) == (second > 2.31)
+    assert result.verdict == verdict and ("training 2" in result.observed) == (second > 2.31)
 
 
 def test_weights_that_were_loaded_may_begin_anywhere(ask):
