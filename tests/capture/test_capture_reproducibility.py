@@ -128,7 +128,7 @@ def test_all_sources_of_a_real_run(code, make_context):
         },
     )
     before, after = capture_before(context), capture_after(context)
-    assert tuple(before) == BEFORE
+    assert tuple(before) == tuple(BEFORE)
     assert json.loads(json.dumps({**before, **after})) == {**before, **after}
     assert not [name for name, facts in before.items() if "unavailable" in facts]
     found = judge_reproducibility({**before, **after})
