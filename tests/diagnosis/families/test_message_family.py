@@ -225,6 +225,7 @@ def test_code_that_cannot_become_static_is_told_before_the_type_that_shows_it(fa
         ),
         ("host_oom_killed", "deepspeed 跑了一会返回错误码-9"),
         ("file_not_found", "Exception: There is no directory named ./data/train"),
+        ("config_error", "RuntimeError: expected /out/config.yaml to NOT exist. Aborting to overwrite nothing"),
     ],
 )
 def test_shapes_of_messages(family_of: Callable[[str], str], family: str, text: str) -> None:
