@@ -88,11 +88,13 @@ class PageScores:
         self._count = len({name for name, _, _ in self._phrases})
         self._counts = {name: len(found) for name, found in pages.items()}
         self._weights: dict[Meaning, float] = {}
+        self._totals: dict[int, float] = {}
 
     def ranked(self, question: str) -> list[PageScore]:
         """Returns the pages that share a meaning with a question, the best first."""
         meanings = self._read(question)
-        total = sum(self._weight(one) for one in meanings)
+        own = {one: self._weight(one) for one in meanings}
+        total = sum(own.values())
         near = {at for one in meanings for name in one for at in self._places.get(name, ())}
         explained: dict[str, set[Meaning]] = defaultdict(set)
         best: dict[str, float] = defaultdict(float)
@@ -102,11 +104,13 @@ class PageScores:
             page, is_title, phrase = self._phrases[at]
             shared = [one for one in meanings if any(one & other for other in phrase)]
             covered = [one for one in phrase if any(one & other for other in meanings)]
-            weights = [sum(map(self._weight, part)) for part in (shared, covered, phrase)]
-            partly = sum(self._weight(one) for one in shared if one not in phrase)
-            fit = (weights[0] + weights[1] - _PARTLY * partly) / (total + weights[2])
+            whole = self._totals.get(at)
+            if whole is None:
+                whole = self._totals[at] = sum(map(self._weight, phrase))
+            gain = sum(own[one] if one in phrase else (1 - _PARTLY) * own[one] for one in shared)
+            fit = (gain + sum(map(self._weight, covered))) / (total + whole)
             explained[page].update(shared)
-            if len(covered) == len(phrase) and weights[2] >= _RARE * self._weight(frozenset()):
+            if len(covered) == len(phrase) and whole >= _RARE * self._weight(frozenset()):
                 named.add(page)
             best[page] = max(best[page], fit * (_TITLE_WEIGHT if is_title else 1.0))
             if is_title:
