@@ -25,11 +25,8 @@ _OF_INTERRUPTS = (
 
 def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diagnosis:
     """The findings of one failure, the cause first."""
-    checks = [
-        build_check_finding(check, matcher.catalogue, evidence, language)
-        for check in evidence.checks
-        if check.verdict in ("fail", "warn")
-    ]
+    rows = (check for check in evidence.checks if check.verdict in ("fail", "warn"))
+    checks = [build_check_finding(check, matcher.catalogue, evidence, language) for check in rows]
     crash = _crash_findings(evidence, matcher, language)
     if not crash and not evidence.clean_end:
         # A warning is no reason why a program ended itself without a word.
@@ -66,10 +63,8 @@ def _is_interrupt(one: ObservedException) -> bool:
 
 def _with_checks(findings: list[Finding], checks: list[Finding], matcher: Matcher) -> list[Finding]:
     """Health findings that caused the crash in front of it, all others behind it."""
-    if not findings:
-        return checks
-    if not checks:
-        return findings
+    if not findings or not checks:
+        return findings or checks
     crash = findings[0]
     page = matcher.catalogue.symptoms.get(crash.symptom)
     causes: list[Finding] = []
