@@ -276,6 +276,7 @@ def test_the_search_stands_in_a_built_site_and_what_is_left_out_of_the_site_stay
     for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"zh"')):
         text = text.replace(word, value)
     (notes.folder / "mkdocs.yml").write_text(text + "exclude_docs: |\n  /runs/2026/09/**/*.md\n")
+    (notes.folder / "labbook.toml").write_text('title = "Team"\nlanguage = "zh"\n')
     notes.run(RUN, "text")
     notes.run(OLD, "old")
 
