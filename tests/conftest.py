@@ -35,7 +35,7 @@ PROGRAMS = ROOT / "tests" / "programs"
 __all__ = ("pytest_collection_modifyitems", "pytest_ignore_collect", "pytest_xdist_make_scheduler")
 
 # The same examples in each run: a failure is that of the change. `make test-all` looks for new ones.
-settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True)
+settings.register_profile("quick", max_examples=25, deadline=None, derandomize=True)
 settings.register_profile("thorough", max_examples=200, deadline=None)
 settings.load_profile("quick")  # `make test-all` names the other
 

@@ -14,7 +14,7 @@ import pytest
 from source_trees import READERS
 
 ROOT = Path(__file__).resolve().parents[1]
-IMPURE_FOLDERS = frozenset(("browser", "commands", "probe", "record", "transcripts"))
+IMPURE_FOLDERS = frozenset(("browser", "commands", "dataset", "probe", "record", "transcripts"))
 IMPURE_FIXTURES = frozenset(("make_book", "make_project", "git", "git_in"))
 IMPURE_MARKS = ("process", "slow", "long", "torch", "paddle", "cluster")
 
@@ -64,7 +64,7 @@ def in_one_test(names: str | tuple[str, ...], cases: Iterable, ids: object = Non
 
 
 def is_pure(item: pytest.Item) -> bool:
-    """Whether a test starts no process and loads no framework, by its folder, its fixtures and its marks."""
+    """Whether a test starts no process, loads no framework and no DuckDB, by its folder, its fixtures and its marks."""
     if item.nodeid.split("/", 2)[1] in IMPURE_FOLDERS or IMPURE_FIXTURES.intersection(item.fixturenames):
         return False
     return not any(mark.name in IMPURE_MARKS for mark in item.iter_markers())

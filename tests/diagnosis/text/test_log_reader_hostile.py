@@ -197,6 +197,7 @@ def test_a_line_without_end_is_cut(line):
     assert read.exceptions[-1].message == "after it"
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_log(monkeypatch):
     monkeypatch.setattr("labbook.diagnosis.text.error_windows._BUDGET", 2_000)
 
