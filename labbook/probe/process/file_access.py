@@ -102,6 +102,8 @@ class FileAccess:
         if isinstance(flags, int) and flags & _TEMPORARY == _TEMPORARY:
             # As in `tempfile`. Most such files are removed soon; one that is renamed or remains is recorded then.
             self._temporary.add(path)
+        elif path in self._temporary:
+            return  # what is read from it is no input of the run
         elif path in self._files:
             self._again(self._files[path], use, via)
         elif len(self._files) < self._in_all and self._folders.get(os.path.dirname(path), 0) < self._per_folder:
@@ -146,9 +148,9 @@ class FileAccess:
         """Write the final state: sizes of written files, counts of reopened files, folders."""
         self._look_at_tables()
         with self._guard:
-            for path in [path for path in self._temporary if os.path.isfile(path)]:
+            temporary, self._temporary = self._temporary, set()
+            for path in filter(os.path.isfile, temporary):
                 self.opened(path, "w", 0)
-            self._temporary.clear()
             for item in list(self._files.values()):
                 if item is not None and (item["mode"] != "r" or item["opens"] > 1):
                     item["size"], item["mtime_ns"] = _size_and_time(item["path"])

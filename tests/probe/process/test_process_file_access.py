@@ -57,7 +57,7 @@ def test_a_renamed_file_is_recorded_with_its_final_name(probed, python):
     code = (
         "import os, tempfile\n"
         "with tempfile.TemporaryFile(dir='.') as f: f.write(b'x')\n"
-        "with tempfile.NamedTemporaryFile(dir='.') as f: f.write(b'x')\n"
+        "with tempfile.NamedTemporaryFile(dir='.') as f: f.write(b'x'); f.flush(); open(f.name).read()\n"
         "with tempfile.NamedTemporaryFile(dir='.', delete=False) as f: f.write(b'xy')\n"
         "os.replace(f.name, 'model.bin')\n"
         "with open('part.tmp', 'w') as f: f.write('abc')\n"
