@@ -32,7 +32,11 @@ Examples:
     help="How the framework executes the model. Default: dynamic.",
 )
 @click.option("--script", metavar="FILE", help="Assign later runs of this script, and no others, to the experiment.")
-@click.option("--template", metavar="NAME", help="Page to start with: ablation, baseline, or one of the notebook.")
+@click.option(
+    "--template",
+    metavar="NAME",
+    help="Page to start with: hypothesis (default), ablation, baseline, or one of the notebook.",
+)
 @click.option("--done", is_flag=True, help="End the experiment that was started in this folder.")
 @json_option
 @notebook_option

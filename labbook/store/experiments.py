@@ -33,6 +33,7 @@ _PAGE = re.compile(r"exp(\d{3,6})_.+")
 _HEAD_BYTES = 8192
 _NAME_CHARACTERS = 40
 _LOCK_WAIT_S = 10.0
+_USUAL = "hypothesis"
 _NAMING = ("script:", "project:", "root:")
 
 
@@ -81,7 +82,7 @@ def new_experiment(
         mode: "dynamic", "static" or "compiled".
         script: The script whose future runs belong to it; `None`: no script, "": runs without a script.
         project: The folder that the script is of, for a notebook that serves many.
-        template: Name of the template of its page, "" for the usual one.
+        template: Name of the template of its page, "" or "hypothesis" for the usual one.
         commit: Whether the page is committed at once.
 
     Raises:
@@ -227,7 +228,7 @@ def experiment_templates(notebook: Notebook) -> list[str]:
 
     folders = (builtin_folder(), notebook.paths.templates)
     pages = [page.name for folder in folders for page in folder.glob("experiment_*.md.j2")]
-    return sorted({name.removeprefix("experiment_").removesuffix(".md.j2") for name in pages})
+    return sorted({_USUAL, *(name.removeprefix("experiment_").removesuffix(".md.j2") for name in pages)})
 
 
 def _create(
@@ -266,7 +267,7 @@ def _page_text(
     meta["created"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     # A broken template of the notebook must not prevent recording.
     body, _ = Templates(notebook.paths.templates, language).render_anyway(
-        f"experiment_{template}.md.j2" if template else "experiment.md.j2", {"title": title}
+        "experiment.md.j2" if template in ("", _USUAL) else f"experiment_{template}.md.j2", {"title": title}
     )
     return f"{frontmatter.emit(meta)}\n{body.rstrip()}\n"
 

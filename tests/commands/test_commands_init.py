@@ -83,7 +83,8 @@ def test_runs_belong_to_the_experiment_that_was_started_here(book):
     assert slug in book("new", "--done").stdout
     assert slug not in book("record", "--", "true").stderr
     assert "no experiment was started" in book("new", "--done", check=False).stderr
-    assert "ablation, baseline" in book("new", "x", "--template", "y", check=False).stderr
+    assert book("new", "wider", "--template", "hypothesis").stdout.startswith("exp")
+    assert "ablation, baseline, hypothesis" in book("new", "x", "--template", "y", check=False).stderr
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
