@@ -144,7 +144,7 @@ def trainings_as_trials(run: Run, processes: Sequence[ProcessEvents]) -> list[Tr
     is_reported = facts["metric"] != "loss"
     return [
         TrialPart(
-            ("", "", at),
+            ("", "", at + 1),  # as the table of trainings counts them
             rows[at]["params"],
             "complete" if at + 1 < len(found) or has_ended else "",
             (rows[at]["best"],) if is_reported else (),

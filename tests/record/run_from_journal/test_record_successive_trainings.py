@@ -198,7 +198,7 @@ def test_trainings_with_other_options_are_trials_with_their_own_steps_and_number
     more = [scalars(-1.0, start=1.0), *(scalars(t, start=1.0, early=t) for t in (2.5, 5.5)), scalars(1.5, start=7.0)]
     more += [scalars(t, val=t) for t in (2.6, 5.6, 8.6)]
     trials = trials_of(text, *more)
-    assert [(trial.key[2], trial.state) for trial in trials] == [(0, "complete"), (1, "complete"), (2, "complete")]
+    assert [(trial.key[2], trial.state) for trial in trials] == [(1, "complete"), (2, "complete"), (3, "complete")]
     assert [trial.params["lr"] for trial in trials] == [1.0, 0.1, pytest.approx(0.01)]
     for trial, losses, val in zip(trials, ([3, 2], [1, 0.5], [4, 2]), (2.6, 5.6, 8.6), strict=True):
         [part] = trial.processes
