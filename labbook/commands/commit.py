@@ -79,6 +79,7 @@ def _below(book: Notebook, notes: Sequence[Path]) -> list[Path]:
     from labbook.store.branch_checkout import missing_files
 
     folder, paths = book.paths.notes, []
+    missing: list[Path] = []
     for note in notes:
         path = note.resolve()
         if not path.is_relative_to(folder.resolve()):
@@ -86,7 +87,7 @@ def _below(book: Notebook, notes: Sequence[Path]) -> list[Path]:
         inside = folder / path.relative_to(folder.resolve())
         paths.append(inside)
         if not path.exists():
-            missing = missing_files(book)
+            missing = missing or missing_files(book)
             if not any(inside in (file, *file.parents) for file in missing):
                 raise UsageError("terminal.commit.no_such_note", path=note)
             paths += [file for file in missing if inside.with_suffix("") in file.parents]

@@ -49,11 +49,16 @@ class Vocabulary:
     adverbs: frozenset[str] = frozenset()
 
 
+@cache
+def _lines() -> tuple[str, ...]:
+    return tuple(PATH.read_text(encoding="utf-8").splitlines())
+
+
 def vocabulary_lines() -> tuple[list[list[str]], list[str]]:
     """Returns the forms of each meaning of `words.txt`, and the words that say little."""
     meanings: list[list[str]] = []
     minor: list[str] = []
-    for line in PATH.read_text(encoding="utf-8").splitlines():
+    for line in _lines():
         if line.startswith(("#", "~~~")) or not line.strip():
             continue
         words = [word.strip() for word in line.lstrip("~").split("|") if word.strip()]
@@ -87,8 +92,8 @@ def vocabulary() -> Vocabulary:
 
 def _line_words(mark: str) -> list[str]:
     """Returns the words of the lines that begin with a mark."""
-    lines = (line for line in PATH.read_text(encoding="utf-8").splitlines() if line.startswith(f"{mark} "))
-    return [word.strip() for line in lines for word in line.removeprefix(mark).split("|")]
+    found = (line for line in _lines() if line.startswith(f"{mark} "))
+    return [word.strip() for line in found for word in line.removeprefix(mark).split("|")]
 
 
 def _roots(text: str) -> tuple[str, ...]:

@@ -52,10 +52,10 @@ def test_images(ask, make_model, looks):
     assert ask("image_layout_suspect", signals=turned).verdict == "note"
     mixed, right = [[0.5, 0.5, 0.2]] * 3, [[0.2, 0.3, 0.4]] * 3
     for lags, verdict in ((mixed, "warn"), (right, None)):
-        told = {**batches(shape=[8, 3, 32, 32]), **chain(make_model, looks, "Conv2d", "Linear")}
-        leaves = [{**told["batches"][0]["leaves"][0], "lags": one} for one in lags]
-        told["batches"] = tuple({**told["batches"][0], "leaves": [leaf]} for leaf in leaves)
-        found = ask("image_layout_suspect", signals=told)
+        fields = {**batches(shape=[8, 3, 32, 32]), **chain(make_model, looks, "Conv2d", "Linear")}
+        leaves = [{**fields["batches"][0]["leaves"][0], "lags": one} for one in lags]
+        fields["batches"] = tuple({**fields["batches"][0], "leaves": [leaf]} for leaf in leaves)
+        found = ask("image_layout_suspect", signals=fields)
         assert (found.verdict if found else None) == verdict
 
 

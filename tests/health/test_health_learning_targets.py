@@ -150,8 +150,8 @@ def test_undivided_sums_are_a_finding_where_steps_are_too_large(rows_of, make_ru
     def rows(ratio):
         tensors = looks(params=lambda step: [{"i": i, "w": 1.0, "g": 1.0, "ratio": ratio} for i in (0, 1)])
         signals = {"models": (make_model("Linear", "Linear"),), "tensors": tensors}
-        told = {"losses": (loss,), "loop": {"steps": 12, "backwards": 96, "optimizers": 1, "accumulation": {"8": 12}}}
-        return rows_of(make_run(make_series("loss", [8 * 2.3] * 12), signals={**signals, **told}))
+        fields = {"losses": (loss,), "loop": {"steps": 12, "backwards": 96, "optimizers": 1, "accumulation": {"8": 12}}}
+        return rows_of(make_run(make_series("loss", [8 * 2.3] * 12), signals={**signals, **fields}))
 
     assert rows(0.01)["accumulation_not_scaled"].verdict == "note"
     assert rows(5.0)["accumulation_not_scaled"].verdict == "warn"

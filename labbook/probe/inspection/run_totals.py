@@ -11,7 +11,7 @@ def note_parameters(inspector, loop, models, held, had_gradient, were_called, ju
         held: Ids of the parameters of optimizers.
         had_gradient: `had_gradient(root, at, parameter)`: whether it ever had a gradient.
         were_called: `(index of the root, number of the module)` of each module that was called; empty where unknown.
-        judged: Backward calls after which a parameter without gradient is told.
+        judged: Number of backward calls after which a parameter without gradient is reported.
 
     Returns:
         `(known, reached)`: ids of the parameters that were counted, and of those of them that had a gradient.

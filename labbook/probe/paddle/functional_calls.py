@@ -12,7 +12,7 @@ from weakref import ref
 from ..inspection.model_inputs import HIDDEN, TOKENS, noise_row
 from ..inspection.nested import first_tensor
 from ..training.call_site import line_of, user_frame
-from ..wrapping import leave_out_one_frame, transparent_wrapper
+from ..wrapping import leave_out_one_frame, transparent_wrapper, wrap_function
 from .elementwise_losses import ElementwiseLosses
 from .loss_lines import LossLines
 from .module_outputs import cast_dtype
@@ -204,18 +204,12 @@ class FunctionalCalls:
         return told
 
     def _drawing(self, original):
-        def draw(*args, **kwargs):
-            try:
-                result = original(*args, **kwargs)
-            except BaseException as error:
-                leave_out_one_frame(error)
-                raise
+        def after(result, args, kwargs):
             if self._on and self._outputs is None and self.stats.is_tensor(result):
                 shape = tuple(result.shape)
                 self.found.setdefault(("noise", shape), noise_row(shape))
-            return result
 
-        return transparent_wrapper(draw, original)
+        return wrap_function(original, self.inspector.adapter.probe.guard("paddle.noise"), after=after)
 
     def _masking(self, original):
         def convert(*args, **kwargs):

@@ -184,17 +184,17 @@ def _lightning_csv(writer, metrics_dict, step=None, *args, **kwargs):
 def _lightning_logged(connector, metrics, step=None, *args, **kwargs):
     """What a module logs reaches this method, whether or not there is a logger."""
     trainer = connector.trainer
-    if any(type(logger).__name__ in _SEEN_THEMSELVES for logger in trainer.loggers):
+    if any(type(logger).__name__ in _WATCHED_LOGGERS for logger in trainer.loggers):
         return "lightning", None, {}
     step = metrics.get("step", trainer.fit_loop.epoch_loop._batches_that_stepped) if step is None else step
     return "lightning", step, {name: value for name, value in metrics.items() if name != "step"}
 
 
 def _transformers_logged(trainer, logs, *args, **kwargs):
-    if any(type(callback).__name__ in _SEEN_THEMSELVES for callback in trainer.callback_handler.callbacks):
+    if any(type(callback).__name__ in _WATCHED_CALLBACKS for callback in trainer.callback_handler.callbacks):
         return "transformers", None, {}
-    told = {name: value for name, value in logs.items() if not name.endswith(_OF_TRANSFORMERS)}
-    return "transformers", trainer.state.global_step, told
+    metrics = {name: value for name, value in logs.items() if not name.endswith(_BOOKKEEPING)}
+    return "transformers", trainer.state.global_step, metrics
 
 
 def _tune_report(session, metrics, *args, **kwargs):
@@ -204,15 +204,13 @@ def _tune_report(session, metrics, *args, **kwargs):
 _TENSORBOARD = {"SummaryWriter": {"add_scalar": _tensorboard_scalar, "add_scalars": _tensorboard_scalars}}
 _LIGHTNING_CSV = {"_ExperimentWriter": {"log_metrics": _lightning_csv}}
 _LIGHTNING = {"_LoggerConnector": {"log_metrics": _lightning_logged}}
-_SEEN_THEMSELVES = frozenset(
-    (
-        *("TensorBoardLogger", "CSVLogger", "WandbLogger", "MLFlowLogger"),
-        *("TensorBoardCallback", "WandbCallback", "MLflowCallback"),
-    )
-)
-"""Loggers of Lightning and callbacks of transformers whose library is watched."""
+_WATCHED_LOGGERS = ("TensorBoardLogger", "CSVLogger", "WandbLogger", "MLFlowLogger")
+"""Loggers of Lightning whose library is watched."""
 
-_OF_TRANSFORMERS = ("_runtime", "_per_second", "total_flos", "tokens_seen", "epoch", "learning_rate", "grad_norm")
+_WATCHED_CALLBACKS = ("TensorBoardCallback", "WandbCallback", "MLflowCallback")
+"""Callbacks of transformers whose library is watched."""
+
+_BOOKKEEPING = ("_runtime", "_per_second", "total_flos", "tokens_seen", "epoch", "learning_rate", "grad_norm")
 """Ends of names that transformers adds to what it logs: times, counters, and what is measured at the optimizer."""
 
 _WATCHED = {

@@ -224,19 +224,54 @@ def _watch_hydra(utils, probe, settings):
     utils.run_job = wrapping.wrap_function(utils.run_job, probe.guard("hydra"), before=before)
 
 
-def _watch_result(name, source, pick=lambda result: result):
-    """Returns a watcher for a function, "parse" or "Parser.parse", that returns the settings."""
+def _watch_calls(name, source, read, at_begin=False):
+    """Returns a watcher for a function, "parse" or "Parser.parse", whose calls tell settings.
+
+    Args:
+        name: The function, or class and method, in the watched module.
+        source: See `protocol.ARGUMENTS`.
+        read: `read(original, result, args, kwargs)` gives the arguments of `ParsedOptions.found` behind the source.
+        at_begin: Whether they are read before the call, which then has no result.
+    """
 
     def watch(module, probe, settings):
         *path, last = name.split(".")
         owner = getattr(module, path[0]) if path else module
+        original = getattr(owner, last)
 
         def after(result, args, kwargs):
-            settings.found(source, str(getattr(sys.modules.get("__main__"), "__file__", "")), pick(result))
+            settings.found(source, *read(original, result, args, kwargs))
 
-        setattr(owner, last, wrapping.wrap_function(getattr(owner, last), probe.guard(source), after=after))
+        observers = {"before": lambda args, kwargs: after(None, args, kwargs)} if at_begin else {"after": after}
+        setattr(owner, last, wrapping.wrap_function(original, probe.guard(source), **observers))
 
     return watch
+
+
+def _watch_result(name, source, pick=lambda result: result):
+    """Returns a watcher for a function that returns the settings."""
+
+    def read(original, result, args, kwargs):
+        return str(getattr(sys.modules.get("__main__"), "__file__", "")), pick(result)
+
+    return _watch_calls(name, source, read)
+
+
+def _watch_given(name, source):
+    """Returns a watcher for a method whose plain arguments are settings: those that were given."""
+
+    def read(original, result, args, kwargs):
+        names, defaults = _signature(original)
+        given = dict(zip(names, args[1:]), **kwargs)
+        plain = {at: value for at, value in given.items() if type(value) in (int, float, str, bool)}
+        return name.partition(".__init__")[0], plain, defaults
+
+    return _watch_calls(name, source, read, at_begin=True)
+
+
+def _watch_kept(name, source, pick):
+    """Returns a watcher for a method after which the object has settings: `pick(object)` gives name and settings."""
+    return _watch_calls(name, source, lambda original, result, args, kwargs: pick(args[0]))
 
 
 def _watch_fire(core, probe, settings):
@@ -265,50 +300,23 @@ def _signature(function):
     return names[1:] if names[:1] == ("self",) else names, defaults
 
 
-def _watch_given(name, source):
-    """Returns a watcher for a method, "Class.method", whose plain arguments are settings: those that were given."""
-    kind, method = name.split(".")
-
-    def watch(module, probe, settings):
-        owner = getattr(module, kind)
-        original = getattr(owner, method)
-
-        def before(args, kwargs):
-            names, defaults = _signature(original)
-            given = dict(zip(names, args[1:]), **kwargs)
-            plain = {at: value for at, value in given.items() if type(value) in (int, float, str, bool)}
-            settings.found(source, name.partition(".__init__")[0], plain, defaults)
-
-        setattr(owner, method, wrapping.wrap_function(original, probe.guard(source), before=before))
-
-    return watch
+def _hyperparameters(module):
+    return type(module).__name__, dict(module._hparams)
 
 
-def _watch_kept(name, source, pick):
-    """Returns a watcher for a method, "Class.method", after which the object keeps its settings: `pick(object)`."""
-    kind, method = name.split(".")
-
-    def watch(module, probe, settings):
-        owner = getattr(module, kind)
-
-        def after(result, args, kwargs):
-            kept = pick(args[0])
-            settings.found(source, type(kept if hasattr(kept, "__dataclass_fields__") else args[0]).__name__, kept)
-
-        setattr(owner, method, wrapping.wrap_function(getattr(owner, method), probe.guard(source), after=after))
-
-    return watch
+def _training_arguments(trainer):
+    return type(trainer.args).__name__, trainer.args
 
 
 # Not `save_hyperparameters`, which reads the frame of its caller.
-_LIGHTNING_MODULE = _watch_kept("HyperparametersMixin._set_hparams", "lightning", lambda module: dict(module._hparams))
+_LIGHTNING_MODULE = _watch_kept("HyperparametersMixin._set_hparams", "lightning", _hyperparameters)
 _LIGHTNING_TRAINER = _watch_given("Trainer.__init__", "lightning")
 _OTHER_PARSERS = {
     "tyro._cli": _watch_result("cli", "tyro"),
     "draccus.argparsing": _watch_result("parse", "draccus"),
     "jsonargparse._core": _watch_result("ArgumentParser.parse_args", "jsonargparse", lambda result: result.as_dict()),
     "fire.core": _watch_fire,
-    "transformers.trainer": _watch_kept("Trainer.__init__", "transformers", lambda trainer: trainer.args),
+    "transformers.trainer": _watch_kept("Trainer.__init__", "transformers", _training_arguments),
     "lightning.pytorch.core.mixins.hparams_mixin": _LIGHTNING_MODULE,
     "pytorch_lightning.core.mixins.hparams_mixin": _LIGHTNING_MODULE,
     "lightning.pytorch.trainer.trainer": _LIGHTNING_TRAINER,
