@@ -146,6 +146,8 @@ def why_missing(run: Run, signal: str, *words: str) -> Reason:
     """
     if run.imported_from:
         return message("health.not_observed.imported")
+    if (run.captured.get("trial") or {}).get("shared"):
+        return message("health.not_observed.shared")
     if run.probe.status == "absent":
         return message("health.not_observed.no_probe")
     names = (signal, *words)

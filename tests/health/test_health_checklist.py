@@ -197,6 +197,13 @@ def test_a_missing_signal_has_its_reason(run, reason):
     assert row.verdict == "not observed" and reason in row.observed
 
 
+def test_what_a_trial_shares_with_others_is_checked_in_the_entry_of_their_run():
+    shared = dataclasses.replace(run_with(*HEALTHY), captured={"trial": {"run": "r", "number": 1, "shared": True}})
+    found = [row for row in checklist(shared, PAGES) if row.verdict == "not observed"]
+    assert found and all("in the entry of the run" in row.observed for row in found if row.id == "init_loss_off")
+    assert not [row.id for row in found if "no loss function" in row.observed or "was not followed" in row.observed]
+
+
 def test_a_run_that_trains_nothing_has_no_checklist():
     assert checklist(Run("i", "finished", ("ls",), "/", 0.0), PAGES) == []
 
