@@ -6,8 +6,8 @@ import random
 import time
 from pathlib import Path
 
-from labbook.store.frontmatter import emit
 from labbook.store.paths import NotebookPaths
+from labbook.store.text.frontmatter import emit
 
 _EXPERIMENTS = (
     "exp001_digits-cnn_dynamic",

@@ -35,7 +35,7 @@ def repository(folder, files):
 
 
 def cases(top, files):
-    from labbook.store.entry_commit import commit_files
+    from labbook.store.commit.entry_commit import commit_files
     from labbook.store.notebook_finder import find_notebook
 
     first = repository(top / f"first-{files}", files)

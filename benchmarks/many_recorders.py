@@ -40,7 +40,7 @@ def notebook(top, kind):
 
 def commit(book, name):
     """Writes and commits one entry; the outcome's status."""
-    from labbook.store.entry_commit import commit_files
+    from labbook.store.commit.entry_commit import commit_files
 
     path = book.paths.notes / "runs" / f"{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks._synthetic_notes import write_notes
-from labbook.publish.theme import EXTENSIONS
+from labbook.publish.html.theme import EXTENSIONS
 
 _ROUNDS = 2
 _PLAIN = "site_name: x\ndocs_dir: notes\nsite_dir: {site}\nuse_directory_urls: false\n"

@@ -51,7 +51,7 @@ def make_clone(top, count):
 
 def new_entry(notebook, number):
     """Commits one more entry, as the recorder does."""
-    from labbook.store.entry_commit import commit_files
+    from labbook.store.commit.entry_commit import commit_files
     from labbook.store.paths import new_run_id
 
     run_id = new_run_id(1_796_000_000 + number)

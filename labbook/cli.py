@@ -88,7 +88,7 @@ class CommandTable(HelpGroup):
             from difflib import get_close_matches
             from shutil import which
 
-            from labbook.store.sentences import Sentences
+            from labbook.store.text.sentences import Sentences
 
             say, name = Sentences(terminal_language()), args[0]
             near = get_close_matches(name, COMMANDS, n=1)

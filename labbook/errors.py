@@ -53,7 +53,7 @@ class LabbookError(Exception):
     def texts(self, language: str) -> tuple[str, str]:
         """Returns the message and the advice in a language, "en" or "zh"."""
         # By name: errors are on the ground floor, the message files two floors above; read once an error is shown.
-        filled: tuple[str, str] = import_module("labbook.store.sentences").Sentences(language).error(self)
+        filled: tuple[str, str] = import_module("labbook.store.text.sentences").Sentences(language).error(self)
         return filled
 
     def as_data(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from labbook.record import notebook_command as files
 from labbook.store.config import Config
 from labbook.store.journal import write_atomically
 from labbook.store.recorder_redaction import make_redactor
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 _MOST_OUTPUT = 256 * 1024
 _MOST_OUTPUTS = 2000

@@ -69,7 +69,7 @@ def terminal_language(chosen: str | None = None) -> str:
 @cache
 def help_words(language: str) -> Mapping[str, Any]:
     """Returns the translated help texts; empty for English."""
-    from labbook.store.templates import builtin_folder, read_words
+    from labbook.store.text.templates import builtin_folder, read_words
 
     words: dict[str, Any] = {}
     if language != "en":

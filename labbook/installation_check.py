@@ -56,7 +56,7 @@ def check_installation(start: Path, chosen: Path | None, environ: Mapping[str, s
 
 
 def _git() -> Readiness:
-    from labbook.store.git_process import git_program
+    from labbook.store.git.git_process import git_program
 
     program = git_program()
     if program is None:
@@ -120,8 +120,8 @@ def _notebook_rows(start: Path, chosen: Path | None, environ: Mapping[str, str])
 
 
 def _commits(notebook: Notebook) -> Readiness:
-    from labbook.store.git_process import git_program
-    from labbook.store.git_state import head_ref, operation
+    from labbook.store.git.git_process import git_program
+    from labbook.store.git.git_state import head_ref, operation
 
     config = notebook.config
     folders = notebook.git_folders()
@@ -147,7 +147,7 @@ def _commits(notebook: Notebook) -> Readiness:
 
 
 def _own_branch(notebook: Notebook) -> Readiness:
-    from labbook.store.branch_checkout import missing_files
+    from labbook.store.commit.branch_checkout import missing_files
 
     branch, repository = notebook.config.branch, str(notebook.repository)
     missing = missing_files(notebook)
@@ -158,7 +158,7 @@ def _own_branch(notebook: Notebook) -> Readiness:
 
 
 def _waiting(notebook: Notebook) -> list[Readiness]:
-    from labbook.store.commit_queue import QUEUE, WITHHELD, pending_commits
+    from labbook.store.commit.commit_queue import QUEUE, WITHHELD, pending_commits
 
     rows = []
     queued = pending_commits(notebook.paths, queue=QUEUE)
@@ -179,7 +179,7 @@ def _remote(notebook: Notebook) -> list[Readiness]:
     """
     from labbook.sharing.disk_update import notebook_ref
     from labbook.sharing.remote_git import choose_remote, count_apart, list_remotes, tracking_ref
-    from labbook.store.sync_state import last_failure, read_state
+    from labbook.store.commit.sync_state import last_failure, read_state
 
     try:
         folders = notebook.git_folders()
@@ -233,7 +233,7 @@ def _uploads(notebook: Notebook) -> list[Readiness]:
     """Returns the state of the store of kept files, if one is set."""
     from labbook.artifacts.object_store import open_store
     from labbook.artifacts.upload import upload_state
-    from labbook.store.remotes import credential_free
+    from labbook.store.git.remotes import credential_free
 
     if not notebook.config.artifact_store.strip():
         return []

@@ -74,10 +74,10 @@ def last(notebook: str | os.PathLike[str] | None = None) -> LastRun:
     from labbook.index.query import find_run
     from labbook.record.end_summary import FinishedRun
     from labbook.report.run_data import load_run
-    from labbook.store.entry_commit import CommitOutcome
+    from labbook.store.commit.entry_commit import CommitOutcome
     from labbook.store.journal import Journal
     from labbook.store.notebook_finder import find_notebook
-    from labbook.store.templates import words
+    from labbook.store.text.templates import words
 
     book = find_notebook(Path.cwd(), chosen=Path(notebook) if notebook else None, environ=os.environ)
     found = find_run(book, "last")

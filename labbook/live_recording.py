@@ -378,7 +378,7 @@ def _sentence(key: str, **values: str) -> str:
     """Returns a sentence in the language of the notebook; its modules are loaded for nothing else here."""
     with suppress(Exception):
         language = import_module("labbook.findings.exception_api").notebook_language()
-        return str(import_module("labbook.store.sentences").Sentences(language).line(key, **values))
+        return str(import_module("labbook.store.text.sentences").Sentences(language).line(key, **values))
     return " ".join([key, *values.values()])
 
 

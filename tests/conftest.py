@@ -316,7 +316,7 @@ class Notes:
 
     def run(self, run_id: str, body: str = "", **meta) -> Path:
         """Writes the entry of a run."""
-        from labbook.store.frontmatter import emit
+        from labbook.store.text.frontmatter import emit
 
         day = f"{run_id[:4]}/{run_id[4:6]}/{run_id[6:8]}"
         started = f"{day.replace('/', '-')}T{run_id[9:11]}:{run_id[11:13]}:{run_id[13:15]}Z"

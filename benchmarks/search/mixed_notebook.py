@@ -12,9 +12,9 @@ from pathlib import Path
 
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.model.symptom import Symptom
-from labbook.store.entry_text import block
-from labbook.store.frontmatter import emit
 from labbook.store.paths import NotebookPaths
+from labbook.store.text.entry_text import block
+from labbook.store.text.frontmatter import emit
 
 RUNS = 150
 FAILING = 0.55

@@ -14,7 +14,7 @@ import tomllib
 from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, HEADINGS, read_pages
 from labbook.model.symptom import Symptom
-from labbook.store.templates import words
+from labbook.store.text.templates import words
 
 _FOLDERS = {"en": "symptoms", "zh": "zh/symptoms"}
 _WORDS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

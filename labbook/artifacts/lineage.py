@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from labbook.model.run import FileUse, Run
 from labbook.model.run_files import Parent, is_checkpoint, short_fingerprint
-from labbook.store.commit_queue import withheld_files
+from labbook.store.commit.commit_queue import withheld_files
 from labbook.store.json_files import read_json_object
 
 if TYPE_CHECKING:

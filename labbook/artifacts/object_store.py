@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from labbook.artifacts.file_copy import Copied, copy_file, hash_file
+from labbook.store.git.remotes import credential_free
 from labbook.store.remote_files import make_parent, open_files
-from labbook.store.remotes import credential_free
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _CHUNK = 4 << 20

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from labbook.artifacts.object_store import ObjectFolder, ObjectStore, open_store
 from labbook.errors import LabbookError
 from labbook.frozen import dataclass
+from labbook.store.git.remotes import credential_free
 from labbook.store.journal import write_atomically
 from labbook.store.json_files import read_json_object
 from labbook.store.locks import hold_lock
-from labbook.store.remotes import credential_free
 
 if TYPE_CHECKING:
     from pathlib import Path

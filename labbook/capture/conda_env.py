@@ -74,7 +74,7 @@ def _list_channels(prefix: Path, records: Iterable[Path]) -> list[str]:
 
 def _short_channel(address: str) -> str:
     """Returns the short name of a channel, or its address without credentials."""
-    from labbook.store.remotes import credential_free
+    from labbook.store.git.remotes import credential_free
 
     bare = _PLATFORM.sub("", address.rstrip("/"))
     bare = bare.replace("https://conda.anaconda.org/", "").replace("https://repo.anaconda.com/pkgs/main", "defaults")

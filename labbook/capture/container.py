@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.frozen import dataclass
-from labbook.store.remotes import credential_free
+from labbook.store.git.remotes import credential_free
 
 if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext

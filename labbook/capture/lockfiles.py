@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from labbook.capture.command import find_program_file
 from labbook.capture.requirements import normalize_name
 from labbook.errors import Unavailable
-from labbook.store.frontmatter import load_tagged
-from labbook.store.git_process import discover
+from labbook.store.git.git_process import discover
+from labbook.store.text.frontmatter import load_tagged
 from labbook.store.toml_parser import parse_toml
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from labbook.capture.conda_env import format_environment_yml, read_conda_environ
 from labbook.capture.launchers import is_python
 from labbook.capture.requirements import format_requirement, normalize_name
 from labbook.errors import Unavailable
-from labbook.store.git_process import discover
+from labbook.store.git.git_process import discover
+from labbook.store.git.remotes import credential_free
 from labbook.store.json_files import read_json_object
-from labbook.store.remotes import credential_free
 
 if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext

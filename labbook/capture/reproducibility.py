@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from labbook.model.message import Message, as_data, message
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 
 def judge_reproducibility(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from labbook.artifacts.inventory import KeptFile, Verified
     from labbook.artifacts.upload import UploadState
     from labbook.store.notebook import Notebook
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
@@ -240,7 +240,7 @@ def _print_list(kept: Sequence[KeptFile], say: Sentences) -> None:
 
 def _print_state(book: Notebook, state: UploadState, say: Sentences) -> None:
     from labbook.report.numbers import size
-    from labbook.store.remotes import credential_free
+    from labbook.store.git.remotes import credential_free
 
     if not book.config.artifact_store.strip():
         return

@@ -38,8 +38,8 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     from labbook.errors import EntryError, GitError
     from labbook.record.withheld_entries import release_withheld
     from labbook.report.commit_line import commit_line
-    from labbook.store.changed_notes import edited_notes, has_conflict
-    from labbook.store.entry_commit import commit_files
+    from labbook.store.commit.changed_notes import edited_notes, has_conflict
+    from labbook.store.commit.entry_commit import commit_files
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
@@ -76,7 +76,7 @@ def _below(book: Notebook, notes: Sequence[Path]) -> list[Path]:
         UsageError: One lies outside the folder, or is neither on disk nor on the branch.
     """
     from labbook.errors import UsageError
-    from labbook.store.branch_checkout import missing_files
+    from labbook.store.commit.branch_checkout import missing_files
 
     folder, paths = book.paths.notes, []
     missing: list[Path] = []

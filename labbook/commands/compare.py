@@ -23,9 +23,9 @@ from labbook.help_text import HelpCommand
 if TYPE_CHECKING:
     from labbook.compare.comparison import MetricRow
     from labbook.model.run import Change, Run
+    from labbook.store.git.repository import CodeRepository, HistoryCommit
     from labbook.store.notebook import Notebook
-    from labbook.store.repository import CodeRepository, HistoryCommit
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
@@ -98,7 +98,7 @@ def _compare_many(book: Notebook, runs: Sequence[Run], say: Sentences, *, markdo
     if as_json:
         print_json(runs_data(runs, rows, measured))
     elif markdown:
-        from labbook.store.templates import Templates
+        from labbook.store.text.templates import Templates
 
         words = Templates(book.paths.templates, book.config.language).words
         click.echo(comparison_markdown(runs, rows, measured, words), nl=False)
@@ -174,7 +174,7 @@ def _repository(run: Run) -> CodeRepository | None:
     """Returns the repository of the code, or `None` where it is not on this machine."""
     from pathlib import Path
 
-    from labbook.store.repository import CodeRepository
+    from labbook.store.git.repository import CodeRepository
 
     top = str((run.captured.get("code") or {}).get("top") or "")
     return CodeRepository.open(Path(top).expanduser()) if top and Path(top).expanduser().is_dir() else None
@@ -194,7 +194,7 @@ def _commits(repository: CodeRepository, before: Run, now: Run) -> list[HistoryC
 
 def _print(before: Run, now: Run, changes: Sequence[Change], say: Sentences) -> None:
     from labbook.compare.comparison import metric_table
-    from labbook.store.sentences import translate_change
+    from labbook.store.text.sentences import translate_change
 
     runs = [before, now]
     shown = [translate_change(change, say) for change in changes]

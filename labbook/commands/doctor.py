@@ -32,7 +32,7 @@ def command(context: click.Context, as_json: bool, notebook: str | None) -> None
     """
     from labbook import screen
     from labbook.installation_check import check_installation
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
     rows = check_installation(Path.cwd(), Path(notebook) if notebook else None, os.environ)
     say = Sentences("en" if as_json else terminal_language())

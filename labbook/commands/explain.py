@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
     from labbook.model.symptom import Symptom
     from labbook.store.notebook import Notebook
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
 _EPILOG = """\b
 Examples:

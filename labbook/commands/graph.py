@@ -13,7 +13,7 @@ from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
@@ -48,7 +48,7 @@ def command(autograd: bool, onnx: bool, around: str, target: Path | None, notebo
     from labbook.index.query import find_run
     from labbook.report import graph_drawing
     from labbook.report.run_data import load_run
-    from labbook.store.templates import words
+    from labbook.store.text.templates import words
 
     if target is not None and target.suffix not in ((".onnx",) if onnx else (".svg", ".mmd")):
         raise UsageError("errors.graph.format", target=target, advice="errors.graph.onnx_advice" if onnx else "")

@@ -13,7 +13,7 @@ from labbook.store.project_template import PROJECTS
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
@@ -71,7 +71,7 @@ def command(
     Existing files are not overwritten. Run it again to add missing files, and in a fresh clone to restore the entries.
     """
     from labbook.commands.options import terminal_sentences
-    from labbook.store.branch_checkout import restore_missing
+    from labbook.store.commit.branch_checkout import restore_missing
     from labbook.store.config import Config
     from labbook.store.notebook_finder import create_notebook
 

@@ -23,7 +23,7 @@ from labbook.commands.options import (
 if TYPE_CHECKING:
     from labbook.index.query import Listed
     from labbook.report.run_row import RunRow
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
 _EPILOG = """\b
 Examples:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from labbook.model.message import Message
     from labbook.store.notebook import Notebook
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -123,7 +123,7 @@ def _follow_remote(notebook: Notebook) -> None:
     from labbook import screen
     from labbook.model.message import message_of
     from labbook.sharing.follow_remote import follow_remote
-    from labbook.store.sync_state import take_failure
+    from labbook.store.commit.sync_state import take_failure
 
     for done in follow_remote(notebook):
         click.echo(f"labbook: {terminal_sentences(notebook)(done)}", err=True)
@@ -141,7 +141,7 @@ def _find_notebook(chosen: str | Path | None) -> Notebook:
 
 def terminal_sentences(notebook: Notebook) -> Sentences:
     """Returns the sentences of the terminal in the language of a notebook."""
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
     return Sentences(notebook.config.language_in_use())
 
@@ -158,14 +158,14 @@ def message_printer(say: Sentences) -> Callable[[Message], None]:
 
 def status_label(status: str, say: Sentences) -> str:
     """Returns the status of a run in the language of `say`."""
-    from labbook.store import templates
+    from labbook.store.text import templates
 
     return templates.status_label(status, say.language)
 
 
 def verdict_label(verdict: str, say: Sentences) -> str:
     """Returns the verdict on a run in the language of `say`."""
-    from labbook.store.templates import words
+    from labbook.store.text.templates import words
 
     return str(words(say.language)["run_verdict"].get(verdict, verdict))
 

@@ -13,7 +13,7 @@ from labbook.help_text import HelpCommand
 if TYPE_CHECKING:
     import pyarrow
 
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
@@ -86,7 +86,7 @@ def _print(answer: pyarrow.Table, form: str, limit: int, say: Sentences) -> None
     if form == "csv":
         import csv
 
-        from labbook.store.escape import csv_cell
+        from labbook.store.text.escape import csv_cell
 
         numbers = [_is_number(field) for field in answer.schema]
         writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -109,7 +109,7 @@ def _print_rows(names: list[str], rows: list[list[str]], form: str, right: list[
     from labbook import screen
 
     if form == "markdown":
-        from labbook.store.escape import table_cell
+        from labbook.store.text.escape import table_cell
 
         lines = [[table_cell(name) for name in names], ["---:" if each else "---" for each in right]]
         lines += [[table_cell(text) for text in row] for row in rows]

@@ -34,7 +34,7 @@ def command(notebook: str | None) -> None:
     """
     from labbook.record.recovery import recover
     from labbook.record.withheld_entries import release_withheld
-    from labbook.store.entry_commit import commit_queued
+    from labbook.store.commit.entry_commit import commit_queued
     from labbook.store.journal import remove_drafts
     from labbook.store.notebook_finder import find_notebook
 
@@ -57,7 +57,7 @@ def command(notebook: str | None) -> None:
 def _join_jobs(book: Notebook) -> list[str]:
     """Joins and commits the entries of jobs whose nodes had no shared file system."""
     from labbook.record.jobs.part_entries import find_parts, join_parts
-    from labbook.store.entry_commit import commit_files
+    from labbook.store.commit.entry_commit import commit_files
 
     joined = []
     for job, run_ids in find_parts(book).items():

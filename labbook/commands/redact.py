@@ -76,8 +76,8 @@ def command(
 
 
 def _print(secrets: Sequence[Mapping[str, object]], files: int) -> None:
-    from labbook.store.escape import terminal
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.escape import terminal
+    from labbook.store.text.sentences import Sentences
 
     for secret in secrets:
         click.echo(f"{terminal(str(secret['file']))}:{secret['line']}: {secret['rule']}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from labbook.publish.reports import WrittenReport
     from labbook.report.period import Period
     from labbook.store.notebook import Notebook
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
 _EPILOG = """\b
 Examples:

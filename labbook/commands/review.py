@@ -15,7 +15,7 @@ from labbook.help_text import HelpCommand, terminal_language
 if TYPE_CHECKING:
     from labbook.review.reviewer import Review
     from labbook.review.violation import Violation
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
@@ -57,7 +57,7 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
     """
     from labbook.errors import UsageError
     from labbook.review.reviewer import at_least, review, rule_rows
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
     say = Sentences(language or terminal_language())
     if list_rules:

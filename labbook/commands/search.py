@@ -22,7 +22,7 @@ from labbook.commands.options import (
 if TYPE_CHECKING:
     from labbook.index.hit import Hit
     from labbook.index.query import SearchResult
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
 _EPILOG = """\b
 Examples:

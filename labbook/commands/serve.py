@@ -12,8 +12,8 @@ from labbook.commands.options import notebook_option, open_notebook, terminal_se
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
-    from labbook.publish.site_build import BuiltSite
-    from labbook.store.sentences import Sentences
+    from labbook.publish.site.site_build import BuiltSite
+    from labbook.store.text.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
@@ -70,7 +70,7 @@ def serve_notebook(
     port: int | None, notebook: str | None, *, polling: bool, site_dir: Path | None, trusted: bool
 ) -> None:
     """Serves the site until it is interrupted."""
-    from labbook.publish.site_build import serve_site
+    from labbook.publish.site.site_build import serve_site
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)

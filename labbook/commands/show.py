@@ -52,7 +52,7 @@ def command(as_json: bool, raw: bool, notebook: str | None, run: str) -> None:
 
 def _commit_of(book: Notebook, run_id: str) -> str:
     """Returns the commit of the entry: as noted when it was made, else the latest one in git that changed it."""
-    from labbook.store.git_history import last_commit
+    from labbook.store.commit.git_history import last_commit
     from labbook.store.journal import Journal
     from labbook.store.paths import is_run_id
 

@@ -12,8 +12,8 @@ from labbook.commands.serve import serve_notebook, serve_options, site_options
 from labbook.help_text import HelpGroup
 
 if TYPE_CHECKING:
-    from labbook.publish.site_build import BuiltSite
-    from labbook.store.sentences import Sentences
+    from labbook.publish.site.site_build import BuiltSite
+    from labbook.store.text.sentences import Sentences
 
 _MAX_WARNINGS = 10
 _EPILOG = """\b
@@ -73,7 +73,7 @@ def build(
     Only changed pages are rendered. Pages of deleted notes are removed; files that labbook did not write are not
     touched. Code of the notebook (MkDocs hooks, plugins, theme templates) runs only with --trust.
     """
-    from labbook.publish.site_build import build_site
+    from labbook.publish.site.site_build import build_site
 
     book = open_notebook(notebook)
     if executor:

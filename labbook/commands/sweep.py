@@ -14,7 +14,7 @@ from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
     from labbook.sweep.sweep_runner import SweepRequest
 
 _EPILOG = """\b

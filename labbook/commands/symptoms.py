@@ -20,7 +20,7 @@ from labbook.help_text import HelpCommand
 if TYPE_CHECKING:
     from labbook.fixes.fix_history import SymptomCount
     from labbook.model.symptom import Symptom
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
 _EPILOG = """\b
 Examples:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from labbook.sharing.remote_git import Remote
     from labbook.sharing.synchronize import SyncResult
     from labbook.store.notebook import Notebook
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
 _EPILOG = """\b
 Examples:
@@ -102,7 +102,7 @@ def _sync_in_background(book: Notebook, timeout: float) -> None:
     from labbook.errors import LabbookError
     from labbook.sharing.remote_git import choose_remote
     from labbook.sharing.synchronize import synchronize
-    from labbook.store.sync_state import update_state
+    from labbook.store.commit.sync_state import update_state
 
     try:
         result = synchronize(choose_remote(book, timeout_s=timeout, quiet=True))

@@ -27,8 +27,8 @@ def command(polling: bool, notebook: str | None) -> None:
     from labbook import screen
     from labbook.commands.site import print_site
     from labbook.errors import LabbookError
-    from labbook.publish.file_watch import changes
-    from labbook.publish.site_build import build_site
+    from labbook.publish.site.file_watch import changes
+    from labbook.publish.site.site_build import build_site
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)

@@ -9,5 +9,5 @@ configuration, versions, machine and data of one run as flat names and values, f
 - `comparison` prepares the tables of `labbook compare`.
 
 `fixes/` decides which change is likely to have fixed a failure. The site draws comparisons in the browser from files
-that `publish/compare_data.py` writes. This room reads recorded data and measures nothing.
+that `publish/pages/compare_data.py` writes. This room reads recorded data and measures nothing.
 """

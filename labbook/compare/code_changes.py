@@ -10,7 +10,7 @@ from labbook.capture.code.git_reader import CodeRepository, open_repository
 from labbook.errors import GitError
 from labbook.model.message import Message, message
 from labbook.model.run import Change
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 _TIMEOUT_S = 5.0
 _MAX_SUBJECTS = 10

@@ -9,7 +9,7 @@ from labbook.frozen import dataclass
 from labbook.model.run import Change, Run
 from labbook.report.numbers import duration, number
 from labbook.report.series_choice import run_best, run_series
-from labbook.store.escape import table_cell
+from labbook.store.text.escape import table_cell
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from labbook.model.run import Run
-from labbook.store.commit_queue import withheld_files
+from labbook.store.commit.commit_queue import withheld_files
 from labbook.store.journal import write_atomically
 from labbook.store.json_files import read_json_object
 from labbook.store.newest_runs import is_of_project, newest_run_ids

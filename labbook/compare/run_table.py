@@ -29,7 +29,7 @@ from labbook.compare.run_settings import (
 from labbook.frozen import dataclass
 from labbook.model.message import Message, message
 from labbook.model.run_fields import parse_command
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 KINDS = ("argument", "config", "code", "model", "input", "environment", "package", "hardware")
 """Kinds of facts in the order of the table: the likeliest causes of another result first."""

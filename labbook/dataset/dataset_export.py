@@ -16,7 +16,7 @@ from labbook.executors import in_order, open_executor
 from labbook.frozen import dataclass
 from labbook.index.build import query_index
 from labbook.index.database import with_index
-from labbook.store.commit_queue import withheld_files
+from labbook.store.commit.commit_queue import withheld_files
 from labbook.store.locks import hold_lock
 from labbook.store.notebook import Notebook, prepare_private
 from labbook.store.paths import NotebookPaths

@@ -12,7 +12,7 @@ from labbook.diagnosis.strategies import Case, choose_findings
 from labbook.model.evidence import Evidence, ObservedException
 from labbook.model.finding import Diagnosis, Finding
 from labbook.model.run import INTERRUPTS, is_launcher_error
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 _MAX_FINDINGS = 8
 _INTERRUPTED = "interrupted"

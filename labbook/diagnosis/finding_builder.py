@@ -18,7 +18,7 @@ from labbook.model.finding import Finding
 from labbook.model.message import message as make_message
 from labbook.model.run import CheckResult, Frame
 from labbook.model.symptom import Symptom, Wording
-from labbook.store.sentences import Sentences, translate_check
+from labbook.store.text.sentences import Sentences, translate_check
 
 _MOST_MESSAGE = 400
 _SAID = "message: "

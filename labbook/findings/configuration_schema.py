@@ -90,7 +90,7 @@ def read_configuration(config: ConfigFile) -> dict[str, Any]:
         raise ValueError("the recorded text is cut")
     values: Any
     if config.format == "yaml":
-        from labbook.store.frontmatter import load_tagged
+        from labbook.store.text.frontmatter import load_tagged
 
         values = load_tagged(config.text, str)
     elif config.format == "toml":

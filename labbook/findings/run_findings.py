@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from labbook.model.finding import Diagnosis, Finding, Seen
 from labbook.model.run import Run
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 _MAX_LAST_LINE = 300
 _ANYTHING = "any"

@@ -21,15 +21,15 @@ from labbook.fixes.propose_fix import (
 from labbook.frozen import dataclass
 from labbook.model.confirmed_fix import Fix, Proposal, describe_changes
 from labbook.model.message import message
-from labbook.store import frontmatter
-from labbook.store.branch_checkout import restore_before_writing
-from labbook.store.entry_text import read_text, to_bytes, with_block
+from labbook.store.commit.branch_checkout import restore_before_writing
 from labbook.store.journal import write_atomically
 from labbook.store.paths import check_stays_inside, is_run_id
-from labbook.store.sentences import Sentences
+from labbook.store.text import frontmatter
+from labbook.store.text.entry_text import read_text, to_bytes, with_block
+from labbook.store.text.sentences import Sentences
 
 if TYPE_CHECKING:
-    from labbook.store.entry_commit import CommitOutcome
+    from labbook.store.commit.entry_commit import CommitOutcome
     from labbook.store.notebook import Notebook
 
 _MAX_TEXT = 500
@@ -354,7 +354,7 @@ def _write_pages(
 
 def _new_symptom_page(notebook: Notebook, symptom: str) -> str:
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.store.escape import prose
+    from labbook.store.text.escape import prose
 
     title = load_catalogue().title(symptom, notebook.config.language_in_use())
     # No title in the front matter: it would replace the title of the catalogue.
@@ -362,7 +362,7 @@ def _new_symptom_page(notebook: Notebook, symptom: str) -> str:
 
 
 def _commit(notebook: Notebook, files: Sequence[Path], message: str) -> CommitOutcome:
-    from labbook.store.entry_commit import commit_files
+    from labbook.store.commit.entry_commit import commit_files
 
     return commit_files(notebook, list(dict.fromkeys(files)), message, when=time.time())
 

@@ -81,7 +81,7 @@ class FixJudge:
         return list(keep_used(changes, failed, cure))
 
     def _read_entry(self, run_id: str) -> str:
-        from labbook.store.entry_text import read_text
+        from labbook.store.text.entry_text import read_text
 
         try:
             return read_text(self._notebook.paths.entry(run_id))

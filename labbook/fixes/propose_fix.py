@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from labbook.errors import EntryError, LabbookError
 from labbook.model.confirmed_fix import Proposal
 from labbook.model.run import Change, Run
-from labbook.store import frontmatter
-from labbook.store.entry_text import read_text, to_bytes, with_block
 from labbook.store.journal import write_atomically
 from labbook.store.newest_runs import newest_run_ids
 from labbook.store.paths import NotebookPaths, is_run_id
+from labbook.store.text import frontmatter
+from labbook.store.text.entry_text import read_text, to_bytes, with_block
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor
@@ -111,7 +111,7 @@ def list_candidates(notebook: Notebook, failed: Run, now: Run, symptoms: Sequenc
 
 
 def _is_withheld(paths: NotebookPaths, run_id: str) -> bool:
-    from labbook.store.commit_queue import withheld_files
+    from labbook.store.commit.commit_queue import withheld_files
 
     return paths.entry(run_id).relative_to(paths.root).as_posix() in withheld_files(paths)
 

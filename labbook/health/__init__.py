@@ -13,15 +13,11 @@ What a user reads is data. The symptom page of the same id (`labbook/symptoms/<i
 each language.
 
 Start with `checklist.checklist`, which runs every check once, corrects the tests for their number (Holm) and puts
-effects under their causes. Checks stand in modules by subject, each with its tuple `CHECKS`: `coverage` (steps, loss,
-seeds, overhead), `initial`, `schedule`, `wiring`, `gradient`, `updates`, `activation`, `numeric`, `precision`,
-`input_data`, `labels`, `batch_order`, `loop`, `learning_targets`, `convergence`, `validation`, `memory_use`,
-`performance`, `distributed` and `requested_settings`. They read fields of events by the types of `model/events/`,
-without further checks, and share `measurements` (series, and why one is missing), `layer_history` (parameters and
-modules over the run), `training_kind` (whether the loss has to fall at all), `first_nonfinite` (what the flight
-recorder found), `regression_outputs` and `trend_tests` (statistics).
+effects under their causes (`causes`). The checks stand in `rules/`, by subject; what they share is in `evidence/`:
+series, layers over the run, kind of training, statistics. They read fields of events by the types of `model/events/`,
+without further checks. `model_summary`, `model_tree` and `debug_output` prepare what an entry shows of the model.
 
-To add a check: the function in the module of its subject, its line in `CHECKS`, its symptom page, and its sentences in
-both languages. What measures belongs to the probe, what draws or prints to `report/`, what reads pages to `diagnosis/`:
-pages come in as `CheckPages`.
+To add a check: the function in the module of its subject in `rules/`, its line in `CHECKS`, its symptom page, and its
+sentences in both languages. What measures belongs to the probe, what draws or prints to `report/`, what reads pages to
+`diagnosis/`: pages come in as `CheckPages`.
 """

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from labbook.health import (
+from labbook.health.causes import explanations
+from labbook.health.evidence.measurements import has_trained, missing, unobserved
+from labbook.health.rules import (
     activation,
     batch_order,
     convergence,
@@ -28,13 +30,11 @@ from labbook.health import (
     validation,
     wiring,
 )
-from labbook.health.causes import explanations
-from labbook.health.measurements import has_trained, missing, unobserved
 from labbook.model.check import Check, CheckPages, CheckWording, Outcome
 from labbook.model.message import Message, message
 from labbook.model.run import CheckResult, Run
 from labbook.model.signals import Signals
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 _MODULES = (
     coverage,

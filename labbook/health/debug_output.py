@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from labbook.health.layer_history import Module, modules_of, parameters_of
-from labbook.health.training_kind import ignored_labels
-from labbook.health.trend_tests import median
+from labbook.health.evidence.layer_history import Module, modules_of, parameters_of
+from labbook.health.evidence.training_kind import ignored_labels
+from labbook.health.evidence.trend_tests import median
 from labbook.model.events.data_kinds import Batch, Leaf
 from labbook.model.events.inspection_kinds import ModuleLook
 from labbook.model.series import Series

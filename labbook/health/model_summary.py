@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from labbook.health import debug_output
-from labbook.health.layer_history import parameters_of
+from labbook.health.evidence.layer_history import parameters_of
+from labbook.health.evidence.trend_tests import median
 from labbook.health.model_tree import model_tree
-from labbook.health.performance import phase_times
-from labbook.health.trend_tests import median
+from labbook.health.rules.performance import phase_times
 from labbook.model.events.data_kinds import Loader
 from labbook.model.events.inspection_kinds import Flight, Model, ModuleRow
 from labbook.model.events.training_kinds import LossCall

@@ -9,11 +9,11 @@ from itertools import groupby
 from typing import Any
 
 from labbook.frozen import dataclass
-from labbook.health.activation import dead_share, saturated_share
-from labbook.health.gradient import exploding_layers, vanishing_layers
-from labbook.health.layer_history import Module, modules_of, parameters_of
-from labbook.health.trend_tests import median
-from labbook.health.wiring import never_reached
+from labbook.health.evidence.layer_history import Module, modules_of, parameters_of
+from labbook.health.evidence.trend_tests import median
+from labbook.health.rules.activation import dead_share, saturated_share
+from labbook.health.rules.gradient import exploding_layers, vanishing_layers
+from labbook.health.rules.wiring import never_reached
 from labbook.model.events.inspection_kinds import Model, ModuleRow
 from labbook.model.signals import Signals
 

@@ -146,7 +146,7 @@ class _Batches:
     """Writes entries and commits them in batches."""
 
     def __init__(self, notebook: Notebook, *, dry_run: bool) -> None:
-        from labbook.store.branch_checkout import restore_before_writing
+        from labbook.store.commit.branch_checkout import restore_before_writing
         from labbook.store.recorder_redaction import make_redactor
 
         self.runs: list[Imported] = []
@@ -221,8 +221,8 @@ class _Batches:
 
     def commit(self) -> None:
         """Commits what was written since the last commit; texts that may be secrets are masked first."""
-        from labbook.store.entry_commit import commit_files, withhold
-        from labbook.store.last_look import mask_files
+        from labbook.store.commit.entry_commit import commit_files, withhold
+        from labbook.store.commit.last_look import mask_files
 
         if not self._files:
             return

@@ -13,7 +13,7 @@ def read_yaml(path: Path, root: Path) -> dict[str, Any]:
 
     Empty if the file is missing, outside of the root, or has another form.
     """
-    from labbook.store.frontmatter import load_tagged
+    from labbook.store.text.frontmatter import load_tagged
 
     if not is_inside(path, root):
         return {}

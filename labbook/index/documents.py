@@ -17,8 +17,8 @@ from labbook.index.entry_evidence import evidence_text
 from labbook.model.entry import Entry
 from labbook.model.run_fields import as_number, field_names, option_values
 from labbook.model.verdict import judge_entry
-from labbook.store.frontmatter import parse
 from labbook.store.paths import is_run_id
+from labbook.store.text.frontmatter import parse
 
 KINDS = {"runs": "run", "experiments": "experiment", "symptoms": "symptom", "reports": "report"}
 """First folder below `notes/` -> kind of note; anything else is a "note"."""

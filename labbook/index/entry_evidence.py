@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from labbook.store.entry_text import split_parts
-from labbook.store.templates import builtin_folder, read_words
+from labbook.store.text.entry_text import split_parts
+from labbook.store.text.templates import builtin_folder, read_words
 
 _LEFT_OUT = frozenset({"unobserved", "resources", "debug", "profile", "checked", "moments"})
 """Blocks of an entry that are not searched."""

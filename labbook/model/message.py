@@ -1,8 +1,8 @@
 """A sentence for people as a key with values; each language has its own template for the key.
 
 `message("health.loss_at_chance.stuck", loss=2.31, chance=2.303)` describes a finding. The templates are in
-`templates/words/messages/<language>_<first part of the key>.toml`; `labbook.store.sentences` fills them. Code passes
-messages on and never parses sentences.
+`templates/words/messages/<language>_<first part of the key>.toml`; `labbook.store.text.sentences` fills them. Code
+passes messages on and never parses sentences.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Builds what a team reads from the notebook: the static site, its search, and weekly reports.
+"""Builds what a team reads from the notebook: the static site, its search, and reports.
 
-Start with `site.build_site`, which reads the notebook through the index (`site_data`), creates the generated pages
-(`pages`, `symptom_pages`, `run_table`, `month_pages`, `compare_data`, `feed`) and has MkDocs render them.
-`incremental_build` renders only pages that would differ (`build_record`, `build_cache`, `site_files`, `rendering`),
-with workers in `worker_processes`; `plugin` does the same for plain `mkdocs build`.
+Start with `site.site_build.build_site`, which reads the notebook through the index (`pages.site_data`), has the
+generated pages written (`pages/`) and has MkDocs render them (`html/`); the search follows (`search/`). `plugin` is the
+MkDocs plugin, which does the same for plain `mkdocs build`.
 
-- `search_records`, `search_source`, `search_words`, `search_shards`, `search_service`: the search, by Pagefind.
-- `page_safety` sets the content security policy and inspects each finished page; `notes` makes a note safe to render.
-- `serving` and `watch` serve the site on this machine while notes change; `weekly` writes the report of a week.
-- `staging` and `zensical_build` build the same pages with Zensical.
+- `pages/`: what the pages say, as data and Markdown.
+- `html/`: from Markdown to safe HTML.
+- `search/`: the search of the site.
+- `site/`: building the site, keeping it between builds, serving it.
+- `document`: one note as HTML, PDF, Word, ...; `mail` sends it; `reports` writes the report of a period.
 
 Modules marked "Pure" read and write no files: data in, Markdown out. Everything in a note is untrusted text. Layout is
 in `templates/pages/`, words in `templates/words/`, scripts in `templates/site/`.

@@ -19,12 +19,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from labbook.errors import NotebookError, UsageError
-from labbook.publish.notes import open_folds
-from labbook.publish.page_safety import page_problems
-from labbook.store import frontmatter
-from labbook.store.entry_text import read_text
+from labbook.publish.html.notes import open_folds
+from labbook.publish.html.page_safety import page_problems
 from labbook.store.journal import write_atomically
 from labbook.store.paths import stays_inside
+from labbook.store.text import frontmatter
+from labbook.store.text.entry_text import read_text
 
 Fill = Callable[[str], str]
 FORMATS = ("html", "pdf", "md", "ipynb", "docx")

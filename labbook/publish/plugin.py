@@ -22,26 +22,32 @@ from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page as MkDocsPage
 
 from labbook.errors import LabbookError, NotebookError
-from labbook.publish import theme
-from labbook.publish.build_record import content_key, files_below, is_text
-from labbook.publish.cached_fragments import FrameParts, can_use_parts
-from labbook.publish.feed import feed_file
-from labbook.publish.notes import SiteNote, inert, site_note, unlink_missing
-from labbook.publish.page import Page, SiteFile, SiteSource
-from labbook.publish.page_context import PageContext
-from labbook.publish.page_safety import foreign_pictures, page_problems, script_hashes, with_policy, without_indents
-from labbook.publish.pages import site_files, site_pages
-from labbook.publish.post_build import KEPT_BY_OTHERS, finish_site
-from labbook.publish.rendering import PageRenderer
-from labbook.publish.search_page import interface
-from labbook.publish.site_data import site_source
-from labbook.publish.site_folder import check_site_folder, note_written
-from labbook.publish.symptom_view import symptom_view
+from labbook.publish.html import theme
+from labbook.publish.html.cached_fragments import FrameParts, can_use_parts
+from labbook.publish.html.notes import SiteNote, inert, site_note, unlink_missing
+from labbook.publish.html.page_safety import (
+    foreign_pictures,
+    page_problems,
+    script_hashes,
+    with_policy,
+    without_indents,
+)
+from labbook.publish.html.rendering import PageRenderer
+from labbook.publish.pages.build_record import content_key, files_below, is_text
+from labbook.publish.pages.feed import feed_file
+from labbook.publish.pages.generated_pages import site_files, site_pages
+from labbook.publish.pages.page import Page, SiteFile, SiteSource
+from labbook.publish.pages.page_context import PageContext
+from labbook.publish.pages.site_data import site_source
+from labbook.publish.pages.symptom_view import symptom_view
+from labbook.publish.search.search_page import interface
+from labbook.publish.site.post_build import KEPT_BY_OTHERS, finish_site
+from labbook.publish.site.site_folder import check_site_folder, note_written
 from labbook.store.notebook import Notebook
 from labbook.store.notebook_finder import find_notebook
 from labbook.store.paths import stays_inside
-from labbook.store.sentences import Sentences
-from labbook.store.templates import Templates, compiled_templates
+from labbook.store.text.sentences import Sentences
+from labbook.store.text.templates import Templates, compiled_templates
 
 log = logging.getLogger("mkdocs.plugins.labbook")
 
@@ -353,7 +359,7 @@ def _unsafe(page: str, problems: Sequence[str], say: Sentences) -> PluginError:
 
 def _render_or_show(page: MkDocsPage, plugin: LabbookPlugin, ours: bool, config: MkDocsConfig, files: Files) -> None:
     """Renders a page; one that the parser rejects, or with active content, is shown as text."""
-    from labbook.store import escape
+    from labbook.store.text import escape
 
     def show(problem: str) -> None:
         plugin.warn("terminal.site.shown_as_text", problem=f"notes/{page.file.src_uri}: {problem}")

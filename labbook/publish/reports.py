@@ -17,7 +17,7 @@ from labbook.frozen import dataclass
 from labbook.index.query import list_notes
 from labbook.model.entry import Entry
 from labbook.model.run import Change, Run
-from labbook.publish.site_data import with_body
+from labbook.publish.pages.site_data import with_body
 from labbook.report.period import Period
 from labbook.report.period_context import PeriodSource, period_context
 from labbook.report.period_costs import Cost
@@ -26,17 +26,17 @@ from labbook.report.report_page import experiment_runs_markdown, report_markdown
 from labbook.report.run_data import load_run
 from labbook.report.run_row import RunRow, run_row
 from labbook.report.series_choice import step_time_series
-from labbook.store.branch_checkout import restore_before_writing
-from labbook.store.commit_queue import withheld_files
-from labbook.store.entry_commit import CommitOutcome, commit_files
-from labbook.store.entry_text import read_text, with_block
+from labbook.store.commit.branch_checkout import restore_before_writing
+from labbook.store.commit.commit_queue import withheld_files
+from labbook.store.commit.entry_commit import CommitOutcome, commit_files
 from labbook.store.experiments import metric_goal
 from labbook.store.journal import write_atomically
 from labbook.store.json_files import read_run_facts
 from labbook.store.notebook import Notebook
 from labbook.store.paths import check_stays_inside, stays_inside
-from labbook.store.sentences import Sentences
-from labbook.store.templates import Templates
+from labbook.store.text.entry_text import read_text, with_block
+from labbook.store.text.sentences import Sentences
+from labbook.store.text.templates import Templates
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def _escaped_property(text: str) -> str:
 
 def _append_summary(path: str, finished: FinishedRun) -> None:
     """Appends title, diagnosis and exception of the entry to the job summary."""
-    from labbook.store.entry_text import read_text, split_parts
+    from labbook.store.text.entry_text import read_text, split_parts
 
     if not path:
         return

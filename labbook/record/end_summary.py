@@ -11,8 +11,8 @@ from labbook.model.run import Run
 
 if TYPE_CHECKING:
     from labbook.model.confirmed_fix import Proposal
-    from labbook.store.entry_commit import CommitOutcome
-    from labbook.store.sentences import Sentences
+    from labbook.store.commit.entry_commit import CommitOutcome
+    from labbook.store.text.sentences import Sentences
 
 _MAX_ROWS = 3
 
@@ -49,8 +49,8 @@ class FinishedRun:
         """Returns status, duration, verdict and result."""
         from labbook.report.entry.title import verdict_reason
         from labbook.report.numbers import duration
-        from labbook.store.sentences import Sentences
-        from labbook.store.templates import words
+        from labbook.store.text.sentences import Sentences
+        from labbook.store.text.templates import words
 
         labels, run = words(self.language), self.run
         return Sentences(self.language).line(
@@ -71,7 +71,7 @@ class FinishedRun:
         """Returns what is certainly wrong in the configuration: at most three rows, those of the schema first."""
         from labbook.report.entry.configuration_section import configuration_rows
         from labbook.report.entry.section_limits import shorten_middle
-        from labbook.store.templates import words
+        from labbook.store.text.templates import words
 
         labels = words(self.language)
         rows = [row for row in configuration_rows(self.run) if row.get("certainty") in ("schema", "certain")]
@@ -89,7 +89,7 @@ class FinishedRun:
         from labbook.report.entry.ranks_section import ranks_line
         from labbook.report.entry.title import verdict_line
         from labbook.report.terminal_findings import finding_lines
-        from labbook.store.sentences import Sentences
+        from labbook.store.text.sentences import Sentences
 
         sentences = Sentences(self.language)
         failed = self.run.status in ("failed", "killed") or is_standstill(self.run)

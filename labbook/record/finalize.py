@@ -34,7 +34,7 @@ from labbook.store.journal import Journal
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor
-    from labbook.store.entry_commit import CommitOutcome
+    from labbook.store.commit.entry_commit import CommitOutcome
     from labbook.store.notebook import Notebook
 
 
@@ -51,8 +51,8 @@ def preload_modules(notebook: Notebook, ended: Callable[[], bool]) -> None:
     import labbook.compare.run_changes
     import labbook.model.run_json
     import labbook.report.entry.entry_page
-    import labbook.store.entry_commit  # noqa: F401
-    from labbook.store.templates import Templates
+    import labbook.store.commit.entry_commit  # noqa: F401
+    from labbook.store.text.templates import Templates
 
     Templates(notebook.paths.templates, notebook.config.language_in_use()).prepare()
     for module in (
@@ -182,8 +182,8 @@ def _commit(notebook: Notebook, run: Run, files: list[Path], redactor: Redactor)
     """Commits entries and their attachments; refused files are masked, or withheld from the site as well."""
     from labbook.errors import GitError
     from labbook.model.message import message_of
-    from labbook.store.entry_commit import commit_files, withhold
-    from labbook.store.last_look import mask_files
+    from labbook.store.commit.entry_commit import commit_files, withhold
+    from labbook.store.commit.last_look import mask_files
 
     message = redactor.text(commit_message(run))
     outcome = commit_files(notebook, files, message, when=run.ended, redactor=redactor)
@@ -198,7 +198,7 @@ def _commit(notebook: Notebook, run: Run, files: list[Path], redactor: Redactor)
         later = GitError("errors.commit.masked_later", cause=outcome.cause)
         outcome = replace(outcome, reason=later.message, why=message_of(later))
     if outcome.status == "committed" and notebook.config.sync != "off":
-        from labbook.store.sync_state import start_background_sync
+        from labbook.store.commit.sync_state import start_background_sync
 
         start_background_sync(notebook)
     return outcome

@@ -64,8 +64,8 @@ def _has_started(notebook: Notebook, journal: Journal) -> bool:
 
 
 def _read_entry_facts(notebook: Notebook, run_id: str) -> dict[str, Any]:
-    from labbook.store.entry_text import read_text
-    from labbook.store.frontmatter import parse
+    from labbook.store.text.entry_text import read_text
+    from labbook.store.text.frontmatter import parse
 
     path = notebook.paths.entry(run_id)
     try:

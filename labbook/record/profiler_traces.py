@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.model.run import Run
 from labbook.store.journal import Journal, write_atomically
-from labbook.store.templates import words
+from labbook.store.text.templates import words
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor

@@ -106,8 +106,8 @@ def _write_entry(notebook: Notebook, journal: Journal, place: JobPlace | None = 
     from labbook.record.jobs.job_entry import settle_job
     from labbook.report.commit_line import commit_line
     from labbook.store.recorder_redaction import make_redactor
-    from labbook.store.sentences import Sentences
-    from labbook.store.templates import status_label
+    from labbook.store.text.sentences import Sentences
+    from labbook.store.text.templates import status_label
 
     sentences = Sentences(notebook.config.language_in_use())
     argv = list(journal.read(journal.paths.start).get("argv") or ())
@@ -166,13 +166,13 @@ def recover_pending(notebook: Notebook, print_line: Callable[[str], None]) -> No
     """Recovers dead runs and commits queued entries, as every command does first; never raises."""
 
     def say(key: str, **values: object) -> None:
-        from labbook.store.sentences import Sentences  # most often there is nothing to say
+        from labbook.store.text.sentences import Sentences  # most often there is nothing to say
 
         print_line(Sentences(notebook.config.language_in_use()).line(key, **values))
 
     try:
         recover(notebook, print_line)
-        from labbook.store.entry_commit import commit_queued
+        from labbook.store.commit.entry_commit import commit_queued
 
         if notebook.paths.private.joinpath("queue").is_dir():
             for outcome in commit_queued(notebook):

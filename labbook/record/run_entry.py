@@ -53,7 +53,7 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
 
 def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     """Adds the series that stands for the run, and its direction."""
-    from labbook.health.training_kind import may_rise
+    from labbook.health.evidence.training_kind import may_rise
     from labbook.model.metric_kinds import metric_kind, named_metric
     from labbook.report.series_choice import primary_series, split_direction
     from labbook.store.experiments import metric_goal
@@ -74,7 +74,7 @@ def write_entry(notebook: Notebook, run: Run) -> Path:
     """Writes the entry and its attachments, each file atomically."""
     from labbook.errors import NotebookError
     from labbook.report.entry.entry_page import entry_markdown
-    from labbook.store.entry_text import read_text, to_bytes
+    from labbook.store.text.entry_text import read_text, to_bytes
 
     entry = notebook.paths.entry(run.id)
     check_stays_inside(entry, notebook.paths.root)
@@ -115,7 +115,7 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
 def _draw_model(notebook: Notebook, run: Run, folder: Path) -> None:
     from labbook.report.graph_drawing import is_incomplete, run_graph_svg
     from labbook.report.model_svg import has_diagram, model_svg
-    from labbook.store.templates import words
+    from labbook.store.text.templates import words
 
     language, own = notebook.config.language_in_use(), notebook.paths.templates
     if has_diagram(run):

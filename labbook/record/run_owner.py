@@ -32,7 +32,7 @@ def run_author(notebook: Notebook) -> str:
     """Returns the author of a run: the setting, git's user name or the login name."""
     if notebook.config.author:
         return notebook.config.author
-    from labbook.store.git_identity import user_name
+    from labbook.store.git.git_identity import user_name
 
     name = user_name(notebook.paths.root)
     if name:

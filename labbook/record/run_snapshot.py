@@ -23,7 +23,7 @@ from labbook.store.journal import Journal, ProcessEvents, write_atomically
 if TYPE_CHECKING:
     from labbook.model.run import Facts
     from labbook.probe.redaction.redactor import Redactor
-    from labbook.store.entry_commit import CommitOutcome
+    from labbook.store.commit.entry_commit import CommitOutcome
     from labbook.store.notebook import Notebook
 
 _AFTER_S = 0.05
@@ -109,9 +109,9 @@ def snapshot_recorded_run(
     from labbook.artifacts.snapshots import keep_snapshot
     from labbook.model.run_json import line_by_line, run_from_json, run_to_json
     from labbook.report.entry.entry_page import entry_markdown
-    from labbook.store import entry_text, frontmatter
-    from labbook.store.entry_commit import commit_files
+    from labbook.store.commit.entry_commit import commit_files
     from labbook.store.recorder_redaction import make_redactor
+    from labbook.store.text import entry_text, frontmatter
 
     redactor = make_redactor(os.environ, (), notebook.redaction_rules())
     if redactor.text(note) != note:

@@ -21,7 +21,7 @@ from labbook.record.run_owner import run_author, run_experiment
 from labbook.store.journal import Journal, create_journal, readable_text
 from labbook.store.paths import new_run_id
 from labbook.store.process_identity import start_ticks
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 if TYPE_CHECKING:
     from labbook.artifacts.keep_files import KeepWatcher

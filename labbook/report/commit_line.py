@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from labbook.store.entry_commit import CommitOutcome
-from labbook.store.sentences import Sentences
+from labbook.store.commit.entry_commit import CommitOutcome
+from labbook.store.text.sentences import Sentences
 
 
 def commit_line(outcome: CommitOutcome, say: Sentences) -> str:

@@ -205,7 +205,7 @@ def metrics_csv(series: Sequence[Series]) -> str:
     A row of a long series covers the steps since the previous row; `low` and `high` are their extremes. Numbers that
     are not finite are `nan`, `inf`, `-inf`.
     """
-    from labbook.store.escape import csv_cell
+    from labbook.store.text.escape import csv_cell
 
     known = [s for s in series if s.values]
     points = max(16, _CSV_ROWS // max(1, len(known)))

@@ -19,7 +19,7 @@ from labbook.report.period import Period
 from labbook.report.period_costs import Cost, cost_rows, likely_cause
 from labbook.report.period_facts import report_facts
 from labbook.report.run_row import RunRow
-from labbook.store.sentences import Sentences, translate_change
+from labbook.store.text.sentences import Sentences, translate_change
 
 _MAX_CHANGES = 20
 _MAX_OPEN = 30

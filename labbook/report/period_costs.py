@@ -12,7 +12,7 @@ from labbook.model.confirmed_fix import describe_changes
 from labbook.model.run import Change
 from labbook.report import numbers
 from labbook.report.run_row import RunRow
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 _RATIO = 1.15
 """Least ratio of two median step times that is told. Source: chosen by us; the same program varies by a few percent."""

@@ -11,9 +11,9 @@ from labbook.model.message import Message
 from labbook.report.best_runs import best_run
 from labbook.report.period_context import run_cells
 from labbook.report.run_row import RunRow
-from labbook.store import frontmatter
-from labbook.store.entry_text import merge
-from labbook.store.templates import Templates
+from labbook.store.text import frontmatter
+from labbook.store.text.entry_text import merge
+from labbook.store.text.templates import Templates
 
 TEMPLATE = "reports/week.md.j2"
 """Named as in notebooks that have their own template for reports; months and other periods use it as well."""

@@ -9,7 +9,7 @@ from labbook import screen
 from labbook.report.ending_exception import shown_path
 from labbook.report.entry.diagnosis_section import fill, headline, seen_line, strip_markdown
 from labbook.store.paths import is_run_id
-from labbook.store.templates import words
+from labbook.store.text.templates import words
 
 if TYPE_CHECKING:
     from labbook.model.finding import Diagnosis, Finding

@@ -5,8 +5,8 @@ from __future__ import annotations
 from labbook.model.run import CheckResult, Run
 from labbook.report.entry.diagnosis_section import fill, strip_markdown, user_location
 from labbook.report.entry.section_limits import shorten_middle
-from labbook.store.sentences import Sentences, translate_check
-from labbook.store.templates import words
+from labbook.store.text.sentences import Sentences, translate_check
+from labbook.store.text.templates import words
 
 _MOST = 3
 _WIDTH = 160

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from labbook.errors import EntryError
-from labbook.store.frontmatter import parse
+from labbook.store.text.frontmatter import parse
 
 _MARKUP = re.compile(r"<!--.{0,200}?-->|</?(?:details|summary|div|span|p)\b[^<>]{0,200}>")
 

@@ -21,11 +21,11 @@ from labbook.rerun.run_differences import (
     setting_differences,
     split_lines,
 )
-from labbook.store.entry_commit import commit_files
-from labbook.store.entry_text import with_block
-from labbook.store.escape import code_span
+from labbook.store.commit.entry_commit import commit_files
 from labbook.store.notebook import Notebook
-from labbook.store.sentences import Sentences
+from labbook.store.text.entry_text import with_block
+from labbook.store.text.escape import code_span
+from labbook.store.text.sentences import Sentences
 
 BLOCK = "bisection"
 

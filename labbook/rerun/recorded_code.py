@@ -14,7 +14,7 @@ from labbook.compare.run_settings import captured_facts
 from labbook.errors import GitError, UsageError
 from labbook.frozen import dataclass
 from labbook.model.message import Message, message
-from labbook.store.git_process import GitFolders, create_repository, discover, run_git
+from labbook.store.git.git_process import GitFolders, create_repository, discover, run_git
 from labbook.store.notebook import Notebook
 
 _GIT_S = 600.0

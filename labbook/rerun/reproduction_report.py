@@ -8,12 +8,12 @@ from typing import Any
 from labbook.model.message import Message, message
 from labbook.rerun.reproduction import Reproduction
 from labbook.rerun.rerun_run import change_entry
-from labbook.store import frontmatter
-from labbook.store.entry_commit import CommitOutcome, commit_files
-from labbook.store.entry_text import with_block
-from labbook.store.escape import inline
+from labbook.store.commit.entry_commit import CommitOutcome, commit_files
 from labbook.store.notebook import Notebook
-from labbook.store.sentences import Sentences
+from labbook.store.text import frontmatter
+from labbook.store.text.entry_text import with_block
+from labbook.store.text.escape import inline
+from labbook.store.text.sentences import Sentences
 
 BLOCK = "reproduction"
 _HEADS = {

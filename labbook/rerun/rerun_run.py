@@ -21,9 +21,9 @@ from labbook.rerun.recorded_command import rerun_command
 from labbook.rerun.recorded_container import container_launcher, recorded_container
 from labbook.rerun.recorded_environment import compare_environment, recorded_variables, with_environment
 from labbook.rerun.recorded_inputs import prepare_inputs
-from labbook.store.entry_text import read_text, to_bytes
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
+from labbook.store.text.entry_text import read_text, to_bytes
 
 if TYPE_CHECKING:
     from labbook.record.child.supervisor import ChildEnd

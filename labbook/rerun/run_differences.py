@@ -14,7 +14,7 @@ from labbook.compare.run_settings import environment_variables
 from labbook.errors import GitError, UsageError
 from labbook.frozen import dataclass
 from labbook.model.run_fields import field_key
-from labbook.store.git_process import GitFolders, discover, run_git
+from labbook.store.git.git_process import GitFolders, discover, run_git
 
 _GIT_S = 300.0
 _MOST_LINES = 8

@@ -25,7 +25,7 @@ from labbook.review.rules import (
 )
 from labbook.review.source_file import Source, Unreadable, read_source
 from labbook.review.violation import Hit, Rule, Violation
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 RULES: tuple[Rule, ...] = (
     *training_loop.RULES,

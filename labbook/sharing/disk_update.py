@@ -14,10 +14,10 @@ from pathlib import Path
 from labbook.errors import GitError, LabbookError
 from labbook.frozen import dataclass
 from labbook.sharing.tree_diff import PathChange, diff_trees, read_blobs, runs_among, text_path
-from labbook.store.branch_checkout import hide_entries, notebook_prefix, restore_missing
-from labbook.store.fast_import import blob_hash
-from labbook.store.git_process import GitFolders, run_git
-from labbook.store.git_state import WorkTree, head_ref, operation, work_trees
+from labbook.store.commit.branch_checkout import hide_entries, notebook_prefix, restore_missing
+from labbook.store.git.fast_import import blob_hash
+from labbook.store.git.git_process import GitFolders, run_git
+from labbook.store.git.git_state import WorkTree, head_ref, operation, work_trees
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
 from labbook.store.paths import SETTINGS_FILE
@@ -92,7 +92,7 @@ def update_disk(notebook: Notebook, folders: GitFolders, ref: str, old: str, new
         if place.tree is not None:
             entries = {p: c.after.blob if c.after else "0" * len(new) for p, c in wanted.items()}
             modes = {p: c.after.mode for p, c in wanted.items() if c.after}
-            from labbook.store.git_index_sync import stage
+            from labbook.store.git.git_index_sync import stage
 
             stage(place.tree.folders, entries, modes=modes)
         returned = [

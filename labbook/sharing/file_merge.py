@@ -13,7 +13,7 @@ from labbook.errors import EntryError
 from labbook.frozen import dataclass
 from labbook.sharing.line_merge import ConflictMarks, merge_lines
 from labbook.sharing.note_merge import merge_notes
-from labbook.store import frontmatter
+from labbook.store.text import frontmatter
 
 _FIGURES = (".svg", ".png")
 _RUN = re.compile(rb"(.*notes/runs/\d{4}/\d\d/\d\d/)([0-9]{8}-[0-9]{6}-[a-z0-9]+)(\.md|/.*)", re.DOTALL)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from labbook.errors import LabbookError
 from labbook.model.message import Message, message
-from labbook.store.git_process import GitFolders
-from labbook.store.git_state import head_ref, read_commit
+from labbook.store.commit.sync_state import read_state, tracking_marks, update_state
+from labbook.store.git.git_process import GitFolders
+from labbook.store.git.git_state import head_ref, read_commit
 from labbook.store.notebook import Notebook
-from labbook.store.sync_state import read_state, tracking_marks, update_state
 
 
 def follow_remote(notebook: Notebook) -> list[Message]:
@@ -35,7 +35,7 @@ def follow_remote(notebook: Notebook) -> list[Message]:
 
 def change_mark(notebook: Notebook) -> tuple[str, ...]:
     """Return a value that changes when the notebook's branch or a folder or note of the notebook changes."""
-    from labbook.store.changed_notes import newest_change
+    from labbook.store.commit.changed_notes import newest_change
 
     folders = notebook.git_folders()
     tip = read_commit(folders, f"refs/heads/{notebook.config.branch}") if folders else ""
@@ -48,7 +48,7 @@ def _follow(notebook: Notebook, folders: GitFolders, *, first: bool, moved: bool
     from labbook.sharing.remote_git import list_remotes, tracking_ref
     from labbook.sharing.synchronize import merge_fetched
     from labbook.sharing.tree_diff import diff_trees, is_ancestor, runs_among
-    from labbook.store.branch_checkout import known_commit, restore_missing
+    from labbook.store.commit.branch_checkout import known_commit, restore_missing
 
     ref = notebook_ref(notebook, folders)
     done = []

@@ -17,12 +17,12 @@ from labbook.errors import EntryError, GitError, LabbookError, NothingFoundError
 from labbook.frozen import dataclass
 from labbook.index.query import find_run, list_notes
 from labbook.model.entry import Entry
-from labbook.store.branch_checkout import restore_before_writing, restore_missing
-from labbook.store.commit_queue import withheld_files
-from labbook.store.entry_commit import CommitOutcome, commit_files
-from labbook.store.fast_import import FileChange, read_changes
+from labbook.store.commit.branch_checkout import restore_before_writing, restore_missing
+from labbook.store.commit.commit_queue import withheld_files
+from labbook.store.commit.entry_commit import CommitOutcome, commit_files
+from labbook.store.commit.last_look import secret_error, secrets_in
+from labbook.store.git.fast_import import FileChange, read_changes
 from labbook.store.journal import open_journals, write_atomically
-from labbook.store.last_look import secret_error, secrets_in
 from labbook.store.notebook import Notebook, not_writable
 from labbook.store.paths import check_stays_inside, checked_run_id, is_run_id
 from labbook.store.recorder_redaction import make_redactor

@@ -9,9 +9,9 @@ from typing import Any
 from labbook.errors import EntryError
 from labbook.frozen import dataclass
 from labbook.sharing.line_merge import ConflictMarks, merge_lines
-from labbook.store import frontmatter
-from labbook.store.entry_text import split_parts
-from labbook.store.sentences import Sentences
+from labbook.store.text import frontmatter
+from labbook.store.text.entry_text import split_parts
+from labbook.store.text.sentences import Sentences
 
 _TOKEN = "\0block:"  # stands for a generated block while lines are merged
 _UNFINISHED = "running"

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 
 from labbook.errors import GitError
 from labbook.frozen import dataclass
-from labbook.store.git_process import GitFolders, git_program, run_git
-from labbook.store.git_state import read_commit
+from labbook.store.git.git_process import GitFolders, git_program, run_git
+from labbook.store.git.git_state import read_commit
+from labbook.store.git.remotes import credential_free
 from labbook.store.notebook import Notebook
-from labbook.store.remotes import credential_free
 
 DEFAULT_TIMEOUT_S = 60.0
 """Longest silence of a remote. Source: chosen by us; a slow server says something every few seconds (`--progress`)."""

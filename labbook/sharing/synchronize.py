@@ -22,15 +22,15 @@ from labbook.sharing.tree_diff import (
     runs_among,
     text_path,
 )
-from labbook.store.branch_checkout import known_commit, notebook_prefix
-from labbook.store.changed_notes import edited_notes, has_conflict
-from labbook.store.entry_commit import commit_files, commit_queued
-from labbook.store.git_identity import read_signers
-from labbook.store.git_process import GitFolders, run_git
-from labbook.store.git_state import read_commit
+from labbook.store.commit.branch_checkout import known_commit, notebook_prefix
+from labbook.store.commit.changed_notes import edited_notes, has_conflict
+from labbook.store.commit.entry_commit import commit_files, commit_queued
+from labbook.store.commit.sync_state import file_system_time, read_state, tracking_marks, update_state
+from labbook.store.git.git_identity import read_signers
+from labbook.store.git.git_process import GitFolders, run_git
+from labbook.store.git.git_state import read_commit
 from labbook.store.locks import hold_lock
 from labbook.store.notebook import Notebook
-from labbook.store.sync_state import file_system_time, read_state, tracking_marks, update_state
 
 _ATTEMPTS = 12
 """Most pushes of one sync. Source: chosen by us; 8 clones that push at once needed at most 7 here."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from labbook.errors import GitError
 from labbook.frozen import dataclass
-from labbook.store.git_process import GitFolders, run_git
+from labbook.store.git.git_process import GitFolders, run_git
 
 _LONG_S = 600.0
 _NEAR = 20

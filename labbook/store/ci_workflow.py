@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from labbook.errors import NotebookError, UsageError
 from labbook.frozen import dataclass
-from labbook.store.branch_checkout import notebook_prefix
+from labbook.store.commit.branch_checkout import notebook_prefix
 from labbook.store.config import read_toml
-from labbook.store.git_state import head_ref
+from labbook.store.git.git_state import head_ref
 from labbook.store.scaffold import fill_template
-from labbook.store.templates import builtin_folder
+from labbook.store.text.templates import builtin_folder
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from labbook.errors import EntryError, NotebookError, UsageError
 from labbook.frozen import dataclass
 from labbook.model.metric_kinds import MetricGoal
-from labbook.store.entry_text import read_text
 from labbook.store.json_files import read_run_facts
 from labbook.store.locks import hold_lock
 from labbook.store.newest_runs import is_of_project, newest_run_ids
 from labbook.store.paths import check_stays_inside, new_run_id
+from labbook.store.text.entry_text import read_text
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
@@ -201,7 +201,7 @@ def _locked(notebook: Notebook) -> AbstractContextManager[int | None]:
 
 
 def _restore_pages(notebook: Notebook) -> None:
-    from labbook.store.branch_checkout import restore_before_writing
+    from labbook.store.commit.branch_checkout import restore_before_writing
 
     restore_before_writing(notebook, notebook.paths.experiments)
 
@@ -224,7 +224,7 @@ def _check(notebook: Notebook, name: str, mode: str, template: str) -> None:
 
 def experiment_templates(notebook: Notebook) -> list[str]:
     """Returns the names of templates for pages of experiments: `experiment_NAME.md.j2` of labbook and the notebook."""
-    from labbook.store.templates import builtin_folder
+    from labbook.store.text.templates import builtin_folder
 
     folders = (builtin_folder(), notebook.paths.templates)
     pages = [page.name for folder in folders for page in folder.glob("experiment_*.md.j2")]
@@ -251,8 +251,8 @@ def _create(
 def _page_text(
     notebook: Notebook, slug: str, title: str, mode: str, script: str | None, project: str, root: str, template: str
 ) -> str:
-    from labbook.store import frontmatter
-    from labbook.store.templates import Templates
+    from labbook.store.text import frontmatter
+    from labbook.store.text.templates import Templates
 
     language = notebook.config.language_in_use()
     meta: dict[str, object] = {"schema": 1, "experiment": slug, "title": title, "mode": mode}
@@ -273,7 +273,7 @@ def _page_text(
 
 
 def _commit(notebook: Notebook, made: Experiment) -> None:
-    from labbook.store.entry_commit import commit_files
+    from labbook.store.commit.entry_commit import commit_files
 
     commit_files(notebook, [made.path], f"Start {made.slug}\n", only_new=True)
 
@@ -302,7 +302,7 @@ def _of_script(notebook: Notebook, script: str, project: str, root: str) -> Expe
 
 def _emitted(name: str, value: str) -> str:
     """Returns a value as it stands in a front matter; the script of a run without one is empty, not missing."""
-    from labbook.store import frontmatter
+    from labbook.store.text import frontmatter
 
     return (
         frontmatter.emit({name: value}).splitlines()[1].partition(":")[2].strip() if value or name == "script" else ""
@@ -315,7 +315,7 @@ def _read_head(page: Path, script: str) -> dict[str, str] | None:
     Source: measured, loading the YAML parser takes a tenth of the time of recording a short command: it is used for
     pages that people changed only.
     """
-    from labbook.store import frontmatter
+    from labbook.store.text import frontmatter
 
     try:
         with page.open("rb") as stream:

@@ -7,7 +7,7 @@ from pathlib import Path
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
 from labbook.store.config import Config
-from labbook.store.git_process import GitFolders, discover
+from labbook.store.git.git_process import GitFolders, discover
 from labbook.store.paths import NotebookPaths
 from labbook.store.private_folder import make_private
 

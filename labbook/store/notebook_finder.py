@@ -10,7 +10,7 @@ from pathlib import Path
 from labbook.errors import GitError, NotebookError
 from labbook.probe.events.protocol import ENV_NOTEBOOK
 from labbook.store.config import Config, has_table, load_config
-from labbook.store.git_process import create_repository, discover, git_program
+from labbook.store.git.git_process import create_repository, discover, git_program
 from labbook.store.notebook import Notebook, not_writable
 from labbook.store.paths import SETTINGS_FILE, NotebookPaths
 from labbook.store.scaffold import Written, write_scaffold
@@ -96,7 +96,7 @@ def create_notebook(
         raise not_writable(root, error) from error
     made = _opened(root, environ, None)
     if own and made.repository is not None:
-        from labbook.store.entry_commit import commit_files
+        from labbook.store.commit.entry_commit import commit_files
 
         commit_files(made, list(written.files), f"Start the notebook {made.config.title}")
     return made, written

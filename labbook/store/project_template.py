@@ -9,7 +9,7 @@ from pathlib import Path
 
 from labbook.errors import NotebookError
 from labbook.store.scaffold import Written, append_lines
-from labbook.store.templates import builtin_folder
+from labbook.store.text.templates import builtin_folder
 
 PROJECTS = ("torch", "paddle", "lightning")
 """Folders in `templates/projects/`."""

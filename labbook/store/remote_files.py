@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from labbook.errors import NotebookError
-from labbook.store.remotes import credential_free
+from labbook.store.git.remotes import credential_free
 
 _PACKAGES = {"s3": "s3fs", "oss": "ossfs", "gs": "gcsfs", "gcs": "gcsfs", "webdav": "webdav4", "sftp": "paramiko"}
 """Scheme of an address -> the package that fsspec needs for it."""

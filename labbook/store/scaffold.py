@@ -98,7 +98,7 @@ def _in_project_file(root: Path) -> bool:
 
 def _mkdocs_text(config: Config) -> str:
     """Fill the template of the site's settings; a JSON string is a YAML string."""
-    from labbook.store.templates import builtin_folder
+    from labbook.store.text.templates import builtin_folder
 
     template = builtin_folder() / "notebook" / "mkdocs.yml"
     try:

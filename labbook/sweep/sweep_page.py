@@ -9,13 +9,13 @@ from typing import Any
 
 from labbook.report.best_runs import PRUNED, counts_as_result
 from labbook.report.numbers import duration, number, percent
-from labbook.store import entry_text, frontmatter
-from labbook.store.entry_commit import commit_files
+from labbook.store.commit.entry_commit import commit_files
 from labbook.store.experiments import metric_goal
 from labbook.store.notebook import Notebook, not_writable
 from labbook.store.paths import check_stays_inside
-from labbook.store.sentences import Sentences
-from labbook.store.templates import Templates
+from labbook.store.text import entry_text, frontmatter
+from labbook.store.text.sentences import Sentences
+from labbook.store.text.templates import Templates
 from labbook.sweep.parallel_coordinates_svg import parallel_coordinates
 from labbook.sweep.sweep_runner import list_trials
 from labbook.sweep.sweep_summary import SweepSummary, SweepTrial, summarize_sweep

@@ -97,7 +97,7 @@ class Site:
 
 
 def _built(top: Path, write) -> Iterator[Site]:
-    from labbook.publish.site_build import build_site
+    from labbook.publish.site.site_build import build_site
     from labbook.store.notebook_finder import find_notebook
 
     book = top / "book"

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from labbook.publish.serving import Builds, SiteServer
+from labbook.publish.site.serving import Builds, SiteServer
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def column(page, name) -> list[str]:
 
 @pytest.fixture(scope="module")
 def fronts(large_site):
-    from labbook.store.frontmatter import parse
+    from labbook.store.text.frontmatter import parse
 
     found = []
     for path in (large_site.notes / "runs").rglob("*-*-*.md"):

@@ -6,7 +6,7 @@ import re
 import pytest
 from written_notebooks import EVIL
 
-from labbook.publish.search_words import search_words
+from labbook.publish.search.search_words import search_words
 
 TRACEBACK = """Traceback (most recent call last):
   File "/home/wei/project/train.py", line 88, in <module>

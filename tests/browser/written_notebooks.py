@@ -41,7 +41,7 @@ _DAY = "2026/11/20"
 
 def small(folder: Path) -> None:
     """Runs recorded by `labbook record` (finished, NaN, cured, hostile), entries in Chinese, reports and notes."""
-    from labbook.store import escape
+    from labbook.store.text import escape
 
     labbook = _notebook(folder)
     (folder / "train.py").write_text(TRAIN)
@@ -117,7 +117,7 @@ def _notebook(folder: Path):
 
 
 def _meta(run_id: str, title: str, status: str, **more: object) -> str:
-    from labbook.store.frontmatter import emit
+    from labbook.store.text.frontmatter import emit
 
     started = f"{run_id[:4]}-{run_id[4:6]}-{run_id[6:8]}T{run_id[9:11]}:{run_id[11:13]}:{run_id[13:15]}Z"
     return emit({"id": run_id, "title": title, "status": status, "started": started, "duration_s": 61.5, **more})

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from labbook.capture.exit_cause import explain_exit, find_oom_kill, read_oom_counters, read_time_limit
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 EN = Sentences("en")
 

@@ -49,7 +49,7 @@ def test_unknown_settings_are_a_warning(book, thin_path):
 
 
 def test_warnings_are_no_failure(book, git, thin_path):
-    from labbook.store.commit_queue import enqueue
+    from labbook.store.commit.commit_queue import enqueue
     from labbook.store.notebook_finder import find_notebook
 
     git(book.folder, "checkout", "-q", "--detach")

@@ -40,7 +40,7 @@ def test_output_names_new_and_existing_files(tmp_path, git, capsys, monkeypatch)
 
 def test_a_fresh_clone_gets_its_entries(project, tmp_path, git, capsys):
     from labbook.cli import main
-    from labbook.store.entry_commit import commit_files
+    from labbook.store.commit.entry_commit import commit_files
     from labbook.store.notebook_finder import find_notebook
 
     notebook = find_notebook(project.folder, environ={})

@@ -64,7 +64,7 @@ def published(tmp_path_factory, make_project, git) -> Path:
     entry = root / "notes" / "runs" / "2026" / "11" / "21" / "20261121-100000-aaaa.md"
     entry.parent.mkdir(parents=True)
     entry.write_text("---\nid: 20261121-100000-aaaa\ntitle: first run\nstatus: finished\n---\n\n# first run\n")
-    from labbook.store.entry_commit import commit_files
+    from labbook.store.commit.entry_commit import commit_files
     from labbook.store.notebook_finder import find_notebook
 
     commit_files(find_notebook(root, environ={}), [entry], "entry")

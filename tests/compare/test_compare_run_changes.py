@@ -14,7 +14,7 @@ from labbook.model.run import Arguments, ConfigFile, FileUse, Framework, Run
 from labbook.model.run_json import run_to_json
 from labbook.model.series import Series
 from labbook.probe.redaction.redactor import Redactor
-from labbook.store.sentences import Sentences, translate_change
+from labbook.store.text.sentences import Sentences, translate_change
 
 
 def run(**fields) -> dict:

@@ -13,7 +13,7 @@ from labbook.compare.run_table import (
     compare_facts,
     translate_difference,
 )
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 
 def run(**more):

@@ -12,7 +12,7 @@ from labbook.model.run import Arguments, ConfigFile, Run
 from labbook.store.config import Config
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from labbook.model.finding import Finding
 from labbook.model.run import Arguments, CaughtException, Frame, Framework, Process, Run
 from labbook.model.run_json import run_to_json
 from labbook.report.entry.entry_page import entry_markdown
-from labbook.store import frontmatter
-from labbook.store.entry_text import block
+from labbook.store.text import frontmatter
+from labbook.store.text.entry_text import block
 
 FAILED, STOPPED, CURED, LATER = (f"2026112{n}-100000-aaaa" for n in range(1, 5))
 SYMPTOM = "shape_mismatch_linear"

@@ -15,7 +15,7 @@ from labbook.model.run import Framework, ProbeReport, Process, Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 from labbook.store.event_reader import read_event
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 PAGES = check_pages(load_catalogue().symptoms)
 

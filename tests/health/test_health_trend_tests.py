@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labbook.health import trend_tests
+from labbook.health.evidence import trend_tests
 
 
 @pytest.fixture(scope="module", autouse=True)

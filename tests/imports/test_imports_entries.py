@@ -15,7 +15,7 @@ from labbook.imports.batch_import import import_runs
 from labbook.imports.formats import FORMATS
 from labbook.imports.series_export import write_csv, write_tensorboard
 from labbook.report.run_data import load_run
-from labbook.store.frontmatter import parse
+from labbook.store.text.frontmatter import parse
 
 FILES = Path(__file__).parent / "files"
 

@@ -6,7 +6,7 @@ import pytest
 
 from labbook.errors import NothingFoundError
 from labbook.index.query import search
-from labbook.store.entry_text import block
+from labbook.store.text.entry_text import block
 
 RUN = "20261120-100000-aaaa"
 HEALTH = """## Health checklist

@@ -11,7 +11,7 @@ from labbook.probe.events import protocol
 
 NAMES = {name: value for name, value in vars(protocol).items() if isinstance(value, str)}
 READERS = (
-    *sorted(set((PACKAGE / "health").glob("*.py")) - {PACKAGE / "health" / "checklist.py"}),
+    *sorted(set((PACKAGE / "health").rglob("*.py")) - {PACKAGE / "health" / "checklist.py"}),
     *sorted((PACKAGE / "record" / "run_from_journal").glob("*.py")),
     PACKAGE / "diagnosis" / "run_evidence.py",
     PACKAGE / "capture" / "used_files.py",

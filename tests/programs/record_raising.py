@@ -25,7 +25,7 @@ import labbook.record.recovery
 import labbook.record.session
 import labbook.record.child.supervisor
 import labbook.report.entry.entry_page
-import labbook.store.entry_commit
+import labbook.store.commit.entry_commit
 import labbook.store.notebook
 from labbook.cli import main
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from labbook.publish import search_page
-from labbook.publish.search_shards import FOLDER, SearchReport, Shard, write_shards
+from labbook.publish.search import search_page
+from labbook.publish.search.search_shards import FOLDER, SearchReport, Shard, write_shards
 
 BUILD_ALL = ("test_publish_search", "test_publish_site_cache")
 """Files that test the search index or its cache: there Pagefind builds every part."""

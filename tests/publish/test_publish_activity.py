@@ -6,10 +6,10 @@ from datetime import datetime
 
 import pytest
 
-from labbook.publish.activity import calendar, verdict_share
-from labbook.publish.page import SiteSource
+from labbook.publish.pages.activity import calendar, verdict_share
+from labbook.publish.pages.page import SiteSource
 from labbook.report.run_row import RunRow
-from labbook.store.templates import Templates
+from labbook.store.text.templates import Templates
 
 NOW = datetime(2026, 11, 21, 12).timestamp()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from order_of_tests import further
 
-from labbook.publish.site_build import build_site
+from labbook.publish.site.site_build import build_site
 
 pytestmark = pytest.mark.process
 

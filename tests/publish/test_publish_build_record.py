@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labbook.publish.build_record import content_key, file_state, read_record
+from labbook.publish.pages.build_record import content_key, file_state, read_record
 
 IDS = [f"20261121-1000{number:02d}-aaa{letter}" for number, letter in enumerate("abcdefgh")]
 MANY = 80

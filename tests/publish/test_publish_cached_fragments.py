@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from labbook.publish import cached_fragments, plugin
-from labbook.publish.build_record import files_below
-from labbook.publish.site_build import build_site
+from labbook.publish import plugin
+from labbook.publish.html import cached_fragments
+from labbook.publish.pages.build_record import files_below
+from labbook.publish.site.site_build import build_site
 
 pytestmark = pytest.mark.process
 

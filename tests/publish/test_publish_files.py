@@ -11,13 +11,13 @@ from mkdocs.config import load_config
 from mkdocs.structure.files import get_files
 from order_of_tests import in_one_test
 
-from labbook.publish.build_record import file_state, files_below, is_text
-from labbook.publish.page import SiteFix, SiteSource
-from labbook.publish.page_context import PageContext
-from labbook.publish.run_table_data import entry_day, entry_month
-from labbook.publish.site_files import site_files
+from labbook.publish.pages.build_record import file_state, files_below, is_text
+from labbook.publish.pages.page import SiteFix, SiteSource
+from labbook.publish.pages.page_context import PageContext
+from labbook.publish.pages.run_table_data import entry_day, entry_month
+from labbook.publish.site.site_files import site_files
 from labbook.report.run_row import RunRow
-from labbook.store.templates import Templates
+from labbook.store.text.templates import Templates
 
 NAMES = [
     *("index.md", "README.md", "zebra.md", "picture.png", ".hidden.md", ".md", "page.markdown", "a.b.md", "中文.md"),
@@ -65,7 +65,7 @@ def test_the_files_are_those_that_mkdocs_finds(tmp_path, caplog, directories, le
 
 def test_a_note_that_is_older_is_known_by_its_time(notes, monkeypatch):
     path = notes.run("20261121-100000-aaaa", "text")
-    monkeypatch.setattr("labbook.publish.site_files.time.time_ns", lambda: 0)
+    monkeypatch.setattr("labbook.publish.site.site_files.time.time_ns", lambda: 0)
 
     _, states = site_files(config_of(notes.folder))
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from labbook.publish import build_record, month_pages
-from labbook.publish.build_record import content_key, files_below
+from labbook.publish.pages import build_record, month_pages
+from labbook.publish.pages.build_record import content_key, files_below
 from labbook.publish.plugin import LabbookPlugin
-from labbook.publish.site_build import build_site
+from labbook.publish.site.site_build import build_site
 
 IDS = [f"20261121-1000{number:02d}-aaa{letter}" for number, letter in enumerate("abcdefgh")]
 MANY = 80

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from order_of_tests import in_one_test
 
-from labbook.publish.notes import inert, site_note, unlink_missing, with_block
-from labbook.publish.theme import EXTENSIONS, _slug, coloured, navigation
-from labbook.store.entry_text import block
-from labbook.store.sentences import Sentences
-from labbook.store.templates import words
+from labbook.publish.html.notes import inert, site_note, unlink_missing, with_block
+from labbook.publish.html.theme import EXTENSIONS, _slug, coloured, navigation
+from labbook.store.text.entry_text import block
+from labbook.store.text.sentences import Sentences
+from labbook.store.text.templates import words
 
 
 def shown(text: str | bytes):

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.model.entry import Entry
-from labbook.publish.month_pages import ONE_PAGE
-from labbook.publish.page import SiteSource, link, run_cells
-from labbook.publish.pages import experiment_runs, neighbours, site_pages
+from labbook.publish.pages.generated_pages import experiment_runs, neighbours, site_pages
+from labbook.publish.pages.month_pages import ONE_PAGE
+from labbook.publish.pages.page import SiteSource, link, run_cells
 from labbook.report.run_row import RunRow
-from labbook.store.templates import Templates
+from labbook.store.text.templates import Templates
 
 NOW = datetime(2026, 11, 21, 12).timestamp()
 EVIL = "<script>alert(1)</script> | [x](javascript:y) {{ 7*7 }} `a` **b** -->"

@@ -9,9 +9,9 @@ import subprocess
 import pytest
 
 from labbook.index.query import list_notes
-from labbook.publish.run_table_data import columns
+from labbook.publish.pages.run_table_data import columns
 from labbook.report.run_row import run_row
-from labbook.store.templates import builtin_folder
+from labbook.store.text.templates import builtin_folder
 
 ASSETS = builtin_folder() / "site" / "assets"
 A, B, C = (f"2026112{n}-100000-aaaa" for n in range(3))

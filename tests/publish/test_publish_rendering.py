@@ -12,9 +12,9 @@ from mkdocs.structure.pages import Page
 from order_of_tests import in_one_test
 from pymdownx.highlight import Highlight
 
-from labbook.publish import rendering
-from labbook.publish.rendering import PageRenderer
-from labbook.publish.theme import EXTENSIONS
+from labbook.publish.html import rendering
+from labbook.publish.html.rendering import PageRenderer
+from labbook.publish.html.theme import EXTENSIONS
 
 CELLS = [
     *(

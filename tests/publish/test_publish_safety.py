@@ -9,8 +9,8 @@ import pytest
 from order_of_tests import in_one_test
 
 from labbook.errors import NotebookError
-from labbook.publish.page_safety import foreign_pictures, page_problems, script_hashes, with_policy
-from labbook.publish.site_build import build_site
+from labbook.publish.html.page_safety import foreign_pictures, page_problems, script_hashes, with_policy
+from labbook.publish.site.site_build import build_site
 
 SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 RUN = "20261121-153012-k3f9"

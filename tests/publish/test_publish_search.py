@@ -10,21 +10,22 @@ import pytest
 
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.model.entry import Entry
-from labbook.publish import build_record, search_shards, search_source
-from labbook.publish.build_cache import BuildCache
-from labbook.publish.page import SiteFix, SiteSource
-from labbook.publish.search_page import interface, write_site_search
-from labbook.publish.search_records import SearchRecord, fix_records, run_record, symptom_records
-from labbook.publish.search_service import PagefindFailed, Service
-from labbook.publish.search_shards import MOST_RUNS, search_problem, split_into_shards, write_shards
-from labbook.publish.search_source import notebook_shards
-from labbook.publish.search_words import search_words
-from labbook.publish.site_build import build_site
-from labbook.publish.site_data import site_source
-from labbook.publish.symptom_view import symptom_view
+from labbook.publish.pages import build_record
+from labbook.publish.pages.build_cache import BuildCache
+from labbook.publish.pages.page import SiteFix, SiteSource
+from labbook.publish.pages.site_data import site_source
+from labbook.publish.pages.symptom_view import symptom_view
+from labbook.publish.search import search_shards, search_source
+from labbook.publish.search.search_page import interface, write_site_search
+from labbook.publish.search.search_records import SearchRecord, fix_records, run_record, symptom_records
+from labbook.publish.search.search_service import PagefindFailed, Service
+from labbook.publish.search.search_shards import MOST_RUNS, search_problem, split_into_shards, write_shards
+from labbook.publish.search.search_source import notebook_shards
+from labbook.publish.search.search_words import search_words
+from labbook.publish.site.site_build import build_site
 from labbook.report.run_row import run_row
-from labbook.store.entry_text import block
-from labbook.store.templates import Templates, words
+from labbook.store.text.entry_text import block
+from labbook.store.text.templates import Templates, words
 
 SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 RUN, CURED, OLD = "20261121-153012-k3f9", "20261121-160000-b2b2", "20260930-100000-aaaa"
@@ -197,7 +198,7 @@ def test_a_program_that_fails_leaves_a_site_without_search(tmp_path, monkeypatch
     broken = tmp_path / "pagefind"
     broken.write_text("#!/bin/sh\nexit 3\n")
     broken.chmod(0o755)
-    monkeypatch.setattr("labbook.publish.search_service.program", lambda: broken)
+    monkeypatch.setattr("labbook.publish.search.search_service.program", lambda: broken)
     monkeypatch.setattr(search_shards, "program", lambda: broken)
     with Service() as service, pytest.raises(PagefindFailed, match="ended"):
         service.index([])

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from labbook.publish.plugin import LabbookPlugin
-from labbook.publish.serving import Builds, SiteServer, find_site_file, is_own_name
-from labbook.publish.site_build import build_site
+from labbook.publish.site.serving import Builds, SiteServer, find_site_file, is_own_name
+from labbook.publish.site.site_build import build_site
 
 pytestmark = pytest.mark.process
 """Most tests connect to a server; some start one."""

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from labbook.errors import NotebookError, UsageError
-from labbook.publish.serving import HOST
-from labbook.publish.site_build import _free_port, build_site
+from labbook.publish.site.serving import HOST
+from labbook.publish.site.site_build import _free_port, build_site
 
 pytestmark = pytest.mark.process
 
@@ -118,7 +118,7 @@ def test_nothing_is_fetched_from_another_host(book):
 
 
 def test_hostile_text_is_inert_on_every_page(book):
-    from labbook.store import escape
+    from labbook.store.text import escape
 
     (book.folder / "notes").mkdir(exist_ok=True)
     (book.folder / "notes" / "secret.txt").write_text("SECRET")

@@ -11,9 +11,9 @@ import pytest
 
 from labbook.errors import UsageError
 from labbook.index import build as index_build
-from labbook.publish import site_files
-from labbook.publish.build_record import files_below
-from labbook.publish.site_build import build_site
+from labbook.publish.pages.build_record import files_below
+from labbook.publish.site import site_files
+from labbook.publish.site.site_build import build_site
 
 IDS = [f"20261121-1000{number:02d}-aaa{letter}" for number, letter in enumerate("abcdef")]
 SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"

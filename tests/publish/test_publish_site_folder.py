@@ -11,10 +11,10 @@ import pytest
 from order_of_tests import further
 
 from labbook.errors import NotebookError
-from labbook.publish import incremental_build
-from labbook.publish.build_record import files_below
-from labbook.publish.site_build import build_site
-from labbook.publish.site_folder import LIST
+from labbook.publish.pages.build_record import files_below
+from labbook.publish.site import incremental_build
+from labbook.publish.site.site_build import build_site
+from labbook.publish.site.site_folder import LIST
 
 pytestmark = pytest.mark.process
 
@@ -171,7 +171,7 @@ def test_a_file_of_others_in_the_way_is_named(book, name):
 
 def test_links_in_the_private_folder_lead_zensical_nowhere(book, outside):
     pytest.importorskip("zensical")
-    from labbook.publish.staging import _write
+    from labbook.publish.site.staging import _write
 
     staged = book.folder / ".labbook" / "zensical"
     staged.mkdir(parents=True)

@@ -12,16 +12,16 @@ import markdown
 import pytest
 
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-from labbook.publish.page import SiteFix, SiteSource
-from labbook.publish.pages import same_script, site_pages
-from labbook.publish.site_build import build_site
-from labbook.publish.symptom_pages import MOST_LISTED, MOST_RUNS, fix_difference, symptom_page, symptom_pages
-from labbook.publish.symptom_view import open_problems, symptom_view
-from labbook.publish.theme import EXTENSIONS
+from labbook.publish.html.theme import EXTENSIONS
+from labbook.publish.pages.generated_pages import same_script, site_pages
+from labbook.publish.pages.page import SiteFix, SiteSource
+from labbook.publish.pages.symptom_pages import MOST_LISTED, MOST_RUNS, fix_difference, symptom_page, symptom_pages
+from labbook.publish.pages.symptom_view import open_problems, symptom_view
+from labbook.publish.site.site_build import build_site
 from labbook.report.run_row import RunRow
-from labbook.store.entry_text import block
-from labbook.store.escape import fence, table_cell
-from labbook.store.templates import Templates, words
+from labbook.store.text.entry_text import block
+from labbook.store.text.escape import fence, table_cell
+from labbook.store.text.templates import Templates, words
 
 NOW = datetime(2026, 11, 21, 12).timestamp()
 SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"

@@ -8,12 +8,12 @@ from dataclasses import replace
 from statistics import median
 
 from labbook.model.entry import Entry
-from labbook.publish.compare_data import MAX_POINTS, compare_data, compare_files
-from labbook.publish.page import RunFacts, SiteSource
-from labbook.publish.run_table_data import by_month, option_columns, table_files
-from labbook.publish.script_words import attribute, script_words
+from labbook.publish.pages.compare_data import MAX_POINTS, compare_data, compare_files
+from labbook.publish.pages.page import RunFacts, SiteSource
+from labbook.publish.pages.run_table_data import by_month, option_columns, table_files
+from labbook.publish.pages.script_words import attribute, script_words
 from labbook.report.run_row import run_row
-from labbook.store.templates import Templates
+from labbook.store.text.templates import Templates
 
 EVIL = "</script><script>alert(1)</script> \"'`{{ 7*7 }}`| \\ \u202e"
 

@@ -9,8 +9,8 @@ import pytest
 from order_of_tests import further
 
 from labbook.errors import NotebookError
-from labbook.publish.mkdocs_settings import read_settings
-from labbook.publish.site_build import build_site
+from labbook.publish.site.mkdocs_settings import read_settings
+from labbook.publish.site.site_build import build_site
 
 SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 RUN = "20261121-100000-aaaa"

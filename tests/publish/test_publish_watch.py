@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from labbook.publish.file_watch import _watched_name, changes
+from labbook.publish.site.file_watch import _watched_name, changes
 
 
 @pytest.mark.parametrize("polling", [False, True])

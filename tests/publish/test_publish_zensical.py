@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from labbook.errors import NotebookError
-from labbook.publish.page_safety import page_problems, script_hashes
-from labbook.publish.site_build import build_site
+from labbook.publish.html.page_safety import page_problems, script_hashes
+from labbook.publish.site.site_build import build_site
 
 pytestmark = pytest.mark.skipif(find_spec("zensical") is None, reason="Zensical is not installed")
 
@@ -26,7 +26,7 @@ def book(notes):
     for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"en"')):
         text = text.replace(word, value)
     (notes.folder / "mkdocs.yml").write_text(text)
-    from labbook.store import escape
+    from labbook.store.text import escape
 
     notes.run(
         OTHER,

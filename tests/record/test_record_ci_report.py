@@ -17,8 +17,8 @@ from labbook.model.finding import Finding
 from labbook.model.run import Run
 from labbook.record.ci_report import annotation, report_to_ci
 from labbook.record.end_summary import FinishedRun
+from labbook.store.commit.entry_commit import CommitOutcome
 from labbook.store.config import Config
-from labbook.store.entry_commit import CommitOutcome
 
 SECRET = "sk-proj-" + "4fT9xQ2mB7vL1cZ8rN3wK6yH5"
 CRASH = """import os

@@ -10,7 +10,7 @@ from labbook.model.run import CheckResult, Process, Run
 from labbook.model.series import Series
 from labbook.record.end_summary import FinishedRun
 from labbook.report.run_data import judged
-from labbook.store.entry_commit import CommitOutcome
+from labbook.store.commit.entry_commit import CommitOutcome
 
 OUTCOMES = [
     CommitOutcome("committed", "0123456789abcdef"),

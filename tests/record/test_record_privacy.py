@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from labbook.store.commit_queue import WITHHELD, enqueue, pending_commits, withheld_files
-from labbook.store.entry_commit import commit_files
+from labbook.store.commit.commit_queue import WITHHELD, enqueue, pending_commits, withheld_files
+from labbook.store.commit.entry_commit import commit_files
 from labbook.store.notebook_finder import find_notebook
 
 TOKEN = "ghp_" + "Zq81xxAbYp92yyCdXo73zzEfRt64wwGhQs55"
@@ -119,7 +119,7 @@ def test_the_message_of_a_commit_passes_the_same_look(project, git):
 
 
 def test_queued_commits_are_scanned_again(project, git):
-    from labbook.store.entry_commit import commit_queued
+    from labbook.store.commit.entry_commit import commit_queued
 
     book = find_notebook(project.folder, chosen=project.folder, environ={})
     notes = [book.paths.notes / "first.md", book.paths.notes / "second.md"]

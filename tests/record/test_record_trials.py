@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from labbook.store.frontmatter import parse
 from labbook.store.paths import is_run_id, is_trial_id
+from labbook.store.text.frontmatter import parse
 from tests.conftest import PROGRAMS
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]

@@ -12,7 +12,7 @@ from order_of_tests import in_one_test
 
 from labbook.probe.inspection.graph_operations import MOST, operations_of, with_names
 from labbook.report.graph_drawing import boxes_around, fold_graph, graph_lines, graph_mermaid, graph_svg
-from labbook.store.templates import words
+from labbook.store.text.templates import words
 
 RESIDUAL = [
     ["NllLoss", [1], None],

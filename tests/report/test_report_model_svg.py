@@ -11,7 +11,7 @@ from labbook.health.model_tree import STATES
 from labbook.model.run import Run
 from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.model_svg import has_diagram, model_svg
-from labbook.store.templates import words
+from labbook.store.text.templates import words
 
 _SVG = "{http://www.w3.org/2000/svg}"
 

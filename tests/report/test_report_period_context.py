@@ -20,10 +20,10 @@ from labbook.report.period_costs import Cost
 from labbook.report.progress_svg import progress_svg
 from labbook.report.report_page import experiment_runs_markdown, report_markdown
 from labbook.report.run_row import RunRow, run_row
-from labbook.store.entry_text import split_parts
-from labbook.store.frontmatter import parse
-from labbook.store.sentences import Sentences
-from labbook.store.templates import Templates
+from labbook.store.text.entry_text import split_parts
+from labbook.store.text.frontmatter import parse
+from labbook.store.text.sentences import Sentences
+from labbook.store.text.templates import Templates
 
 WEEK = week_named("2026-W47", 0.0)
 

@@ -11,7 +11,7 @@ from order_of_tests import in_one_test
 
 from labbook.report.flame_svg import flame_svg, memory_svg
 from labbook.report.profile_trace import ProfileTrace, read_trace, speedscope
-from labbook.store.templates import words
+from labbook.store.text.templates import words
 
 
 def call(name, ts, dur, tid=1, cat="cpu_op"):

@@ -6,7 +6,7 @@ from labbook.rerun.recorded_code import RecordedCode
 from labbook.rerun.reproduction import compare_results
 from labbook.rerun.reproduction_report import reproduction_lines
 from labbook.rerun.varying_code import varying_code
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 
 def run(values, name="a", status="finished", files=(), **more):

@@ -8,7 +8,7 @@ import pytest
 from order_of_tests import in_one_test
 
 from labbook.review.reviewer import RULES, review_files
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "review"
 

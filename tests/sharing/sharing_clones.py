@@ -9,11 +9,11 @@ from pathlib import Path
 
 from labbook.sharing.remote_git import choose_remote
 from labbook.sharing.synchronize import SyncResult, synchronize
-from labbook.store import frontmatter
-from labbook.store.entry_commit import commit_files
-from labbook.store.entry_text import block
+from labbook.store.commit.entry_commit import commit_files
 from labbook.store.notebook import Notebook
 from labbook.store.notebook_finder import find_notebook
+from labbook.store.text import frontmatter
+from labbook.store.text.entry_text import block
 
 SETTINGS = 'language = "en"\nauthor = "Wei"\n'
 

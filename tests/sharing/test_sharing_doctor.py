@@ -11,7 +11,7 @@ from sharing_clones import call_git, copy_clones, make_template, sync, write_ent
 from labbook.errors import GitError
 from labbook.installation_check import _remote
 from labbook.store.notebook import Notebook
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 pytestmark = pytest.mark.process
 

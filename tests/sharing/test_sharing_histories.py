@@ -21,10 +21,10 @@ from sharing_clones import (
 
 from labbook.errors import GitError
 from labbook.sharing import disk_update, remote_git, synchronize, tree_diff, tree_merge
-from labbook.store import frontmatter
-from labbook.store.branch_checkout import restore_before_writing
-from labbook.store.entry_commit import commit_files
+from labbook.store.commit.branch_checkout import restore_before_writing
+from labbook.store.commit.entry_commit import commit_files
 from labbook.store.notebook import Notebook
+from labbook.store.text import frontmatter
 
 pytestmark = pytest.mark.process
 

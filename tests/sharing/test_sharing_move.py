@@ -13,7 +13,7 @@ from labbook.cli import labbook
 from labbook.errors import EntryError, LabbookError, NothingFoundError, UsageError
 from labbook.sharing import move_run as module
 from labbook.sharing.move_run import move_run
-from labbook.store.commit_queue import WITHHELD, enqueue
+from labbook.store.commit.commit_queue import WITHHELD, enqueue
 from labbook.store.notebook import Notebook
 
 pytestmark = pytest.mark.process

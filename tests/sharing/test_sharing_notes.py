@@ -17,10 +17,10 @@ from labbook.sharing.follow_remote import follow_remote
 from labbook.sharing.note_merge import merge_notes
 from labbook.sharing.remote_git import choose_remote
 from labbook.sharing.tree_merge import NewFile, commit_merge, write_commit
-from labbook.store.branch_checkout import restore_before_writing
-from labbook.store.entry_commit import commit_files
-from labbook.store.entry_text import block
-from labbook.store.git_identity import Signers
+from labbook.store.commit.branch_checkout import restore_before_writing
+from labbook.store.commit.entry_commit import commit_files
+from labbook.store.git.git_identity import Signers
+from labbook.store.text.entry_text import block
 
 pytestmark = pytest.mark.process
 

@@ -30,7 +30,7 @@ from labbook.errors import GitError
 from labbook.sharing import tree_diff
 from labbook.sharing.remote_git import Remote, choose_remote
 from labbook.sharing.synchronize import synchronize
-from labbook.store.entry_commit import commit_files
+from labbook.store.commit.entry_commit import commit_files
 
 pytestmark = pytest.mark.process
 

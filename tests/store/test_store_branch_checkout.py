@@ -10,9 +10,9 @@ from labbook.fixes.confirm_fix import _write_pages
 from labbook.publish.reports import write_report
 from labbook.report.period import week_named
 from labbook.sharing.follow_remote import follow_remote
-from labbook.store.branch_checkout import missing_files, restore_missing
+from labbook.store.commit.branch_checkout import missing_files, restore_missing
+from labbook.store.commit.entry_commit import commit_files, commit_queued
 from labbook.store.config import Config
-from labbook.store.entry_commit import commit_files, commit_queued
 from labbook.store.experiments import choose_experiment, new_experiment
 from labbook.store.notebook_finder import create_notebook, find_notebook
 

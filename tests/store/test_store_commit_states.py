@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from labbook.store.commit_queue import pending_commits
+from labbook.store.commit.commit_queue import pending_commits
+from labbook.store.commit.entry_commit import commit_files, commit_queued
 from labbook.store.config import Config
-from labbook.store.entry_commit import commit_files, commit_queued
 from labbook.store.notebook_finder import create_notebook, find_notebook
 
 pytestmark = pytest.mark.process
@@ -214,7 +214,7 @@ def test_commit_on_checked_out_branch_preserves_staged_changes(tmp_path, state):
 
 
 def test_foreign_index_lock_queues_a_commit_on_the_checked_out_branch(tmp_path, monkeypatch):
-    monkeypatch.setattr("labbook.store.entry_commit._PATIENCE_S", 0.3)
+    monkeypatch.setattr("labbook.store.commit.entry_commit._PATIENCE_S", 0.3)
     notebook, _ = create_notebook(tmp_path / "own")
     lock = notebook.paths.root / ".git" / "index.lock"
     lock.write_text("")
@@ -228,7 +228,9 @@ def test_foreign_index_lock_queues_a_commit_on_the_checked_out_branch(tmp_path, 
 
 
 def test_an_index_lock_that_somebody_left_behind_costs_no_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("labbook.store.entry_commit._PATIENCE_S", 1_000.0)  # whoever waits for it is stopped by pytest
+    monkeypatch.setattr(
+        "labbook.store.commit.entry_commit._PATIENCE_S", 1_000.0
+    )  # whoever waits for it is stopped by pytest
     notebook, _ = create_notebook(tmp_path / "own")
     lock = notebook.paths.root / ".git" / "index.lock"
     lock.write_text("")

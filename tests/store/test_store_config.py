@@ -9,7 +9,7 @@ from order_of_tests import in_one_test
 
 from labbook.errors import NotebookError
 from labbook.store.config import Config, environment_name, load_config, settings_text, unknown_settings
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 
 def test_defaults_without_a_file():

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from order_of_tests import further
 
-from labbook.store.commit_queue import enqueue, pending_commits
+from labbook.store.commit.commit_queue import enqueue, pending_commits
+from labbook.store.commit.entry_commit import commit_files, commit_queued
 from labbook.store.config import Config
-from labbook.store.entry_commit import commit_files, commit_queued
 from labbook.store.notebook_finder import create_notebook, find_notebook
 
 pytestmark = pytest.mark.process
@@ -223,7 +223,7 @@ def test_many_committers_all_land(kind, request, git):
 
 def test_committers_without_locks_land_by_compare_and_swap(inside, git, monkeypatch):
     """The branch moves between reading its tip and writing it: git refuses, and it is tried again."""
-    from labbook.store import entry_commit
+    from labbook.store.commit import entry_commit
 
     moved = []
     stream = entry_commit.commit_stream
@@ -246,7 +246,7 @@ KILLED = """
 import sys, os
 from pathlib import Path
 from labbook.store.notebook_finder import find_notebook
-from labbook.store.entry_commit import commit_files
+from labbook.store.commit.entry_commit import commit_files
 notebook = find_notebook(Path(sys.argv[1]), environ={})
 path = notebook.paths.notes / "runs" / f"{sys.argv[2]}.md"
 path.parent.mkdir(exist_ok=True)
@@ -308,7 +308,7 @@ def test_a_git_that_outlives_its_killed_committer_leaves_nothing(own, git, tmp_p
 
 
 def test_stale_locks_are_removed_and_fresh_ones_are_not(own, git, monkeypatch):
-    monkeypatch.setattr("labbook.store.entry_commit._PATIENCE_S", 0.4)
+    monkeypatch.setattr("labbook.store.commit.entry_commit._PATIENCE_S", 0.4)
     lock = own.paths.root / ".git" / "HEAD.lock"
     lock.write_text("")
     assert commit_files(own, [write(own, "a.md")], "m").status == "queued"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from order_of_tests import in_one_test
 
-from labbook.store.entry_text import block, merge, read_text, split_parts, to_bytes
+from labbook.store.text.entry_text import block, merge, read_text, split_parts, to_bytes
 
 NAMES = ("title", "changes", "health", "console")
 

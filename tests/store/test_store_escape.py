@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from order_of_tests import in_one_test
 
-from labbook.store import escape
+from labbook.store.text import escape
 
 LINES = (Path(__file__).parents[1] / "data" / "hostile_text.txt").read_text(encoding="utf-8").split("\n")[:-1]
 PAYLOADS = [

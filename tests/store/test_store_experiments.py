@@ -9,7 +9,6 @@ import pytest
 
 from labbook.errors import UsageError
 from labbook.model.metric_kinds import MetricGoal
-from labbook.store import frontmatter
 from labbook.store.experiments import (
     choose_experiment,
     experiments,
@@ -19,6 +18,7 @@ from labbook.store.experiments import (
     slug_part,
 )
 from labbook.store.notebook_finder import create_notebook, find_notebook
+from labbook.store.text import frontmatter
 
 pytestmark = pytest.mark.process
 

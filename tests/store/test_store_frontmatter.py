@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from order_of_tests import in_one_test
 
 from labbook.errors import EntryError
-from labbook.store import frontmatter
+from labbook.store.text import frontmatter
 
 META = {
     "schema": 1,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from labbook.store import git_identity
-from labbook.store.entry_commit import commit_files
-from labbook.store.git_identity import Signers, read_signers
-from labbook.store.git_process import discover
+from labbook.store.commit.entry_commit import commit_files
+from labbook.store.git import git_identity
+from labbook.store.git.git_identity import Signers, read_signers
+from labbook.store.git.git_process import discover
 from labbook.store.notebook_finder import create_notebook
 
 pytestmark = pytest.mark.process

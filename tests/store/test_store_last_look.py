@@ -21,9 +21,9 @@ from labbook.probe.redaction.structures import redact_argv
 from labbook.record.finalize import commit_message
 from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.title import run_title
+from labbook.store.commit.last_look import find_secrets, mask_secrets, secret_error, secrets_in
 from labbook.store.config import Config
-from labbook.store.fast_import import FileChange
-from labbook.store.last_look import find_secrets, mask_secrets, secret_error, secrets_in
+from labbook.store.git.fast_import import FileChange
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
 from labbook.store.recorder_redaction import example_text

@@ -7,9 +7,9 @@ import pytest
 
 from labbook.errors import NotebookError
 from labbook.probe.redaction.rules import rules_data
-from labbook.store import escape
-from labbook.store.last_look import mask_secrets
+from labbook.store.commit.last_look import mask_secrets
 from labbook.store.recorder_redaction import Hit, example_text, load_rules, make_redactor, scan_bytes
+from labbook.store.text import escape
 
 RULES = """
 allow = ["hunter2"]

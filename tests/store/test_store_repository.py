@@ -6,9 +6,9 @@ import subprocess
 import pytest
 
 from labbook.errors import GitError
-from labbook.store.entry_commit import commit_files
+from labbook.store.commit.entry_commit import commit_files
+from labbook.store.git.repository import CodeRepository
 from labbook.store.notebook_finder import create_notebook
-from labbook.store.repository import CodeRepository
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from labbook.model.message import Message, message
 from labbook.model.run import CheckResult, Run
 from labbook.model.run_json import run_from_json, run_to_json
 from labbook.review.reviewer import RULES
-from labbook.store.sentences import Sentences, format_number, format_percent
-from labbook.store.templates import builtin_folder, read_words
+from labbook.store.text.sentences import Sentences, format_number, format_percent
+from labbook.store.text.templates import builtin_folder, read_words
 
 FOLDER = builtin_folder() / "words" / "messages"
 CHINESE = re.compile("[\u4e00-\u9fff]")

@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from labbook.errors import EntryError
-from labbook.store import limited
-from labbook.store.templates import LANGUAGES, Templates, builtin_folder, words
+from labbook.store.text import limited
+from labbook.store.text.templates import LANGUAGES, Templates, builtin_folder, words
 
 HOSTILE = "<script>alert(1)</script> [x](javascript:1) | `a` {{ 7*7 }} **b**\n# heading"
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from labbook.store.frontmatter import parse
+from labbook.store.text.frontmatter import parse
 
 pytestmark = pytest.mark.process
 

@@ -5,5 +5,5 @@ without the repository's own configuration, and builds `changes.patch` with `pat
 files in it. Without a repository, `code_without_git` finds the script and the local files that it imports.
 
 The patch is redacted before it is written and bounded by `patch_max_bytes`. Comparing the code of two runs belongs to
-`compare/`; committing entries belongs to `store/entry_commit.py`.
+`compare/`; committing entries belongs to `store/commit/entry_commit.py`.
 """

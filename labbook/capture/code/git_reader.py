@@ -13,8 +13,8 @@ from pathlib import Path
 
 from labbook.errors import GitError
 from labbook.frozen import dataclass
-from labbook.store.git_process import GitFolders, discover, git_command, git_environment, kill_group, quiet_filters
-from labbook.store.remotes import credential_free
+from labbook.store.git.git_process import GitFolders, discover, git_command, git_environment, kill_group, quiet_filters
+from labbook.store.git.remotes import credential_free
 
 STATUS_TIMEOUT_S = 15.0
 """Time limit for reading the work tree. Source: chosen by us; a cold repository of 100,000 files took 4 s."""

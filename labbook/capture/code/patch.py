@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from labbook.model.message import Message, message
-from labbook.store.fast_import import blob_hash
+from labbook.store.git.fast_import import blob_hash
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor

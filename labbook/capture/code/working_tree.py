@@ -27,9 +27,9 @@ from labbook.capture.code.untracked_files import add_new_files, is_source
 from labbook.capture.command import find_program_file
 from labbook.errors import GitError, Unavailable
 from labbook.model.message import Message, as_data, message
-from labbook.store.git_process import GitFolders, discover
-from labbook.store.git_state import head_ref, operation
-from labbook.store.sentences import Sentences
+from labbook.store.git.git_process import GitFolders, discover
+from labbook.store.git.git_state import head_ref, operation
+from labbook.store.text.sentences import Sentences
 
 if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext

@@ -10,7 +10,7 @@ from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.diagnosis.catalogue.symptom_catalogue import HEADINGS, load_catalogue
 from labbook.model.check import CheckPages, CheckWording
 from labbook.model.symptom import Symptom
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 _CONFIRMATION = {
     "en": re.compile(r"\s+(?:It worked|Fixed) (?:when|if)\b.*", re.DOTALL),

@@ -9,7 +9,7 @@ from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.diagnosis.catalogue.symptom_catalogue import HEADINGS
 from labbook.model.message import message
 from labbook.model.symptom import Symptom
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 _TIERS = {1: "diagnosis.page.certain", 2: "diagnosis.page.likely", 3: "diagnosis.page.hint"}
 

@@ -18,8 +18,8 @@ from labbook.errors import EntryError, LabbookError
 from labbook.frozen import dataclass
 from labbook.model.check import FAMILIES
 from labbook.model.symptom import CRASH_FAMILIES, SEVERITIES, Example, Pattern, Symptom, Wording
-from labbook.store.frontmatter import parse
 from labbook.store.paths import stays_inside
+from labbook.store.text.frontmatter import parse
 
 BUILT_IN = Path(__file__).resolve().parents[2] / "symptoms"
 HEADINGS = {

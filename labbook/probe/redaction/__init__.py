@@ -12,5 +12,5 @@ without a regular expression. `stream.py` does the same to text that arrives in 
 all this to events.
 
 A new format of a token is a row in `rules.json` with its example; a new kind of context is code in `named_secrets.py`.
-Not here: which files are captured at all, and the last check before a commit (`labbook/store/last_look.py`).
+Not here: which files are captured at all, and the last check before a commit (`labbook/store/commit/last_look.py`).
 """

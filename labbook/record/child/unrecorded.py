@@ -20,7 +20,7 @@ from labbook.record.child.start_errors import (
     start_error,
 )
 from labbook.store.config import Config
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 if TYPE_CHECKING:
     from labbook.record.child.supervisor import ChildEnd

@@ -13,7 +13,7 @@ from labbook.store.journal import Journal
 
 if TYPE_CHECKING:
     from labbook.record.jobs.job_place import JobPlace
-    from labbook.store.sentences import Sentences
+    from labbook.store.text.sentences import Sentences
 
 LOOK_S = 5.0
 """Time between two looks. Source: that of the probe's watchdog, which writes the stacks."""

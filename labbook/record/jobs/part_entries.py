@@ -16,8 +16,8 @@ from labbook.model.run_json import line_by_line, run_from_json, run_to_json
 from labbook.record.run_from_journal.odd_rank import name_odd
 from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.title import run_title
-from labbook.store.entry_text import read_text, split_parts, to_bytes
 from labbook.store.journal import write_atomically
+from labbook.store.text.entry_text import read_text, split_parts, to_bytes
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook

@@ -37,8 +37,8 @@ from labbook.record.run_from_journal.request_events import fold_requests, was_st
 from labbook.record.run_from_journal.series_events import fold_series
 from labbook.record.run_from_journal.signal_events import fold_signals
 from labbook.record.run_from_journal.successive_trainings import steps_in_all
-from labbook.store.escape import terminal
 from labbook.store.journal import ProcessEvents
+from labbook.store.text.escape import terminal
 
 Facts = Mapping[str, Any]
 

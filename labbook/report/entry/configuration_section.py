@@ -15,7 +15,7 @@ from labbook.report.ending_exception import shown_path
 from labbook.report.entry.entry_front_matter import UNCHANGED, parameter_rank
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.series_choice import step_time_series
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 
 def captured_facts(run: Run, source: str) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from labbook.model.finding import Finding, Seen
 from labbook.model.run import Run
 from labbook.report.ending_exception import shown_path, shown_text
 from labbook.report.entry.section_limits import Limits, shorten_middle
-from labbook.store.templates import words
+from labbook.store.text.templates import words
 
 _MOST_WHOLE = 4
 """Most findings with causes and fixes; more are listed by title."""

@@ -40,10 +40,10 @@ from labbook.report.entry.summary_section import (
 )
 from labbook.report.entry.title import run_title
 from labbook.report.entry.trials_section import trials_section
-from labbook.store import entry_text, escape, frontmatter
-from labbook.store.remotes import credential_free
-from labbook.store.sentences import Sentences
-from labbook.store.templates import Templates, finished_text
+from labbook.store.git.remotes import credential_free
+from labbook.store.text import entry_text, escape, frontmatter
+from labbook.store.text.sentences import Sentences
+from labbook.store.text.templates import Templates, finished_text
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook

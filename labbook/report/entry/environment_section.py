@@ -9,7 +9,7 @@ from labbook.model.run import Facts, Framework, Run
 from labbook.report import numbers
 from labbook.report.entry.configuration_section import captured_facts
 from labbook.report.entry.section_limits import Limits, shorten_middle
-from labbook.store.sentences import Sentences, translate
+from labbook.store.text.sentences import Sentences, translate
 
 _MATTER = [
     "torch", "torchvision", "torchaudio", "paddlepaddle", "paddlepaddle-gpu", "numpy", "scipy", "pandas",

@@ -13,8 +13,8 @@ from labbook.model.run import Change
 from labbook.report.entry.entry_page import tidy
 from labbook.report.entry.section_limits import shorten_middle
 from labbook.store.paths import is_run_id
-from labbook.store.sentences import Sentences, translate_change
-from labbook.store.templates import Templates, words
+from labbook.store.text.sentences import Sentences, translate_change
+from labbook.store.text.templates import Templates, words
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook

@@ -9,7 +9,7 @@ from labbook.model.run import Run
 from labbook.report.ending_exception import shown_path
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.numbers import duration
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 _MOST_NAMED = 8
 _MOST_STACKS = 4

@@ -10,7 +10,7 @@ from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.report import numbers
 from labbook.report.entry.section_limits import Limits, shorten_middle
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 _MOMENTS = 9
 _SERIES = 8

@@ -34,8 +34,8 @@ from labbook.report.series_choice import (
     without_repeats,
 )
 from labbook.store.paths import NotebookPaths
-from labbook.store.sentences import Sentences, translate_change, translate_check
-from labbook.store.templates import words
+from labbook.store.text.sentences import Sentences, translate_change, translate_check
+from labbook.store.text.templates import words
 
 
 def title_section(run: Run, title: str, paths: NotebookPaths, language: str = "en") -> dict[str, Any]:

@@ -19,7 +19,7 @@ from labbook.report.series_choice import (
     find_training_loss,
     first_nonfinite_step,
 )
-from labbook.store.templates import words
+from labbook.store.text.templates import words
 
 _MAX_NAME = 60
 _MAX_OPTIONS = 3

@@ -1,4 +1,4 @@
-// The words by which the search finds something: the same as labbook/publish/search_words.py, where they are explained.
+// The words by which the search finds something: the same as labbook/publish/search/search_words.py, where they are explained.
 "use strict";
 
 window.labbookSearch = (() => {

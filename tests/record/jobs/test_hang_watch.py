@@ -11,7 +11,7 @@ import pytest
 from labbook.record.jobs.hang_watch import HangWatch
 from labbook.store.journal import Journal
 from labbook.store.paths import JournalPaths
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 REDUCE = "/env/site-packages/torch/distributed/distributed_c10d.py"
 

@@ -14,7 +14,7 @@ from labbook.record.run_from_journal.blocked_on import classify_wait
 from labbook.record.run_from_journal.ending_events import find_user_line, parse_thread_stacks, standstill_facts
 from labbook.store.event_reader import read_event
 from labbook.store.journal import ProcessEvents
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 SITE = "/venv/lib/python3.11/site-packages/"
 LIBRARY = "/usr/lib/python3.11/"

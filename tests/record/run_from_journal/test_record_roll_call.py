@@ -9,7 +9,7 @@ from labbook.record.run_from_journal.odd_rank import name_odd, note_other_calls
 from labbook.record.run_from_journal.roll_call import collective_calls, own_step_s, roll_call
 from labbook.report.entry.ranks_section import odd_sentence
 from labbook.store.journal import ProcessEvents
-from labbook.store.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 RESET = "RuntimeError: pair.cc:537 Read error: Connection reset by peer"
 

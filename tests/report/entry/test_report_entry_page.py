@@ -13,9 +13,9 @@ from labbook.model.series import Series
 from labbook.report.entry.entry_page import SECTIONS, entry_markdown, tidy
 from labbook.report.entry.requests_section import checked_section
 from labbook.report.entry.section_limits import MAX_ENTRY_BYTES, Limits
-from labbook.store import frontmatter
-from labbook.store.entry_text import split_parts
-from labbook.store.sentences import Sentences
+from labbook.store.text import frontmatter
+from labbook.store.text.entry_text import split_parts
+from labbook.store.text.sentences import Sentences
 
 KEYS = [
     "schema",

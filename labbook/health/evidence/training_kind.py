@@ -1,0 +1,204 @@
+"""Kind of training: whether its loss has to fall, what the loss is, whether the model was trained before."""
+
+from __future__ import annotations
+
+import math
+
+from labbook.frozen import dataclass
+from labbook.health.evidence.layer_history import parameters_of
+from labbook.health.evidence.measurements import finite_points, measured, measured_in, optimizer_of
+from labbook.model.events.training_kinds import Evaluation, LossCall
+from labbook.model.message import Message, message
+from labbook.model.metric_kinds import metric_kind, name_words
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+NONNEGATIVE = frozenset(
+    ("cross_entropy", "binary_cross_entropy", "bce_with_logits", "mse_loss", "l1_loss", "smooth_l1", "huber", "margin")
+)
+"""Loss functions that cannot be negative. Kullback-Leibler and likelihood losses can, pointwise or by their inputs."""
+
+CLASSIFIERS = ("cross_entropy", "nll_loss")
+REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1", "huber")
+BINARY = ("binary_cross_entropy", "bce_with_logits")
+
+_POLICIES = frozenset({"policy", "actor", "critic", "advantage", "td", "pg", "rollout"})
+_ADVERSARIES = frozenset({"generator", "discriminator", "gan", "adv", "adversarial", "fake", "disc"})
+"""Words in the names of series of trainings whose loss may rise rightly."""
+
+_SHARED = 0.9
+_ACTING = 0.5
+
+
+@dataclass(frozen=True)
+class TrainingLoss:
+    """The loss of a training in which it has to fall.
+
+    Args:
+        steps: Step of each value.
+        values: Finite losses, in order.
+        function: The loss function that gave them, empty when it is not known.
+        classes: Number of classes when it is a classifier's loss, else 0.
+    """
+
+    steps: list[int]
+    values: list[float]
+    function: LossCall
+    classes: int
+
+
+def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
+    """Returns the loss that has to fall in this training, or why there is none."""
+    series = measured_in(run, signals, "loss") or (measured(run, "loss") if len(run.signals) <= 1 else [])
+    if not series:
+        return message("health.not_observed.no_loss")
+    if run.imported_from and (reason := _imported_kind(run)) is not None:
+        return reason
+    if opposed_optimizers(run, signals):
+        return message("health.not_observed.several_optimizers")
+    if any(use.get("set_aside", 0) for use in signals.loop.get("accumulated", {}).values()):
+        return message("health.not_observed.set_aside")
+    if acts(signals):
+        return message("health.not_observed.acting")
+    if bootstraps(signals):
+        return message("health.not_observed.bootstrapped")
+    steps, values = finite_points(series[0])
+    function = loss_function(signals)
+    classes = 0 if function is None else _classes(function)
+    if function is None and any(value <= 0 for value in values):
+        return message("health.not_observed.unknown_function")
+    if function is not None and any(value < 0 for value in values):
+        return message("health.not_observed.more_than_function")
+    return TrainingLoss(steps, values, function or {}, classes)
+
+
+def _imported_kind(run: Run) -> Message | None:
+    """Why the loss of an imported run does not have to fall, as the names of its series tell; else `None`."""
+    kinds = [metric_kind(series.name) for series in run.series]
+    words = {word for series in run.series for word in name_words(series.name)}
+    if any(kind.quantity == "reward" for kind in kinds) or words & _POLICIES:
+        return message("health.not_observed.acting")
+    return message("health.not_observed.several_models") if words & _ADVERSARIES else None
+
+
+def _classes(function: LossCall) -> int:
+    if function.get("fn") in BINARY:
+        return 2
+    return function.get("classes", 0) if function.get("fn") in CLASSIFIERS else 0
+
+
+def may_rise(run: Run, signals: Signals) -> bool:
+    """Whether the loss of this training may rise rightly: of adversaries, or of a policy that acts."""
+    return opposed_optimizers(run, signals) or acts(signals)
+
+
+def loss_function(signals: Signals) -> LossCall | None:
+    """The loss function that training calls most, `None` when none was seen."""
+    called = [loss for loss in signals.losses if loss.get("training") is not False]
+    return max(called, key=lambda loss: loss.get("calls", 0), default=None)
+
+
+def training_losses(signals: Signals) -> list[LossCall]:
+    """All loss functions called with gradients, the most called first."""
+    called = [loss for loss in signals.losses if loss.get("training") is not False]
+    return sorted(called, key=lambda loss: -loss.get("calls", 0))
+
+
+def is_the_whole_loss(run: Run, signals: Signals, function: LossCall) -> bool:
+    """Whether the value of this function is what `backward` was called on, as its first and last values tell."""
+    first, last = function.get("value_first"), function.get("value_last")
+    return first is not None and any(
+        math.isclose(first, series.values[0], rel_tol=1e-3, abs_tol=1e-6)
+        or (last is not None and math.isclose(last, series.values[-1], rel_tol=1e-3, abs_tol=1e-6))
+        for series in measured_in(run, signals, "loss")
+    )
+
+
+def ignored_labels(signals: Signals) -> set[str]:
+    """Returns the labels that a loss of the training leaves out (`ignore_index`): they are no classes."""
+    return {str(loss["ignore_index"]) for loss in training_losses(signals) if loss.get("ignore_index") is not None}
+
+
+def is_contrastive(function: LossCall) -> bool:
+    """Whether the classes are the other samples of the batch: the input of the loss is square."""
+    form = function.get("input", {}).get("shape", ())
+    return len(form) == 2 and form[0] == form[1]
+
+
+def opposed_optimizers(run: Run, signals: Signals) -> bool:
+    """Whether several optimizers take turns on losses of their own, as in adversarial training.
+
+    Optimizers one after the other are phases; those that step after the same `backward` share one loss.
+    """
+    spans = [span for span in signals.spans.values() if span[1] > span[0]]
+    overlapping = any(
+        min(a[1], b[1]) - max(a[0], b[0]) > 0.2 * min(a[1] - a[0], b[1] - b[0])
+        for i, a in enumerate(spans)
+        for b in spans[i + 1 :]
+    )
+    if not overlapping:
+        return False
+    by_optimizer = {
+        optimizer_of(s): dict(zip(s.steps, s.values, strict=True)) for s in measured_in(run, signals, "loss")
+    }
+    first = by_optimizer.pop(min(by_optimizer), {}) if by_optimizer else {}
+    for other in by_optimizer.values():
+        both = first.keys() & other.keys()
+        equal = sum(first[s] == other[s] or first[s] != first[s] for s in both)
+        if len(both) < 3 or equal < _SHARED * len(both):
+            return True
+    return not by_optimizer
+
+
+def acts(signals: Signals) -> bool:
+    """Whether the model also runs between its training forwards without gradients, outside of validation phases.
+
+    Source: chosen by us; at least one such forward in two steps: policies that act. Those of models that are not
+    trained, as of a teacher, say nothing of the loss and are left out. A policy may act with gradients, too, on far
+    fewer samples than it is trained on. Phases in evaluation mode on batches as large as those of training validate.
+    """
+    forwards = signals.loop.get("forwards", {})
+    compared = forwards.get("compared", 0)
+    if compared >= 10 and forwards.get("small", 0) > _ACTING * compared:
+        return True
+    seen = forwards.get("train_nograd", 0) + forwards.get("eval_nograd", 0) - forwards.get("of_others", 0)
+    steps = signals.loop.get("steps", 0)
+    last: Evaluation = signals.evaluations[-1] if signals.evaluations else {}
+    in_phases = sum(e.get("batches", 0) - e.get("of_others", 0) for e in signals.evaluations)
+    if last.get("phases", 0) > len(signals.evaluations):
+        in_phases = in_phases * last.get("phases", 0) // len(signals.evaluations)
+    phases = max(last.get("phases", 0), len(signals.evaluations))
+    often = phases - last.get("whole", 0) > max(20, _ACTING * steps)
+    if often or (steps >= 10 and seen - in_phases > _ACTING * steps):
+        return True
+    collected = forwards.get("train_grad", 0) > 5 * max(1, signals.loop.get("backwards", 0))
+    return collected and not signals.losses
+
+
+def bootstraps(signals: Signals) -> bool:
+    """Whether the targets of a regression come from a copy of the trained model that follows it, as in Q-learning.
+
+    Such a loss rises with the values that are learnt. A fixed teacher does not change, and the loss has to fall.
+
+    Source: chosen by us; a copy that changes and is called in at least half of the steps.
+    """
+    function = loss_function(signals)
+    if function is not None and function.get("fn") not in REGRESSIONS:
+        return False
+    steps = signals.loop.get("steps", 0)
+    return any(
+        copy.get("changed") and copy.get("steps", 0) > _ACTING * steps for copy in signals.loop.get("copies", [])
+    )
+
+
+def pretrained(signals: Signals) -> bool:
+    """Whether weights were loaded into a model before it was trained, or most of it is frozen."""
+    loaded = any(e.get("what") == "model" and e.get("matched", 0) > 0 and e.get("step", 0) <= 1 for e in signals.loaded)
+    return loaded or frozen_share(signals) > 0.5
+
+
+def frozen_share(signals: Signals) -> float:
+    """Share of the models' elements that are not trainable."""
+    parameters = parameters_of(signals)
+    total = sum(p.elements for p in parameters)
+    return sum(p.elements for p in parameters if not p.trainable) / total if total else 0.0

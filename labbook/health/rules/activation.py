@@ -1,0 +1,392 @@
+"""Checks of activations: dead and saturated units, collapsed outputs, softmax axis, batch norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from labbook.health.evidence.layer_history import Module, functions_of, modules_of, roots_of
+from labbook.health.evidence.measurements import called_in, place_of, too_few
+from labbook.health.evidence.regression_outputs import single_outputs
+from labbook.health.evidence.training_kind import acts, bootstraps, opposed_optimizers
+from labbook.health.evidence.trend_tests import median
+from labbook.model.check import Outcome, check
+from labbook.model.events.inspection_kinds import FunctionLook, ModuleLook
+from labbook.model.message import Message, message
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_MOST_DROPPED = 0.9
+_SAMPLES = 512
+_SETTLED = 5
+_CONFIRMED = 3
+_SHAPING = frozenset(["View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Clone", "Alias", "ToCopy", "Cast"])
+_NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm", "rmsnorm")
+
+
+@check("dead_relu", family="activation", tier=2, needs=("modules",))
+def units_alive(run: Run, signals: Signals) -> Outcome | None:
+    """Whether more than half of the units of a ReLU layer were 0 for at least 512 samples, and stay so.
+
+    Source: SageMaker DeadRelu (0 of 12 healthy runs, 5 of 13 faulty ones). Half of the units of a Q-network that learns
+    are often dormant (Sokar et al. 2023), so that in reinforcement learning this is a note.
+    """
+    layers = [(m.label, m.name, [r for _, r in m.history]) for m in modules_of(signals)]
+    layers += [
+        (message("health.dead_relu.function", function=fn, line=line), "", [r for _, r in h])
+        for (fn, line), h in functions_of(signals).items()
+    ]
+    judged = 0
+    dead: list[tuple[float, Message | str, str]] = []
+    for layer, name, history in layers:
+        share = dead_share(history)
+        judged += share is not None
+        if share is not None and share > 0.5:
+            dead.append((share, layer, name))
+    if dead:
+        dead.sort(key=lambda one: (one[0], str(one[1])), reverse=True)
+        share, layer, name = dead[0]
+        evidence = tuple(message("health.dead_relu.layer", share=s, layer=which) for s, which, _ in dead[:5])
+        observed = message("health.dead_relu.dead", share=share, layer=layer)
+        verdict = "note" if share < 1 and (acts(signals) or bootstraps(signals)) else "fail"
+        return Outcome(verdict, observed, evidence, {"module": name})
+    if not judged:
+        return None
+    return Outcome("ok", message("health.layers_inspected", layers=judged))
+
+
+def dead_share(history: Sequence[ModuleLook | FunctionLook]) -> float | None:
+    """The share of a layer's units that are dead, `None` while too few samples were looked at.
+
+    Above a half only where two looks in a row say so, or where the layer died while samples were collected: nothing
+    but zeros, three looks in a row.
+    """
+    zeros = [row.get("zero") or 0.0 for row in history if row.get("dead") is not None][-_CONFIRMED:]
+    if len(zeros) == _CONFIRMED and min(zeros) > 0.99:
+        return 1.0
+    shares = [row.get("dead") for row in history if row.get("dead_n", 0) >= _SAMPLES]
+    known = [share for share in shares if share is not None][-2:]
+    if len(known) < 2:
+        return None
+    return known[-1] if min(known) > 0.5 else min(known)
+
+
+@check("saturated_activation", family="activation", tier=2, needs=("modules",))
+def not_saturated(run: Run, signals: Signals) -> Outcome | None:
+    """Whether most inputs of a hidden tanh or sigmoid lie where it is flat. The output activation may saturate.
+
+    Source: DeepDiagnosis, beyond 5 (0 of 12 healthy runs); median over dense steps.
+    """
+    every = modules_of(signals)
+    worst: tuple[float, Module] | None = None
+    for module in every:
+        saturated = saturated_share(module, every)
+        if saturated is not None and (worst is None or saturated > worst[0]):
+            worst = (saturated, module)
+    if worst is None:
+        return None
+    share, module = worst
+    if share > 0.5:
+        observed = message("health.saturated_activation.saturated", share=share, layer=module.label)
+        return Outcome("fail", observed, where={"module": module.name})
+    return Outcome("ok", message("health.saturated_activation.ok", share=share))
+
+
+def saturated_share(module: Module, every: Sequence[Module]) -> float | None:
+    """The share of the inputs of a hidden tanh or sigmoid where it is flat, `None` where that was not measured.
+
+    Args:
+        module: The activation.
+        every: All modules; only an activation with parameters behind it is hidden.
+    """
+    shares = module.last("sat", 9)
+    if len(shares) < _CONFIRMED:
+        return None
+    later = any(m.model == module.model and m.order > module.order and m.parameters for m in every if m.history)
+    return median(shares) if later else None
+
+
+@check("activation_collapse", family="activation", tier=2, needs=("modules",))
+def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the model returns (nearly) the same output for every sample at three looks in a row, for varied inputs.
+
+    Source: diagnosis catalogue, `activation_collapse` (tier 2): variance over samples under 1e-6 of that over units.
+    The first steps are not judged: a head may begin at 0. One number a sample is also measured by its targets. Looks at
+    equal inputs, as a table that is called once a slot gets where the slot is all padding, do not count.
+    """
+    roots = [root for root in roots_of(signals) if root.history]
+    lowest: float | None = None
+    for root in roots:
+        shares = _across_of_varied_inputs(root)[-_CONFIRMED:]
+        if len(shares) < _CONFIRMED:
+            continue
+        lowest = max(shares) if lowest is None else min(lowest, max(shares))
+        # One number a sample may have a large mean: years, prices.
+        single = bool(root.history) and (root.history[-1][1].get("shape", ()) or (0,))[-1] == 1
+        if max(shares) < (1e-10 if single else 1e-6) and not _inputs_alike(signals):
+            first = _first_collapsed(root, signals)
+            evidence = (message("health.activation_collapse.first", layer=first.label),) if first is not None else ()
+            observed = message("health.activation_collapse.collapsed", model=root.type, variance=max(shares))
+            return Outcome("fail", observed, evidence, {"module": first.name if first is not None else ""})
+    singles = [] if acts(signals) or opposed_optimizers(run, signals) else single_outputs(signals)
+    worst = min(singles, key=lambda one: one.last / one.target, default=None)
+    if worst is not None:
+        spread = message("health.activation_collapse.deviations", outputs=worst.last, targets=worst.target)
+        if worst.collapsed and not _inputs_alike(signals):
+            observed = message("health.activation_collapse.nearly", model=worst.root.type, deviations=spread)
+            return Outcome("warn", observed)
+        if lowest is None:
+            return Outcome("ok", spread)
+    if lowest is None:
+        looks = max((len(_across_of_varied_inputs(root)) for root in roots), default=0)
+        return too_few(looks, _CONFIRMED, "health.too_few.outputs")
+    return Outcome("ok", message("health.activation_collapse.ok", variance=lowest))
+
+
+def _across_of_varied_inputs(root: Module) -> list[float]:
+    looks = [row.get("across") for step, row in root.history if step >= _SETTLED and not row.get("alike")]
+    return [share for share in looks if share is not None]
+
+
+def _inputs_alike(signals: Signals) -> bool:
+    """Whether the inputs themselves do not vary, so that equal outputs are right."""
+    deviations = [
+        leaf.get("std") for batch in signals.batches for leaf in batch.get("leaves", []) if leaf.get("role") == "input"
+    ]
+    known = [d for d in deviations if d is not None]
+    return bool(known) and max(known) == 0.0
+
+
+def _first_collapsed(root: Module, signals: Signals) -> Module | None:
+    for module in modules_of(signals):
+        if module.model == root.model and module.name and module.parameters:
+            shares = module.last("across", _CONFIRMED, _SETTLED)
+            if len(shares) >= _CONFIRMED and max(shares) < 1e-6:
+                return module
+    return None
+
+
+@check("batchnorm_frozen_or_tiny_batch", family="loop-bug", tier=2, needs=("modules",))
+def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
+    """Whether batch norms see hardly any value for a channel, or have running statistics far from those of the batches.
+
+    Source: diagnosis catalogue (tier 2): running variance outside [0.1, 10] times that of the batch, after 100 steps;
+    fewer than 16 values for each channel is common in small healthy runs, so only fewer than 4 count.
+    """
+    judged = False
+    for module in modules_of(signals):
+        looks = [(step, bn) for step, row in module.history if (bn := row.get("bn")) is not None]
+        sizes = [n for _, bn in looks if (n := bn.get("n")) is not None]
+        if len(sizes) < _CONFIRMED:
+            continue
+        judged = True
+        where = {"module": module.name}
+        if median(sizes) < 4:
+            observed = message("health.batchnorm.few_values", layer=module.label, values=median(sizes))
+            return Outcome("warn", observed, where=where)
+        ratios = [r for step, bn in looks if step >= 100 and (r := bn.get("ratio")) is not None]
+        if len(ratios) >= _CONFIRMED and not 0.1 <= median(ratios[-5:]) <= 10:
+            observed = message("health.batchnorm.stale", layer=module.label, ratio=median(ratios[-5:]))
+            return Outcome("warn", observed, where=where)
+    return Outcome("ok", message("health.batchnorm.ok")) if judged else None
+
+
+@check("softmax_wrong_axis", family="loop-bug", tier=1)
+def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a softmax runs over an axis of length 1, or over the samples, as a loss or attention scores show.
+
+    Source: a logical invariant (tier 1); Stack Overflow 71457035.
+    """
+    for (fn, line), history in functions_of(signals).items():
+        if (
+            fn in ("softmax", "log_softmax")
+            and len(history) >= _CONFIRMED
+            and all(r.get("size", 0) == 1 for _, r in history)
+        ):
+            observed = message("health.softmax_wrong_axis.length_1", softmax=fn)
+            return Outcome("fail", observed, (message("health.called_in", line=line),), place_of(line))
+        if len(history) >= _CONFIRMED and all(_over_the_batch(signals, step, row) for step, row in history):
+            observed = message("health.softmax_wrong_axis.batch", softmax=fn)
+            return Outcome("warn", observed, (message("health.called_in", line=line),), place_of(line))
+        if len(history) >= _CONFIRMED and all(_mixes_samples(signals, step, row) for step, row in history):
+            observed = message("health.softmax_wrong_axis.attention", softmax=fn)
+            return Outcome("warn", observed, (message("health.called_in", line=line),), place_of(line))
+    for module in modules_of(signals):
+        if module.type in ("Softmax", "LogSoftmax") and len(module.history) >= _CONFIRMED:
+            axis = module.options.get("dim")
+            axis = module.options.get("axis") if axis is None else axis
+            forms = [row.get("shape", ()) for _, row in module.history]
+            if axis is not None and all(_length(form, int(axis)) == 1 for form in forms):
+                observed = message("health.softmax_wrong_axis.length_1", softmax=module.label)
+                return Outcome("fail", observed, where={"module": module.name})
+    for loss in signals.losses:
+        share, seen = loss.get("prob_columns"), loss.get("observed", 0)
+        if share is not None and share > 0.95 and seen >= _CONFIRMED:
+            observed = message("health.softmax_wrong_axis.loss_input", function=loss.get("fn", ""))
+            return Outcome("fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+    return None
+
+
+def _over_the_batch(signals: Signals, step: int, row: FunctionLook) -> bool:
+    """Whether a softmax of what the model returned, (samples, classes), runs over the samples.
+
+    A square output holds similarities, which are compared along both axes; one column holds a score for each sample.
+    """
+    form = row.get("shape", ())
+    if not row.get("of_output") or len(form) != 2 or form[1] < 2 or form[0] == form[1] or row.get("dim") != 0:
+        return False
+    return _samples_at(signals, step) == form[0]
+
+
+def _mixes_samples(signals: Signals, step: int, row: FunctionLook) -> bool:
+    """Whether a softmax of (samples, ..., queries, keys), as many of either, runs over the samples."""
+    form = row.get("shape", ())
+    scores = len(form) >= 3 and 1 < form[-1] == form[-2] != form[0] > 1 and row.get("dim") == 0
+    return scores and _samples_at(signals, step) == form[0]
+
+
+def _samples_at(signals: Signals, step: int) -> int:
+    """How many samples the batch of a step has; 0 where it was not seen."""
+    return next((b.get("samples", 0) for b in signals.batches if b.get("step", 0) == step), 0)
+
+
+def _length(form: tuple[int, ...], axis: int) -> int | None:
+    return form[axis] if -len(form) <= axis < len(form) else None
+
+
+@check("missing_nonlinearity", family="activation", tier=3, needs=("models",))
+def activations_between(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the output of one linear or convolution layer is directly the input of another.
+
+    Source: a hint (tier 3); NeuraLint, UMLAUT. A narrow layer in between, as in low-rank adapters, is on purpose.
+    """
+    found = []
+    for first, second in _fed(signals):
+        both = _is_linear(first) and _is_linear(second) and first.type == second.type
+        widths = [_width(first, "in"), _width(first, "out"), _width(second, "out")]
+        if both and None not in widths and widths[1] >= min(widths[0], widths[2]):  # type: ignore[operator, type-var]
+            found.append(message("health.missing_nonlinearity.pair", first=first.label, second=second.label))
+    return (
+        Outcome("note", message("health.missing_nonlinearity.times", times=len(found)), tuple(found[:5]))
+        if found
+        else None
+    )
+
+
+def _is_linear(module: Module) -> bool:
+    return module.type == "Linear" or module.type.startswith("Conv")
+
+
+def _width(module: Module, side: Literal["in", "out"]) -> float | None:
+    options = module.options
+    if side == "in":
+        return options.get("in_features", options.get("in_channels"))
+    return options.get("out_features", options.get("out_channels"))
+
+
+@check("double_activation", family="activation", tier=3, needs=("models",))
+def activations_single(run: Run, signals: Signals) -> Outcome | None:
+    """Whether an activation gets what a softmax or sigmoid has just put out, as layers or in the graph of the loss.
+
+    Source: a hint (tier 3); NeuraLint, UMLAUT.
+    """
+    squashing, activations = ("Softmax", "Sigmoid"), ("ReLU", "Softmax", "Sigmoid", "Tanh", "LogSoftmax")
+    for first, second in _fed(signals):
+        if first.type in squashing and second.type in activations:
+            observed = message("health.feeds", first=first.label, second=second.label)
+            return Outcome("note", observed, where={"module": second.name})
+    twice = any(_softmax_twice(graph.get("operations") or []) for graph in signals.graphs)
+    return Outcome("note", message("health.double_activation.graph")) if twice else None
+
+
+def _softmax_twice(operations: Sequence[Sequence[Any]]) -> bool:
+    """Whether a softmax gets what another one returned; that of a cross entropy has a check of its own."""
+    of_loss = {at for name, taken, _ in operations if "NllLoss" in name for at in taken}
+    for row, (name, taken, _) in enumerate(operations):
+        if name not in ("Softmax", "LogSoftmax") or row in of_loss:
+            continue
+        while len(taken) == 1 and operations[taken[0]][0] in _SHAPING:
+            taken = operations[taken[0]][1]
+        if any(operations[at][0] == "Softmax" for at in taken):
+            return True
+    return False
+
+
+@check("dropout_before_norm", family="activation", tier=3, needs=("models",))
+def dropout_behind_norm(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a dropout feeds a batch norm directly. Source: a hint (tier 3); NeuraLint; Li et al. 2019."""
+    for first, second in _fed(signals):
+        if first.type.startswith("Dropout") and (first.options.get("p") or 0) > 0 and "BatchNorm" in second.type:
+            observed = message("health.feeds", first=first.label, second=second.label)
+            return Outcome("note", observed, where={"module": first.name})
+    return None
+
+
+def _fed(signals: Signals) -> list[tuple[Module, Module]]:
+    """Pairs of modules: the output of the first is directly the input of the second."""
+    by_place = {(m.model, m.number): m for m in modules_of(signals)}
+    pairs = []
+    for model in signals.models:
+        key = model.get("model", 0)
+        for i, j in model.get("feeds", []):
+            first, second = by_place.get((key, i)), by_place.get((key, j))
+            if first is not None and second is not None:
+                pairs.append((first, second))
+    return pairs
+
+
+@check("dropout_too_high", family="activation", tier=2, needs=("models",))
+def dropout_moderate(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a dropout drops more than half: a note, and a warning from 0.9 on, which leaves a tenth.
+
+    Source: UMLAUT; Srivastava et al. 2014, where p is the share that is kept: at least 0.5, 0.8 of inputs.
+    """
+    high = [
+        (p, m) for m in modules_of(signals) if m.type.startswith("Dropout") and (p := m.options.get("p")) and p > 0.5
+    ]
+    if not high:
+        return None
+    p, module = max(high, key=lambda pair: pair[0])
+    observed = message("health.dropout_too_high.share", layer=module.label, share=p)
+    return Outcome("warn" if p >= _MOST_DROPPED else "note", observed, where={"module": module.name})
+
+
+@check("spectral_norm_uninitialised", family="activation", tier=1, needs=("models",))
+def spectral_norm_ready(run: Run, signals: Signals) -> Outcome | None:
+    """Whether an old-style spectral norm was evaluated before it had ever run in training mode.
+
+    Source: a logical invariant (tier 1); TrainCheck PT-51800: its first outputs are arbitrary.
+    """
+    early = [name for model in signals.models for name in model.get("spectral_eval_first", [])]
+    if not early:
+        return None
+    observed = message("health.spectral_norm_uninitialised.early", modules=len(early))
+    return Outcome("fail", observed, where={"module": early[0]})
+
+
+def has_batch_norm(signals: Signals) -> bool:
+    """Whether a model holds a batch norm."""
+    return any("BatchNorm" in module.type for module in modules_of(signals))
+
+
+def first_not_normalised(signals: Signals) -> Module | None:
+    """The first module with weights that gets a model's input, `None` when it is a norm or a lookup table."""
+    for module in modules_of(signals):
+        if module.parameters and module.history:
+            kind = module.type.lower()
+            return None if "embedding" in kind or any(word in kind for word in _NORMS) else module
+    return None
+
+
+CHECKS = (
+    units_alive,
+    not_saturated,
+    outputs_diverse,
+    batch_norm_fed,
+    softmax_axis,
+    activations_between,
+    activations_single,
+    dropout_behind_norm,
+    dropout_moderate,
+    spectral_norm_ready,
+)

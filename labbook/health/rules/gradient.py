@@ -1,0 +1,313 @@
+"""Checks of gradients: cleared, present, reaching every parameter, neither vanishing nor exploding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from labbook.health.evidence.layer_history import Parameter, parameters_of
+from labbook.health.evidence.measurements import finite_points, measured, measured_in, of_optimizer, too_few, unobserved
+from labbook.health.evidence.training_kind import acts, bootstraps, opposed_optimizers
+from labbook.health.evidence.trend_tests import change_point, mann_kendall, median, spread
+from labbook.model.check import Outcome, check
+from labbook.model.message import Message, message
+from labbook.model.run import Run
+from labbook.model.series import Series
+from labbook.model.signals import Signals
+
+_STREAK = 3
+_WHOLE_RUN = 20
+"""Points from which on a run that changed nothing was no short trial. Source: as in `loss_exactly_zero`."""
+_DISCARDED = 5
+_QUERIES_AND_KEYS = frozenset(("q", "k", "qk", "query", "key", "queries", "keys", "wq", "wk"))
+"""Words in the names of these layers in the libraries for transformers."""
+
+
+@check("grad_not_cleared", family="gradient", tier=1, needs=("loop.cleared",))
+def gradients_cleared(run: Run, signals: Signals) -> Outcome:
+    """Whether the gradients of the optimizer that steps were zero before a backward since its last step.
+
+    Source: a logical invariant (tier 1) where it holds for at least 3 steps in a row; 0 of 14 healthy runs.
+    """
+    cleared = signals.loop.get("cleared", {})
+    checked = sum(looks.get("checked", 0) for looks in cleared.values())
+    for opt, looks in cleared.items():
+        streak, bad = looks.get("streak", 0), looks.get("not_cleared", 0)
+        seen = looks.get("checked", 0)
+        if streak >= _STREAK and bad > 0.5 * seen:
+            largest = looks.get("largest")
+            norm = message("health.grad_not_cleared.norm", norm=largest) if largest is not None else ""
+            which = of_optimizer(opt, cleared)
+            stale = message("health.grad_not_cleared.stale", optimizer=which, bad=bad, seen=seen, norm=norm)
+            return Outcome("fail", stale)
+    if not checked:
+        return too_few(0, 1)
+    kept = sum(looks.get("not_cleared", 0) for looks in cleared.values())
+    if kept:
+        return Outcome("ok", message("health.grad_not_cleared.most", good=checked - kept, steps=checked))
+    return Outcome("ok", message("health.grad_not_cleared.ok", steps=checked))
+
+
+@check("accumulation_discarded", family="gradient", tier=2, needs=("loop",))
+def micro_batches_accumulate(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a step follows several backward passes of one line, and uses the gradients of the last one alone.
+
+    Source: a logical invariant, in at least 9 of 10 steps and 5 of them; no reason is known to do so on purpose.
+    """
+    used, accumulation = signals.loop.get("accumulated", {}), signals.loop.get("accumulation", {})
+    usual = max(accumulation, key=lambda k: accumulation[k], default="")
+    for opt, looks in used.items():
+        bad = looks.get("discarded", 0)
+        seen = bad + looks.get("kept", 0) + looks.get("set_aside", 0)
+        if bad >= _DISCARDED and bad >= 0.9 * seen and usual.isdigit() and int(usual) > 1:
+            observed = message(
+                "health.accumulation_discarded.discarded",
+                optimizer=of_optimizer(opt, used),
+                bad=bad,
+                seen=seen,
+                backwards=int(usual),
+            )
+            return Outcome("fail", observed)
+    return None
+
+
+@check("step_with_no_gradient", family="gradient", tier=1, needs=("loop",))
+def steps_have_gradients(run: Run, signals: Signals) -> Outcome:
+    """Whether an optimizer stepped after a backward pass that gave its parameters no gradient.
+
+    Source: a logical invariant (tier 1). Zeros count only while the loss is not exactly 0, as a satisfied hinge is.
+    """
+    empty = signals.loop.get("steps_without_gradient", {})
+    steps = max(1, signals.loop.get("steps", 0))
+    satisfied = _ever_zero(measured_in(run, signals, "loss"))
+    for opt, times in empty.items():
+        none, zero = times.get("none", 0), 0 if satisfied else times.get("zero", 0)
+        seen = _steps_of(run, signals, opt) or steps
+        if none + zero >= _STREAK and none + zero >= 0.5 * seen:
+            key = "health.step_with_no_gradient.none" if none >= zero else "health.step_with_no_gradient.zero"
+            return Outcome("fail", message(key, bad=none + zero, steps=seen, optimizer=of_optimizer(opt, empty)))
+    return Outcome("ok", message("health.step_with_no_gradient.ok", steps=steps))
+
+
+def _ever_zero(series: Sequence[Series]) -> bool:
+    return any(low == 0.0 for s in series for low in (s.low or s.values))
+
+
+def _steps_of(run: Run, signals: Signals, opt: str) -> int:
+    name = "lr" if opt == "0" else f"lr.opt{opt}"
+    found = (s for s in measured_in(run, signals, "lr") if s.name.rpartition("/")[2] == name)
+    return next((s.last_step or 0 for s in found), 0)
+
+
+@check("gradient_all_zero", family="gradient", tier=1, whole=True, needs=("grad_norm",))
+def gradient_nonzero(run: Run, signals: Signals) -> Outcome:
+    """Whether the gradient was ever exactly zero for several steps in a row.
+
+    Source: diagnosis catalogue, `gradient_all_zero` (tier 1): exactly 0 for 3 steps with finite loss. Where the loss
+    itself is 0, as for a hinge that is satisfied, nothing is wrong, unless that was so from the first step to the last.
+    """
+    series = measured(run, "grad_norm")
+    losses = {(s.rank, s.name.replace("loss", "grad_norm")): s for s in measured(run, "loss")}
+    for each in series:
+        loss = losses.get((each.rank, each.name))
+        start, length = _longest_zero(each, loss)
+        if length >= _STREAK:
+            observed = message("health.gradient_all_zero.zero", points=length, step=start)
+            return Outcome("fail", observed, where={"step": start})
+    lows = [low for each in series for low in (each.low or each.values) if math.isfinite(low)]
+    if not lows:
+        return unobserved(message("health.not_observed.no_finite_value"))
+    highs = [high for each in series for high in (each.high or each.values) if math.isfinite(high)]
+    return Outcome("ok", message("health.range", low=min(lows), high=max(highs)))
+
+
+def _longest_zero(series: Series, loss: Series | None) -> tuple[int, int]:
+    """Step of the first point and number of points of the longest stretch of exact zeros under a loss that is not.
+
+    All points if no point of a whole run is anything else, whatever the loss is.
+    """
+    highs: Sequence[float] = series.high or series.values
+    if len(series.values) >= _WHOLE_RUN and not any(series.values) and not any(highs):
+        return series.steps[0], len(series.values)
+    losses = dict(zip(loss.steps, loss.values, strict=True)) if loss is not None else {}
+    best, length, start = (0, 0), 0, 0
+    for step, value, high in zip(series.steps, series.values, highs, strict=True):
+        if value == 0.0 and high == 0.0 and losses.get(step, 1.0) != 0.0:
+            start = start if length else step
+            length += 1
+            best = max(best, (start, length), key=lambda pair: pair[1])
+        else:
+            length = 0
+    return best
+
+
+@check("vanishing_gradient", family="gradient", tier=2, needs=("params",))
+def gradients_reach_the_front(run: Run, signals: Signals) -> Outcome | None:
+    """Whether gradient norms fall log-linearly over depth towards the input.
+
+    Source: AUTOTRAINER's pair (first/last < 1e-3 and first < 1e-4; 0 of 12 healthy runs), and only with a monotonous
+    profile (Kendall's tau above 0.6 over at least 4 layers, of weights or of biases): the mean alone gave false alarms.
+    Queries and keys are left out: their gradients pass through a softmax that is nearly uniform at the start, and are
+    tiny there while those of values and outputs of the same layer are not.
+    """
+    profile = _profile(signals)
+    if len(profile) < 4:
+        return unobserved(message("health.not_observed.few_layers"))
+    norms = [norm for _, norm in profile]
+    if vanishing_layers(signals):
+        return Outcome("fail", _ends(profile), (_by_depth(profile),), {"parameter": profile[0][0].name})
+    return Outcome("ok", message("health.vanishing_gradient.ok", first=norms[0], last=norms[-1]))
+
+
+def vanishing_layers(signals: Signals) -> list[tuple[Parameter, float]]:
+    """The weights whose gradient vanishes, with its norm; empty where `vanishing_gradient` does not fire."""
+    profile = _profile(signals)
+    if len(profile) < 4:
+        return []
+    last = profile[-1][1]
+    found = [(parameter, norm) for parameter, norm in profile if norm / last < 1e-3 and norm < 1e-4]
+    if not found or found[0][0] is not profile[0][0]:
+        return []
+    return found if max(_tau(profile), _tau(_profile(signals, biases=True))) > 0.6 else []
+
+
+_EARLY = 6
+"""Looks after step 1 that are taken on a busy machine too. Source: `SURE` of the sampling schedule of the probe."""
+
+
+def _ends(profile: Sequence[tuple[Parameter, float]]) -> Message:
+    (front, first), (back, last) = profile[0], profile[-1]
+    return message("health.gradient.ends", front=front.name, first=first, back=back.name, last=last)
+
+
+def _by_depth(profile: Sequence[tuple[Parameter, float]]) -> Message:
+    shown = profile if len(profile) <= 8 else [*profile[:4], *profile[-4:]]
+    layers = [message("health.gradient.layer", name=parameter.name, norm=norm) for parameter, norm in shown]
+    return message("health.gradient.by_depth", layers=layers)
+
+
+def _tau(profile: Sequence[tuple[Parameter, float]]) -> float:
+    """How monotonously the norms rise over depth; their noise where all is lost hides it in weights, not in biases."""
+    return mann_kendall([math.log(norm) for _, norm in profile]).tau if len(profile) >= 4 else 0.0
+
+
+def _profile(signals: Signals, *, biases: bool = False) -> list[tuple[Parameter, float]]:
+    """Matrices, or biases, in the order in which they run, with the median norm of their gradient after step 1.
+
+    Only the first looks count: they are the same in every run of a program, later ones depend on the time they take.
+    """
+    found = []
+    for parameter in parameters_of(signals):
+        wanted = parameter.is_bias if biases else parameter.is_matrix
+        if not wanted or not parameter.trainable or not math.isfinite(parameter.order) or _is_query_or_key(parameter):
+            continue
+        norms = [value for value in parameter.values("g", 2)[:_EARLY] if value > 0]
+        if len(norms) >= 3:
+            found.append((parameter, median(norms)))
+    return found
+
+
+def _is_query_or_key(parameter: Parameter) -> bool:
+    layer = parameter.name.lower().split(".")[-2:-1]
+    words = layer[0].split("_") if layer else []
+    return not _QUERIES_AND_KEYS.isdisjoint(words)
+
+
+@check("exploding_gradient", family="gradient", tier=2, needs=("grad_norm",))
+def gradients_stay_small(run: Run, signals: Signals) -> Outcome:
+    """Whether the norm rose far above where it began and stayed there, or grows from layer to layer.
+
+    Source: diagnosis catalogue, `exploding_gradient` (tier 2): 10 times the running median and a robust z above 8, here
+    for 5 points in a row, above the level of the first 20 (a converged run spikes below it), and not while the loss
+    falls (a run that leaves a plateau has larger gradients).
+    """
+    if opposed_optimizers(run, signals) or acts(signals) or bootstraps(signals):
+        return Outcome("ok", message("health.exploding_gradient.not_judged"))
+    losses = measured_in(run, signals, "loss")
+    for number, series in enumerate(measured_in(run, signals, "grad_norm")):
+        steps, values = finite_points(series)
+        at = _explosion(values)
+        if at is None:
+            continue
+        loss = losses[number] if number < len(losses) else None
+        before = median(values[max(0, at - 50) : at])
+        if loss is not None and _falls_across(loss, steps[at]) and not _out_of_proportion(values, at, loss):
+            continue
+        now = max(values[at : at + 5])
+        observed = message("health.exploding_gradient.rose", before=before, now=now, step=steps[at])
+        clipped = signals.loop.get("clip", {}).get("calls", 0) > 0
+        return Outcome("note" if clipped else "fail", observed, where={"step": steps[at]})
+    return _risen(run, signals) or _grows_by_layer(signals)
+
+
+def _risen(run: Run, signals: Signals) -> Outcome | None:
+    """A norm whose second half lies far above its beginning and out of proportion to the loss, with heavy noise."""
+    losses = measured_in(run, signals, "loss")
+    for series in measured_in(run, signals, "grad_norm")[:1]:
+        steps, values = finite_points(series)
+        if len(values) < 60 or not losses or signals.loop.get("clip", {}).get("calls", 0):
+            continue
+        at, p = change_point(values)
+        if p < 1e-6 and 20 <= at <= 0.8 * len(values) and _out_of_proportion(values, at, losses[0]):
+            begin, now = median(values[:20]), median(values[at:])
+            observed = message("health.exploding_gradient.level", before=begin, now=now, step=steps[at])
+            return Outcome("warn", observed, where={"step": steps[at]}, p=p)
+    return None
+
+
+def _explosion(values: Sequence[float]) -> int | None:
+    """Index at which the norm leaves its range for 5 points or more, `None` when it does not."""
+    logs = [math.log(value) for value in values if value > 0]
+    if len(logs) < 30 or len(logs) < len(values):
+        return None
+    level = median(logs[:20])
+    streak = 0
+    for index in range(20, len(logs)):
+        before = logs[max(0, index - 50) : index - streak]
+        at = median(before)
+        z = (logs[index] - at) / max(spread(before, at), 0.05)
+        high = logs[index] > max(at, level) + math.log(10) and z > 8
+        streak = streak + 1 if high else 0
+        if streak >= 5:
+            return index - 4
+    return None
+
+
+def _out_of_proportion(values: Sequence[float], at: int, loss: Series) -> bool:
+    """Whether the norm stays 10 times its first level, above 10 and above 10 times the loss, though the loss falls."""
+    after, finite_losses = median(values[at:]), [v for v in loss.values if math.isfinite(v)]
+    level = abs(median(finite_losses[len(finite_losses) // 2 :]))
+    return after > 10 * median(values[:20]) and after > 10 * max(level, 1.0)
+
+
+def _falls_across(loss: Series, step: int) -> bool:
+    before = [v for s, v in zip(loss.steps, loss.values, strict=True) if s < step and math.isfinite(v)][-20:]
+    after = [v for s, v in zip(loss.steps, loss.values, strict=True) if s >= step and math.isfinite(v)][:50]
+    return bool(before) and len(after) >= 10 and median(after[len(after) // 2 :]) < 0.9 * median(before)
+
+
+def _grows_by_layer(signals: Signals) -> Outcome:
+    """AUTOTRAINER's 70 times from last to first layer, where the profile is monotonous and the first one is large."""
+    profile = _profile(signals)
+    if exploding_layers(signals):
+        return Outcome("warn", _ends(profile), (_by_depth(profile),), {"parameter": profile[0][0].name})
+    return Outcome("ok", message("health.exploding_gradient.ok"))
+
+
+def exploding_layers(signals: Signals) -> list[tuple[Parameter, float]]:
+    """The weights whose gradient is 70 times that of the last layer, where it grows from layer to layer, else none."""
+    profile = _profile(signals)
+    norms = [norm for _, norm in profile]
+    if len(profile) < 5 or norms[0] / norms[-1] <= 70 or norms[0] <= 10 or _tau(profile) >= -0.8:
+        return []
+    return [(parameter, norm) for parameter, norm in profile if norm / norms[-1] > 70]
+
+
+CHECKS = (
+    gradients_cleared,
+    micro_batches_accumulate,
+    steps_have_gradients,
+    gradient_nonzero,
+    gradients_reach_the_front,
+    gradients_stay_small,
+)

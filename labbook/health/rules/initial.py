@@ -1,0 +1,230 @@
+"""Checks of the initial loss and the initial weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from labbook.health.evidence.layer_history import Parameter, parameters_of
+from labbook.health.evidence.measurements import called_in, join_names, measured_in, optimizer_of, unobserved
+from labbook.health.evidence.training_kind import (
+    CLASSIFIERS,
+    is_contrastive,
+    is_the_whole_loss,
+    pretrained,
+    training_losses,
+)
+from labbook.model.check import Outcome, check
+from labbook.model.events.training_kinds import LossCall
+from labbook.model.message import message
+from labbook.model.run import Run
+from labbook.model.run_files import is_checkpoint
+from labbook.model.signals import Signals
+
+_FAR = 5.0
+_FAR_ABOVE = 2.0
+_FAR_IN_PADDLE = 2.0
+
+
+@check("init_loss_off", family="activation", tier=2, needs=("losses",))
+def initial_loss(run: Run, signals: Signals) -> Outcome | None:
+    """Whether an untrained classifier begins at ln(classes).
+
+    Source: Karpathy 2019; max(0.5 ln K, 0.5) above it (0 of 14 healthy runs in torch) is noted, as Xavier weights on
+    wide inputs exceed it in paddle. A warning above max(ln K, 2), TheDeepChecker's relative deviation of 1, and twice
+    that in paddle (chosen by us). A loss below it is no fault, weights may have been trained before.
+    """
+    for loss in training_losses(signals):
+        fn, classes = loss.get("fn", ""), loss.get("classes", 0)
+        if fn == "bce_with_logits":
+            classes = 2
+        first = loss.get("value_first")
+        if fn not in ("cross_entropy", "nll_loss", "bce_with_logits") or classes < 2 or first is None:
+            continue
+        if is_contrastive(loss) or loss.get("soft") or loss.get("weight"):
+            continue
+        begin = loss.get("step", 0)
+        if begin > 2 and loss.get("reduction") != "sum":
+            # The model of a later phase has been trained before.
+            continue
+        chance = math.log(classes)
+        expected = message("health.init_loss_off.expected", classes=classes, chance=chance)
+        if loss.get("reduction") == "sum":
+            if not loss.get("items"):
+                continue
+            first /= loss.get("items", 0)
+            if _summed(run, signals, loss, fn):
+                targets = loss.get("items", 0)
+                observed = message("health.init_loss_off.summed", loss=first * targets, targets=targets)
+                where = {"step": max(1, begin)}
+                return Outcome("warn", observed, called_in(loss.get("line", "")), where, expected=expected)
+            if begin > 2:
+                continue
+        parent = _resumed_loss(run)
+        if parent is not None and loss.get("reduction") != "sum":
+            return _resumed(run, first, chance, parent, loss)
+        observed = message("health.init_loss_off.loss", loss=first)
+        training, later = _worst_later_training(run, signals, loss)
+        if later > max(first, chance):
+            first, observed = later, message("health.init_loss_off.training", loss=later, training=training + 1)
+        over = first - chance
+        call = (message("health.init_loss_off.call", function=fn, line=loss.get("line", "")),)
+        # The standard weights of PaddlePaddle are larger: 5.1 for 5 classes behind one convolution is usual there.
+        far = _FAR_IN_PADDLE if signals.framework == "paddle" else 1.0
+        if over > far * max(chance, _FAR_ABOVE):
+            trained = pretrained(signals) or any(is_checkpoint(parent.path) for parent in run.parents)
+            return Outcome("note" if trained else "warn", observed, call, {"step": 1}, expected=expected)
+        if over > max(0.5 * chance, 0.5):
+            return Outcome("note", observed, call, {"step": 1}, expected=expected)
+        return Outcome("ok", observed, expected=expected)
+    functions = list(dict.fromkeys(loss.get("fn", "") for loss in training_losses(signals)))
+    if not any(functions):
+        return None
+    return unobserved(message("health.not_observed.no_expectation", functions=functions))
+
+
+def _worst_later_training(run: Run, signals: Signals, loss: LossCall) -> tuple[int, float]:
+    """Returns number and value of the highest first loss of the trainings after the first one; (0, -inf) if unknown."""
+    is_only = len(training_losses(signals)) == 1 and is_the_whole_loss(run, signals, loss)
+    if len(signals.trainings) < 2 or loss.get("reduction") == "sum" or not is_only:
+        return 0, -math.inf
+    begins = [begin for begin, _ in signals.trainings]
+    firsts = {}
+    for series in measured_in(run, signals, "loss"):
+        begin, _ = signals.spans.get(optimizer_of(series), (math.inf, 0.0))
+        if begin in begins[1:] and series.first is not None and math.isfinite(series.first):
+            firsts[begins.index(begin)] = series.first
+    return max(firsts.items(), key=lambda pair: pair[1], default=(0, -math.inf))
+
+
+def _resumed_loss(run: Run) -> float | None:
+    """Returns the last loss of the run from which this one goes on, or `None`."""
+    losses = [parent.loss for parent in run.parents if parent.run == run.resumed_from and run.resumed_from]
+    return next((loss for loss in losses if loss is not None and math.isfinite(loss)), None)
+
+
+def _resumed(run: Run, first: float, chance: float, parent: float, loss: LossCall) -> Outcome:
+    """Judges the first loss of a resumed training by the last one of its parent.
+
+    Source: chosen by us; a loss near chance level, while that of the parent was below half of it, or one far above
+    both, is a hint that the weights are not those of the checkpoint. Other data can be the reason as well.
+    """
+    expected = message("health.init_loss_off.resumed", run=run.resumed_from, loss=parent)
+    observed = message("health.init_loss_off.loss", loss=first)
+    call = (message("health.init_loss_off.call", function=loss.get("fn", ""), line=loss.get("line", "")),)
+    lost = parent < 0.5 * chance and first > 0.9 * chance
+    lost = lost or first - max(parent, chance) > max(0.5 * chance, 0.5)
+    return Outcome("note" if lost else "ok", observed, call if lost else (), {"step": 1}, expected=expected)
+
+
+def _summed(run: Run, signals: Signals, loss: LossCall, fn: str) -> bool:
+    """Whether `backward` is called on the sum over a batch of a classifier, which scales the rate by its size."""
+    return fn in CLASSIFIERS and loss.get("items", 0) >= 8 and is_the_whole_loss(run, signals, loss)
+
+
+@check("init_symmetric", family="activation", tier=1, needs=("models",))
+def initial_weights_differ(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the weights of several layers in a row are constant, so that their units can never become different.
+
+    Source: a logical invariant (tier 1); TheDeepChecker. One constant layer beside random ones does no harm: heads,
+    adapters and residual branches begin at 0 on purpose.
+    """
+    layers = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and p.init]
+    hidden = [p for p in layers if math.isfinite(p.order)] or layers
+    alike = [p for p in hidden if p.init.get("rows_equal")]
+    neighbours = [(a, b) for a, b in pairwise(hidden) if a in alike and b in alike]
+    constant = [p for p in alike if (p.init.get("max") or 0.0) != 0.0]
+    if not layers:
+        return None
+    if neighbours and (len(alike) > 0.5 * len(hidden) or len(constant) >= 2):
+        observed = message(
+            "health.init_symmetric.equal_rows",
+            bad=len(alike),
+            matrices=len(hidden),
+            names=join_names([p.name for p in alike]),
+        )
+        return Outcome("fail", observed, where={"parameter": alike[0].name})
+    return Outcome("ok", message("health.init_symmetric.ok", matrices=len(hidden)))
+
+
+@check("init_scale_bad", family="activation", tier=2, needs=("models",))
+def initial_scale(run: Run, signals: Signals) -> Outcome | None:
+    """Whether most layers begin with weights far too large, and outputs show it, or far too small.
+
+    Source: He, Glorot and LeCun all lie within 0.5 and 2 times 1/sqrt(fan-in); 5 times is chosen by us, because the
+    ratio of SageMaker gave 4 false alarms in 12 healthy runs. Heads and adapters begin small on purpose.
+    """
+    layers = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and p.init.get("fan_in", 0) >= 8]
+    scales = [(_scale(p), p) for p in layers if p.init.get("std") is not None]
+    if len(scales) < 2 or pretrained(signals):
+        return None
+    large = [p for scale, p in scales if scale > _FAR]
+    small = [p for scale, p in scales if scale < 1 / (10 * _FAR)]
+    if len(large) > 0.5 * len(scales) and _amplifies(signals, large):
+        worst = max(scales, key=lambda pair: pair[0])
+        observed = message(
+            "health.init_scale_bad.large", scale=worst[0], name=worst[1].name, bad=len(large), layers=len(scales)
+        )
+        return Outcome("warn", observed, where={"parameter": worst[1].name})
+    if len(small) > 0.75 * len(scales) and len(small) >= 2:
+        worst = min(scales, key=lambda pair: pair[0])
+        key = "health.init_scale_bad.small" if worst[0] else "health.init_scale_bad.constant"
+        observed = message(key, scale=worst[0], name=worst[1].name, bad=len(small), layers=len(scales))
+        return Outcome("warn", observed, where={"parameter": worst[1].name})
+    low, high = min(s for s, _ in scales), max(s for s, _ in scales)
+    return Outcome("ok", message("health.init_scale_bad.ok", low=low, high=high))
+
+
+def _scale(parameter: Parameter) -> float:
+    return (parameter.init.get("std") or 0.0) * math.sqrt(max(1, parameter.init.get("fan_in", 0)))
+
+
+def _amplifies(signals: Signals, large: Sequence[Parameter]) -> bool:
+    """Whether the outputs are large in the first step: some networks scale their weights where they are used."""
+    deviations = [row.get("std") or 0.0 for event in signals.tensors[:1] for row in event.get("modules", [])]
+    return not deviations or max(deviations) > _FAR
+
+
+@check("repeated_initialisation", family="activation", tier=1, needs=("models",))
+def initialised_once(run: Run, signals: Signals) -> Outcome | None:
+    """Whether nested initialisation wrote the same weights again and again.
+
+    Source: TrainCheck transformers-17877 (3 and 6 writes); twice is what a default and one's own call come to.
+    """
+    worst: tuple[int, str, str] = (0, "", "")
+    for parameter in parameters_of(signals):
+        for function, times in parameter.init.get("writes", {}).items():
+            if times > worst[0]:
+                worst = (times, parameter.name, function)
+    if worst[0] < 3:
+        return None
+    times, name, function = worst
+    observed = message("health.repeated_initialisation.times", name=name, times=times, function=function)
+    return Outcome("warn", observed, where={"parameter": name})
+
+
+@check("init_skipped", family="activation", tier=3, needs=("models",))
+def initialised_at_all(run: Run, signals: Signals) -> Outcome | None:
+    """Whether initial weights look like uninitialised memory: not finite, or beyond a million.
+
+    Source: a hint (tier 3), chosen by us.
+    """
+    for parameter in parameters_of(signals):
+        largest = max(abs(parameter.init.get("max") or 0.0), abs(parameter.init.get("min") or 0.0))
+        if parameter.init.get("bad", 0) or largest > 1e6:
+            bad = parameter.init.get("bad", 0)
+            observed = message("health.init_skipped.largest", name=parameter.name, largest=largest)
+            if bad:
+                observed = message("health.init_skipped.nonfinite", name=parameter.name, bad=bad)
+            return Outcome("note", observed, where={"parameter": parameter.name})
+    return None
+
+
+CHECKS = (
+    initial_loss,
+    initial_weights_differ,
+    initial_scale,
+    initialised_once,
+    initialised_at_all,
+)

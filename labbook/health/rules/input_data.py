@@ -1,0 +1,395 @@
+"""Checks of the input data: scale of the inputs, constant features, shapes of a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from labbook.health.evidence.layer_history import Module, modules_of
+from labbook.health.evidence.measurements import join_names, unobserved
+from labbook.health.evidence.training_kind import training_loss, training_losses
+from labbook.health.evidence.trend_tests import mann_kendall, mean, median, spread
+from labbook.health.rules.activation import first_not_normalised
+from labbook.model.check import Outcome, check
+from labbook.model.events.data_kinds import Leaf
+from labbook.model.events.inspection_kinds import FunctionLook, ModuleLook
+from labbook.model.message import Message, message
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_SAMPLES = 500
+_FEWEST = 3
+_NEAR_MEAN = 0.25
+_NEAR_DEVIATION = 0.25
+_SHORTEST = 8
+_HIDDEN = 0.2
+"""Share of exact zeros in the weights of an attention; a causal mask makes nearly half so. Source: chosen by us."""
+
+_TABLE = 50
+"""Columns up to which a constant one is worth a note: flattened images have dark borders. Source: chosen by us."""
+
+
+_SPARSE = 0.9
+"""Share of zeros from which on the deviation says nothing of the scale. Source: chosen by us."""
+
+
+def input_leaves(signals: Signals) -> dict[str, list[tuple[int, int, Leaf]]]:
+    """Returns path of an input leaf -> (step, samples, leaf) of the training batches that were inspected."""
+    found: dict[str, list[tuple[int, int, Leaf]]] = {}
+    for batch in signals.batches:
+        if batch.get("phase") != "train":
+            continue
+        for leaf in batch.get("leaves", []):
+            if leaf.get("role") == "input" and leaf.get("shape", (1,)):  # a scalar is a setting, not data
+                look = (batch.get("step", 0), batch.get("samples", 0), leaf)
+                found.setdefault(leaf.get("path", ""), []).append(look)
+    return found
+
+
+def has_distinct_fingerprints(signals: Signals) -> bool:
+    """Whether different samples surely have different fingerprints, which cover only some of their numbers.
+
+    Source: chosen by us; at least 8 numbers, half of them not 0, and whole numbers only of a wide range or many.
+    """
+    leaves = [leaf for looks in input_leaves(signals).values() for _, _, leaf in looks[:1]]
+    if not leaves:
+        return False
+    leaf = leaves[0]
+    numbers = math.prod(leaf.get("shape", ())[1:])
+    wide = (leaf.get("max") or 0.0) - (leaf.get("min") or 0.0) >= 100
+    whole = leaf.get("integer") and not (wide or numbers >= 16)
+    return numbers >= 8 and not whole and (leaf.get("zero") or 0.0) < 0.5
+
+
+@check("input_not_normalised", family="data", tier=2, needs=("batches",))
+def inputs_normalised(run: Run, signals: Signals) -> Outcome | None:
+    """Whether floating point inputs are far from mean 0 and deviation 1, unless the model normalises them itself.
+
+    Source: diagnosis catalogue (tier 2); UMLAUT's [-1, 1] fired on 8 of 12 healthy runs. Raw bytes and units (beyond
+    100) are a warning; what is only unusual is noted.
+    """
+    judged: list[Outcome] = []
+    few: list[Message] = []
+    first = first_not_normalised(signals)
+    for path, looks in input_leaves(signals).items():
+        leaves = [leaf for _, _, leaf in looks if not leaf.get("integer") and leaf.get("std") is not None]
+        seen, wanted = sum(samples for _, samples, _ in looks), min(_SAMPLES, 8 * len(looks))
+        if not leaves or seen < wanted:
+            few += [message("health.too_few.inspected_samples", seen=seen, wanted=wanted)] if leaves else []
+            continue
+        judged.append(_scale(path, leaves, first))
+    if not judged:
+        return unobserved(few[0] if few else message("health.not_observed.no_input"))
+    order = {"warn": 0, "note": 1, "ok": 2}
+    return min(judged, key=lambda outcome: order[outcome.verdict])
+
+
+def _scale(path: str, leaves: Sequence[Leaf], first: Module | None) -> Outcome:
+    center = median([leaf.get("mean") or 0.0 for leaf in leaves])
+    deviation = median([leaf.get("std") or 0.0 for leaf in leaves])
+    top = max(abs(leaf.get("max") or 0.0) for leaf in leaves)
+    observed = message("health.input_not_normalised.moments", mean=center, std=deviation)
+    # Adjacency matrices and one-hot rows are mostly 0, whatever their scale.
+    sparse = median([leaf.get("zero") or 0.0 for leaf in leaves]) >= _SPARSE and top <= 1
+    spread_out = deviation >= 0.1 or top > 0.5 or sparse
+    usual = deviation <= 10 and abs(center) <= max(3.0, 3 * deviation) and spread_out
+    if first is None or usual:
+        if 0.1 <= deviation <= 10 and abs(center) <= 3:
+            return Outcome("ok", observed)
+        key = "health.input_not_normalised.lookup" if first is None else "health.input_not_normalised.largest"
+        return Outcome("ok", message(key, moments=observed, top=top))
+    low = min(leaf.get("min") or 0.0 for leaf in leaves)
+    evidence = (
+        message("health.input_not_normalised.range", path=path, low=low, high=top),
+        message("health.input_not_normalised.first_used", layer=first.label),
+    )
+    return Outcome("warn" if deviation > 10 and top >= 100 else "note", observed, evidence)
+
+
+@check("input_double_normalised", family="data", tier=3, needs=("batches",))
+def images_scaled_once(run: Run, signals: Signals) -> Outcome | None:
+    """Whether images in floating point have no value above 1/255, or look as if they were normalised twice.
+
+    Source: a hint (tier 3); TheDeepChecker.
+    """
+    for path, looks in input_leaves(signals).items():
+        leaves = [leaf for _, _, leaf in looks if len(leaf.get("shape", ())) == 4 and not leaf.get("integer")]
+        tops, lows = [leaf.get("max") for leaf in leaves], [leaf.get("min") for leaf in leaves]
+        if len(leaves) < 2 or None in tops or None in lows:
+            continue
+        if 0 < max(t for t in tops if t is not None) <= 1 / 255 + 1e-4 and min(v for v in lows if v is not None) >= 0:
+            top = max(t for t in tops if t is not None)
+            return Outcome("note", message("health.input_double_normalised.top", path=path, top=top))
+        mean = median([leaf.get("mean") or 0.0 for leaf in leaves])
+        deviation = median([leaf.get("std") or 0.0 for leaf in leaves])
+        if _is_normalised_twice(min(v or 0.0 for v in lows), max(t or 0.0 for t in tops), mean, deviation):
+            values = {"mean": mean, "deviation": deviation}
+            return Outcome("note", message("health.input_double_normalised.twice", path=path, **values))
+    return None
+
+
+def _is_normalised_twice(low: float, top: float, mean: float, deviation: float) -> bool:
+    """Whether values fit pixels from 0 to 1 from which m was subtracted, and which were divided by s, both twice.
+
+    Their range is then 1 / s ** 2, which gives s and, with the lowest value, m; pixels with mean m and standard
+    deviation s end with mean -m / s and standard deviation 1 / s.
+    """
+    if top - low < 4:
+        return False
+    once = 1 / math.sqrt(top - low)
+    middle = -low * once**2 / (1 + once)
+    near = abs(mean + middle / once) < _NEAR_MEAN * deviation and abs(deviation * once - 1) < _NEAR_DEVIATION
+    return near and 0 < middle < 1
+
+
+@check("constant_feature", family="data", tier=1, needs=("batches",))
+def features_vary(run: Run, signals: Signals) -> Outcome | None:
+    """Whether columns had one value in at least 256 samples. Borders of images do, rare categories may.
+
+    Source: a logical invariant (tier 1); TheDeepChecker, deepchecks IsSingleValue.
+    """
+    for path, looks in input_leaves(signals).items():
+        _, _, leaf = looks[-1]
+        columns, constant = (leaf.get("shape", ()) or (0,))[-1], leaf.get("constant", 0)
+        image = columns > _TABLE and constant < columns
+        if leaf.get("constant") is None or leaf.get("constant_n", 0) < 256 or not constant or image:
+            continue
+        sparse = (leaf.get("zero") or 0.0) > 0.5
+        observed = message("health.constant_feature.columns", bad=constant, columns=columns, path=path)
+        at = leaf.get("constant_at", ())
+        if at and constant < columns:
+            indices = join_names([str(column) for column in at], constant)
+            observed = message("health.constant_feature.indices", columns=observed, indices=indices)
+        return Outcome("fail" if constant >= columns else "note" if sparse else "warn", observed)
+    return None
+
+
+@check("target_in_inputs", family="data", tier=1, needs=("batches",))
+def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
+    """Whether one column of the input alone determined the target in at least 128 samples, or tokens are their target.
+
+    Source: a logical invariant (tier 1) over every batch inspected; deepchecks FeatureLabelCorrelation. Only tables of
+    at least 3 columns: a line through one feature is a task of its own. Tokens that are to be given back are a task
+    where something narrow lies between: only a loss that falls under a tenth of chance level is a warning. A target of
+    the form of a picture is known where each is a sum of channels of its input, as noise is where a denoiser is given
+    the clean picture beside the noisy one.
+    """
+    path = _sequence_ahead(signals, 0)
+    if path:
+        loss = training_loss(run, signals)
+        observed = message("health.target_in_inputs.same", path=path)
+        if isinstance(loss, Message) or loss.classes < 2:
+            return Outcome("note", observed)
+        copied = median(loss.values[-20:]) < 0.1 * math.log(loss.classes)
+        return Outcome("warn" if copied else "note", observed)
+    for path, looks in input_leaves(signals).items():
+        compared = [leaf for _, _, leaf in looks if leaf.get("telling_n")]
+        columns, samples = (compared[-1].get("telling", ()), compared[-1].get("telling_n", 0)) if compared else ((), 0)
+        if columns and samples >= 128:
+            indices = join_names([str(column) for column in columns])
+            observed = message("health.target_in_inputs.columns", indices=indices, path=path, samples=samples)
+            return Outcome("warn", observed)
+        mixed = [leaf["mixed"] for _, _, leaf in looks if leaf.get("mixed") is not None]
+        if len(mixed) >= _FEWEST and all(mixed):
+            return Outcome("warn", message("health.target_in_inputs.mixed", path=path, batches=len(mixed)))
+    return None
+
+
+def _sequence_ahead(signals: Signals, ahead: int) -> str:
+    """Returns the path of the only sequence of tokens that a model is given, which the target is `ahead` of; else "".
+
+    The target may be given to the model as well, and masks of 0 and 1.
+    """
+    batches = [b for b in signals.batches if b.get("phase") == "train" and b.get("leaves")]
+    found = ""
+    for batch in batches:
+        leaves = [leaf for leaf in batch.get("leaves", []) if leaf.get("role") == "input"]
+        tokens = [e for e in leaves if e.get("integer") and len(e.get("shape", ())) == 2 and (e.get("max") or 0) > 1]
+        if not tokens or tokens[0].get("ahead") != ahead or any(e.get("ahead") is None for e in tokens):
+            return ""
+        found = tokens[0].get("path", "")
+    return found if len(batches) >= _FEWEST else ""
+
+
+@check("attention_sees_target", family="loop-bug", tier=1, needs=("batches", "tensors"))
+def attention_is_causal(run: Run, signals: Signals) -> Outcome | None:
+    """Whether attention of a model that predicts the next token hides nothing, so that it reads what it predicts.
+
+    Source: a logical invariant (tier 1) over at least 3 looks: the target is the input one token later, and no
+    attention over that sequence has a mask or, as its softmax shows, zeros.
+    """
+    path = _sequence_ahead(signals, 1)
+    lengths = (
+        {n for _, _, leaf in input_leaves(signals).get(path, []) for n in leaf.get("shape", ())} if path else set()
+    )
+    open_looks = 0
+    for event in signals.tensors:
+        rows = [row for row in event.get("functions", []) if row.get("fn") in ("softmax", "attention")]
+        softmax = {m.number for m in modules_of(signals) if m.type == "Softmax" and m.model == event.get("model", 0)}
+        looks = [*rows, *(row for row in event.get("modules", []) if row.get("i") in softmax)]
+        square = [look for look in looks if _is_over_sequence(look, lengths)]
+        if any(look.get("masked") or (look.get("zero") or 0.0) > _HIDDEN for look in square):
+            return Outcome("ok", message("health.attention_sees_target.ok"))
+        open_looks += bool(square)
+    if open_looks < _FEWEST:
+        return None
+    return Outcome("fail", message("health.attention_sees_target.open", path=path))
+
+
+def _is_over_sequence(look: FunctionLook | ModuleLook, lengths: set[int]) -> bool:
+    """Whether these are the weights of an attention over a sequence of one of these lengths, or one token shorter."""
+    form = look.get("shape", ())
+    return len(form) >= 2 and form[-1] == form[-2] >= _SHORTEST and bool({form[-1], form[-1] + 1} & lengths)
+
+
+@check("batch_leading_dim_mismatch", family="data", tier=1, needs=("batches",))
+def leaves_agree(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a batch has different numbers of inputs and labels, with no axis of the one as long as the other.
+
+    Source: a logical invariant (tier 1); TrainCheck transformers-34204. Graphs, packed and time-first batches
+    are left out, and models with one output per label: the labelled nodes of a graph.
+    """
+    if _has_output_per_label(signals):
+        return None
+    seen = [b for b in signals.batches if len(b.get("leaves", [])) == 2 and b.get("phase") == "train"]
+    wrong = [b for b in seen if b.get("dims_equal") is False and _differ(b.get("leaves", []))]
+    if len(wrong) < 3 or len(wrong) < 0.9 * len(seen):
+        return None
+    forms = [list(leaf.get("shape", ())) for leaf in wrong[0].get("leaves", [])]
+    one, other = str(forms[0]), str(forms[1])
+    observed = message("health.batch_leading_dim_mismatch.shapes", inputs=one, labels=other, batches=len(wrong))
+    return Outcome("warn", observed)
+
+
+def _has_output_per_label(signals: Signals) -> bool:
+    """Whether inputs and targets of the losses are equally many."""
+    forms = [
+        (loss.get("input", {}).get("shape", ()), loss.get("target", {}).get("shape", ()))
+        for loss in training_losses(signals)
+    ]
+    known = [(one, other) for one, other in forms if one and other]
+    return bool(known) and all(one[0] == other[0] for one, other in known)
+
+
+def _differ(leaves: Sequence[Leaf]) -> bool:
+    one, other = (leaf.get("shape", ()) for leaf in leaves)
+    roles = {leaf.get("role", "") for leaf in leaves}
+    return bool(one and other) and roles == {"input", "label"} and one[0] not in other and other[0] not in one
+
+
+@check("padding_ratio_high", family="data", tier=3, needs=("batches",))
+def little_padding(run: Run, signals: Signals) -> Outcome | None:
+    """Whether most token ids are 0. Source: a hint (tier 3); SageMaker NLPSequenceRatio, 50 %."""
+    if not any("embedding" in module.type.lower() for module in modules_of(signals)):
+        return None
+    for path, looks in input_leaves(signals).items():
+        shares = [
+            zero for _, _, leaf in looks
+            if leaf.get("integer") and len(leaf.get("shape", ())) == 2 and leaf.get("shape", ())[1] >= 8
+            and (leaf.get("max") or 0.0) > 2 and (zero := leaf.get("zero")) is not None
+        ]  # fmt: skip
+        if len(shares) >= 3 and median(shares) > 0.5:
+            observed = message("health.padding_ratio_high.zeros", share=median(shares), path=path)
+            return Outcome("note", observed)
+    return None
+
+
+@check("image_layout_suspect", family="data", tier=2, needs=("batches",))
+def channels_first(run: Run, signals: Signals) -> Outcome | None:
+    """Whether images have 1 or 3 values on the last axis and many on axis 1: a note (UMLAUT), or colours side by side.
+
+    Source: chosen by us (tier 2): values 3 columns apart are a fifth closer than others, in at least 3 looks and all.
+    """
+    first = first_not_normalised(signals)
+    if first is None or not first.type.startswith("Conv2"):
+        return None
+    for path, looks in input_leaves(signals).items():
+        form, lags = looks[0][2].get("shape", ()), [lag for look in looks if (lag := look[2].get("lags"))]
+        if len(lags) >= 3 and all(three < 0.8 * min(one, two) for one, two, three in lags):
+            return Outcome("warn", message("health.image_layout_suspect.mixed", path=path))
+        if len(form) == 4 and form[3] in (1, 3) and form[1] > 4 and form[1] == form[2]:
+            observed = message("health.image_layout_suspect.shape", path=path, shape=str(list(form)))
+            return Outcome("note", observed)
+    return None
+
+
+@check("input_drift_in_run", family="data", tier=3, needs=("batches",))
+def inputs_do_not_drift(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the mean of the inputs moves by a standard deviation in one direction. Source: a hint (tier 3)."""
+    for path, looks in input_leaves(signals).items():
+        means = [m for _, _, leaf in looks if not leaf.get("integer") and (m := leaf.get("mean")) is not None]
+        deviations = [d for _, _, leaf in looks if (d := leaf.get("std")) is not None]
+        if len(means) < 20 or not deviations:
+            continue
+        quarter = len(means) // 4
+        moved = mean(means[-quarter:]) - mean(means[:quarter])
+        trend = mann_kendall(means)
+        if abs(moved) > max(mean(deviations), 5 * spread(means[:quarter])) and abs(trend.tau) > 0.6:
+            observed = message("health.input_drift_in_run.moved", path=path, moved=moved)
+            return Outcome("note", observed, p=min(trend.rising, trend.falling))
+    return None
+
+
+@check("validation_inputs_differ", family="data", tier=2, needs=("batches", "evaluations"))
+def validation_is_scaled_alike(run: Run, signals: Signals) -> Outcome | None:
+    """Whether inputs of validation spread over three times as wide as those of training, or are the only raw pixels.
+
+    Source: chosen by us (tier 2): in at least two phases, inputs of the same shape with 4 values a sample and 256 in a
+    batch; a deviation over 3 times the largest of any training batch, or values in [0, 1] where training has negative
+    ones and over twice the deviation. A grid beyond the training data has fewer values a sample.
+    """
+    phases = [look for e in signals.evaluations if (look := e.get("inputs", {})).get("std") is not None]
+    for looks in input_leaves(signals).values():
+        trained = [leaf for _, _, leaf in looks if leaf.get("std") is not None and not leaf.get("integer")]
+        shape = trained[0].get("shape", ()) if trained else ()
+        alike = [
+            one for one in phases if one.get("shape", ())[1:] == shape[1:] and math.prod(one.get("shape", ())) >= 256
+        ]
+        if len(trained) < _FEWEST or len(alike) < 2 or math.prod(shape[1:]) < 4:
+            continue
+        widest, low = max(leaf.get("std") or 0.0 for leaf in trained), max(leaf.get("min") or 0.0 for leaf in trained)
+        least = min(leaf.get("std") or 0.0 for leaf in trained)
+        wide = all((one.get("std") or 0.0) > 3 * widest > 0 for one in alike)
+        pixels = all((one.get("min") or 0.0) >= 0 and (one.get("max") or 0.0) <= 1 for one in alike)
+        raw = pixels and low < -0.5 and all(0 < (one.get("std") or 0.0) < 0.5 * least for one in alike)
+        if wide or raw:
+            seen, known = alike[0], trained[0]
+            validation = message("health.range", low=seen.get("min"), high=seen.get("max"))
+            training = message("health.range", low=known.get("min"), high=known.get("max"))
+            observed = message("health.validation_inputs_differ.scale", validation=validation, training=training)
+            return Outcome("warn", observed)
+        return None
+    return None
+
+
+@check("out_of_bounds_read", family="data", tier=1, needs=("loop",))
+def indices_inside(run: Run, signals: Signals) -> Outcome | None:
+    """Whether an operation of paddle that does not check bounds was given an index outside its tensor.
+
+    Source: a logical invariant (tier 1).
+    """
+    for facts in signals.loop.get("out_of_bounds", []):
+        largest, size = facts.get("max"), facts.get("size")
+        if largest is not None and size is not None:
+            low = facts.get("min") or 0.0
+            index, calls = low if low < 0 else largest, facts.get("count", 0)
+            observed = message(
+                "health.out_of_bounds_read.index", op=facts.get("op", ""), index=index, size=size, calls=calls
+            )
+            return Outcome("fail", observed, (message("health.called_in", line=facts.get("line", "")),))
+    return None
+
+
+CHECKS = (
+    inputs_normalised,
+    images_scaled_once,
+    features_vary,
+    inputs_do_not_hold_target,
+    attention_is_causal,
+    leaves_agree,
+    little_padding,
+    channels_first,
+    inputs_do_not_drift,
+    validation_is_scaled_alike,
+    indices_inside,
+)

@@ -1,0 +1,375 @@
+"""Checks of labels: within the head, more than one class, balanced, the same for the same input."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from labbook.health.evidence.layer_history import modules_of
+from labbook.health.evidence.measurements import called_in, join_names, place_of, too_few, unobserved
+from labbook.health.evidence.regression_outputs import one_a_sample, target_of
+from labbook.health.evidence.training_kind import (
+    BINARY,
+    CLASSIFIERS,
+    REGRESSIONS,
+    ignored_labels,
+    opposed_optimizers,
+    training_losses,
+)
+from labbook.health.evidence.trend_tests import binomial_at_least, mean, median
+from labbook.health.rules.input_data import has_distinct_fingerprints
+from labbook.model.check import Outcome, check
+from labbook.model.events.data_kinds import Leaf
+from labbook.model.events.training_kinds import LossCall
+from labbook.model.message import Message, message
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_LABELS = 500
+_LOOKS = 3
+_CERTAIN = 0.001
+_RARE = 30
+_LONG_TAIL = 50
+
+
+def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
+    """Returns how often each class was seen in a phase: in its longest epoch, else in the inspected batches."""
+    epochs = [e.get("histogram", {}) for e in signals.prints if e.get("phase") == phase]
+    longest: Mapping[str, int] = max(epochs, key=lambda h: sum(h.values()), default={})
+    seen = Counter(longest)
+    if not seen:
+        for batch in signals.batches:
+            if batch.get("phase") == phase:
+                seen.update(batch.get("labels", {}).get("histogram", {}))
+    for ignored in ignored_labels(signals):
+        seen.pop(ignored, None)
+    return seen
+
+
+def _binary_counts(run: Run, signals: Signals) -> Counter[str]:
+    """How often 0 and 1 were seen where a binary loss is given them as floating point numbers, one a sample.
+
+    Only in the batches that were inspected, and only where there was nothing but 0 and 1: then the share of zeros and
+    the mean add up to 1. The targets of a generator and its critic are no classes.
+    """
+    seen: Counter[str] = Counter()
+    if opposed_optimizers(run, signals):
+        return seen
+    for batch in signals.batches:
+        target = target_of(batch)
+        if target is None or target.get("integer"):
+            continue
+        zeros, share, samples = target.get("zero"), target.get("mean"), batch.get("samples", 0)
+        if not one_a_sample(batch, target) or zeros is None or share is None or abs(zeros + share - 1) > 1e-4:
+            return Counter()
+        if not {target.get("min"), target.get("max")} <= {0.0, 1.0}:
+            return Counter()
+        seen.update({"0": round(zeros * samples), "1": round(share * samples)})
+    return +seen
+
+
+def _ever_seen(signals: Signals) -> set[str]:
+    """All labels that any epoch, batch or loss of the training had: later phases may have other classes."""
+    seen = {name for e in signals.prints if e.get("phase") == "train" for name in e.get("histogram", {})}
+    seen |= {
+        name for b in signals.batches if b.get("phase") == "train" for name in b.get("labels", {}).get("histogram", {})
+    }
+    targets = [loss.get("target", {}) for loss in training_losses(signals)]
+    ends = [end for target in targets for end in (target.get("min"), target.get("max"))]
+    whole = [int(end) for end in ends if end is not None and end == int(end)]
+    if whole and not {str(end) for end in whole} <= seen:
+        # A loss got labels that no look at the data has: what lies between them may have been there as well.
+        seen |= {str(name) for name in range(min(whole), min(max(whole), min(whole) + 10_000) + 1)}
+    return seen
+
+
+def _classifies(signals: Signals) -> LossCall | None:
+    """The classifier's loss of this training, for one label a sample."""
+    samples = median([s for b in signals.batches if b.get("phase") == "train" and (s := b.get("samples", 0))])
+    for loss in training_losses(signals):
+        form = loss.get("target", {}).get("shape", ())
+        # PaddlePaddle's own style is a column of labels, one a row.
+        single = all(n == 1 for n in form[1:]) and not (form and samples > 0 and form[0] > 1.5 * samples)
+        if loss.get("fn") in CLASSIFIERS and single and not loss.get("soft"):
+            return loss
+        if loss.get("fn") in BINARY:
+            return loss
+    return None
+
+
+@check("label_out_of_head", family="data", tier=1, needs=("losses",))
+def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
+    """Whether targets lie outside the classes of the head, or of [0, 1] for binary losses.
+
+    Source: a logical invariant (tier 1). Targets like 1.2 are usual between adversaries.
+    """
+    found: Outcome | None = None
+    for loss in training_losses(signals):
+        fn, classes = loss.get("fn", ""), loss.get("classes", 0)
+        if fn not in (*CLASSIFIERS, *BINARY):
+            continue
+        low, high = loss.get("target", {}).get("min"), loss.get("target", {}).get("max")
+        limits = message("health.label_out_of_head.not_measured")
+        if low is not None and high is not None:
+            limits = message("health.range", low=low, high=high)
+            if loss.get("ignored"):
+                # The extremes are those of all targets: the ignored value is one of them.
+                limits = message("health.label_out_of_head.with_ignored", limits=limits, share=loss["ignored"])
+        expected = _valid_labels(fn, classes)
+        if loss.get("outside", 0) and not (fn in BINARY and opposed_optimizers(run, signals)):
+            observed = message("health.label_out_of_head.outside", bad=loss.get("outside", 0), limits=limits)
+            return Outcome(
+                "fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")), expected=expected
+            )
+        found = found or Outcome("ok", limits, expected=expected)
+    return found or unobserved(message("health.not_observed.no_classifier"))
+
+
+def _valid_labels(fn: str, classes: int) -> Message | None:
+    if fn in BINARY:
+        return message("health.range", low=0, high=1)
+    return message("health.range", low=0, high=classes - 1) if classes else None
+
+
+@check("label_constant", family="data", tier=1, needs=("losses",))
+def labels_vary(run: Run, signals: Signals) -> Outcome | None:
+    """Whether all of at least 500 labels are one class, in the data and in what the loss gets.
+
+    Source: a logical invariant (tier 1); TheDeepChecker target_constant. Labels of contrastive losses are constant by
+    design, so those of the data have to be, too. Targets of all binary losses together, as of masks, are judged from
+    5 calls on, unless networks play against each other.
+    """
+    binary = [one for one in training_losses(signals) if one.get("fn") in BINARY]
+    ends = {one.get("target", {}).get(end) for one in binary for end in ("min", "max")}
+    labels = sum(one.get("items", 0) * one.get("observed", 0) for one in binary)
+    seen = sum(one.get("observed", 0) for one in binary)
+    alone = len(binary) == len(training_losses(signals)) and not opposed_optimizers(run, signals)
+    if alone and len(ends) == 1 and ends <= {0.0, 1.0} and seen >= 5 and labels >= _LABELS:
+        observed = message("health.label_constant.all", labels=labels, value=ends.pop())
+        return Outcome("fail", observed, called_in(binary[0].get("line", "")))
+    loss, counts = _classifies(signals), label_counts(signals)
+    if loss is None or sum(counts.values()) < _LABELS:
+        return None
+    low, high = loss.get("target", {}).get("min"), loss.get("target", {}).get("max")
+    if len(counts) == 1 and low is not None and low == high and not _is_first_column(signals, loss):
+        labels, value = sum(counts.values()), next(iter(counts))
+        return Outcome(
+            "fail", message("health.label_constant.all", labels=labels, value=value), called_in(loss.get("line", ""))
+        )
+    return None
+
+
+def _is_first_column(signals: Signals, loss: LossCall) -> bool:
+    """Whether the scores of a loss are put together by hand, so that class 0 is the column of the positives.
+
+    Then no layer is as wide as there are classes: a similarity to the positive, and those to a queue of negatives.
+    """
+    widths = {m.options.get(name) for m in modules_of(signals) for name in ("out_features", "out_channels")} - {None}
+    return loss.get("target", {}).get("max") == 0 and bool(widths) and loss.get("classes") not in widths
+
+
+@check("padding_in_loss", family="data", tier=2, needs=("losses", "models"))
+def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
+    """Whether padding of target sequences counts in the loss as a word to be predicted.
+
+    Source: chosen by us (tier 2): an embedding declares `padding_idx`, the classes of the loss are its words, the
+    target has several tokens a sample, that index is over a twentieth of them, and no index or weight leaves it out.
+    Tags of tokens: class 0 is as frequent in each batch as word 0, the padding, which no other tag would be.
+    """
+    pads = {
+        (int(m.options["padding_idx"]), int(m.options["num_embeddings"]))
+        for m in modules_of(signals)
+        if m.options.get("padding_idx") is not None and m.options.get("num_embeddings") is not None
+    }
+    samples = median([s for b in signals.batches if b.get("phase") == "train" and (s := b.get("samples", 0))])
+    for loss in training_losses(signals):
+        target = loss.get("target", {}).get("shape", ())
+        several = math.prod(target) >= 3 * samples > 0
+        if loss.get("fn") not in CLASSIFIERS or loss.get("weight") or loss.get("ignored") or not several:
+            continue
+        if loss.get("reduction") == "none":
+            continue
+        line = loss.get("line", "")
+        counts = Counter(_labels_of_batches(signals))
+        for pad, words in pads:
+            share = counts[str(pad)] / max(1, sum(counts.values()))
+            if words == loss.get("classes") and share > 0.05:
+                observed = message("health.padding_in_loss.share", share=share, index=pad)
+                return Outcome("warn", observed, called_in(line), place_of(line))
+            tagged = _tagged_padding(signals, target) if pad == 0 and loss.get("classes", 0) > 2 else 0.0
+            if tagged > 0.05:
+                observed = message("health.padding_in_loss.tags", share=tagged)
+                return Outcome("warn", observed, called_in(line), place_of(line))
+    return None
+
+
+def _tagged_padding(signals: Signals, form: Sequence[int]) -> float:
+    """Returns the share of class 0 in the targets if it surely is that of the padding of the tokens, else 0."""
+    shares: list[float] = []
+    for batch in signals.batches:
+        target = target_of(batch)
+        zeros = target.get("zero") if target is not None else None
+        if target is None or zeros is None or math.prod(target.get("shape", ())) != math.prod(form):
+            continue
+        tokens = (
+            leaf
+            for leaf in batch.get("leaves", [])
+            if leaf.get("role") == "input"
+            and leaf.get("integer")
+            and math.prod(leaf.get("shape", ())) == math.prod(form)
+        )
+        if not any(leaf.get("zero") == zeros for leaf in tokens):
+            return 0.0
+        shares.append(zeros)
+    return median(shares) if len(set(shares)) >= _LOOKS else 0.0
+
+
+def _labels_of_batches(signals: Signals) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    for batch in signals.batches:
+        if batch.get("phase") == "train":
+            seen.update(batch.get("labels", {}).get("histogram", {}))
+    return seen
+
+
+@check("regression_loss_for_classes", family="loop-bug", tier=3, needs=("losses",))
+def classes_have_their_loss(run: Run, signals: Signals) -> Outcome | None:
+    """Whether probabilities of a sigmoid or softmax are fitted to 0 and 1 by a mean squared or absolute error.
+
+    Source: a hint (tier 3); the gradient vanishes where the answer is certain and wrong. All outputs lie between 0 and
+    1, and each sample has a target of only 0 and 1, or a row of them; networks that play against each other do so too.
+    """
+    if opposed_optimizers(run, signals):
+        return None
+    for loss in training_losses(signals):
+        if loss.get("fn") not in REGRESSIONS or (loss.get("unit_range") or 0.0) < 1.0:
+            continue
+        targets = [target for b in signals.batches if (target := target_of(b)) is not None]
+        if len(targets) >= 3 and all(_is_binary(target) for target in targets):
+            observed = message("health.regression_loss_for_classes.binary", function=loss.get("fn", ""))
+            return Outcome("note", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+    return None
+
+
+def _is_binary(target: Leaf) -> bool:
+    """Whether a target holds nothing but 0 and 1, at most a row of a few for each sample."""
+    zeros, share, form = target.get("zero"), target.get("mean"), target.get("shape", ())
+    if zeros is None or share is None or len(form) > 2 or math.prod(form[1:]) > _LONG_TAIL:
+        return False
+    return abs(zeros + share - 1) < 1e-4 and {target.get("min"), target.get("max")} <= {0.0, 1.0}
+
+
+@check("class_imbalance", family="data", tier=2, needs=("losses",))
+def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
+    """Whether one class is far more frequent than another. Data are often skewed: a note from 10 times on.
+
+    Source: SageMaker ClassImbalance (10 times after 500 labels, or as soon as a binomial test rules out that it is
+    less); a warning where one class is over 90 %, or 30 times another of at most 50, is chosen by us: words and
+    products have long tails. A loss with weights takes it into account already.
+    """
+    loss, counts = _classifies(signals), label_counts(signals)
+    if loss is not None and loss.get("fn") in BINARY:
+        # The targets of the loss count; integers of the data may be the ids of users.
+        counts = _binary_counts(run, signals) or counts
+    total = sum(counts.values())
+    if loss is None:
+        called = any(one.get("fn") in (*CLASSIFIERS, *BINARY) for one in training_losses(signals))
+        several = message("health.not_observed.labels_per_sample")
+        return unobserved(several if called else message("health.not_observed.no_classifier"))
+    if total < 100 or len(counts) < 2:
+        return too_few(total, 100, "health.too_few.labels")
+    most, least = max(counts.values()), min(counts.values())
+    share = most / total
+    observed = message("health.class_imbalance.shares", classes=len(counts), low=least / total, high=share)
+    certain = total >= _LABELS or 1 - binomial_at_least(least + 1, most + least, 1 / 11) < _CERTAIN
+    if most <= 10 * least or not certain or loss.get("weight"):
+        return Outcome("ok", observed)
+    rare = [name for name, n in counts.most_common()[::-1] if n * 10 < most]
+    evidence = (message("health.class_imbalance.rare", names=join_names(rare)),)
+    rarely = most > _RARE * least and len(counts) <= _LONG_TAIL
+    return Outcome("warn" if share > 0.9 or rarely else "note", observed, evidence)
+
+
+@check("batches_sorted_by_label", family="loop-bug", tier=2, needs=("prints",))
+def labels_mixed(run: Run, signals: Signals) -> Outcome | None:
+    """Whether batches hold far fewer classes than the data, and neighbouring batches the same ones.
+
+    Source: mean entropy of a batch under half of that of all labels; sampled batches of few classes (metric learning)
+    follow each other at random and are left out.
+    """
+    for event in signals.prints:
+        pairs = event.get("labels", ())
+        counts = event.get("histogram", {})
+        total, batches = sum(counts.values()), len(pairs)
+        if event.get("phase") != "train" or batches < 8 or len(counts) < 2 or total < 8 * batches:
+            continue
+        entropy = -sum(n / total * math.log(n / total) for n in counts.values())
+        size = total / max(1, event.get("batches", 0) or batches)
+        wanted = max(0.3 * entropy, entropy - (len(counts) - 1) / (2 * size))
+        seen = mean([p[0] for p in pairs])
+        alike = sum(a[1] == b[1] for a, b in pairwise(pairs)) / (batches - 1)
+        chance = sum((n / total) ** 2 for n in counts.values())
+        ordered = [str(p[1]) for p in pairs] == sorted((str(p[1]) for p in pairs), key=_natural)
+        observed = message("health.batches_sorted_by_label.entropy", batch=seen, all=entropy)
+        if seen < 0.5 * wanted and (ordered or alike > min(0.9, chance + 0.3)):
+            evidence = message("health.batches_sorted_by_label.neighbours", share=alike)
+            return Outcome("fail", observed, (evidence,))
+        return Outcome("ok", observed)
+    return None
+
+
+def _natural(name: str) -> tuple[int, str]:
+    return (int(name), "") if name.lstrip("-").isdigit() else (0, name)
+
+
+@check("conflicting_labels", family="data", tier=2, needs=("prints",))
+def labels_consistent(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the same sample was seen with different labels. Small discrete inputs may repeat with either.
+
+    Source: deepchecks ConflictingLabels (tier 2); over 20 % of at least 20 repeated samples of at least 8 numbers.
+    """
+    labels: dict[tuple[str, str], set[str]] = {}
+    times: Counter[tuple[str, str]] = Counter()
+    for event in signals.prints:
+        for row in event.get("rows", []) if event.get("phase") == "train" else []:
+            if len(row) == 2:
+                # Another loader may be for another task.
+                sample = (str(event.get("loader")), row[0])
+                labels.setdefault(sample, set()).add(str(row[1]))
+                times[sample] += 1
+    repeated = [name for name, n in times.items() if n > 1]
+    if len(repeated) < 20 or not has_distinct_fingerprints(signals):
+        return None
+    conflicting = sum(len(labels[name]) > 1 for name in repeated)
+    if conflicting <= 0.2 * len(repeated):
+        return None
+    observed = message("health.conflicting_labels.found", bad=conflicting, repeated=len(repeated))
+    return Outcome("fail", observed)
+
+
+@check("new_labels_in_val", family="data", tier=1, needs=("prints",))
+def validation_classes_known(run: Run, signals: Signals) -> Outcome | None:
+    """Whether validation has classes that a whole epoch of training has not. Source: deepchecks NewLabel (tier 1)."""
+    training, held_out = label_counts(signals), label_counts(signals, "eval")
+    if _classifies(signals) is None or sum(training.values()) < 100 or len(training) < 2 or len(training) >= 200:
+        return None
+    seen = _ever_seen(signals)
+    new = [name for name in held_out if name not in seen]
+    if not new or sum(held_out[name] for name in new) < 3:
+        return None
+    observed = message("health.new_labels_in_val.new", classes=len(new), names=join_names(new))
+    return Outcome("warn", observed)
+
+
+CHECKS = (
+    labels_in_range,
+    labels_vary,
+    padding_left_out,
+    classes_have_their_loss,
+    classes_balanced,
+    labels_mixed,
+    labels_consistent,
+    validation_classes_known,
+)

@@ -1,0 +1,381 @@
+"""Checks of the training loop: order of steps and backward passes, training mode, inputs of the loss."""
+
+from __future__ import annotations
+
+import math
+
+from labbook.health.evidence.layer_history import has_returned_range, output_activation
+from labbook.health.evidence.measurements import called_in, measured_in, missing, of_optimizer, place_of, unobserved
+from labbook.health.evidence.training_kind import REGRESSIONS, acts, opposed_optimizers, training_losses
+from labbook.model.check import Outcome, check
+from labbook.model.events.training_kinds import Evaluation, LossCall
+from labbook.model.message import Message, message
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_STREAK = 3
+_ROUNDING = 1e-3
+_REACH = {
+    "relu": (0.0, math.inf),
+    "relu6": (0.0, 6.0),
+    "sigmoid": (0.0, 1.0),
+    "hardsigmoid": (0.0, 1.0),
+    "tanh": (-1.0, 1.0),
+    "softmax": (0.0, 1.0),
+}
+"""Lowest and highest output of activations."""
+
+_CALLS = 3
+_PHASE = 10
+
+
+@check("backward_but_no_step", family="loop-bug", tier=1, needs=("loop",))
+def backwards_have_steps(run: Run, signals: Signals) -> Outcome | None:
+    """Whether an optimizer was created and gradients were computed, but it never stepped, or one of several did not.
+
+    Source: a logical invariant (tier 1), after 20 backwards in a run that finished. Without an optimizer a program
+    computes gradients for another purpose.
+    """
+    steps, backwards = signals.loop.get("steps", 0), signals.loop.get("backwards", 0)
+    idle = signals.loop.get("idle", {})
+    if steps and idle.get("parameters", 0) and backwards >= 20 and run.status in ("finished", "interrupted"):
+        optimizers, parameters = idle.get("optimizers", 0), idle.get("parameters", 0)
+        observed = message("health.backward_but_no_step.idle", optimizers=optimizers, parameters=parameters)
+        return Outcome("fail", observed)
+    if steps or backwards < 20:
+        return Outcome("ok", message("health.loop.counts", steps=steps, backwards=backwards)) if steps else None
+    if not signals.loop.get("optimizers") or run.status not in ("finished", "interrupted"):
+        return None
+    optimizers = signals.loop.get("optimizers", 0)
+    observed = message("health.backward_but_no_step.none", backwards=backwards, optimizers=optimizers)
+    return Outcome("fail", observed)
+
+
+@check("step_without_backward", family="loop-bug", tier=1, needs=("loop",))
+def steps_have_backwards(run: Run, signals: Signals) -> Outcome:
+    """Whether most steps of an optimizer had no new gradient. One such step, to silence a scheduler warning, is usual.
+
+    Source: a logical invariant (tier 1).
+    """
+    by_optimizer = signals.loop.get("steps_without_backward", {})
+    for opt, bare in by_optimizer.items():
+        steps = signals.loop.get("steps", 0)
+        rates = [s for s in measured_in(run, signals, "lr") if s.name.endswith("lr" if opt == "0" else f"lr.opt{opt}")]
+        steps = (rates[0].last_step or steps) if rates else steps
+        if bare >= _STREAK and bare > 0.5 * steps:
+            which = of_optimizer(opt, by_optimizer)
+            observed = message("health.step_without_backward.bare", bad=bare, steps=steps, optimizer=which)
+            return Outcome("fail", observed)
+    steps, backwards = signals.loop.get("steps", 0), signals.loop.get("backwards", 0)
+    return Outcome("ok", message("health.loop.counts", steps=steps, backwards=backwards))
+
+
+@check("forward_but_no_backward", family="loop-bug", tier=1, needs=("loop",))
+def losses_have_backwards(run: Run, signals: Signals) -> Outcome | None:
+    """Whether an optimizer was made and losses of training forwards were computed, and backward never called.
+
+    Source: a logical invariant (tier 1), after 20 losses.
+    """
+    losses = signals.loop.get("losses_lonely", 0)
+    if signals.loop.get("backwards", 0) or not signals.loop.get("optimizers"):
+        return None
+    if losses < 20 or signals.loop.get("forwards", {}).get("train_grad", 0) < 20:
+        return None
+    return Outcome("fail", message("health.forward_but_no_backward.none", losses=losses))
+
+
+@check("backward_in_eval_mode", family="loop-bug", tier=1, needs=("loop.backward_in_eval",))
+def trains_in_training_mode(run: Run, signals: Signals) -> Outcome:
+    """Whether a model with dropout or batch norm was trained in evaluation mode, mostly after a validation.
+
+    Source: a logical invariant (tier 1). From the first step on it may be on purpose (no dropout in fine-tuning).
+    """
+    modes = signals.loop.get("backward_in_eval", {})
+    seen, right = modes.get("count", 0), modes.get("in_train", 0)
+    if seen < 5 or not modes.get("stochastic") or seen < 0.1 * (seen + right):
+        if not right:
+            return Outcome("ok", message("health.backward_in_eval_mode.no_layer"))
+        return Outcome("ok", message("health.backward_in_eval_mode.ok", backwards=right))
+    first = modes.get("first_step", 0)
+    observed = message("health.backward_in_eval_mode.wrong", bad=seen, backwards=seen + right, step=first)
+    return Outcome("fail" if right else "warn", observed, where={"step": first})
+
+
+@check("eval_in_train_mode", family="loop-bug", tier=1, needs=("evaluations",))
+def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
+    """Whether validation phases ran a model with dropout or batch norm in training mode.
+
+    Source: a logical invariant (tier 1) over at least 3 batches with a loss, else more than 10. Recomputing batch
+    statistics of averaged weights is done this way on purpose; single forwards without a loss are a validation only
+    where labels are learnt and nothing acts or plays against another.
+    """
+    wrong = [
+        e
+        for e in signals.evaluations
+        if e.get("training") and e.get("stochastic") and not e.get("grad") and "Averaged" not in e.get("root", "")
+    ]
+    scored = [e for e in wrong if e.get("loss", {}) or e.get("accuracy") is not None]
+    long = [e for e in wrong if e.get("batches", 0) >= _CALLS]
+    short = [e for e in wrong if e not in long and e not in scored]
+    judged = scored if sum(e.get("batches", 0) for e in scored) >= _CALLS else long
+    batches, verdict = sum(e.get("batches", 0) for e in judged), "fail"
+    if judged is long and batches <= _PHASE:
+        judged, verdict = short if len(short) >= _CALLS and _supervised(run, signals) else [], "warn"
+        batches = sum(e.get("batches", 0) for e in judged)
+    if judged:
+        observed = message("health.eval_in_train_mode.wrong", batches=batches, phases=len(judged))
+        return Outcome(verdict, observed, where={"step": judged[0].get("begin_step", 0)})
+    if acts(signals):
+        return unobserved(message("health.not_observed.acting_forwards"))
+    phases = max(len(signals.evaluations), signals.evaluations[-1].get("phases", 0))
+    return Outcome("ok", message("health.eval_in_train_mode.ok", phases=phases))
+
+
+def _supervised(run: Run, signals: Signals) -> bool:
+    """Whether one model learns labels or values, and does nothing else."""
+    losses = training_losses(signals)
+    usual = ("cross_entropy", "nll_loss", "bce_with_logits", "binary_cross_entropy", "mse_loss", "l1_loss")
+    alone = len(signals.models) <= 1 and len(losses) == 1 and losses[0].get("fn") in usual
+    return alone and not opposed_optimizers(run, signals) and not acts(signals)
+
+
+@check("dropout_active_in_eval", family="loop-bug", tier=1, needs=("evaluations",))
+def no_dropout_in_evaluation(run: Run, signals: Signals) -> Outcome | None:
+    """Whether functional dropout went on under a model in evaluation mode. With repeated batches it is Monte Carlo.
+
+    Source: a logical invariant (tier 1); TrainCheck transformers-33844. Phases of few forwards, as of a whole graph or
+    a small validation set, are taken together.
+    """
+    short = [e for e in signals.evaluations if 0 < e.get("batches", 0) <= _CALLS and not e.get("training")]
+    dropped = [e for e in short if e.get("dropout_active", 0) and not _is_sampled(e)]
+    if len(dropped) >= _CALLS and len(dropped) > 0.9 * len(short):
+        calls, batches = sum(e.get("dropout_active", 0) for e in dropped), sum(e.get("batches", 0) for e in dropped)
+        return _dropout_found("fail", calls, batches, dropped[0].get("dropout_line", ""))
+    for phase in signals.evaluations:
+        active, batches = phase.get("dropout_active", 0), phase.get("batches", 0)
+        if active >= max(_CALLS, batches // 2) and not phase.get("training") and batches >= 2:
+            line = phase.get("dropout_line", "")
+            return _dropout_found("note" if _is_sampled(phase) else "fail", active, batches, line)
+    return Outcome("ok", message("health.dropout_active_in_eval.ok"))
+
+
+def _is_sampled(phase: Evaluation) -> bool:
+    """Whether a phase gives the model the same batches again, as Monte Carlo dropout does."""
+    return phase.get("repeated", 0) > 0.5 * phase.get("batches", 0)
+
+
+def _dropout_found(verdict: str, calls: int, batches: int, line: str) -> Outcome:
+    place = place_of(line)
+    observed = message("health.dropout_active_in_eval.active", calls=calls, batches=batches)
+    return Outcome(verdict, observed, called_in(line) if place else (), place)
+
+
+@check("softmax_before_cross_entropy", family="loop-bug", tier=1, needs=("losses",))
+def loss_gets_logits(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a loss that applies softmax or sigmoid itself gets probabilities in more than 95 % of calls.
+
+    Source: a logical invariant (tier 1), 0 of 14 healthy runs; TheDeepChecker, UMLAUT.
+    """
+    judged = False
+    for loss in training_losses(signals):
+        fn, seen = loss.get("fn", ""), loss.get("observed", 0)
+        shares = {"cross_entropy": loss.get("prob_rows"), "bce_with_logits": loss.get("unit_range")}
+        share = shares.get(fn)
+        if share is None or seen < _CALLS:
+            continue
+        judged = True
+        if share > 0.95 and (fn == "cross_entropy" or _from_activation(loss, signals)):
+            rows = fn == "cross_entropy"
+            key = "health.softmax_before_cross_entropy.rows" if rows else "health.softmax_before_cross_entropy.values"
+            observed = message(key, function=fn, share=share, calls=seen)
+            return Outcome("fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+    return Outcome("ok", message("health.softmax_before_cross_entropy.ok")) if judged else None
+
+
+def _from_activation(loss: LossCall, signals: Signals) -> bool:
+    """Whether values between 0 and 1 come from a sigmoid: they fill that interval, or a sigmoid returned just these.
+
+    Scores of a model that begins at the rate of its classes may stay between 0 and 1, too, in a part of it. Those of a
+    sigmoid begin near 0.5; scores that stay below 0.45 are none, as of a discriminator whose first logits are small.
+    """
+    low, high = loss.get("input", {}).get("min"), loss.get("input", {}).get("max")
+    if loss.get("observed", 0) < 5 or low is None or high is None or low < 0.0:
+        return False
+    return (
+        (low < 0.1 and high > 0.45)
+        or high > 0.9
+        or has_returned_range(signals, ("sigmoid", "hardsigmoid", "softmax"), low, high)
+    )
+
+
+@check("missing_output_activation", family="loop-bug", tier=2, needs=("losses",))
+def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
+    """Whether `nll_loss` or `kl_div` gets something else than log-probabilities.
+
+    Source: tier 2; logsumexp of a row is not 0 for `nll_loss`; values above 0 for `kl_div`, whose logarithms are not.
+    """
+    for loss in training_losses(signals):
+        top = loss.get("input", {}).get("max")
+        if loss.get("fn") == "kl_div" and top is not None and top > _ROUNDING and loss.get("observed", 0) >= _CALLS:
+            observed = message("health.missing_output_activation.positive", largest=top)
+            return Outcome("warn", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+        share, seen = loss.get("logprob_rows"), loss.get("observed", 0)
+        if loss.get("fn") != "nll_loss" or share is None or seen < _CALLS:
+            continue
+        if share < 0.05 and (loss.get("prob_columns") or 0.0) < 0.5:
+            observed = message("health.missing_output_activation.share", share=share, calls=seen)
+            return Outcome("fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+        return Outcome("ok", message("health.missing_output_activation.ok"))
+    return None
+
+
+@check("loss_activation_mismatch", family="loop-bug", tier=2, needs=("losses",))
+def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
+    """Whether cross entropy gets scores as after a ReLU, or the last activation of a regression misses its targets.
+
+    Source: chosen by us (tier 2): a tenth of all scores exactly 0 and none negative, which no linear layer gives; a
+    fifth of the range of the targets that the activation cannot reach; AUTOTRAINER's improper activation. Scores that
+    never leave [0, 1] may be probabilities, which other checks judge.
+    """
+    activation = output_activation(signals)
+    for loss in training_losses(signals):
+        scores = loss.get("input", {})
+        zero, low, line = scores.get("zero"), scores.get("min"), loss.get("line", "")
+        probable = (loss.get("prob_rows") or 0.0) >= 0.5 or (loss.get("unit_range") or 0.0) > 0.95
+        fits = loss.get("fn") in ("cross_entropy", "bce_with_logits") and not probable
+        if fits and zero is not None and zero > 0.1 and low == 0.0 and loss.get("observed", 0) >= _CALLS:
+            observed = message("health.loss_activation_mismatch.zeros", share=zero)
+            return Outcome("warn", observed, called_in(line), place_of(line))
+        missed = _out_of_reach(loss, activation)
+        if missed is not None:
+            return Outcome("warn", missed, called_in(line), place_of(line))
+    return None
+
+
+def _out_of_reach(loss: LossCall, activation: str) -> Message | None:
+    """That a regression's targets lie beyond what the last activation of the model can give."""
+    scores, target = loss.get("input", {}), loss.get("target", {})
+    least, most, low, high = scores.get("min"), scores.get("max"), target.get("min"), target.get("max")
+    if activation not in _REACH or loss.get("fn") not in REGRESSIONS or loss.get("observed", 0) < _CALLS:
+        return None
+    if least is None or most is None or low is None or high is None:
+        return None
+    bottom, top = _REACH[activation]
+    if least < bottom or most > top:
+        return None  # what the model returned was scaled before the loss
+    if max(bottom - low, high - top) <= 0.2 * (high - low):
+        return None
+    covered = message("health.range", low=low, high=high)
+    return message("health.loss_activation_mismatch.reach", activation=activation, targets=covered)
+
+
+@check("loss_broadcast", family="loop-bug", tier=1)
+def loss_shapes_agree(run: Run, signals: Signals) -> Outcome | None:
+    """Whether output and target were broadcast against each other, as [N, 1] and [N] to [N, N].
+
+    Source: a logical invariant (tier 1); torch warns, paddle is silent. A loss computed by hand is known by its graph.
+    """
+    for graph in signals.graphs:
+        blown = graph.get("blown", {})
+        if blown:
+            result, output = _shape_text(blown.get("shape", ())), _shape_text(blown.get("of", ()))
+            observed = message("health.loss_broadcast.graph", output=output, result=result)
+            evidence = message("health.loss_broadcast.operation", op=blown.get("op", ""), line=blown.get("line", ""))
+            verdict = "fail" if blown.get("sure") else "warn"
+            return Outcome(verdict, observed, (evidence,), place_of(blown.get("line", "")))
+    if not signals.losses and not (signals.graphs and signals.framework == "torch"):
+        return unobserved(missing(run, signals, "losses") or message("health.not_observed.graphs"))
+    for loss in signals.losses:
+        if loss.get("broadcast", 0):
+            one, other = loss.get("input", {}).get("shape", ()), loss.get("target", {}).get("shape", ())
+            observed = message(
+                "health.loss_broadcast.call",
+                function=loss.get("fn", ""),
+                output=_shape_text(one),
+                target=_shape_text(other),
+                calls=loss.get("broadcast", 0),
+            )
+            # Axes of 1 that were inserted on both sides are intended, as for all pairs of quantiles.
+            intended = len(one) == len(other) and len(one) > 2
+            return Outcome(
+                "note" if intended else "fail",
+                observed,
+                called_in(loss.get("line", "")),
+                place_of(loss.get("line", "")),
+            )
+    return Outcome("ok", message("health.loss_broadcast.ok"))
+
+
+def _shape_text(sizes: tuple[int, ...]) -> str:
+    return "[" + ", ".join(str(n) for n in sizes) + "]"
+
+
+@check("label_dtype_truncated", family="loop-bug", tier=1, needs=("losses",))
+def labels_are_integers(run: Run, signals: Signals) -> Outcome | None:
+    """Whether class labels in floating point reached a classifier's loss, which paddle cuts to integers silently.
+
+    Source: a logical invariant (tier 1).
+    """
+    if signals.framework != "paddle":
+        return None
+    for loss in signals.losses:
+        dtype = loss.get("target", {}).get("dtype", "")
+        soft = loss.get("soft") or loss.get("target", {}).get("shape", ()) == loss.get("input", {}).get("shape", ())
+        if loss.get("fn") in ("cross_entropy", "nll_loss") and "float" in dtype and not soft:
+            observed = message("health.label_dtype_truncated.labels", dtype=dtype, function=loss.get("fn", ""))
+            return Outcome("fail", observed, called_in(loss.get("line", "")))
+    return None
+
+
+@check("accumulation_not_scaled", family="loop-bug", tier=3, needs=("loop",))
+def accumulation_scaled(run: Run, signals: Signals) -> Outcome | None:
+    """Whether each step accumulates a constant number of backward passes of one unscaled mean loss.
+
+    Source: a hint (tier 3): then accumulating raises the learning rate by as much.
+    """
+    steps_of = signals.loop.get("accumulation", {})
+    total = sum(steps_of.values())
+    common = max(steps_of, key=lambda k: steps_of[k], default="")
+    losses = training_losses(signals)
+    if not common.isdigit() or int(common) < 3 or steps_of[common] < 0.9 * total or len(losses) != 1 or total < 5:
+        return None
+    series, first = measured_in(run, signals, "loss"), losses[0].get("value_first")
+    if not series or not first or losses[0].get("reduction") != "mean":
+        return None
+    early = series[0].values[0] / int(common)  # the loss of a step is the sum of those of its backward passes
+    if not 0.75 * first < early < 1.33 * first:
+        return None
+    return Outcome("note", message("health.accumulation_not_scaled.whole", backwards=int(common), loss=early))
+
+
+@check("seed_reset_in_loop", family="loop-bug", tier=1, needs=("loop.rng",))
+def seeds_once(run: Run, signals: Signals) -> Outcome:
+    """Whether the generator was seeded in the loop, so that every step draws the same numbers.
+
+    Source: a logical invariant (tier 1): the same state at 3 steps or more, after as many seedings.
+    """
+    rng, steps = signals.loop.get("rng", {}), signals.loop.get("steps", 0)
+    same, seeded = rng.get("same", 0), rng.get("seeded", 0)
+    if seeded >= max(_STREAK, 0.5 * steps) and same >= _STREAK:
+        place = place_of(rng.get("line", ""))
+        evidence = (message("health.seed_reset_in_loop.seeded_in", line=rng.get("line", "")),) if place else ()
+        observed = message("health.seed_reset_in_loop.reset", times=seeded, steps=steps, same=same)
+        return Outcome("fail", observed, evidence, place)
+    return Outcome("ok", message("health.seed_reset_in_loop.ok"))
+
+
+CHECKS = (
+    backwards_have_steps,
+    steps_have_backwards,
+    losses_have_backwards,
+    trains_in_training_mode,
+    evaluates_in_evaluation_mode,
+    no_dropout_in_evaluation,
+    loss_gets_logits,
+    nll_gets_log_probabilities,
+    head_fits_loss,
+    loss_shapes_agree,
+    labels_are_integers,
+    accumulation_scaled,
+    seeds_once,
+)

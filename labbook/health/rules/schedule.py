@@ -1,0 +1,108 @@
+"""Checks of learning rates and their schedulers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from labbook.health.evidence.measurements import finite_points, measured, measured_in, optimizer_of
+from labbook.health.rules.batch_order import loader_of, loading_place
+from labbook.model.check import Outcome, check
+from labbook.model.message import message
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+
+@check("learning_rate_seen", family="convergence", tier=1, whole=True, needs=("lr",))
+def learning_rate_seen(run: Run, signals: Signals) -> Outcome:
+    """Whether the learning rate was seen, finite, and not zero all the time.
+
+    Source: a logical invariant (tier 1): a rate of 0 changes nothing. Whether a rate is a good one is judged by the
+    update size, not here.
+    """
+    values = [v for s in measured(run, "lr") for v in s.values]
+    finite_values = [v for v in values if math.isfinite(v)]
+    if len(finite_values) < len(values):
+        observed = message("health.learning_rate_seen.nonfinite", bad=len(values) - len(finite_values))
+        return Outcome("fail", observed)
+    if not any(finite_values):
+        return Outcome("fail", message("health.learning_rate_seen.zero"))
+    low, high = min(finite_values), max(finite_values)
+    if low == high:
+        return Outcome("ok", message("health.learning_rate_seen.constant", rate=low))
+    return Outcome("ok", message("health.range", low=low, high=high))
+
+
+@check("lr_schedule_wrong", family="convergence", tier=1, needs=("lr",))
+def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a scheduler was never stepped, stepped first, ran beyond its end, or reached a rate of 0 too early.
+
+    Source: logical invariants (tier 1); torch warns about the order, paddle does not.
+    """
+    schedulers = signals.loop.get("scheduler", {})
+    for opt, facts in schedulers.items():
+        kind, options = facts.get("type", ""), facts.get("options", {})
+        steps, updates = facts.get("steps", 0), facts.get("optimizer_steps", 0)
+        if not steps and updates >= 20 and run.status == "finished" and _was_due(run, signals, opt):
+            return Outcome("fail", message("health.lr_schedule_wrong.never", scheduler=kind, steps=updates))
+        skipped = signals.loop.get("scaler", {}).get("skipped", 0)
+        if facts.get("before_optimizer", 0) and updates >= 5 and not skipped:
+            return Outcome("warn", message("health.lr_schedule_wrong.before", scheduler=kind))
+        planned = options.get("T_max")
+        length = float(planned) if isinstance(planned, (int, float)) else 0.0
+        anneals = kind.startswith("CosineAnnealing") and "Restart" not in kind
+        if anneals and length and steps > 2.5 * length and steps >= 0.9 * updates:
+            observed = message("health.lr_schedule_wrong.beyond_end", scheduler=kind, length=length, steps=steps)
+            return Outcome("fail", observed)
+    if not schedulers and signals.loop.get("steps", 0) >= 20 and run.status == "finished":
+        rates = {rate for series in measured_in(run, signals, "lr") for rate in finite_points(series)[1]}
+        for idle in signals.loop.get("idle_schedulers", []):
+            if idle.get("steps", 0) >= 3 and len(rates) == 1:
+                kind, steps = idle.get("type", ""), idle.get("steps", 0)
+                if idle.get("loose"):
+                    return Outcome("warn", message("health.lr_schedule_wrong.loose", scheduler=kind))
+                return Outcome("fail", message("health.lr_schedule_wrong.other", scheduler=kind, steps=steps))
+    early = _dies_early(run, signals)
+    if early is not None:
+        return early
+    if not schedulers:
+        return None
+    return Outcome("ok", message("health.names", names=[facts.get("type", "") for facts in schedulers.values()]))
+
+
+def _was_due(run: Run, signals: Signals, opt: str) -> bool:
+    """Whether a scheduler should have been stepped by the time at which it was last seen.
+
+    At the end of the run always; one that was gone by then, as the objects of a function are, after its second epoch
+    had begun.
+    """
+    updates = signals.loop.get("scheduler", {}).get(opt, {}).get("optimizer_steps", 0)
+    total = signals.loop.get("steps", 0)
+    own = [s.last_step for s in measured_in(run, signals, "lr") if s.last_step and optimizer_of(s) == int(opt or 0)]
+    if updates >= max(own, default=total):
+        return True
+    passes = Counter(
+        loading_place(loader_of(signals, event))
+        for event in signals.prints
+        if event.get("phase") == "train" and event.get("loader") is not None
+    )
+    epochs = max(passes.values(), default=0)
+    return epochs >= 2 and updates > 1.2 * total / epochs
+
+
+def _dies_early(run: Run, signals: Signals) -> Outcome | None:
+    """The rate is (nearly) 0 for more than 40 % of the run, from some step to the end."""
+    for series in measured_in(run, signals, "lr"):
+        if ".group" in series.name:
+            continue
+        steps, rates = finite_points(series)
+        if len(rates) < 20 or max(rates) <= 0 or steps[-1] < 20:
+            continue
+        alive = max(s for s, rate in zip(steps, rates, strict=True) if rate > 1e-5 * max(rates))
+        if steps[-1] - alive > 0.4 * steps[-1] and steps[-1] - alive >= 20:
+            observed = message("health.lr_schedule_wrong.dies_early", peak=max(rates), step=alive + 1, steps=steps[-1])
+            return Outcome("warn", observed, where={"step": alive + 1})
+    return None
+
+
+CHECKS = (learning_rate_seen, schedule_runs)

@@ -1,0 +1,339 @@
+"""Checks of what steps do to parameters: they change them, by neither too much nor too little."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+
+from labbook.health.evidence.layer_history import Parameter, parameters_of
+from labbook.health.evidence.measurements import called_in, join_names, measured_in, of_optimizer, too_few
+from labbook.health.evidence.training_kind import frozen_share, pretrained, training_losses
+from labbook.health.evidence.trend_tests import median
+from labbook.model.check import Outcome, check
+from labbook.model.message import Message, message
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_STREAK = 3
+_WARM_UP = 20
+_FEWEST_LATE = 3
+"""Looks after the warm-up. Source: chosen by us; a busy machine takes some of five off a short run."""
+_SMALL = 64
+_CLIPPED = 20
+_WIPED = 3.0
+_FIRST = 5
+_MOVED = 0.01
+_UNMOVED = 1e-3
+_FLAT_STEPS = 50
+_FEWEST_WEIGHTS = 64
+_NEAR = 0.07
+_PULLS = 3.0
+_PLAIN = ("SGD", "Momentum")
+_COUPLED = (*_PLAIN, "Adam", "RMSprop", "RMSProp", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam")
+"""Optimizers that add weight decay to the gradient; AdamW and the like shrink the weights apart from it."""
+
+
+@check("step_changed_nothing", family="gradient", tier=1, needs=("loop",))
+def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
+    """Whether steps with a gradient and a learning rate left every inspected element bitwise as it was.
+
+    Source: a logical invariant (tier 1) over at least 3 steps and most of those looked at; SageMaker UnchangedTensor,
+    TheDeepChecker w_untrained. In bfloat16 a step may change few elements, so all of the sample must stand still.
+    """
+    rates = [v for s in measured_in(run, signals, "lr") for v in (s.high or s.values)]
+    if len(rates) >= _STREAK and not any(rates):
+        return Outcome("fail", message("health.step_changed_nothing.no_rate"))
+    looks = signals.loop.get("unchanged", {})
+    checked = sum(look.get("checked", 0) for look in looks.values())
+    for opt, look in looks.items():
+        still, seen = look.get("unchanged", 0), look.get("checked", 0)
+        if look.get("streak", 0) >= _STREAK and still >= 0.5 * seen:
+            which = of_optimizer(opt, looks)
+            observed = message("health.step_changed_nothing.unchanged", bad=still, seen=seen, optimizer=which)
+            return Outcome("fail", observed)
+    if not checked:
+        return too_few(0, 1)
+    ratios = [v for p in parameters_of(signals) if p.is_matrix for v in p.values("ratio")]
+    usual = median(ratios) if ratios else None
+    extra: Message | str = "" if usual is None else message("health.step_changed_nothing.median", ratio=usual)
+    if usual == 0.0:
+        still = sum(1 for ratio in ratios if ratio == 0.0)
+        extra = message("health.step_changed_nothing.often_still", share=still / len(ratios))
+    return Outcome("ok", message("health.step_changed_nothing.ok", steps=checked, extra=extra))
+
+
+@check("update_too_large", family="gradient", tier=2, needs=("params",))
+def updates_are_small(run: Run, signals: Signals) -> Outcome:
+    """Whether steps change matrices by more than a tenth of their norm.
+
+    Source: TheDeepChecker's 1e-1 as the median over 20 steps (0 of 12 healthy runs), for matrices that did not begin
+    near 0 and hold 64 weights, or a fifth of all. In a run too short for that: several updates as large as the weights.
+    One of the first updates may also leave nothing of the initial weights, after which the weights are so large that
+    the same rate looks small: 3 times their norm in most matrices, with a loss that rises by half (chosen by us).
+    """
+    judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
+    wiped = _wiped_out(run, signals, judged)
+    if wiped is not None:
+        return wiped
+    late = [(median(v), p) for p in judged if len(v := p.values("ratio", _WARM_UP)) >= _FEWEST_LATE]
+    if late:
+        worst, parameter = max(late, key=lambda pair: pair[0])
+        large = [p for ratio, p in late if ratio > 0.1]
+        share = sum(p.elements for p in large) / sum(p.elements for _, p in late)
+        if share > 0.2 or any(p.elements >= _SMALL for p in large):
+            evidence = message("health.update_too_large.matrices", large=len(large), all=len(late), name=parameter.name)
+            verdict = "fail" if len(large) > 0.5 * len(late) else "warn"
+            observed = message("health.update_too_large.median", ratio=worst)
+            where = {"parameter": parameter.name}
+            return Outcome(verdict, observed, (evidence,), where, advice=_lower_rate(run, signals))
+        return Outcome("ok", message("health.update_too_large.ok", ratio=worst))
+    early = [(sorted(v)[-3], p) for p in judged if len(v := p.values("ratio")) >= 3]
+    shattered = [(ratio, p) for ratio, p in early if ratio > 1]
+    if early and len(shattered) > 0.5 * len(early):
+        worst, parameter = max(shattered, key=lambda pair: pair[0])
+        observed = message("health.update_too_large.three_steps", ratio=worst, name=parameter.name)
+        where = {"parameter": parameter.name}
+        return Outcome("fail", observed, where=where, advice=_lower_rate(run, signals))
+    measured = max((len(p.values("ratio", _WARM_UP)) for p in judged), default=0)
+    return too_few(measured, _FEWEST_LATE, "health.too_few.settled_steps")
+
+
+def _lower_rate(run: Run, signals: Signals) -> Message | None:
+    """Returns the advice with a tenth of the largest learning rate of the run, `None` where it is not known."""
+    rates = [v for s in measured_in(run, signals, "lr") for v in s.values if math.isfinite(v) and v > 0]
+    return message("health.lower_rate", rate=max(rates) / 10) if rates else None
+
+
+def _wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) -> Outcome | None:
+    """One of the first updates is several times as large as the weights, and the loss is worse for it."""
+    first = [(max(v), p) for p in judged if (v := [r for s, r in _ratios(p) if s <= _FIRST])]
+    wiped = [(ratio, p) for ratio, p in first if ratio > _WIPED]
+    series = next((s for s in measured_in(run, signals, "loss") if len(s.values) > _FIRST), None)
+    if series is None or len(wiped) <= 0.5 * len(first) or not wiped:
+        return None
+    after = [v for v in series.values[1 : 2 * _FIRST] if math.isfinite(v)]
+    if not after or not series.values[0] > 0 or median(after) < 1.5 * series.values[0]:
+        return None
+    worst, parameter = max(wiped, key=lambda pair: pair[0])
+    observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name)
+    evidence = message("health.update_too_large.loss", before=series.values[0], after=median(after))
+    where = {"parameter": parameter.name, "step": 1}
+    return Outcome("fail", observed, (evidence,), where, advice=_lower_rate(run, signals))
+
+
+def _ratios(parameter: Parameter) -> list[tuple[int, float]]:
+    return [(step, ratio) for step, row in parameter.history if (ratio := row.get("ratio")) is not None]
+
+
+def _begins_at_zero(parameter: Parameter) -> bool:
+    """Whether it began so near 0 that every update is large beside it: zero-initialised heads, adapters."""
+    deviation, mean = parameter.init.get("std"), parameter.init.get("mean")
+    if deviation is None or mean is None:
+        return False
+    fan_in = max(1, parameter.init.get("fan_in", 0))
+    return math.hypot(deviation, mean) * math.sqrt(fan_in) < 0.05
+
+
+@check("update_too_small", family="gradient", tier=3, needs=("params", "lr"))
+def updates_have_effect(run: Run, signals: Signals) -> Outcome | None:
+    """Whether all matrices hardly moved over 100 steps at a constant learning rate.
+
+    Source: a hint (tier 3); 1e-6 of the norm. TheDeepChecker's 1e-4 gave 2 false alarms in 12 healthy runs. In a short
+    run the largest update times the number of steps bounds how far a matrix has come: a thousandth teaches nothing.
+    """
+    rates = [v for s in measured_in(run, signals, "lr") for v in s.values if v > 0]
+    ratios = [median(v) for p in parameters_of(signals) if p.is_matrix and len(v := p.values("ratio", _WARM_UP)) >= 5]
+    steps = max((p.history[-1][0] for p in parameters_of(signals) if p.history), default=0)
+    short = [p.values("ratio") for p in parameters_of(signals) if p.is_matrix and p.trainable]
+    furthest = max((max(v) * steps for v in short if len(v) >= _STREAK), default=0.0)
+    if steps >= _WARM_UP and 0 < furthest < _UNMOVED:
+        return Outcome("note", message("health.update_too_small.moved", steps=steps, share=furthest))
+    if (
+        not ratios
+        or steps < 100
+        or max(ratios) >= 1e-6
+        or max(ratios) <= 0
+        or min(rates, default=0) < 0.5 * max(rates, default=1)
+    ):
+        return None
+    return Outcome("note", message("health.update_too_small.median", ratio=max(ratios), steps=steps))
+
+
+def hardly_moved(run: Run, signals: Signals) -> Outcome | None:
+    """Returns `update_too_small` for a loss that is flat as well: no matrix can have moved by a hundredth.
+
+    Source: chosen by us. The median update times the number of steps bounds how far a matrix has come when all steps
+    point the same way; of 1 % of their norm no network forgets its initial outputs. Alone it is what fine-tuning at a
+    low rate does, so it means nothing without a flat loss.
+    """
+    judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
+    moved = [median(v) * p.history[-1][0] for p in judged if len(v := p.values("ratio")) >= _STREAK]
+    steps = max((p.history[-1][0] for p in judged if p.history), default=0)
+    if not moved or len(moved) < 0.5 * len(judged) or steps < _FLAT_STEPS or not 0 < max(moved) < _MOVED:
+        return None
+    return Outcome("warn", message("health.update_too_small.moved", steps=steps, share=max(moved)))
+
+
+@check("clip_always_active", family="gradient", tier=3, needs=("loop",))
+def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
+    """Whether clipping reduced nearly every gradient to a small part of its norm.
+
+    Source: a hint (tier 3); more than 95 % of at least 200 calls, and the norm 10 times the limit: clipping in
+    every step to some degree is usual in language models and policies. 100 times the limit counts after 20 calls.
+    """
+    clip = signals.loop.get("clip", {})
+    calls, clipped, limit = clip.get("calls", 0), clip.get("clipped", 0), clip.get("limit")
+    norms = [v for s in measured_in(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
+    if calls < _CLIPPED or clipped <= 0.95 * calls or not limit or not norms or median(norms) < 10 * limit:
+        return None
+    if calls < 200 and median(norms) < 100 * limit:
+        return None
+    share = clipped / calls
+    observed = message("health.clip_always_active.share", share=share, calls=calls, norm=median(norms), limit=limit)
+    return Outcome("note", observed)
+
+
+@check("clip_without_gradient", family="gradient", tier=1, needs=("loop",))
+def clipping_sees_gradients(run: Run, signals: Signals) -> Outcome | None:
+    """Whether nearly all calls that clip gradients found none, although steps had some: they come before `backward`.
+
+    Source: a logical invariant (tier 1), over at least 20 calls.
+    """
+    clip = signals.loop.get("clip", {})
+    calls, empty = clip.get("calls", 0), clip.get("empty", 0)
+    norms = [v for s in measured_in(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
+    if calls < _CLIPPED or empty <= 0.9 * calls or not norms or median(norms) <= 0:
+        return None
+    return Outcome("warn", message("health.clip_without_gradient.empty", empty=empty, calls=calls, norm=median(norms)))
+
+
+@check("most_parameters_frozen", family="gradient", tier=3, needs=("models",))
+def most_is_trained(run: Run, signals: Signals) -> Outcome | None:
+    """Whether most of the models' elements are frozen. Source: a hint (tier 3); usual in fine-tuning and adapters."""
+    share = frozen_share(signals)
+    if share <= 0.5:
+        return None
+    known = parameters_of(signals)
+    trained = sum(p.elements for p in known if p.trainable)
+    return Outcome("note", message("health.most_parameters_frozen.share", share=share, trained=trained))
+
+
+@check("frozen_at_random", family="gradient", tier=2, needs=("models",))
+def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a layer that does not train still has the random weights of its initialisation, though others train.
+
+    Source: chosen by us (tier 2): written by an initialiser, its standard deviation kept within 7 %, no state loaded.
+    Random features below a small trained head are a method, so they are a note; a random output layer is not. A layer
+    beside which two narrow matrices train, as in low-rank adaptation, is left out.
+    """
+    if any(event.get("what") == "model" and event.get("matched") for event in signals.loaded):
+        return None
+    matrices = [p for p in parameters_of(signals) if p.is_matrix and math.isfinite(p.order)]
+    for model in sorted({p.model for p in matrices}):
+        layers = [p for p in matrices if p.model == model]
+        frozen = [p for p in layers if not p.trainable and p.elements >= _FEWEST_WEIGHTS and _as_initialised(p)]
+        trained = [p for p in layers if p.trainable]
+        frozen = [p for p in frozen if not _is_adapted(p, trained)]
+        if not frozen or not trained:
+            continue
+        last = max(layers, key=lambda p: p.order)
+        verdict = "warn" if len(trained) > len(frozen) or last in frozen else "note"
+        names = join_names([p.name for p in frozen])
+        observed = message("health.frozen_at_random.layers", frozen=len(frozen), layers=len(layers), names=names)
+        return Outcome(verdict, observed, where={"parameter": frozen[0].name})
+    return None
+
+
+def _is_adapted(frozen: Parameter, trained: Sequence[Parameter]) -> bool:
+    """Whether two narrow matrices train beside a frozen one, whose product has its shape."""
+    if len(frozen.shape) != 2:
+        return False
+    around = frozen.name.rpartition(".")[0].rpartition(".")[0]
+    near = [p for p in trained if len(p.shape) == 2 and (not around or p.name.startswith(f"{around}."))]
+    forms = [sorted(p.shape) for p in near if min(p.shape) < min(frozen.shape)]
+    wanted = sorted(frozen.shape)
+    return any(one[0] == other[0] and sorted((one[1], other[1])) == wanted for one, other in combinations(forms, 2))
+
+
+def _as_initialised(parameter: Parameter) -> bool:
+    """Whether an initialiser wrote the weights and they still have the deviation of a common one, around 0."""
+    deviation, mean = parameter.init.get("std"), parameter.init.get("mean")
+    fan_in, elements = parameter.init.get("fan_in", 0), parameter.elements
+    if not parameter.init.get("writes") or not deviation or mean is None or not fan_in:
+        return False
+    # The outputs of torch's layers are the first axis, those of PaddlePaddle's Linear the last.
+    fan_outs = {elements / fan_in, parameter.shape[0], parameter.shape[-1]}
+    usual = [1 / (3 * fan_in), 1 / fan_in, 2 / fan_in, *(2 / (fan_in + out) for out in fan_outs)]
+    near = any(abs(deviation / math.sqrt(variance) - 1) < _NEAR for variance in usual)
+    return near and abs(mean) < 4 * deviation / math.sqrt(elements)
+
+
+@check("regularisation_dominates", family="gradient", tier=2, needs=("losses",))
+def regularisation_is_small(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a penalty on the weights is most of the loss, or weight decay pulls harder than the gradient.
+
+    Source: chosen by us (tier 2): a loss of more than 10 times its only loss function where its graph holds a penalty,
+    or of 3 times where their sum ends at chance level; decay of 3 times the gradient in most matrices
+    within the first 5 steps, coupled to it as in SGD and Adam, that shrinks weights by a tenth over the run. Of weights
+    that were trained before the gradients may rightly be small.
+    """
+    return _penalty(run, signals) or _decay(run, signals)
+
+
+def _penalty(run: Run, signals: Signals) -> Outcome | None:
+    losses, series = training_losses(signals), measured_in(run, signals, "loss")
+    if not losses or len(series) != 1 or not any(graph.get("penalised") for graph in signals.graphs):
+        return None
+    values, total = [loss.get("value_first") or 0.0 for loss in losses], series[0].values[0]
+    # Several losses may have weights, as 100 for the distance of two images.
+    if any(loss.get("reduction") != "mean" for loss in losses) or min(values) <= 0:
+        return None
+    one = losses[0] if len(losses) == 1 else {}
+    classes, ends = one.get("classes") or 0, median(list(series[0].values[-10:]))
+    guessing = min(values[0], math.log(classes)) if classes > 1 else values[0]
+    # The penalty falls, the loss function does not, and their sum ends at the level of guessing.
+    won = total > 3 * guessing and ends < 0.5 * total and ends > 0.95 * guessing
+    won = won and (one.get("value_last") or 0.0) > 0.8 * guessing
+    if total <= (10 if one else 200) * sum(values) and not won:
+        return None
+    functions = join_names([loss.get("fn", "") for loss in losses])
+    observed = message("health.regularisation_dominates.penalty", total=total, function=functions, value=sum(values))
+    return Outcome("warn", observed, called_in(losses[0].get("line", "")), {"step": 1})
+
+
+def _decay(run: Run, signals: Signals) -> Outcome | None:
+    optimizer = signals.optimizers[0] if len(signals.optimizers) == 1 else None
+    decay = optimizer.get("options", {}).get("weight_decay") if optimizer is not None else None
+    if optimizer is None or optimizer.get("type") not in _COUPLED or not isinstance(decay, (int, float)) or decay <= 0:
+        return None
+    rates = [v for s in measured_in(run, signals, "lr") for v in s.values if math.isfinite(v)]
+    steps = signals.loop.get("steps", 0)
+    if pretrained(signals) or (
+        optimizer.get("type") in _PLAIN and sum(rates) / max(1, len(rates)) * decay * steps < 0.1
+    ):
+        return None
+    looks = [
+        (decay * look["w"] / look["g"], parameter)
+        for parameter in parameters_of(signals)
+        if parameter.is_matrix and parameter.trainable
+        for step, look in parameter.history[:3]
+        if step <= _FIRST and look.get("g", 0.0) > 0 and math.isfinite(look.get("w", math.nan))
+    ]
+    if len(looks) < _STREAK or median([ratio for ratio, _ in looks]) < _PULLS:
+        return None
+    ratio, parameter = max(looks, key=lambda pair: pair[0])
+    observed = message("health.regularisation_dominates.decay", decay=decay, ratio=ratio, name=parameter.name)
+    return Outcome("warn", observed, where={"parameter": parameter.name, "step": 1})
+
+
+CHECKS = (
+    steps_change_parameters,
+    updates_are_small,
+    updates_have_effect,
+    clipping_is_rare,
+    clipping_sees_gradients,
+    most_is_trained,
+    frozen_layers_were_trained,
+    regularisation_is_small,
+)

@@ -1,0 +1,394 @@
+"""Checks of the connections between model, loss, optimizer and checkpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from labbook.health.evidence.layer_history import modules_of, parameters_of
+from labbook.health.evidence.measurements import called_in, join_names, place_message, place_of, too_few
+from labbook.health.evidence.training_kind import pretrained
+from labbook.model.check import Outcome, check
+from labbook.model.events.inspection_kinds import Cut
+from labbook.model.message import Message, message
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_AFTER_BACKWARDS = 20
+_STREAK = 3
+_LOOKS = 3
+_PADDED = 0.05
+
+
+@check("param_never_gets_grad", family="gradient", tier=1, needs=("loop",))
+def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
+    """Whether some parameter that an optimizer holds never received a gradient.
+
+    Source: a logical invariant (tier 1) after 20 calls of backward. Modules that run without one are cut off; modules
+    that never run may be spare ones, as the pooler of a fine-tuned encoder, and are no failure.
+    """
+    never = never_reached(signals)
+    total = signals.loop.get("trainable_n", 0)
+    if not never:
+        if _judged(signals) < _AFTER_BACKWARDS:
+            return _first_graph(signals, total)
+        return Outcome("ok", _all_parameters(total))
+    idle = set(signals.loop.get("never_called", []))
+    cut = [name for name in never if name not in idle]
+    missing = max(signals.loop.get("never_grad_n", 0), len(never))
+    if total:
+        observed = message("health.param_never_gets_grad.never", bad=missing, total=total)
+    else:
+        observed = message("health.param_never_gets_grad.never_uncounted", bad=missing)
+    where = {"parameter": (cut or never)[0]}
+    if cut:
+        evidence = message("health.param_never_gets_grad.cut_off", names=join_names(cut))
+        return Outcome("fail", observed, (evidence, *_cut_sentence(signals)), where | _cut_place(signals))
+    share = missing / total if total else 0.0
+    verdict = "warn" if share > 0.1 else "note"
+    evidence = message("health.param_never_gets_grad.never_ran", names=join_names(never))
+    return Outcome(verdict, observed, (evidence,), where)
+
+
+def never_reached(signals: Signals) -> Sequence[str]:
+    """Names of parameters of an optimizer that never received a gradient, once that is certain."""
+    reached = bool(signals.graphs) and signals.graphs[-1].get("unreachable_n") == 0
+    never = signals.loop.get("never_grad", [])
+    return () if reached or _judged(signals) < _AFTER_BACKWARDS else never
+
+
+def _judged(signals: Signals) -> int:
+    return signals.loop.get("judged", 0) or signals.loop.get("backwards", 0)
+
+
+def _all_parameters(total: int) -> Message:
+    return message("health.all_parameters", count=total) if total else message("health.all")
+
+
+def _first_graph(signals: Signals, total: int) -> Outcome:
+    """For a run with fewer than 20 backward passes: what the graph of the first one reached."""
+    if not signals.graphs:
+        return too_few(signals.loop.get("backwards", 0), _AFTER_BACKWARDS, "health.too_few.backwards")
+    graph = signals.graphs[-1]
+    never, judged = signals.loop.get("never_grad", []), signals.loop.get("judged", 0)
+    if never and judged:
+        bad = max(signals.loop.get("never_grad_n", 0), len(never))
+        observed = message("health.param_never_gets_grad.none_yet", bad=bad, total=total, backwards=judged)
+        evidence = message("health.param_never_gets_grad.without", names=join_names(never))
+        return Outcome("note", observed, (evidence,))
+    if not graph.get("unreachable_n") and not graph.get("unreachable"):
+        reached = graph.get("reachable", 0) or total
+        return Outcome("ok", message("health.param_never_gets_grad.first_loss", reached=reached))
+    return too_few(signals.loop.get("backwards", 0), _AFTER_BACKWARDS, "health.too_few.backwards")
+
+
+def _cut(signals: Signals) -> Cut:
+    return next((cut for graph in reversed(signals.graphs) if (cut := graph.get("cut"))), Cut())
+
+
+def _cut_sentence(signals: Signals) -> tuple[Message, ...]:
+    cut = _cut(signals)
+    if not cut:
+        return ()
+    if cut.get("op") == "after the model":
+        place = message("health.place", file=cut.get("file", ""), line=cut.get("line", 0))
+        before = message("health.detached_graph.before_backward", place=place)
+        return (message("health.detached_graph.output_unused", before=before),)
+    return (message("health.detached_graph.cut", op=cut.get("op", ""), place=place_message(cut)),)
+
+
+def _cut_place(signals: Signals) -> dict[str, object]:
+    cut = _cut(signals)
+    if not cut.get("file"):
+        return {}
+    place: dict[str, object] = {"file": cut.get("file", ""), "line": cut.get("line", 0)}
+    return place | {"function": cut.get("function", ""), "source": cut.get("source", "").strip()}
+
+
+@check("detached_graph", family="loop-bug", tier=1, needs=("graphs",))
+def graph_is_whole(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the first losses reach trainable parameters of the model that ran, or are cut off and where.
+
+    Source: a logical invariant (tier 1). A cut on purpose leaves no parameter of an optimizer without gradient. What a
+    model returned may just as well not be used at all: then only the parameters without gradient count.
+    """
+    graph = signals.graphs[-1]
+    reachable, lost = graph.get("reachable", 0), graph.get("unreachable", [])
+    never = set(signals.loop.get("never_grad", [])) - set(signals.loop.get("never_called", []))
+    lost_for_good = [name for name in lost if name in never]
+    # A loss that is a new tensor with requires_grad gets a gradient itself, and nothing behind it does.
+    every = graph.get("unreachable_n", 0) == signals.loop.get("trainable_n") and lost_for_good == [*lost]
+    only_foreign = every and any(not leaf.get("parameter") for leaf in graph.get("foreign", []))
+    if lost and (not reachable or only_foreign):
+        step, lost_n = graph.get("step", 0), graph.get("unreachable_n", 0)
+        observed = message("health.detached_graph.reaches_none", step=step, parameters=lost_n)
+        return Outcome("fail", observed, _cut_sentence(signals), _cut_place(signals))
+    empty = signals.loop.get("steps_without_gradient", {})
+    if not reachable and not lost:
+        if sum(times.get("none", 0) for times in empty.values()) < _STREAK or not graph.get("held"):
+            return None
+        observed = message("health.detached_graph.no_graph")
+        return Outcome("fail", observed, _cut_sentence(signals), _cut_place(signals))
+    if lost_for_good and _cut(signals) and _cut(signals).get("op") != "after the model":
+        observed = message("health.detached_graph.unreached", parameters=len(lost_for_good))
+        unreached = message("health.detached_graph.unreached_names", names=join_names(lost_for_good))
+        where = _cut_place(signals) | {"parameter": lost_for_good[0]}
+        return Outcome("fail", observed, (*_cut_sentence(signals), unreached), where)
+    return Outcome("ok", message("health.detached_graph.ok", parameters=reachable))
+
+
+@check("loss_term_without_gradient", family="loop-bug", tier=1, needs=("graphs",))
+def terms_have_gradients(run: Run, signals: Signals) -> Outcome | None:
+    """Whether something that changes from step to step is added to the loss and has no gradient.
+
+    Source: a logical invariant (tier 1) over 3 steps: such a term is shown and never minimised.
+    """
+    for graph in signals.graphs:
+        for term in graph.get("constant", []):
+            values = term.get("values", [])
+            if len(values) >= 3:
+                number = term.get("number", False)
+                key = (
+                    "health.loss_term_without_gradient.number" if number else "health.loss_term_without_gradient.tensor"
+                )
+                return Outcome(
+                    "warn", message(key, values=values), called_in(term.get("line", "")), place_of(term.get("line", ""))
+                )
+    return None
+
+
+@check("grad_param_not_in_optimizer", family="gradient", tier=1, needs=("loop",))
+def optimizers_hold_all(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a parameter received gradients that no optimizer uses.
+
+    Source: a logical invariant (tier 1), TrainCheck AC-2665. An optimizer that holds just the last layers is the usual
+    way to train a head on a backbone that was not frozen: a note where weights were loaded.
+    """
+    outside = signals.loop.get("outside", [])
+    if not signals.loop.get("optimizers"):
+        return None
+    if not outside:
+        return Outcome("ok", message("health.all"))
+    total = max(signals.loop.get("outside_n", 0), len(outside))
+    observed = message("health.grad_param_not_in_optimizer.unused", parameters=total)
+    evidence = (message("health.grad_param_not_in_optimizer.names", names=join_names(outside, total)),)
+    stale = any(facts.get("tensors", 0) for facts in signals.loop.get("stale", {}).values())
+    backbone = _is_backbone(signals, outside, total) and not stale
+    verdict = "fail" if not backbone else "note" if pretrained(signals) else "warn"
+    if _only_judges(signals) and not stale:
+        fixed = message("health.grad_param_not_in_optimizer.fixed_models")
+        return Outcome("note", observed, (*evidence, fixed), {"parameter": outside[0]})
+    return Outcome(verdict, observed, evidence, {"parameter": outside[0]})
+
+
+def _only_judges(signals: Signals) -> bool:
+    """Whether unused gradients lie in separate models in evaluation mode, such as networks that judge an output.
+
+    An optimizer made with the parameters of another network holds them twice, or finds no gradient when it steps.
+    """
+    if not signals.loop.get("outside_models") or signals.loop.get("held_twice", 0):
+        return False
+    empty = signals.loop.get("steps_without_gradient", {})
+    idle = max((times.get("none", 0) + times.get("zero", 0) for times in empty.values()), default=0)
+    return idle <= 0.1 * signals.loop.get("steps", 0)
+
+
+def _is_backbone(signals: Signals, outside: Sequence[str], total: int) -> bool:
+    """Whether the parameters left out run before all others, and are most of the model."""
+    known = [p for p in parameters_of(signals) if p.trainable and math.isfinite(p.order)]
+    left_out = {p.name: p for p in known if p.name in set(outside)}
+    trained = [p for p in known if p.name not in left_out]
+    if not trained or total > len(outside) or not left_out:
+        return False
+    before = max(p.order for p in left_out.values()) < min(p.order for p in trained)
+    return before and sum(p.elements for p in left_out.values()) > sum(p.elements for p in trained)
+
+
+@check("optimizer_params_stale", family="gradient", tier=1, needs=("loop",))
+def optimizer_is_fresh(run: Run, signals: Signals) -> Outcome:
+    """Whether an optimizer holds parameters that are in no model that runs and never get a gradient.
+
+    Source: a logical invariant (tier 1); TrainCheck AC-2665.
+    """
+    stale = signals.loop.get("stale", {})
+    for opt, facts in stale.items():
+        tensors, held = facts.get("tensors", 0), facts.get("held", 0)
+        if tensors:
+            number = f" {opt}" if len(stale) > 1 else ""
+            observed = message("health.optimizer_params_stale.stale", bad=tensors, total=held, number=number)
+            return Outcome("fail", observed)
+    return Outcome("ok", message("health.optimizer_params_stale.ok"))
+
+
+@check("unregistered_parameters", family="activation", tier=1, needs=("graphs",))
+def parameters_registered(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the loss reaches parameters that no module and no optimizer knows.
+
+    Source: a logical invariant (tier 1) for parameter objects; plain tensors with gradients are inputs or coordinates.
+    """
+    if not signals.optimizers:
+        return None
+    leaves = [leaf for graph in signals.graphs for leaf in graph.get("foreign", []) if leaf.get("parameter")]
+    if not leaves:
+        return Outcome("ok", message("health.all"))
+    last = [leaf for leaf in signals.graphs[-1].get("foreign", []) if leaf.get("parameter")] or leaves
+    shapes = ["x".join(str(n) for n in leaf.get("shape", ())) or "scalar" for leaf in last]
+    observed = message("health.unregistered_parameters.found", parameters=len(last))
+    return Outcome("fail", observed, (message("health.unregistered_parameters.shapes", shapes=join_names(shapes)),))
+
+
+@check("partial_state_load", family="loop-bug", tier=1, needs=())
+def state_fits(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a model was loaded from weights that mostly do not belong to it.
+
+    Source: a logical invariant (tier 1): unmatched keys; silent in paddle. A new head on old weights is usual, so a few
+    unmatched keys on both sides are only noted.
+    """
+    worst: Outcome | None = None
+    for event in signals.loaded:
+        if event.get("what") != "model" or not event.get("keys"):
+            continue
+        keys, matched = event.get("keys", 0), event.get("matched", 0)
+        lost = event.get("missing_n", 0) + event.get("mismatched_n", 0)
+        observed = message("health.partial_state_load.matched", matched=matched, keys=keys)
+        if not lost:
+            worst = worst or Outcome("ok", observed)
+            continue
+        lists = event.get("missing", []) + event.get("mismatched", [])
+        evidence = (message("health.partial_state_load.not_loaded", names=join_names(lists, lost)),)
+        verdict = "fail" if matched < 0.5 * keys else "note"
+        if worst is None or worst.verdict in ("ok", "note"):
+            worst = Outcome(verdict, observed, evidence, place_of(event.get("line", "")))
+    return worst
+
+
+@check("best_checkpoint_alias", family="loop-bug", tier=1, needs=())
+def kept_state_is_a_copy(run: Run, signals: Signals) -> Outcome | None:
+    """Whether weights were loaded back from a state that is the model's own memory, so that nothing was restored.
+
+    Source: a logical invariant (tier 1).
+    """
+    for event in signals.loaded:
+        if event.get("alias") and event.get("what") == "model" and event.get("step", 0) > 0:
+            observed = message("health.best_checkpoint_alias.shared", step=event.get("step", 0))
+            loaded = message("health.best_checkpoint_alias.loaded_in", line=event.get("line", ""))
+            return Outcome("fail", observed, (loaded,), place_of(event.get("line", "")))
+    return None
+
+
+@check("averaged_copy_never_updated", family="loop-bug", tier=2, needs=("loop",))
+def copies_are_updated(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a copy of the trained model is called now and then, as for validation, and never changes.
+
+    Source: chosen by us (tier 2); at least 3 times in the run, the last in its second half, and before at most every
+    fifth step: a model that is called in each step is a fixed teacher or reference.
+    """
+    steps = signals.loop.get("steps", 0)
+    copies = signals.loop.get("copies", [])
+    for copy in copies:
+        calls, last = copy.get("steps", 0), copy.get("last", 0)
+        if copy.get("changed") or calls < 3 or calls > 0.2 * steps or last < 0.5 * steps:
+            continue
+        averaged = "Averaged" in copy.get("type", "")
+        observed = message("health.averaged_copy_never_updated.unchanged", type=copy.get("type", ""), calls=calls)
+        return Outcome("fail" if averaged else "warn", observed, where={"step": last})
+    changed = any(copy.get("changed") and copy.get("steps", 0) for copy in copies)
+    return Outcome("ok", message("health.averaged_copy_never_updated.ok")) if changed else None
+
+
+@check("layers_share_weights", family="loop-bug", tier=2, needs=("models",))
+def layers_are_separate(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a list of modules is one and the same module with parameters, whose outputs are formed as its inputs.
+
+    Source: a logical invariant (tier 2): a stack. Heads that share their weights change the shape.
+    """
+    for model in signals.models:
+        for name, index, times in model.get("repeated", []):
+            modules = {row.get("i"): row for row in model.get("modules", [])}
+            row = modules.get(index, {})
+            taken, given = row.get("input", []), row.get("output", [])
+            inner = f"{row.get('name', '')}."
+            own = (r for r in modules.values() if r is row or r.get("name", "").startswith(inner))
+            if not taken or not given or taken[0].get("shape") != given[0].get("shape"):
+                continue
+            if any(r.get("trainable", 0) for r in own):
+                observed = message("health.layers_share_weights.same", name=name, type=row.get("type", ""), times=times)
+                return Outcome("warn", observed)
+    return None
+
+
+@check("attention_mask_inverted", family="loop-bug", tier=2, needs=("batches", "tensors"))
+def mask_hides_padding(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the mask of an attention leaves exactly the padding: positions of one token, which is hidden nowhere.
+
+    Source: chosen by us (tier 2), in at least 3 looks and all of them; their number differs between samples.
+    """
+    looks = [row.get("padding_only") for event in signals.tensors for row in event.get("functions", [])]
+    known = [look for look in looks if look is not None]
+    if len(known) < _LOOKS or not all(known):
+        return None
+    return Outcome("warn", message("health.attention_mask_inverted.padding", looks=len(known)))
+
+
+@check("attention_over_padding", family="loop-bug", tier=2, needs=("batches", "tensors"))
+def padding_is_masked(run: Run, signals: Signals) -> Outcome | None:
+    """Whether attention without any mask runs over sequences that an embedding says are padded.
+
+    Source: chosen by us (tier 2), in at least 3 looks and all of them: an embedding declares `padding_idx` 0, and
+    between 5 and 95 % of the tokens are 0, in each batch another share.
+    """
+    if not any(m.options.get("padding_idx") == 0 for m in modules_of(signals)):
+        return None
+    looks, shares = _attention_looks(signals), []
+    for batch in signals.batches:
+        for leaf in batch.get("leaves", []):
+            form, share = leaf.get("shape", ()), leaf.get("zero")
+            if leaf.get("role") != "input" or not leaf.get("integer") or len(form) != 2 or share is None:
+                continue
+            # A token for the whole sequence may have been put in front.
+            masked = {m for length, m in looks.get(batch.get("step", 0), ()) if {length, length - 1} & {*form}}
+            if True in masked:
+                return None
+            shares += [share] * len(masked)
+    if len(set(shares)) < _LOOKS or not all(_PADDED < share < 1 - _PADDED for share in shares):
+        return None
+    share = sum(shares) / len(shares)
+    return Outcome("warn", message("health.attention_over_padding.unmasked", looks=len(shares), share=share))
+
+
+def _attention_looks(signals: Signals) -> dict[int, list[tuple[int, bool]]]:
+    """Returns for each step the length of each sequence that attends to itself, and whether anything is hidden from it.
+
+    Scores that the program itself puts through a softmax hide a position where it is exactly 0.
+    """
+    found: dict[int, list[tuple[int, bool]]] = {}
+    for event in signals.tensors:
+        looks = found.setdefault(event.get("step", 0), [])
+        for row in event.get("functions", []):
+            form = row.get("shape", ())
+            if row.get("fn") == "attention" and len(form) == 2 and form[0] == form[1]:
+                looks.append((form[0], row.get("hides", True)))
+            elif (
+                row.get("fn") == "softmax"
+                and len(form) >= 3
+                and form[-1] == form[-2]
+                and row.get("dim") == len(form) - 1
+            ):
+                looks.append((form[-1], bool(row.get("zero", 1.0))))
+    return found
+
+
+CHECKS = (
+    every_parameter_has_gradient,
+    graph_is_whole,
+    terms_have_gradients,
+    optimizers_hold_all,
+    optimizer_is_fresh,
+    parameters_registered,
+    state_fits,
+    kept_state_is_a_copy,
+    copies_are_updated,
+    layers_are_separate,
+    mask_hides_padding,
+    padding_is_masked,
+)

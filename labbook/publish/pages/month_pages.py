@@ -1,0 +1,90 @@
+"""Lists of the runs of a month without scripts: one page, or one for each day of a long month. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from labbook.publish.pages.build_record import content_key
+from labbook.publish.pages.page import MonthKeys, Page, SiteSource, link, rendered, run_cells
+from labbook.publish.pages.run_table_data import by_month, entry_day
+from labbook.report import numbers
+from labbook.report.best_runs import BROKEN
+from labbook.report.run_row import RunRow
+from labbook.store.text.templates import Templates
+
+ONE_PAGE = 300
+"""Most runs on one page. Source: chosen by us; about 100 kB, 15 kB compressed."""
+
+_NO_KEYS = MonthKeys("", "")
+
+
+def month_pages(source: SiteSource, templates: Templates) -> list[Page]:
+    """Returns `runs/<year>/<month>/index.md`, and `runs/<year>/<month>/<day>/index.md` for long months.
+
+    Runs whose entry is not in the folder of a month are not listed.
+    """
+    found = []
+    for month, rows in by_month(source.rows).items():
+        keys = source.months.get(month, _NO_KEYS)
+        if month == "other":
+            continue
+        days: dict[str, list[RunRow]] = defaultdict(list)
+        for row in rows:
+            days[entry_day(row.path)].append(row)
+        # Entries outside of the folders of days are on the page of the month.
+        if len(rows) <= ONE_PAGE or set(days) == {month}:
+            found.append(_runs(templates, month, rows, keys.rows))
+            continue
+        found.append(_days(templates, month, days, keys.rows))
+        found += [_runs(templates, day, held, keys.days.get(day, "")) for day, held in days.items() if day != month]
+    return found
+
+
+def _place(span: str) -> str:
+    """Returns `runs/2026/11/index.md` for "2026-11", likewise for a day."""
+    return f"runs/{span.replace('-', '/')}/index.md"
+
+
+def _runs(templates: Templates, span: str, rows: Sequence[RunRow], key: str) -> Page:
+    """Returns the page with the runs of a month or a day."""
+    return _page(templates, span, rows, {}, key or _key(rows))
+
+
+def _days(templates: Templates, month: str, days: Mapping[str, Sequence[RunRow]], key: str) -> Page:
+    """Returns the page with the days of a month, newest first, and the runs outside of them."""
+    others = {day: rows for day, rows in days.items() if day != month}
+    return _page(templates, month, days.get(month, ()), others, key or _key([row for r in days.values() for row in r]))
+
+
+def _page(
+    templates: Templates, span: str, rows: Sequence[RunRow], days: Mapping[str, Sequence[RunRow]], key: str
+) -> Page:
+    """Returns a page that is rendered on demand: old months do not change, and many rows take long."""
+    path, month = _place(span), span[:7]
+
+    def text() -> str:
+        data = {
+            "title": span,
+            "total": len(rows) + sum(len(held) for held in days.values()),
+            "month": {"title": month, "url": link(_place(month), path)} if span != month else None,
+            "all_url": link("runs/index.md", path),
+            "days": [
+                {
+                    "day": day,
+                    "url": link(_place(day), path),
+                    "runs": len(held),
+                    "broken": sum(row.status in BROKEN for row in held),
+                    "time": numbers.duration(sum(row.duration_s or 0.0 for row in held)),
+                }
+                for day, held in sorted(days.items(), reverse=True)
+            ],
+            "rows": [run_cells(row, path) for row in rows],
+        }
+        return rendered(templates, "month", path, span, data).text()
+
+    return Page(path, text, span, wide=True, key=key)
+
+
+def _key(rows: Sequence[RunRow]) -> str:
+    return content_key([tuple(vars(row).values()) for row in rows])

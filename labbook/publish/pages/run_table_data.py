@@ -1,0 +1,235 @@
+"""Data of the run table: a small file for each month, in columns. Pure.
+
+It has only data of the front matter of entries. The file of a month depends on its runs only, so that an old one does
+not change with a new run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from labbook.model.metric_kinds import direction_of
+from labbook.model.run_fields import option_values
+from labbook.publish.pages.build_record import content_key
+from labbook.publish.pages.page import SiteFile, SiteSource
+from labbook.report.run_row import RunRow
+from labbook.store.paths import is_run_id
+
+FORM = 1
+"""Version of the format, read by `assets/rows.js`."""
+
+_MAX_TEXT = 200
+_MAX_COLUMNS = 100
+"""Most metrics, and most options, in one file. Source: chosen by us; a table shows about ten."""
+
+_FOLDER = "data/runs"
+Front = Mapping[str, Any]
+
+
+def table_files(source: SiteSource, titles: Mapping[str, str]) -> list[SiteFile]:
+    """Returns `data/runs/<year>-<month>.json` for each month with runs, and their list `data/runs/index.json`.
+
+    Args:
+        source: The notebook.
+        titles: Symptom of a run -> its title.
+    """
+    files = []
+    months = []
+    for month, rows in by_month(source.rows).items():
+        content = _kept_columns(month, rows, source)
+        files.append(SiteFile(f"{_FOLDER}/{month}.json", content))
+        # The digest is part of the address, so that browsers can cache old months.
+        months.append({"month": month, "runs": len(rows), "digest": hashlib.sha256(content).hexdigest()[:12]})
+    shown = sorted({name for row in source.rows for name in row.symptoms})
+    index = {
+        "form": FORM,
+        "runs": len(source.rows),
+        "months": months,
+        "symptoms": {_cut(name): _cut(titles.get(name, name)) for name in shown},
+    }
+    return [*files, SiteFile(f"{_FOLDER}/index.json", compact(index))]
+
+
+def _kept_columns(month: str, rows: Sequence[RunRow], source: SiteSource) -> bytes:
+    keys = source.months.get(month)
+    if keys is None:
+        return columns(rows, source.fronts, source.facts)
+    key = content_key(keys.content, [row.path in source.facts for row in rows])
+    return source.kept.of(f"columns-{month}", key, lambda: columns(rows, source.fronts, source.facts))
+
+
+def entry_month(path: str) -> str:
+    """Returns the month of the folder of an entry, `2026-11`, or "other"."""
+    return _dates(path.rpartition("/")[0])[0]
+
+
+def entry_day(path: str) -> str:
+    """Returns the day of the folder of an entry, `2026-11-23`, else its month as `entry_month`."""
+    return _dates(path.rpartition("/")[0])[1]
+
+
+@lru_cache(maxsize=4096)
+def _dates(folder: str) -> tuple[str, str]:
+    """Returns month and day of the entries in a folder; cached, because there are few folders."""
+    parts = folder.split("/")
+    dated = len(parts) >= 4 and len(parts[2]) == 4 and len(parts[3]) == 2 and (parts[2] + parts[3]).isdecimal()
+    if not dated or not (parts[2] + parts[3]).isascii():
+        return "other", "other"
+    month = f"{parts[2]}-{parts[3]}"
+    of_day = len(parts) >= 5 and len(parts[4]) == 2 and parts[4].isdecimal() and parts[4].isascii()
+    return month, f"{month}-{parts[4]}" if of_day else month
+
+
+def by_month(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
+    """Returns `2026-11` or "other", the month of the folder of the entry -> its runs, newest first."""
+    months: dict[str, list[RunRow]] = defaultdict(list)
+    for row in rows:
+        months[entry_month(row.path)].append(row)
+    return dict(sorted(months.items(), key=lambda item: (item[0] != "other", item[0]), reverse=True))
+
+
+def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Container[str] = ()) -> bytes:
+    """Returns runs as compact JSON in columns.
+
+    Args:
+        rows: Runs, newest first.
+        fronts: Path of an entry -> its front matter.
+        known: Paths of entries with data for comparisons, see `compare_data`.
+
+    Returns:
+        `id`, `title`, `started` (Unix seconds), `duration` (s) of each run; `at`: row -> address of the entry, if it
+        does not follow from the id; `texts`: name -> values `t` and the number of each row's value `i`; `lists`:
+        likewise with several values a row; `fixed`: rows with a confirmed fix; `bare`: rows without data for
+        comparisons; `metrics`: name -> rows `r` (all of them where it is missing), `best` and `last`; `rising`: metrics
+        of which more is better; `params`: name -> rows `r`, values `t` and their numbers `i`.
+    """
+    metrics: list[dict[str, tuple[Any, Any]]] = []
+    params: list[dict[str, str]] = []
+    for row in rows:
+        front = fronts.get(row.path, {})
+        metrics.append(metric_columns(front))
+        params.append(option_columns(front))
+    single: dict[str, Callable[[RunRow], str]] = {
+        "status": lambda row: row.status,
+        "verdict": lambda row: row.verdict,
+        "experiment": lambda row: row.experiment,
+        "script": lambda row: row.script,
+        "author": lambda row: row.author,
+        "host": lambda row: row.host,
+        "mode": lambda row: str(fronts.get(row.path, {}).get("mode") or ""),
+    }
+    many: dict[str, Callable[[RunRow], Sequence[str]]] = {
+        "tags": lambda row: row.tags,
+        "symptoms": lambda row: row.symptoms,
+        "frameworks": lambda row: row.frameworks,
+    }
+    places = {str(number): place for number, row in enumerate(rows) if (place := _place(row)) != _usual(row.id)}
+    return compact(
+        {
+            "form": FORM,
+            "id": [_cut(row.id) for row in rows],
+            "title": [_cut(row.subject) for row in rows],
+            "started": [int(row.started) for row in rows],
+            "duration": [_rounded(row.duration_s) for row in rows],
+            "at": places,
+            "texts": {name: _interned([_cut(value(row)) for row in rows]) for name, value in single.items()},
+            "lists": {name: _listed([value(row) for row in rows]) for name, value in many.items()},
+            "fixed": [number for number, row in enumerate(rows) if row.fix],
+            "bare": [number for number, row in enumerate(rows) if not (row.path in known and is_run_id(row.id))],
+            "metrics": _metric_columns(metrics),
+            "rising": sorted(name for name in {name for row in metrics for name in row} if direction_of(name) == "max"),
+            "params": _param_columns(params),
+        }
+    )
+
+
+def metric_columns(front: Front) -> dict[str, tuple[Any, Any]]:
+    """Returns name -> best and last value of a metric; numbers that are not finite are texts."""
+    found: dict[str, tuple[Any, Any]] = {}
+    given = front.get("metrics")
+    for name, values in given.items() if isinstance(given, Mapping) else ():
+        pair = (values.get("best"), values.get("last")) if isinstance(values, Mapping) else (values, values)
+        measured = (_number(pair[0]), _number(pair[1]))
+        if measured != (None, None):
+            found[_cut(str(name))] = measured
+    return found
+
+
+def option_columns(front: Front) -> dict[str, str]:
+    """Returns name -> value of the options of a run as short text, see `option_values`."""
+    return {_cut(name): _cut(str(value)) for name, value in option_values(front).items()}
+
+
+def compact(data: Any) -> bytes:  # noqa: ANN401 - JSON data
+    """Returns `data` as JSON without spaces and without escapes of non-ASCII letters."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+
+
+def _place(row: RunRow) -> str:
+    return row.path.removeprefix("notes/").removesuffix(".md")
+
+
+def _usual(run_id: str) -> str:
+    return f"runs/{run_id[:4]}/{run_id[4:6]}/{run_id[6:8]}/{run_id}" if is_run_id(run_id) else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return round(seconds, 1) if seconds is not None and math.isfinite(seconds) else None
+
+
+def _number(value: object) -> float | str | None:
+    """Returns a finite number, or the text of another one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    if isinstance(value, str):
+        return value if value in ("nan", "inf", "-inf") else None
+    if isinstance(value, int) and abs(value) >= 1 << 53:
+        return None  # JSON parsers do not read it exactly
+    return value if math.isfinite(value) else str(float(value))
+
+
+def _interned(values: Sequence[str]) -> dict[str, Any]:
+    """Returns the distinct values in order of appearance, and the number of each value."""
+    numbers: dict[str, int] = {}
+    return {"i": [numbers.setdefault(value, len(numbers)) for value in values], "t": list(numbers)}
+
+
+def _listed(values: Sequence[Sequence[str]]) -> dict[str, Any]:
+    numbers: dict[str, int] = {}
+    found = [[numbers.setdefault(_cut(value), len(numbers)) for value in each] for each in values]
+    return {"i": found, "t": list(numbers)}
+
+
+def _metric_columns(rows: Sequence[Mapping[str, tuple[Any, Any]]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in _most(rows):
+        held = [number for number, row in enumerate(rows) if name in row]
+        column: dict[str, Any] = {"r": held} if len(held) < len(rows) else {}
+        column["best"] = [rows[number][name][0] for number in held]
+        column["last"] = [rows[number][name][1] for number in held]
+        found[name] = column
+    return found
+
+
+def _param_columns(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in _most(rows):
+        held = [number for number, row in enumerate(rows) if name in row]
+        column: dict[str, Any] = {"r": held} if len(held) < len(rows) else {}
+        found[name] = column | _interned([rows[number][name] for number in held])
+    return found
+
+
+def _most(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Returns the most frequent names of the rows, earlier ones first."""
+    return [name for name, _ in Counter(name for row in rows for name in row).most_common(_MAX_COLUMNS)]

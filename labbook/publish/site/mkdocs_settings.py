@@ -1,0 +1,283 @@
+"""Reads `mkdocs.yml` as data: runs no code of it and reads nothing outside the notebook.
+
+A notebook may have been cloned from anywhere, and MkDocs runs code that its settings name: hooks, Python YAML tags,
+theme folders, plugins, extensions. Only settings known to be data are used; all others are left out and listed in a
+warning. With `--trust`, MkDocs reads the file itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from labbook.errors import NotebookError
+from labbook.frozen import dataclass
+from labbook.store.text.frontmatter import load_tagged
+from labbook.store.paths import stays_inside
+from labbook.store.text.sentences import Sentences
+
+FILE = "mkdocs.yml"
+
+_TEXT = ("site_name", "site_url", "site_description", "site_author", "copyright", "repo_url", "repo_name", "edit_uri")
+_PLAIN = (
+    *("docs_dir", "site_dir", "use_directory_urls", "nav", "extra_css", "strict", "validation"),
+    *("exclude_docs", "draft_docs", "not_in_nav", "dev_addr", "remote_branch", "remote_name"),
+)
+_THEME = ("language", "locale", "variant", "direction", "features", "palette", "font", "icon", "logo", "favicon")
+_NOT_IN_EXTRA = ("content_security_policy", "analytics", "consent", "labbook")
+
+_PLUGINS: Mapping[str, tuple[str, ...]] = {
+    "labbook": (),
+    "search": ("lang", "separator", "pipeline", "min_search_length", "prebuild_index", "indexing"),
+    "material/search": ("lang", "separator", "pipeline", "jieba_dict", "jieba_dict_user"),
+    # Its option `export_file` writes a file.
+    "tags": (),
+    "material/tags": (),
+}
+"""Plugins that only process pages, with the options that are data."""
+
+_EXTENSIONS = frozenset(
+    (
+        # Not `codehilite`: attributes of a code block name a file that Pygments writes.
+        *("abbr", "admonition", "attr_list", "def_list", "extra", "fenced_code", "footnotes", "legacy_attrs"),
+        *("legacy_em", "md_in_html", "meta", "nl2br", "sane_lists", "smarty", "tables", "toc", "wikilinks"),
+        # Not `snippets` and `b64`: they include files from anywhere.
+        *(
+            f"pymdownx.{name}"
+            for name in (
+                *("arithmatex", "betterem", "blocks.admonition", "blocks.caption", "blocks.definition"),
+                *("blocks.details", "blocks.html", "blocks.tab", "caret", "critic", "details", "emoji", "escapeall"),
+                *("extra", "fancylists", "highlight", "inlinehilite", "keys", "magiclink", "mark", "pathconverter"),
+                *("progressbar", "quotes", "saneheaders", "smartsymbols", "striphtml", "superfences", "tabbed"),
+                *("tasklist", "tilde"),
+            )
+        ),
+    )
+)
+
+_NAMES = frozenset(
+    (
+        *("material.extensions.emoji.twemoji", "material.extensions.emoji.to_svg"),
+        *("pymdownx.emoji.twemoji", "pymdownx.emoji.gemoji", "pymdownx.emoji.emojione", "pymdownx.emoji.to_svg"),
+        *("pymdownx.superfences.fence_code_format", "pymdownx.superfences.fence_div_format"),
+    )
+)
+"""Permitted functions of `!!python/name`; they turn text into HTML."""
+
+_MOST_VALUES = 20_000
+_DEEPEST = 40
+_MOST_PARENTS = 10
+_PYTHON_NAME = "tag:yaml.org,2002:python/name:"
+
+
+@dataclass(frozen=True)
+class SafeSettings:
+    """The data settings of a site.
+
+    Args:
+        values: Settings for MkDocs.
+        left_out: Descriptions of settings that are not used.
+    """
+
+    values: Mapping[str, Any]
+    left_out: tuple[str, ...] = ()
+
+    def warning(self, say: Sentences) -> str:
+        """One sentence on the settings left out and how to use them, or ""."""
+        if not self.left_out:
+            return ""
+        return say.line("terminal.site.left_out_settings", names=list(self.left_out))
+
+
+def read_settings(root: Path) -> SafeSettings:
+    """Returns the data settings of the `mkdocs.yml` of a notebook.
+
+    Args:
+        root: Folder of the notebook.
+
+    Raises:
+        NotebookError: The file, or one that it inherits from, is unreadable or has no settings; names file and line.
+    """
+    if not stays_inside(root / "notes", root):
+        raise NotebookError("errors.site.link_folder", path=root / "notes")
+    reader = _Reader(root)
+    loaded = reader.file(root / FILE)
+    values = {key: reader.setting(key, value) for key, value in loaded.items()}
+    own = root / "templates" / "site"
+    if own.is_dir() and any(own.iterdir()):
+        reader.leave_out("templates/site")
+    kept = {key: value for key, value in values.items() if value is not _NOTHING}
+    if "labbook" not in (names := kept.get("plugins") or []):
+        # Without labbook's plugin, MkDocs follows links and shows raw notes.
+        kept["plugins"] = ["labbook", *names]
+    return SafeSettings(kept, tuple(dict.fromkeys(reader.left_out)))
+
+
+class _Nothing:
+    """A value that is left out."""
+
+    def __init__(self, tag: str = "") -> None:
+        self.tag = tag
+
+
+_NOTHING = _Nothing()
+
+
+def _of_tag(tag: str) -> object:
+    """Returns the placeholder of a YAML tag that is not data."""
+    name = tag.removeprefix(_PYTHON_NAME)
+    if tag.startswith(_PYTHON_NAME) and name in _NAMES:
+        module, _, function = name.rpartition(".")
+        with contextlib.suppress(ImportError, AttributeError):
+            return getattr(import_module(module), function)
+    return _Nothing(tag.replace("tag:yaml.org,2002:", "!!")[:80])
+
+
+class _Reader:
+    """Reads the file and those that it inherits from, and collects the settings left out."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._values = 0
+        self.left_out: list[str] = []
+
+    def leave_out(self, what: str) -> _Nothing:
+        """Adds a description of a setting that is not used."""
+        self.left_out.append(what)
+        return _NOTHING
+
+    def file(self, path: Path, parents: int = 0) -> dict[str, Any]:
+        """Returns the settings in a file, merged over those that it inherits."""
+        name = os.path.relpath(path, self._root)
+        if not stays_inside(path, self._root):
+            raise NotebookError("errors.site.link_file", path=name)
+        try:
+            text = path.read_bytes().decode("utf-8-sig")
+            loaded = load_tagged(text, _of_tag)
+        except OSError as error:
+            raise NotebookError(
+                "errors.site.settings_not_readable",
+                path=path,
+                reason=error,
+                root=self._root,
+                advice="errors.site.settings_advice" if parents else "errors.site.init_advice",
+            ) from error
+        except ValueError as error:
+            why = " ".join(str(error).split())
+            raise NotebookError(
+                "errors.site.not_yaml", name=name, reason=why, advice="errors.site.settings_advice"
+            ) from error
+        if loaded is None:
+            return {}
+        if not isinstance(loaded, dict):
+            raise NotebookError("errors.site.no_settings", name=name, advice="errors.site.settings_advice")
+        plain = {str(key): self._plain(value, str(key), 0) for key, value in loaded.items()}
+        above = plain.pop("INHERIT", _NOTHING)
+        if above is _NOTHING:
+            return plain
+        other = Path(os.path.normpath(path.parent / str(above)))
+        if parents >= _MOST_PARENTS or not stays_inside(other, self._root):
+            self.leave_out(f"INHERIT: {above}")
+            return plain
+        return _merged(self.file(other, parents + 1), plain)
+
+    def _plain(self, value: object, place: str, depth: int) -> Any:  # noqa: ANN401 - plain data
+        """Returns a copy without values left out; each use of an alias counts."""
+        self._values += 1
+        if self._values > _MOST_VALUES or depth > _DEEPEST:
+            raise NotebookError("errors.site.too_much", name=FILE, advice="errors.site.settings_advice")
+        if isinstance(value, _Nothing):
+            return self.leave_out(f"{value.tag} in {place}")
+        if isinstance(value, dict):
+            pairs = ((key, self._plain(each, place, depth + 1)) for key, each in value.items())
+            return {key: each for key, each in pairs if each is not _NOTHING}
+        if isinstance(value, (list, tuple, set)):
+            items = (self._plain(each, place, depth + 1) for each in value)
+            return [each for each in items if each is not _NOTHING]
+        return value
+
+    def setting(self, key: str, value: object) -> Any:  # noqa: ANN401 - plain data
+        """Returns the value of one setting, or the placeholder of one left out."""
+        if value is _NOTHING:
+            return value
+        if key in ("site_dir", "docs_dir", "exclude_docs", "draft_docs", "not_in_nav"):
+            return value
+        if key in (*_TEXT, *_PLAIN):
+            return self._without_html(value, key)
+        if key == "extra" and isinstance(value, dict):
+            return self._without_html(self._without(value, lambda name: name not in _NOT_IN_EXTRA, "extra: "), key)
+        if key == "theme":
+            return self._theme(value)
+        if key == "plugins":
+            return self._named(value, self._plugin)
+        if key == "markdown_extensions":
+            return self._named(value, self._extension)
+        return self.leave_out(key)
+
+    def _theme(self, value: object) -> dict[str, Any]:
+        options = value if isinstance(value, dict) else {"name": value}
+        if options.get("name") != "material":
+            self.leave_out(f"theme {options.get('name')}")
+        rest = {key: each for key, each in options.items() if key != "name"}
+        kept = self._without(rest, lambda name: name in _THEME, "theme: ")
+        return {"name": "material", **self._without_html(kept, "theme")}
+
+    def _named(self, value: object, one: Callable[[str, Any], Any]) -> list[Any]:
+        """Returns a list of names with optional options, in one of the two shapes that MkDocs reads."""
+        if isinstance(value, dict):
+            value = [{key: each} for key, each in value.items()]
+        found = []
+        for item in value if isinstance(value, list) else []:
+            name, options = next(iter(item.items()), ("", None)) if isinstance(item, dict) else (item, None)
+            made = one(str(name), options if isinstance(options, dict) else {})
+            if made is not _NOTHING:
+                found.append({str(name): made} if made else str(name))
+        return found
+
+    def _plugin(self, name: str, options: dict[Any, Any]) -> Any:  # noqa: ANN401 - plain data
+        if name not in _PLUGINS:
+            return self.leave_out(f"plugin {name}")
+        return self._without(options, lambda key: key in _PLUGINS[name], f"plugin {name}: ")
+
+    def _extension(self, name: str, options: dict[Any, Any]) -> Any:  # noqa: ANN401 - plain data
+        if name.removeprefix("markdown.extensions.") not in _EXTENSIONS:
+            return self.leave_out(f"extension {name}")
+        return _without_folders(options)
+
+    def _without(self, options: dict[Any, Any], is_kept: Callable[[str], bool], place: str) -> dict[str, Any]:
+        for key in options:
+            if not is_kept(str(key)):
+                self.leave_out(f"{place}{key}")
+        return {str(key): value for key, value in options.items() if is_kept(str(key))}
+
+    def _without_html(self, value: Any, place: str) -> Any:  # noqa: ANN401 - plain data
+        """Returns the value with `<` and `>` escaped in texts, which the theme does not escape."""
+        if isinstance(value, dict):
+            return {self._without_html(key, place): self._without_html(each, place) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self._without_html(each, place) for each in value]
+        if not isinstance(value, str) or ("<" not in value and ">" not in value):
+            return value
+        self.leave_out(f"HTML in {place}")
+        return value.replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _without_folders(options: dict[Any, Any]) -> dict[str, Any]:
+    """Returns the options of an extension without `custom_icons`, folders from which it includes files."""
+    return {
+        str(key): _without_folders(value) if isinstance(value, dict) else value
+        for key, value in options.items()
+        if key != "custom_icons"
+    }
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        merged[key] = _merged(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+    return merged
