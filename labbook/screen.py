@@ -204,13 +204,26 @@ def print_panel(title: str, lines: Sequence[str], *, style: str = "") -> None:
     _console().print(Panel(body, title=Text(harmless(title)), title_align="left", border_style=style or "dim"))
 
 
-def print_markdown(text: str) -> None:
-    """Prints Markdown for reading; links keep their words only, pictures their description."""
+def print_markdown(text: str, *, paged: bool = False) -> None:
+    """Prints Markdown for reading; links keep their words only, pictures their description.
+
+    Args:
+        text: The Markdown.
+        paged: Whether to open the pager of the user (`PAGER`, else `less`) if the text is longer than the terminal.
+    """
     from rich.markdown import Markdown
 
     console = _console()
-    width = min(console.width, 110)
-    console.print(Markdown(harmless(text), hyperlinks=False, code_theme="ansi_dark"), width=width)
+    page = Markdown(harmless(text), hyperlinks=False, code_theme="ansi_dark")
+    if not (paged and is_terminal() and sys.stdin.isatty()):
+        console.print(page, width=min(console.width, 110))
+        return
+    with console.capture() as shown:
+        console.print(page, width=min(console.width, 110))
+    if shown.get().count("\n") < console.height:
+        click.echo(shown.get(), nl=False)
+    else:
+        click.echo_via_pager(shown.get())
 
 
 def highlight(text: str, words: Sequence[str], style: str = "bold") -> list[Cell]:

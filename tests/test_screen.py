@@ -39,7 +39,9 @@ def on_terminal(width: int, program: str = PROGRAM, **environ: str) -> str:
         **environ,
     }
     environment.pop("NO_COLOR", None) if "NO_COLOR" not in environ else None
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=follower, stderr=follower, env=environment)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=follower, stdout=follower, stderr=follower, env=environment
+    )
     os.close(follower)
     shown = b""
     while True:
@@ -53,6 +55,15 @@ def on_terminal(width: int, program: str = PROGRAM, **environ: str) -> str:
     process.wait(90)
     os.close(leader)
     return shown.decode("utf-8")
+
+
+@pytest.mark.process
+def test_a_page_longer_than_the_terminal_opens_in_the_pager():
+    program = "from labbook import screen; [screen.print_markdown('- line\\n' * n, paged=True) for n in (3, 30)]"
+
+    shown = on_terminal(60, program, LINES="24", PAGER="sed s/line/paged/")
+
+    assert (shown.count("line"), shown.count("paged")) == (3, 30)
 
 
 def test_nothing_captured_acts_on_the_terminal():

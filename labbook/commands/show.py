@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, run_argument
+from labbook.errors import NothingFoundError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ _EPILOG = """\b
 Examples:
   labbook show                      # the last run
   labbook show 20261121-153012      # the first or last characters of an id are enough
+  labbook show last --section health   # what stands under the headings that begin with "health"
   labbook show last --json | jq .metrics.loss
   labbook show k3f9 --raw | less
 """
@@ -23,14 +25,15 @@ Examples:
 
 @click.command(cls=HelpCommand, epilog=_EPILOG)
 @json_option
+@click.option("--section", metavar="HEADING", help="Show only the sections whose heading begins with HEADING.")
 @click.option("--raw", is_flag=True, help="Print the Markdown source. Default if the output is not a terminal.")
 @notebook_option
 @run_argument()
-def command(as_json: bool, raw: bool, notebook: str | None, run: str) -> None:
+def command(as_json: bool, section: str | None, raw: bool, notebook: str | None, run: str) -> None:
     """Show the entry of a run.
 
     RUN is "last" (default), an id, the first or last characters of an id, or the path of an entry. --json prints all
-    recorded data of the run.
+    recorded data of the run. An entry longer than the terminal opens in your pager (PAGER, else less).
     """
     from labbook import screen
     from labbook.index.query import find_run
@@ -43,11 +46,24 @@ def command(as_json: bool, raw: bool, notebook: str | None, run: str) -> None:
         print_json(run_data(entry, load_run(book.paths, entry.id), _commit_of(book, entry.id)))
         return
     text = (book.paths.root / entry.path).read_text(encoding="utf-8", errors="replace")
+    if section is not None:
+        text = _section(text, section, entry.id)
     if raw or not screen.is_terminal():
         click.echo(screen.harmless(text), nl=False)
         return
     screen.print_line(screen.Cell(entry.path, "dim"))
-    screen.print_markdown(for_reading(text))
+    screen.print_markdown(for_reading(text), paged=True)
+
+
+def _section(text: str, wanted: str, run: str) -> str:
+    from labbook.report.terminal_page import sections
+
+    there = sections(text)
+    found = [content for heading, content in there if heading.casefold().startswith(wanted.casefold().lstrip("# "))]
+    if not found:
+        headings = ", ".join(heading for heading, _ in there)
+        raise NothingFoundError("terminal.show.no_section", run=run, section=wanted, headings=headings)
+    return "\n".join(found)
 
 
 def _commit_of(book: Notebook, run_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Prepares an entry for reading on a terminal."""
+"""Prepares an entry, or a section of it, for reading on a terminal."""
 
 from __future__ import annotations
 
@@ -24,3 +24,20 @@ def for_reading(text: str) -> str:
         if bare.strip() or bare == line:
             lines.append(bare)
     return "\n".join(lines)
+
+
+def sections(text: str) -> list[tuple[str, str]]:
+    """Returns what stands under each second-level heading of an entry, with its heading: `(heading, Markdown)`."""
+    try:
+        _, body = parse(text, "")
+    except EntryError:
+        body = text
+    found: list[tuple[str, list[str]]] = []
+    inside = False
+    for line in body.splitlines():
+        if line.startswith("## ") and not inside:
+            found.append((line[3:].strip(), []))
+        inside = inside != line.lstrip().startswith(("```", "~~~"))
+        if found:
+            found[-1][1].append(line)
+    return [(heading, "\n".join(lines) + "\n") for heading, lines in found]

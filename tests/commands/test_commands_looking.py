@@ -117,6 +117,17 @@ def test_show_prints_the_entry_without_escapes(team, which):
     assert f"id: {GOOD}" in out and "all is well red" in out and "\x1b" not in out and "\x07" not in out
 
 
+def test_show_prints_a_section_or_names_those_that_are_there(team, notes):
+    notes.page(
+        "runs/2026/11/21/more.md",
+        f"---\nid: {GOOD[:-4]}dddd\n---\n\n## Health\n\n```\n## no heading\n```\n\n## Data\n\nrows\n",
+    )
+
+    assert team("show", "dddd", "--section", "heal").stdout == "## Health\n\n```\n## no heading\n```\n\n"
+    refused = team("show", "dddd", "--section", "x", check=False)
+    assert refused.returncode == 1 and "Health, Data" in refused.stderr
+
+
 def test_show_as_data(team, notes):
     run = Run(GOOD, "finished", ("python", "train.py"), "/x", 1.0, ended=2.0, exit_code=0)
     folder = notes.notebook.paths.attachments(GOOD)
