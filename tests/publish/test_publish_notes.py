@@ -39,6 +39,15 @@ def test_folds_are_opened_for_markdown_and_fences_left_alone():
     ]
 
 
+def test_a_heading_under_which_nobody_wrote_is_left_out():
+    prompt = "## Goal\n\n<!-- What is this run for? -->\n\n"
+    health = block("health", "## Health\n\nall well")
+    own = "## Mine\n\n## Next\n\nwords\n\n```\n## Goal\n<!-- code -->\n```\n"
+
+    assert shown(f"# T\n\n{prompt}{health}{own}{prompt}").markdown == f"# T\n\n{prompt[8:]}{health}{own}{prompt[8:]}"
+    assert shown(f"{prompt}Written.\n").markdown == f"{prompt}Written.\n"
+
+
 def test_a_preformatted_block_hides_its_fences():
     note = shown("<pre><code>a\n```\n# no heading\n~~~\n</code></pre>\n\n## Yes\n\n```\nfence\n```\n")
     html = markdown.markdown(note.markdown, extensions=list(EXTENSIONS), extension_configs=EXTENSIONS)

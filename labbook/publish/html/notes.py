@@ -30,6 +30,7 @@ _MAX_BRACKETS = 400
 
 _NESTED = re.compile(r"^(?:[ \t]{0,3}(?:>|[-*+]|\d{1,9}[.)])[ \t]*)+")
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})(.*)")
+_COMMENT = re.compile(r"\s*<!--[^\n]*-->\s*")
 _KEPT_META = ("title", "description", "hide")
 _ENTRY_LINK = re.compile(
     r"\[((?:\\.|[^\\\[\]\n])+)\]\(((?:[^()\s]*/)?(?:\d{8}-\d{6}-[0-9a-z]{4,}|exp\d{3,6}_[^()\s/]+)\.md)\)"
@@ -72,7 +73,7 @@ def site_note(
     problem = _trouble(body)
     if problem:
         return _as_text(body, path, f"{path}: {(say or Sentences('en'))(problem)}", note, _shown(meta))
-    return SiteNote(open_folds(body), _shown(meta))
+    return SiteNote(open_folds(_without_empty_sections(body)), _shown(meta))
 
 
 def unlink_missing(markdown: str, has_note: Callable[[str], bool]) -> str:
@@ -142,6 +143,23 @@ def open_folds(body: str) -> str:
         else:
             kept.append(line)
     return "".join(kept)
+
+
+def _without_empty_sections(body: str) -> str:
+    """Returns text without second-level headings under which only labbook's prompt stands: nobody has written there."""
+    kept: list[str] = []
+    heading: int | None = None
+    prompted = False
+    for line, place in [*_lines(body), ("# ", "")]:
+        if not place and (line.isspace() or _COMMENT.fullmatch(line)):
+            prompted = prompted or not (line.isspace() or "<!-- labbook:" in line)
+        else:
+            if heading is not None and prompted and not place and line.startswith(("# ", "## ")):
+                kept[heading] = ""
+            heading = len(kept) if not place and line.startswith("## ") else None
+            prompted = False
+        kept.append(line)
+    return "".join(kept[:-1])
 
 
 def _lines(body: str) -> Iterator[tuple[str, str]]:
