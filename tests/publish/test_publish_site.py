@@ -170,6 +170,8 @@ def test_no_entry_stops_the_build(book):
     assert "Key: value" in page(built.folder, "note: with colon.html").text
     assert any("broken.md" in warning and "line" in warning for warning in built.warnings)
     assert "broken.md" in page(built.folder, "index.html").text
+    missing = page(built.folder, "404.html")
+    assert "There is no page here" in missing.text and any("runs/index.html" in link for link in missing.links)
 
 
 def test_files_of_others_in_the_site_stay(book):

@@ -17,7 +17,7 @@ SCRIPTS = ("assets/search_words.js", "assets/search.js")
 
 
 def interface(templates: Templates) -> dict[str, Any]:
-    """Returns the words for the scripts of every page, `search` and `curves`, in the language of the site.
+    """Returns words that a page without a note needs, in the language of the site: `search`, `curves`, `not_found`.
 
     Returns:
         `search` is `None` if the site has no search.
@@ -26,7 +26,13 @@ def interface(templates: Templates) -> dict[str, Any]:
     search = {key: str(word) for key, word in words["site_search"].items()}
     search |= {f"status_{key}": str(word) for key, word in words["status"].items()}
     curves = {key: str(word) for key, word in words["site_curves"].items()}
-    return {"search": None if search_problem() else search, "scripts": SCRIPTS, "curves": curves}
+    not_found = {**words["site_not_found"], "all_runs": words["site"]["all_runs"]}
+    return {
+        "search": None if search_problem() else search,
+        "scripts": SCRIPTS,
+        "curves": curves,
+        "not_found": not_found,
+    }
 
 
 def write_site_search(
