@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from labbook import __version__
 from labbook.model.downsampling import downsample
 from labbook.model.run import Run
 from labbook.model.series import Series
@@ -20,7 +21,7 @@ RUN_SCHEMA = 1
 
 
 def run_to_json(run: Run, max_points: int | None = None) -> dict[str, Any]:
-    """Convert a run to JSON data; non-finite numbers become the strings "nan", "inf" and "-inf".
+    """Convert a run to JSON data, with the version of labbook; non-finite numbers become "nan", "inf" and "-inf".
 
     Args:
         run: The run.
@@ -28,7 +29,7 @@ def run_to_json(run: Run, max_points: int | None = None) -> dict[str, Any]:
     """
     if max_points is not None:
         run = dataclasses.replace(run, series=tuple(downsample(s, max_points) for s in run.series))
-    return {"schema": RUN_SCHEMA, **_encoded_object(run)}
+    return {"schema": RUN_SCHEMA, "labbook": __version__, **_encoded_object(run)}
 
 
 def line_by_line(facts: Mapping[str, Any]) -> str:

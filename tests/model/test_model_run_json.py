@@ -6,6 +6,7 @@ import math
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from labbook import __version__
 from labbook.model.run import Arguments, CaughtException, Frame, Framework, Process, Run
 from labbook.model.run_json import run_from_json, run_to_json
 from labbook.model.series import Series
@@ -43,7 +44,7 @@ def test_a_run_survives_strict_json():
     run = some_run()
     text = json.dumps(run_to_json(run), allow_nan=False)
     back = run_from_json(json.loads(text))
-    assert repr(back) == repr(run)
+    assert repr(back) == repr(run) and json.loads(text)["labbook"] == __version__
     assert back.series[0].last == math.inf and math.isnan(back.series[0].values[1])
 
 
