@@ -96,9 +96,9 @@ def _read_region(region: ErrorWindow, collected: EvidenceCollector) -> None:
     for own in by_source.values():
         shaped = normalise_tracebacks(own)
         reader = TracebackReader(shaped)
-        found = _joined(reader.read()) if region.whole else reader.read()
-        used = reader.used
-        rest = [line for place, line in enumerate(shaped) if place not in used]
+        found = [one for one in reader.read() if one.frames or not _RE["retried"].search(one.at.text)]
+        found = _joined(found) if region.whole else found
+        rest = [line for place, line in enumerate(shaped) if place not in reader.used]
         if region.whole and not any(one.type for one in found):
             # A title often has the last line of a traceback whose end was cut off.
             found = _joined([*found, *_inline(rest)])
@@ -124,20 +124,20 @@ def _say_rest(rest: list[LogLine], collected: EvidenceCollector, *, whole: bool,
     warned = 0
     for line in rest:
         text = line.text.strip()
-        if warned == line.number - 1 and line.indent and "warn" in text:
-            continue
         kind = line_kind(line)
-        if not kind and "NCCL INFO" in text:
-            continue  # NCCL logs what it tries in turn
+        place = warned == line.number - 1 and line.indent and "warn" in text
+        if place or (not kind and "NCCL INFO" in text):  # NCCL logs what it tries in turn
+            continue
         warned = line.number if kind == "warning" else 0
-        if kind or (whole and _RE["words"].search(text) and not is_progress_bar(text) and not _RE["edges"].match(text)):
+        edge = _RE["edges"].match(line.text)
+        if not edge and (kind or (whole and _RE["words"].search(text) and not is_progress_bar(text))):
             collected.add_line(line, kind or "output", strip_warning_place(text) if kind == "warning" else text)
         if not blocks:
             continue
-        if _RE["edges"].match(line.text) or (block and line.number > block[-1].number + 1):
+        if edge or (block and line.number > block[-1].number + 1):
             _say_block(block, collected)
             block = []
-        if text and not _RE["edges"].match(line.text) and kind != "warning":
+        if not edge and kind != "warning":
             block.append(line)
     _say_block(block, collected)
 
