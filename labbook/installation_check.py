@@ -47,7 +47,6 @@ def check_installation(start: Path, chosen: Path | None, environ: Mapping[str, s
     Args:
         start: Folder in which a run would be started.
         chosen: Notebook from the command line, or `None`.
-        environ: The environment.
     """
     with ThreadPoolExecutor() as pool:
         slow = [pool.submit(check, environ) for check in (_python, _probe, _torch, _paddle)]

@@ -173,7 +173,6 @@ def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
     What one copies stays whole, also where it is wider: paths, and commands in backticks or in a line of their own.
 
     Args:
-        text: The line.
         width: Columns of the terminal.
         indent: Further blanks before all lines but the first; they begin where the text of the first one does.
     """

@@ -33,8 +33,6 @@ class KeptFile:
     """An artifact with its run and its places.
 
     Args:
-        run: Id of the run.
-        artifact: The file.
         place: "local", "store" or ""; without a look at the store, what is not local counts as stored.
     """
 
@@ -71,7 +69,6 @@ def list_kept(notebook: Notebook, run: str = "") -> list[KeptFile]:
     """Returns the files of one run, or of all runs, newest run first, with those that could not be kept.
 
     Args:
-        notebook: The notebook.
         run: Id of a run, or "" for all.
     """
     from labbook.index.query import list_notes
@@ -104,7 +101,6 @@ def find_file(notebook: Notebook, word: str, name: str = "") -> KeptFile:
     """Returns one kept file.
 
     Args:
-        notebook: The notebook.
         word: A run, as every command takes it, or at least six characters of a digest.
         name: Name or path of the file, or the end of it; may be omitted if there is only one.
 
@@ -138,9 +134,7 @@ def find_files(notebook: Notebook, word: str, name: str) -> list[KeptFile]:
     """Returns the kept files of a run below a folder in their names, such as "snapshot"; empty if there are none.
 
     Args:
-        notebook: The notebook.
         word: A run, as every command takes it.
-        name: The folder.
     """
     from labbook.errors import LabbookError
     from labbook.index.query import find_run

@@ -43,7 +43,6 @@ class FileKeeper:
 
     Args:
         notebook: Its settings name the patterns and the limit; its private folder takes the copies.
-        journal: Journal of the run.
         cwd: Working folder of the run; paths below it are shown relative to it.
         redactor: Masks paths and names.
     """
@@ -111,7 +110,6 @@ class FileKeeper:
         """Copies one file; `None` for one that DVC or git-annex holds in this version.
 
         Args:
-            path: The file.
             name: Its name, or "" for its path. A file of a snapshot that is not in the working folder has no path.
             via: "setting", "keep" or "snapshot".
             mtime_ns: Time of its last change when it was to be kept, or 0.

@@ -52,7 +52,6 @@ class Choice:
     """The chosen checkpoint, and why.
 
     Args:
-        checkpoint: It.
         reason: "named" (the program calls it best), "metric" (the best value when it was written) or "last".
         value: Value of the primary metric when it was written, or `None`.
     """
@@ -67,7 +66,6 @@ def find_checkpoints(items: Iterable[FileItem], cwd: Path, started: float, ended
 
     Args:
         items: Items of `files` events.
-        cwd: Working folder of the run.
         started: Unix time of the start of the run.
         ended: Unix time of its end.
     """
@@ -117,7 +115,6 @@ def files_of_checkpoint(chosen: Checkpoint, written: Iterable[Path]) -> list[Pat
     """Returns the files that belong to a checkpoint: those of its folder, or those with its name and another ending.
 
     Args:
-        chosen: The checkpoint.
         written: All files that the run has written.
     """
     folder = chosen.path.parent

@@ -59,7 +59,6 @@ def upload_pending(notebook: Notebook, tell: Tell | None = None) -> UploadState:
     """Uploads all local objects and returns the state after that; does nothing without a store.
 
     Args:
-        notebook: The notebook.
         tell: Shows the progress.
 
     Raises:

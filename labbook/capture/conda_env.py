@@ -39,7 +39,6 @@ def read_conda_environment(prefix: Path, sys_path: Iterable[Path]) -> CondaEnvir
     """Returns the environment at `prefix`, from the file names in its `conda-meta` folder.
 
     Args:
-        prefix: The environment's folder.
         sys_path: Folders with Python packages.
     """
     records = sorted((prefix / "conda-meta").glob("*.json"))

@@ -65,7 +65,6 @@ def container_facts(environ: Mapping[str, str], files: SystemFiles) -> dict[str,
 
     Args:
         environ: The run's environment.
-        files: Files of the system.
     """
     kind = _kind(environ, files)
     facts: dict[str, Any] = {"kind": kind}

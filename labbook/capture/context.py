@@ -20,9 +20,6 @@ class CaptureContext:
     """The facts of a run that a capture source may use.
 
     Args:
-        argv: The command.
-        cwd: Its working folder.
-        environ: Its environment.
         config: Settings of the notebook.
         attachments: Folder of the entry's files; sources may write into it.
         python: The `hello` event of the main Python process; empty before the start and without a probe.

@@ -53,7 +53,6 @@ def fingerprint_file(path: Path, budget: Budget, seen_mtime_ns: int = 0) -> Fing
     """Returns the fingerprint of a file's current content.
 
     Args:
-        path: The file.
         budget: The remaining budget, which is reduced.
         seen_mtime_ns: Modification time when the run opened the file for reading, 0 if unknown. If it has changed, the
             content that was read no longer exists.

@@ -89,12 +89,7 @@ class JobTask:
 
 
 def find_job(environ: Mapping[str, str], host: str) -> JobTask | None:
-    """Returns the task that this process is, or `None` for a process of its own.
-
-    Args:
-        environ: The environment.
-        host: Name of this host.
-    """
+    """Returns the task that this process is, or `None` for a process of its own."""
     for system in SYSTEMS:
         rank, world = _number(environ.get(system.rank)), _number(environ.get(system.world))
         if rank is None or world is None or world < 2 or rank >= world or not all(map(environ.get, system.ids)):

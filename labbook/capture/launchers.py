@@ -162,7 +162,6 @@ def unwrap_launcher(launcher: Launcher, words: Sequence[str]) -> tuple[list[str]
     """Returns the command behind a launcher, and whether its first word is a module.
 
     Args:
-        launcher: The launcher.
         words: Words after the launcher's name.
 
     Returns:

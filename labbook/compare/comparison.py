@@ -93,7 +93,6 @@ def comparison_markdown(
     """Returns the comparison of several runs as a Markdown table with one column per run.
 
     Args:
-        runs: The runs.
         rows: Their differences.
         metrics: Their numbers.
         labels: Words of the notebook's language.

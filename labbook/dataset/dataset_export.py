@@ -67,7 +67,6 @@ def export(
     """Brings the data set at an address up to date and returns what was done.
 
     Args:
-        notebook: The notebook.
         address: A folder, or an address of fsspec: `s3://bucket/runs`.
         executor: One of `labbook.executors.CHOICES`.
         withheld: Whether runs whose commit was withheld because of a secret are included.

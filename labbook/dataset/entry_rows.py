@@ -39,7 +39,6 @@ def add_run(rows: Rows, paths: NotebookPaths, path: str, meta: Mapping[str, Any]
 
     Args:
         rows: From `empty_rows`.
-        paths: Paths of the notebook.
         path: Path of the entry, relative to the notebook.
         meta: Its front matter.
         digest: Its digest, as the index has it.

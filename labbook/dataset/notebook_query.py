@@ -35,7 +35,6 @@ def run_query(notebook: Notebook, sql: str, *, tell: Callable[[int, int], None] 
 
     Args:
         notebook: The notebook; its private data set is brought up to date first.
-        sql: The statement.
         tell: Called with (runs read, runs to read) while the data set is brought up to date.
 
     Raises:

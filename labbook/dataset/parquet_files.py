@@ -49,7 +49,6 @@ def parquet_bytes(table: str, packed: Iterable[bytes], kept: bytes | None, repla
     """Returns the file of one table and month.
 
     Args:
-        table: Name of the table.
         packed: Rows of new and changed runs, see `pack_rows`.
         kept: The present file, `None` if there is none.
         replaced: Runs whose rows of the present file are left out.

@@ -45,7 +45,6 @@ class RecordedFix:
         status: "confirmed" or "rejected".
         fix: The fix; of a rejected one, `by` is the rejected run.
         files: Absolute paths.
-        commit: Outcome of the commit.
     """
 
     status: str
@@ -58,7 +57,6 @@ def confirm(notebook: Notebook, run: str, by: str = "", text: str = "") -> Recor
     """Writes the fix of a failed run into both entries and the symptom's page, and commits them.
 
     Args:
-        notebook: Notebook of both runs.
         run: The failed run, or the fixed run that has a proposal; "last", an id, its beginning or end.
         by: The fixed run; "" for the proposed one.
         text: A description of the fix, "" for the differences of the two runs.
@@ -315,7 +313,6 @@ def _write_pages(
     """Writes the confirmed fixes of symptoms into the notebook's symptom pages, and returns the pages.
 
     Args:
-        notebook: The notebook.
         symptoms: Ids of symptoms.
         entries: Entries that were just written, which the index has to read first.
         existing: Write only pages that exist.

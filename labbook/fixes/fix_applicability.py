@@ -146,7 +146,6 @@ def can_apply(change: Change, here: Circumstances, failure: Finding | None = Non
     """Whether a difference that cured another run is still to be made in this one.
 
     Args:
-        change: The difference.
         here: The circumstances of the run that failed now.
         failure: What ended it, `None` for the finding of a check. Where an exception was raised or an option refused, a
             number failed wherever it stands, as a width between two others; of memory, only a larger one did.

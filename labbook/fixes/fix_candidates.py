@@ -39,7 +39,6 @@ def find_cured(failed: Run, now: Run) -> tuple[tuple[str, ...], tuple[str, ...]]
 
     Args:
         failed: The earlier run.
-        now: The later run.
 
     Returns:
         Symptoms and fingerprints. Both are empty if the later run is no cure: it did not finish, only printed its help,
@@ -210,7 +209,6 @@ def matches_cure(change: Change, pattern: str) -> bool:
     """Whether a difference matches a `cured_by` pattern: "argument:lr", "config:*size*", "code".
 
     Args:
-        change: The difference.
         pattern: A kind, or a kind and a name with `*` and `?`.
     """
     kind, _, glob = pattern.partition(":")

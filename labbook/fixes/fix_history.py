@@ -50,7 +50,6 @@ def find_earlier_runs(
 
     Args:
         notebook: Notebook to search.
-        findings: Findings of one run.
         run: Id of that run, which is left out.
         script: Project and script of that run (`labbook.index.documents.script_key`), "" to look it up in the index.
         now: That run, to tell whether an earlier fix is still to be made in it; `None` if only a text is known.

@@ -28,7 +28,6 @@ class FixJudge:
     """Judges earlier fixes for one run.
 
     Args:
-        notebook: The notebook of the earlier runs.
         now: The run of now; `None` if only the text of a failure is known.
     """
 

@@ -49,7 +49,6 @@ def find_proposal(notebook: Notebook, run: Run) -> Proposal | None:
     runs are skipped; a finished run without findings ends the search.
 
     Args:
-        notebook: Notebook of the runs.
         run: The run that has ended, with its findings.
 
     Returns:

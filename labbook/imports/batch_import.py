@@ -35,7 +35,6 @@ class Imported:
     Args:
         action: "added", "updated" or "unchanged".
         id: Id of its entry.
-        name: Its name in the tool.
         path: Path of the entry, relative to the notebook.
     """
 
@@ -76,7 +75,6 @@ def import_runs(
     """Writes an entry for each run at a path and commits them.
 
     Args:
-        notebook: The notebook.
         reader: Reader of the format.
         path: A file or folder.
         experiment: Experiment of the runs, created if there is none; "" for the experiment or folder in the tool.

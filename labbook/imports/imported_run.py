@@ -161,7 +161,6 @@ class SeriesCollector:
 
         Args:
             name: Name of the series.
-            step: Step of the point.
             value: Anything.
             begun: As of `add_of_file`, for a point of one of several files.
         """
@@ -194,9 +193,6 @@ class SeriesCollector:
 
         Args:
             begun: Names of the series that this file has begun; changed.
-            name: Name of the series.
-            step: Step of the point.
-            value: Its value.
         """
         if name not in begun:
             begun.add(name)

@@ -27,7 +27,6 @@ def id_tail(imported: ImportedRun, repeat: int = 0) -> str:
     """Returns the part of an id that stands for the run of the tool.
 
     Args:
-        imported: The run.
         repeat: Number of runs of the same identity before it in one import.
     """
     text = f"{imported.tool}\0{imported.identity}\0{repeat or ''}"
@@ -62,7 +61,6 @@ def to_run(imported: ImportedRun, run_id: str, experiment: str, redactor: Redact
 
     Args:
         imported: The run of the tool.
-        run_id: Id of the entry.
         experiment: Slug of the experiment.
         redactor: Masks secrets and personal paths.
     """

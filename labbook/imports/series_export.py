@@ -92,7 +92,6 @@ def write_csv(run: Run, path: Path) -> Path:
     Cells without a value are empty; numbers that are not finite are `nan`, `inf`, `-inf`. Values are not rounded.
 
     Args:
-        run: The run.
         path: The file; its folder is created.
 
     Raises:

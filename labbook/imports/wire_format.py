@@ -120,9 +120,6 @@ class Message:
 class RecordFile:
     """The records of a file, until its end or the first damaged record.
 
-    Args:
-        path: The file.
-
     Attributes:
         truncated: After reading: whether the file ends within a record, or a record is damaged.
     """

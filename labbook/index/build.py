@@ -76,7 +76,6 @@ def query_index(
     change that an editor writes in place is found up to ten minutes later.
 
     Args:
-        notebook: Notebook of the index.
         query: Reads from the index; may be called twice.
         tell: Called with (files read, files to read) during the update.
         executor: Where many changed notes are read, one of `labbook.executors.CHOICES`; "": in this process. The index
@@ -103,7 +102,6 @@ def query_without_refresh(
     """Returns the answer to a query from an index in which only changed folders were updated.
 
     Args:
-        notebook: Notebook of the index.
         query: Reads from the index; may be called twice.
         patience_s: Most seconds to spend on an index that is not complete, newest notes first; the next call goes on.
     """
@@ -142,7 +140,6 @@ def refresh(notebook: Notebook, only: Sequence[Path] | None = None) -> Refreshed
     """Updates the index and returns the result.
 
     Args:
-        notebook: Notebook of the index.
         only: Files that may have changed; by default all of `notes/`.
     """
     return with_index(notebook, lambda connection: _refresh(connection, notebook.paths, only, None))

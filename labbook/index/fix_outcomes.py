@@ -44,7 +44,6 @@ def fix_outcome(index: sqlite3.Connection, name: str, meta: Mapping[str, Any]) -
     """Returns the outcome of the fix of a run in later runs of its script.
 
     Args:
-        index: The index.
         name: The run that failed.
         meta: Its front matter.
     """
@@ -85,7 +84,6 @@ def runs_with(
     """Returns id, front matter and script of the runs with a failure, newest first.
 
     Args:
-        index: The index.
         key: "fingerprint", "symptom" or "family".
         value: Its value; "" finds nothing.
         fixed: 1 for runs with a confirmed fix, 0 for the others.

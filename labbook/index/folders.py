@@ -114,7 +114,6 @@ def note_look(connection: sqlite3.Connection, look: Look, began_ns: int, *, whol
 
     Args:
         connection: The index, in a transaction.
-        look: Result of the scan.
         began_ns: Start of the scan, ns since the epoch.
         whole: Whether all of `notes/` was scanned.
     """

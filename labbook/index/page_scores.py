@@ -43,7 +43,6 @@ class PageScore:
         said: Whether the question has a whole title or search phrase of the page that is not a common word.
         exact: Whether a title or search phrase of the page says the same as the whole question.
         titled: How well a title of the page alone fits the question, 0 to 1.
-        symptom: Id of the page.
     """
 
     share: float
@@ -59,7 +58,6 @@ class PageTexts:
     """The texts of a page by which it is found.
 
     Args:
-        symptom: Its id.
         titles: Titles and names of its check, in all languages.
         phrases: Search phrases, and the id.
     """

@@ -72,7 +72,6 @@ def search(
     words. Runs and pages of the symptoms that the query is about come before, see `ranking`.
 
     Args:
-        notebook: Notebook to search.
         words: Words, "quoted phrases" and conditions (`key:value`, `lr<0.02`), in English or Chinese.
         limit: Maximum number of results.
         subject: Failures that the query is about.

@@ -91,7 +91,6 @@ class FieldNames:
     Args:
         fields: Fields of front matters besides options and metrics.
         params: Options.
-        metrics: Metrics.
     """
 
     fields: tuple[str, ...] = ()

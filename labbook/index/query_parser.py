@@ -77,7 +77,6 @@ def parse_query(
     """Parses a line of words, conditions and quoted phrases.
 
     Args:
-        words: The line.
         names: Names of the notebook; without them, only the fields of the index and comparisons are conditions.
         strict: Whether everything that has the form of a condition is one. Otherwise `CUDA error:x`, `model.py:88` and
             `shuffle=True` are words, unless the notebook has such a name, or a short query has nearly one.

@@ -198,7 +198,6 @@ def _by_words(index: sqlite3.Connection, question: Question, limit: int, columns
     Of more notes than can be ranked, those with the words in title or tags come first, then the newest.
 
     Args:
-        index: The index.
         question: The query.
         limit: Maximum number of notes.
         columns: Columns to look in, "" for all.

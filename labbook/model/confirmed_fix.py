@@ -24,7 +24,6 @@ class Proposal:
 
     Args:
         failed: Id of the run that failed or has a failed check.
-        by: Id of the later run.
         symptoms: Ids of the symptoms that are gone.
         fingerprints: Fingerprints of the failures that are gone.
         changes: Differences between the two runs, likeliest fix first.
@@ -44,7 +43,6 @@ class Fix:
     """The confirmed fix of a failing run.
 
     Args:
-        run: Id of the run that failed.
         by: Id of the run without the failure, or "".
         text: What the fix was, in one line: the user's words, else the top-ranked differences.
         symptoms: Ids of the fixed symptoms.

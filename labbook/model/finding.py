@@ -14,7 +14,6 @@ class Seen:
     """An earlier run with the same failure, and its fix.
 
     Args:
-        run: Its id.
         fix: Description of the fix, or "".
         by: Id of the run without the failure, or "".
         same: "fingerprint" (the same failure), "symptom" or "family".

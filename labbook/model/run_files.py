@@ -53,12 +53,10 @@ class Parent:
     """An earlier run that wrote a file which this run read.
 
     Args:
-        run: Its id.
         path: Path of the file as this run read it.
         wrote: Path of the file as that run wrote it.
         fingerprint: Fingerprint that both recorded.
         loss: Last training loss of that run, or `None`.
-        title: Its title.
     """
 
     run: str

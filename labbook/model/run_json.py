@@ -24,7 +24,6 @@ def run_to_json(run: Run, max_points: int | None = None) -> dict[str, Any]:
     """Convert a run to JSON data, with the version of labbook; non-finite numbers become "nan", "inf" and "-inf".
 
     Args:
-        run: The run.
         max_points: Maximum number of points of a series, always with its extremes and ends; `None`: all.
     """
     if max_points is not None:

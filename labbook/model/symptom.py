@@ -103,7 +103,6 @@ class Symptom:
         words: Search words, in any language.
         matches: Outputs with this symptom.
         misses: Similar outputs of other symptoms.
-        origin: Path of the page.
     """
 
     id: str

@@ -120,7 +120,6 @@ def judge_entry(meta: Mapping[str, Any], body: str = "") -> Verdict:
     """Returns the verdict in the front matter of an entry; that of an older entry is read from its health table.
 
     Args:
-        meta: The front matter.
         body: The text of the entry, if it is at hand.
     """
     given = meta.get("verdict")

@@ -25,8 +25,6 @@ class MailServer:
     """A mail server.
 
     Args:
-        host: Its name.
-        port: Its port.
         user: The account, "" for none.
         encrypted: Whether the connection is encrypted from the start; else it is as soon as the server offers it.
     """
@@ -42,7 +40,6 @@ def send_mail(config: Config, subject: str, text: str, page: str, environ: Mappi
 
     Args:
         config: `notify_to`, `notify_from`, `notify_smtp` and `notify_user` are used.
-        subject: Subject of the mail.
         text: The mail for programs that show no HTML.
         page: The mail as HTML.
         environ: Has the password in `LABBOOK_SMTP_PASSWORD`; else it is in `~/.netrc`.

@@ -46,7 +46,6 @@ class WrittenReport:
     Args:
         path: Its file.
         data: Data of the period.
-        commit: Outcome of the commit.
         trouble: Names a broken template of the notebook, or "".
         problems: Notes that could not be read, as (path, reason).
     """
@@ -69,8 +68,6 @@ def write_report(
     """Writes and commits `notes/reports/<period>.md` and its figures; text of people is preserved.
 
     Args:
-        notebook: The notebook.
-        period: The period.
         now: Unix seconds.
         experiment: Only the runs of this experiment, all of them up to the end of the period; "" for all experiments.
         tell: Called with (files read, files to read) while the index is updated.
@@ -208,13 +205,7 @@ def _with_runs(text: str, name: str, rows: Sequence[RunRow], figure: str, templa
 
 
 def with_current_runs(notebook: Notebook, name: str, text: str) -> str:
-    """Returns the page of an experiment with its runs of now and their figure, which is inside the text.
-
-    Args:
-        notebook: The notebook.
-        name: The experiment.
-        text: The text of its page.
-    """
+    """Returns the page of an experiment with its runs of now and their figure, which is inside the text."""
     templates = Templates(notebook.paths.templates, notebook.config.language_in_use())
     labels = templates.words["week"]
     rows = [row for row in _rows(notebook, list_notes(notebook).entries) if row.experiment == name]

@@ -35,9 +35,6 @@ def add_captured(
 
     Args:
         notebook: Notebook of the run.
-        journal: Its journal.
-        start: Facts of its start.
-        run: The run.
         processes: Events of its processes, without those of its trials.
         redactor: Masks secrets.
         recorded: All events as they are in the journal, by which calls of `labbook.keep()` are known.
@@ -102,7 +99,6 @@ def separate_results_of_code(run: Run, before: Mapping[str, Any]) -> Run:
     """Adds which new files in the code's folder are results that this run, or the previous one, wrote.
 
     Args:
-        run: The run with its files.
         before: The `run.json` of the previous run of the script, empty if there is none.
     """
     from labbook.capture.code.untracked_files import separate_results

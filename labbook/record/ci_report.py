@@ -67,7 +67,6 @@ def annotation(finished: FinishedRun, workspace: str) -> str:
     """Returns the workflow command of GitHub Actions that shows the run at its line of code.
 
     Args:
-        finished: The run.
         workspace: Top folder of the checkout; paths are relative to it.
 
     Source: docs.github.com, "Workflow commands for GitHub Actions"; `actions/toolkit`, `command.ts`, for the escapes.

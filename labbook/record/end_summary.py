@@ -27,8 +27,6 @@ class FinishedRun:
     """A run whose entry is written.
 
     Args:
-        entry: Path of the entry.
-        commit: Outcome of the commit.
         shown_path: Path of the entry as the user would type it.
         language: Language of the summary, "en" or "zh".
         proposal: A failure that this run may have fixed, or `None`.

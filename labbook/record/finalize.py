@@ -94,7 +94,6 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     """Writes and commits the entry of a run that has ended, and closes its journal.
 
     Args:
-        notebook: Notebook of the entry.
         journal: Journal of the run; the caller owns its lock.
         redactor: Masks secrets in facts that are captured only now.
 

@@ -105,7 +105,6 @@ class _Cells:
     """The cells of a live kernel with what they showed, saved from time to time and at the end.
 
     Args:
-        folder: Where they are saved.
         redactor: Masks texts.
     """
 

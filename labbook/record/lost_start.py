@@ -22,7 +22,6 @@ def rebuild_start(notebook: Notebook, journal: Journal) -> dict[str, Any]:
 
     Args:
         notebook: Notebook of the run; its entry, if written, has the experiment, the tags and the host.
-        journal: Journal of the run.
     """
     try:
         text = journal.paths.start.read_text(encoding="utf-8", errors="replace")

@@ -85,9 +85,7 @@ def add_cells(run: Run, journal: Journal, folder: Path, redactor: Redactor) -> R
     """Returns the run with the facts of its cells; figures and the executed notebook go to the entry's folder.
 
     Args:
-        run: The run.
         journal: Journal with what the runner wrote.
-        folder: The entry's folder.
         redactor: Masks what became known as secret during the run.
     """
     source = journal.paths.root / FOLDER

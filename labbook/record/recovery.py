@@ -41,7 +41,6 @@ def recover(notebook: Notebook, print_line: Callable[[str], None] | None = None)
     """Writes the entry of every run whose recorder and command have ended.
 
     Args:
-        notebook: Notebook of the runs.
         print_line: Prints one line for each run as soon as it is recovered.
     """
     recovered = []

@@ -93,7 +93,6 @@ def snapshot_recorded_run(
     Only checkpoints are kept that are still where the run has written them, and that nobody has changed since.
 
     Args:
-        notebook: The notebook.
         data: The `run.json`.
         which: "best" or "last".
         note: A sentence for the entry, or "".

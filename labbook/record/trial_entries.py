@@ -43,10 +43,7 @@ def trial_runs(notebook: Notebook, run: Run, start: Facts, trials: Sequence[Tria
     """Returns the runs of the trials that trained, complete with checks, diagnosis and verdict.
 
     Args:
-        notebook: Notebook of the run.
         run: The run, with its captured facts.
-        start: Facts of its start.
-        trials: Its trials.
     """
     return [
         add_findings(notebook, _trial_run(run, start, trial, run_id))

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 def release_withheld(notebook: Notebook, print_line: Callable[[str], None]) -> int:
     """Masks possible secrets in each withheld commit, commits it, and returns their number.
 
-    Args:
-        notebook: Notebook of the commits.
-        print_line: Prints a line for each masked text and each commit.
-
     Raises:
         NotebookError: The notebook's own redaction rules cannot be read.
         OSError: A file cannot be written.

@@ -83,7 +83,6 @@ def least_difference(rows: Sequence[RunRow], metric: str) -> float | None:
     two single runs is beyond it at the level of 5 % (two-sided t-test).
 
     Args:
-        rows: Runs of the experiment.
         metric: The metric that is compared.
 
     Returns:

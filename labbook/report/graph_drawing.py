@@ -122,7 +122,6 @@ def boxes_around(boxes: Sequence[Box], word: str = "") -> list[int]:
     """Returns the numbers of the boxes to draw: those near a word, or near the loss.
 
     Args:
-        boxes: All boxes.
         word: Part of the name of an operation or parameter; "" for the loss. Case is ignored.
     """
     if not word:
@@ -193,7 +192,6 @@ def graph_svg(
     """Returns the picture, from the loss down to the parameters.
 
     Args:
-        boxes: All boxes.
         shown: Numbers of those to draw.
         words: Labels, `autograd` of the words.
         unreachable: Names of trainable parameters that the graph does not reach; they are listed in red.

@@ -41,7 +41,6 @@ class PeriodSource:
     """Sources of the data of a period.
 
     Args:
-        period: The period.
         rows: All runs that count, also earlier and later ones.
         experiments: Pages of experiments, with their text.
         changes: Run id -> changes since its previous run.

@@ -233,8 +233,6 @@ def speedscope(trace: ProfileTrace, labels: list[str], title: str) -> str:
 
     Args:
         trace: What the trace shows.
-        labels: Name of each thread.
-        title: Name of the profile.
 
     Source:
         https://www.speedscope.app/file-format-schema.json

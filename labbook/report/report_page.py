@@ -55,8 +55,6 @@ def experiment_runs_markdown(name: str, rows: Sequence[RunRow], figure: str, tem
     """Returns the runs of an experiment as its page shows them where no site is built, such as on a git host.
 
     Args:
-        name: The experiment.
-        rows: All its runs.
         figure: Path of its figure relative to the page, or "".
         templates: Templates of the notebook.
     """

@@ -37,7 +37,6 @@ def run_data(entry: Entry, run: Run | None, commit: str) -> dict[str, Any]:
 
     Args:
         entry: Its entry; the only source if the data of the run is missing.
-        run: The run.
         commit: Full hash of the commit of the entry, or "".
 
     Returns:

@@ -92,7 +92,6 @@ def run_row(entry: Entry, goals: Goals | None = None) -> RunRow:
     """Returns the row of an entry; missing or invalid front matter leaves fields empty.
 
     Args:
-        entry: The entry.
         goals: Experiment -> the metric that people chose for it.
     """
     meta = entry.meta

@@ -44,7 +44,6 @@ def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
     else the first logged metric. "" if there are only step times and learning rates.
 
     Args:
-        run: The run.
         goal: The metric that people chose.
     """
     series = [s for s in one_a_name(run.series) if not has_no_best(s.name)]
@@ -125,7 +124,6 @@ def has_epoch_values(series: Series, steps: int) -> bool:
     """Whether a series has values of epochs or of whole data sets, not of single batches.
 
     Args:
-        series: The series.
         steps: Number of optimizer steps of the run, 0 if unknown.
     """
     if not metric_kind(series.name).is_training:
@@ -201,7 +199,6 @@ def best_value(
     Of values of single batches it is the best median of a window, see `window_of`.
 
     Args:
-        series: The series.
         steps: Number of optimizer steps of the run, 0 if unknown.
         direction: "max" or "min"; by default that of its name.
         of_batches: Whether its values are of single batches; by default as its name and length say.

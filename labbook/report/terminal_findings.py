@@ -22,7 +22,6 @@ def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
     """Returns up to three findings with value, location, worst consequence, earlier fix and advice.
 
     Args:
-        run: The run.
         language: "en" or "zh".
         but: Id of a check to leave out.
     """

@@ -46,7 +46,6 @@ def bisect_runs(
         notebook: The notebook of both.
         good: The `run.json` of a run with the wanted result.
         bad: That of a run without.
-        most: Most runs.
         max_steps: Stop each run after this many optimizer steps; the two runs are then repeated as short ones first.
         print_line: Prints the lines of the recorder.
         tell: Told what is tried and found.

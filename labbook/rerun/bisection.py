@@ -48,7 +48,6 @@ def likelihood(difference: Difference, bad: Mapping[str, Any]) -> float:
     less likely if its value is a text. Source: chosen by us.
 
     Args:
-        difference: The difference.
         bad: The `run.json` of the bad run.
     """
     if difference.kind == "environment":

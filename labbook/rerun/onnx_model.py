@@ -55,7 +55,6 @@ def export_onnx(
     """Exports the models of a run: the first to `target`, others with a number before the ending.
 
     Args:
-        notebook: The notebook of the run.
         run: The `run.json`.
         target: Path that ends in `.onnx`.
         tell: Told what differs from the recorded run.

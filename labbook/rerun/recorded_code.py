@@ -30,7 +30,6 @@ class RecordedCode:
     """The code of a run in a folder.
 
     Args:
-        top: The folder.
         cwd: The working folder of the command in it.
         original: The folder that the run was recorded in.
         notes: What differs from the recorded code.
@@ -55,7 +54,6 @@ def recorded_code(
     """Gives the code of a run, in a folder that is removed at the end.
 
     Args:
-        notebook: The notebook of the run.
         run: Its `run.json`.
         incomplete: Whether code is accepted of which the entry lacks a part.
         keep: Whether the folder is kept.

@@ -43,8 +43,6 @@ def compare_environment(run: Mapping[str, Any], command: Sequence[str], cwd: Pat
 
     Args:
         run: The `run.json`.
-        command: The command.
-        cwd: Its folder.
     """
     recorded = captured_facts(run, "python")
     was = recorded.get("packages")

@@ -22,7 +22,6 @@ def repeated_runs(
     Args:
         notebook: Where to look.
         run: The `run.json` of the run.
-        reruns: Those of its reruns.
     """
     rows = [run_row(entry) for entry in list_notes(notebook).entries]
     own = next((row for row in rows if row.id == run.get("id")), None)

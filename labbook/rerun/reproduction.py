@@ -45,7 +45,6 @@ class FirstDifference:
 
     Args:
         series: The quantity.
-        step: The step.
         before: Its value in the recorded run, `None` if it has none at this step.
         now: Its value in the rerun, likewise.
     """

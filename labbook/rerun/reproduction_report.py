@@ -64,11 +64,7 @@ def write_verdict(
     """Writes the verdict into the entries of a run and of its reruns, and commits them.
 
     Args:
-        notebook: The notebook.
-        original: Id of the run.
         reruns: Ids of its reruns.
-        found: The verdict.
-        language: Language of the entries.
 
     Raises:
         NotebookError: An entry cannot be written.

@@ -36,7 +36,6 @@ class Rerun:
     """A run that was run again.
 
     Args:
-        original: Its id.
         run: Id of the new run.
         code: Exit status of the command.
         notes: What differed from the recorded run before the command started.
@@ -92,7 +91,6 @@ def rerun(
         notebook: The notebook of the run; the new run is recorded there, in the same experiment.
         run: The `run.json`.
         more: Words added to the command.
-        print_line: Prints the lines of the recorder.
         tell: Told what differs before the command starts.
         incomplete: Whether code is accepted of which the entry lacks a part.
         rebuild: Whether it runs in the recorded container image, or in an environment with the recorded packages.

@@ -51,7 +51,6 @@ class _Place:
     """A folder with files of the branch.
 
     Args:
-        top: Top folder.
         tree: The work tree that has the branch checked out; `None` for the notes next to a branch of their own.
     """
 
@@ -63,8 +62,6 @@ def update_disk(notebook: Notebook, folders: GitFolders, ref: str, old: str, new
     """Write what differs between two commits to disk and to the index of work trees; returns notes that were merged.
 
     Args:
-        notebook: The notebook.
-        folders: Its repository.
         ref: Full name of the branch.
         old: Commit that the files on disk follow, or "".
         new: Commit to bring them to.

@@ -44,8 +44,6 @@ def merge_file(path: bytes, base: bytes | None, one: bytes, other: bytes) -> Mer
     Args:
         path: Path of the file; `notes/` and the ending decide how it is merged.
         base: The common ancestor, or `None`.
-        one: One version.
-        other: The other version.
     """
     if one == other or other == base:
         return MergedFile(one)

@@ -44,8 +44,6 @@ def merge_lines(
 
     Args:
         base: The common ancestor; `None` when there is none: then lines that both versions have stand for it.
-        one: One version.
-        other: The other version.
         marks: Lines around two versions; `None`: both stay without marks, for lists and tables.
     """
     first, second = sorted((tuple(one), tuple(other)))

@@ -33,7 +33,6 @@ class MovedRun:
     """The result of a move.
 
     Args:
-        run: Id of the run.
         files: Number of files that were moved.
         experiment: The experiment whose page was created in the other notebook, or "".
         other: The run that the fix of this one names and that stays in the first notebook, or "".
@@ -55,7 +54,6 @@ def move_run(source: Notebook, word: str, target: Notebook) -> MovedRun:
     """Move a run to another notebook: written and committed there first, then removed here by a commit.
 
     Args:
-        source: The notebook with the run.
         word: "last", an id, or the first or last characters of an id.
         target: The other notebook.
 

@@ -53,8 +53,6 @@ def merge_notes(base: str | None, one: str, other: str) -> MergedNote:
 
     Args:
         base: The common ancestor, or `None`.
-        one: One version.
-        other: The other version.
     """
     if one == other or other == base:
         return MergedNote(one)

@@ -98,9 +98,6 @@ class Remote:
     """A remote of the notebook's repository.
 
     Args:
-        notebook: The notebook.
-        folders: Its repository.
-        name: Name of the remote.
         timeout_s: Longest silence.
         quiet: Whether nobody can answer a question: git must not ask for a password.
     """
@@ -157,7 +154,6 @@ class Remote:
 
         Args:
             commit: Full hash.
-            ref: Full name of the branch.
             only_from: An ancestor of the commit; the branch of the remote moves only if it is there. "": it moves from
                 any ancestor.
         """

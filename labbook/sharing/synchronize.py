@@ -50,8 +50,6 @@ class SyncResult:
     """The result of a sync.
 
     Args:
-        remote: Name of the remote.
-        branch: Name of the branch.
         commit: Commit that the branch has here and there, or "".
         received: Number of entries of runs that came.
         sent: Number of entries of runs that went.

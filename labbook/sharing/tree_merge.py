@@ -58,7 +58,6 @@ def merge_trees(
     """Return the merge of two commits; the resulting tree does not depend on which is `ours`.
 
     Args:
-        folders: The repository.
         base: Their common ancestor, or "".
         ours: The commit that `changes` are relative to.
         theirs: The other commit.
@@ -123,13 +122,11 @@ def commit_merge(
     No branch moves. A commit that contains the other is returned as it is.
 
     Args:
-        folders: The repository.
         base_of: The common ancestor, `None` to look for it.
         ours: First parent.
         theirs: Second parent.
         signers: Author and committer.
         when: Unix time (s).
-        message: Commit message.
         is_ours_to_merge: See `merge_trees`.
         one_parent: Whether `ours` is the only parent.
 

@@ -47,7 +47,6 @@ def write_workflow(notebook: Notebook, provider: str, *, force: bool = False) ->
     """Writes the workflow of a provider below the top folder of the repository.
 
     Args:
-        notebook: The notebook.
         provider: A table of `providers.toml`: "github", "gitlab" or "gitee".
         force: Whether to replace an existing file of another text; a main file of the user is never replaced.
 

@@ -77,7 +77,6 @@ def new_experiment(
     """Create the page of a new experiment and return its slug; numbers are never reused.
 
     Args:
-        notebook: The notebook.
         name: Subject of the experiment, in any language.
         mode: "dynamic", "static" or "compiled".
         script: The script whose future runs belong to it; `None`: no script, "": runs without a script.
@@ -105,7 +104,6 @@ def choose_experiment(
     """Return the slug of a run's experiment: the chosen one, or that of its script, created on first use.
 
     Args:
-        notebook: The notebook.
         script: The program of the run, or "".
         chosen: Slug, number ("3", "exp003") or part of the name of an experiment; "" for that of the script.
         project: The name of the project of the script, for a notebook that serves many.

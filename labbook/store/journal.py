@@ -159,8 +159,6 @@ class Journal:
         """Replace one of the journal's files atomically; a crash leaves the old or the new content.
 
         Args:
-            path: One of the journal's files.
-            facts: The new content.
             durable: Whether it must survive a power loss: the file, its name in the folder and the name of the folder.
         """
         content = _to_json(facts)
@@ -232,7 +230,6 @@ def create_journal(paths: NotebookPaths, now: float, others: list[str]) -> Journ
     """Creates the journal under a new id; of many recorders that start in one second, two may draw the same one.
 
     Args:
-        paths: Paths of the notebook.
         now: Unix time, s.
         others: Ids of the same day.
 
@@ -318,7 +315,6 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> Non
     """Replace a file atomically, through a temporary file.
 
     Args:
-        path: The file.
         content: The new content.
         durable: Whether to wait for the disk, so that it survives a power loss (5 ms here). Used for the end of the
             command and for the entry; other files can be generated again.

@@ -16,7 +16,6 @@ def newest_run_ids(paths: NotebookPaths, until: str = "") -> Iterator[str]:
     """Yields at most `LOOK_BACK` ids of entries, newest first, without trials inside of other runs.
 
     Args:
-        paths: The notebook.
         until: Only entries of the same second as this run, or earlier; "" for all.
     """
     count = 0

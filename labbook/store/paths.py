@@ -54,7 +54,6 @@ def trial_run_id(run_id: str, number: int) -> str:
     """Return the id of a trial in a run that has several; it sorts behind the run.
 
     Args:
-        run_id: Id of the run.
         number: Of the trial, 0 or more.
     """
     return f"{run_id}t{number:04d}"
@@ -81,7 +80,6 @@ def stays_inside(path: Path, root: Path) -> bool:
 
     Args:
         path: A file or folder below `root`; it may not exist.
-        root: Root of the notebook.
     """
     try:
         place, top = path.resolve(), root.resolve()

@@ -57,8 +57,6 @@ def make_redactor(environ: Mapping[str, str], argv: Sequence[str], user_rules: P
     """Create the redactor of a run: built-in rules, the notebook's rules, secrets of environment and command line.
 
     Args:
-        environ: The environment of the command.
-        argv: The command line.
         user_rules: A file of custom rules, or None.
 
     Raises:

@@ -27,7 +27,6 @@ def parallel_coordinates(summary: SweepSummary, title: str) -> str:
     The best trials are drawn last and in colour, the others grey.
 
     Args:
-        summary: The sweep.
         title: Text alternative.
     """
     trials = [

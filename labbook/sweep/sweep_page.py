@@ -28,8 +28,6 @@ def write_sweep_page(notebook: Notebook, name: str, *, commit: bool = True) -> P
     """Writes and commits the page of a sweep from its trials; returns its path, `None` without any trial.
 
     Args:
-        notebook: The notebook.
-        name: Name of the sweep.
         commit: Whether it is committed.
 
     Raises:

@@ -29,7 +29,6 @@ class SweepRequest:
     """What to run.
 
     Args:
-        name: Name of the sweep.
         commands: Command lines of the trials.
         record_options: Options of `labbook record` for each trial.
         jobs: Trials at a time.

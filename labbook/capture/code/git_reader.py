@@ -28,7 +28,6 @@ class CodeRepository:
     """A git repository of the user's code.
 
     Args:
-        folders: Its folders.
         settings: Its configuration; names are in lower case except for the middle part.
     """
 

@@ -61,7 +61,6 @@ class Patch:
     """A patch under construction.
 
     Args:
-        text: The patch.
         redacted: Paths in which added lines were masked; their sections still apply.
         broken: Paths in which other lines were masked; their sections no longer apply.
         withheld: Paths that are only named: keys and credentials, or secrets that cannot be masked line by line.

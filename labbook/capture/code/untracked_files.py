@@ -42,7 +42,6 @@ def separate_results(code: Mapping[str, Any], results: Collection[str]) -> dict[
     Files of code among them remain changes: they may be loaded.
 
     Args:
-        code: Facts of the code.
         results: Files that this run or the previous one wrote and this one did not read, by path below the top folder.
     """
     listed = [str(path) for path in code.get("untracked") or ()]

@@ -62,7 +62,6 @@ class ConsoleSink:
     state on disk.
 
     Args:
-        folder: Folder of the stored output.
         redactor: Masks secrets.
         head_bytes: Maximum size of the first lines.
         tail_bytes: Maximum size of the last lines.
@@ -98,8 +97,6 @@ class ConsoleSink:
         """Counts the lines in the next bytes of a stream and stores only the notable ones.
 
         Args:
-            stream: Its name.
-            data: The bytes.
             hurried: Search for errors only, which is five times as fast.
         """
         try:
@@ -111,7 +108,6 @@ class ConsoleSink:
         """Notes that bytes of a stream were lost.
 
         Args:
-            stream: Its name.
             lines: Number of newlines in the lost bytes.
             opening: First line of a private key that is still open after them, or nothing.
             cut: Whether they may end within a line; the rest of that line is dropped, as its start is unknown.
@@ -157,8 +153,6 @@ class ConsoleSink:
         """Notes that a stream goes to a file of the user, which is read at the end.
 
         Args:
-            stream: Its name.
-            path: The file.
             offset: Start of this run's output, bytes.
         """
         try:

@@ -59,7 +59,6 @@ def site_note(
     """Returns the note in a file.
 
     Args:
-        content: Content of the file.
         path: Path relative to the notebook, for messages.
         note: Sentence above a note that is shown as text.
         front: Its parsed front matter, if available.

@@ -45,7 +45,6 @@ class RunFacts:
     """The committed `run.json` of a run.
 
     Args:
-        path: Its path.
         key: Changes with the file.
     """
 
@@ -74,7 +73,6 @@ class SiteSource:
 
     Args:
         rows: All runs, newest first.
-        experiments: Pages of experiments with their text.
         reports: Reports, newest first.
         now: Unix seconds.
         week_start: "monday" or "sunday".

@@ -37,7 +37,6 @@ class PageContext:
     """The context of each note of a notebook.
 
     Args:
-        source: The notebook.
         templates: Templates in the language of the site.
         at: Path of a note below `notes/` -> its address in the site, "" without a page.
         view: The notebook by symptom, if available.

@@ -18,7 +18,6 @@ def script_words(templates: Templates, *sections: str, **more: str) -> Any:  # n
     Args:
         templates: Templates in the language of the site.
         sections: Names of sections; later ones override.
-        more: More words.
     """
     labels: dict[str, str] = {f"status_{name}": str(word) for name, word in templates.words["status"].items()}
     labels |= {f"verdict_{name}": str(word) for name, word in templates.words["run_verdict"].items()}

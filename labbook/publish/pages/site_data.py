@@ -47,7 +47,6 @@ def site_source(
     """Returns runs, experiments, reports, symptoms, fixes and unreadable notes of a notebook.
 
     Args:
-        notebook: The notebook.
         now: Unix seconds.
         language: Language of the pages, "en" or "zh".
         tell: Called with (files read, files to read) while the index is updated.

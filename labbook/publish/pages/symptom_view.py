@@ -22,9 +22,7 @@ class SymptomView:
     """Runs and fixes of a notebook by symptom.
 
     Args:
-        source: Sources of the site.
         rows: Runs by path of the entry.
-        by_id: Runs by id.
         runs: Symptom -> runs with it, newest first.
         fixes: Symptom -> its confirmed fixes, newest first.
         paged: Symptoms with a page on the site.

@@ -46,9 +46,7 @@ def write_site_search(
     """Writes the search index of a built site; equal notebooks give equal files.
 
     Args:
-        notebook: The notebook.
         source: Sources of its pages.
-        site: Folder of the site.
         directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
         state: Folder of cached data; default: the private folder of the notebook.
     """

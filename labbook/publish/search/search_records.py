@@ -67,8 +67,6 @@ def run_record(entry: Entry, row: RunRow, symptoms: Mapping[str, Symptom]) -> Se
     """Returns the record of a run.
 
     Args:
-        entry: The entry with its text.
-        row: The row of the run.
         symptoms: The catalogue.
     """
     error, texts = "", []

@@ -101,7 +101,6 @@ def write_shards(
     """Writes the search index of a built site into `site/search/`.
 
     Args:
-        site: Folder of the site.
         parts: All shards, including the first.
         cache: Folder with shards of earlier builds; may be deleted at any time.
         directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.

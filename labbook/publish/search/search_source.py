@@ -33,8 +33,6 @@ def notebook_shards(notebook: Notebook, view: SymptomView, cache: Path, *, direc
     """Returns the shards of the search index of a notebook. Entries of unchanged months are not read.
 
     Args:
-        notebook: The notebook.
-        view: The notebook by symptom.
         cache: Folder with the records of earlier builds.
         directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
 

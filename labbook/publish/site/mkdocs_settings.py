@@ -96,9 +96,6 @@ class SafeSettings:
 def read_settings(root: Path) -> SafeSettings:
     """Returns the data settings of the `mkdocs.yml` of a notebook.
 
-    Args:
-        root: Folder of the notebook.
-
     Raises:
         NotebookError: The file, or one that it inherits from, is unreadable or has no settings; names file and line.
     """

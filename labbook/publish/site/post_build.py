@@ -25,9 +25,7 @@ def finish_site(
     """Writes files made from the whole notebook.
 
     Args:
-        notebook: The notebook.
         source: Sources of its pages.
-        site: Folder of the site.
         templates: Templates in the language of the site.
         directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
         state: Folder of cached data; default: the private folder of the notebook.

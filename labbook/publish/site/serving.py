@@ -60,7 +60,6 @@ def find_site_file(site: Path, target: str) -> Path | None:
     """Returns the file of a site for a request, or `None`.
 
     Args:
-        site: Folder of the site.
         target: Raw target of the request: `/runs/x%20y.html?q=1`; decoded once.
     """
     try:
@@ -172,7 +171,6 @@ class SiteServer(http.server.ThreadingHTTPServer):
 
     Args:
         port: Port; 0 for any free one.
-        site: The folder.
         builds: Counts the builds.
 
     Raises:

@@ -35,7 +35,6 @@ class BuiltSite:
     """A built site.
 
     Args:
-        folder: Its folder.
         pages: Number of pages.
         seconds: Duration of the build.
         warnings: Distinct warnings of MkDocs on the notes.
@@ -68,7 +67,6 @@ def build_site(
     If `mkdocs.yml` has other plugins or hooks, MkDocs builds the whole site, because they may need every page.
 
     Args:
-        notebook: The notebook.
         everything: Whether to render all pages.
         workers: Maximum number of processes; by default the number of cores, at most eight.
         engine: One of `ENGINES`; "zensical" renders every page.
@@ -128,7 +126,6 @@ def serve_site(
     """Serves the site on this machine until interrupted, and rebuilds it when a note changes.
 
     Args:
-        notebook: The notebook.
         port: Port; by default the first free one from 8000 on.
         print_line: Prints the address.
         polling: Poll for changes (needed on network file systems).

@@ -35,7 +35,6 @@ def restore_times(cache: Path, site: Path) -> None:
 
     Args:
         cache: Folder of the cache.
-        site: Folder of the site.
     """
     known = _read(cache)
     for path, (size, at_ns) in files_below(site, KEPT_BY_OTHERS).items():
@@ -52,7 +51,6 @@ def note_times(cache: Path, site: Path) -> None:
 
     Args:
         cache: Folder of the cache.
-        site: Folder of the site.
 
     Raises:
         OSError: They cannot be written.
@@ -73,7 +71,6 @@ def restore_index(cache: Path, index: Path) -> None:
 
     Args:
         cache: Folder of the cache.
-        index: The index of the notebook.
     """
     kept = state_in(cache) / index.name
     with suppress(OSError):
@@ -87,7 +84,6 @@ def keep_index(cache: Path, index: Path) -> None:
 
     Args:
         cache: Folder of the cache.
-        index: The index of the notebook.
     """
     import sqlite3
 

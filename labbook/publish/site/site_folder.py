@@ -43,8 +43,6 @@ def check_site_folder(root: Path, folder: Path, chosen: Path | None = None) -> N
     """Refuses a folder of `mkdocs.yml` outside the notebook, and links that lead out of the folder.
 
     Args:
-        root: Folder of the notebook.
-        folder: Folder of the site.
         chosen: The folder on the command line, or `None`.
 
     Raises:
@@ -63,7 +61,6 @@ def written_files(site: Path, record: Path) -> set[str]:
     """Returns paths below the folder of the site that labbook wrote; folders have a trailing slash.
 
     Args:
-        site: Folder of the site.
         record: Record of the last build, used if there is no list.
     """
     try:
@@ -133,9 +130,7 @@ def remove_left_over(site: Path, found: Iterable[str], expected: Container[str],
     """Removes files of labbook that no longer belong to the site, and empty folders.
 
     Args:
-        site: Folder of the site.
         found: Files in the folder.
-        expected: Files of the site.
         own: Files that labbook wrote.
 
     Returns:

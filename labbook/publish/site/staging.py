@@ -42,7 +42,6 @@ def stage(
     """Writes `docs/`, `theme/` and `mkdocs.yml`; unchanged files are not touched.
 
     Args:
-        notebook: The notebook.
         source: Sources of its pages.
         templates: Templates in the language of the site.
         folder: Target; other files in it are removed.

@@ -33,7 +33,6 @@ class OutputCopier:
     """The pump and the keeper of one command.
 
     Args:
-        streams: The command's streams.
         sink: Redacts and stores the output.
         lock_descriptors: Descriptors that the pump keeps open until the output is stored.
     """

@@ -37,7 +37,6 @@ def keep_probe(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """Returns a command in which an `env PYTHONPATH=...` in front keeps the folder of the probe.
 
     Args:
-        argv: The command.
         environ: The environment made by `inject_environment`.
     """
     words = list(argv)

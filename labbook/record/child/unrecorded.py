@@ -30,7 +30,6 @@ def record_or_exec(argv: Sequence[str], record: Callable[[], ChildEnd], print_li
     """Records the command, or replaces this process by it if recording fails; never returns.
 
     Args:
-        argv: The command.
         record: Records the command and returns its end; raises only if the command has not started.
         print_line: Prints one line to the user; never raises.
 

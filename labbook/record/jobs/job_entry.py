@@ -27,7 +27,6 @@ def leave_job(notebook: Notebook, place: JobPlace, member: Member, redactor: Red
     """Leaves the journal of a task that has ended to its job; writes the entry if nobody else will.
 
     Args:
-        notebook: The notebook.
         place: Folder of the job.
         member: The task; its `end.json` is written.
         redactor: Masks secrets.

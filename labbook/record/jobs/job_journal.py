@@ -21,7 +21,6 @@ class JobJournal(Journal):
     Args:
         members: The tasks, by rank.
         world: Number of tasks that the launcher started.
-        key: Names the job.
     """
 
     members: Sequence[Member] = ()

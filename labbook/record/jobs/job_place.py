@@ -37,7 +37,6 @@ class Member:
 
     Args:
         rank: Number of the task.
-        journal: Its journal.
         start: Its `run.json`.
     """
 
@@ -68,7 +67,6 @@ class JobPlace:
     Args:
         root: The folder `.labbook/jobs/<key>/<generation>`; a launcher that starts two recorders one after the other in
             each task, or that gives an id twice, makes several generations.
-        paths: Paths of the notebook.
     """
 
     root: Path
@@ -133,8 +131,6 @@ def join_job(paths: NotebookPaths, task: JobTask, run_id: str) -> JobPlace:
     Exclusive creation of a file decides who has a rank and who came first; this works on NFS, too.
 
     Args:
-        paths: Paths of the notebook.
-        task: The task.
         run_id: Id of its journal, which must exist.
 
     Raises:
@@ -220,7 +216,6 @@ def note_attempt(paths: NotebookPaths, key: str, number: int, run_id: str) -> st
     """Notes the run of one attempt of a batch job; returns the run of the attempt before it, "" without one.
 
     Args:
-        paths: Paths of the notebook.
         key: Of `job_identity.batch_attempt`.
         number: Number of restarts so far.
         run_id: Id of the entry.

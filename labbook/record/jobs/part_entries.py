@@ -34,7 +34,6 @@ def find_parts(notebook: Notebook, among: Sequence[str] = ()) -> dict[str, list[
     """Returns the jobs whose entries lack ranks and that have several entries: job -> run ids.
 
     Args:
-        notebook: The notebook.
         among: Run ids of new entries; only their jobs are looked for. Empty: all jobs. Reads the front matter of every
             entry.
     """
@@ -61,7 +60,6 @@ def join_parts(notebook: Notebook, job: str, run_ids: Sequence[str]) -> str:
     and deleted are the files of `run_ids`. `labbook recover` and a synchronisation of notebooks call this.
 
     Args:
-        notebook: The notebook with all parts.
         job: Names the job, as in the front matter.
         run_ids: Ids of its entries, at least two.
 

@@ -40,7 +40,6 @@ def standstill_facts(run: Run, processes: Sequence[ProcessEvents]) -> dict[str, 
 
     Args:
         run: The run without captured facts.
-        processes: Events of its processes.
 
     Returns:
         Any of `children` (a message for each child that a signal ended), `child_signal` (of the first), `silent_s`,

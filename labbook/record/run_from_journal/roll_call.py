@@ -63,7 +63,6 @@ def roll_call(
     """Returns the facts of a run with several ranks; empty for a run with one.
 
     Args:
-        processes: Events of all processes.
         tasks: The recorded tasks of a job; empty if the launcher itself was recorded.
         world: Number of tasks of the job, 0 if unknown.
         key: Names the job, or "".

@@ -58,12 +58,7 @@ def fold_signals(processes: Sequence[ProcessEvents]) -> tuple[Signals, ...]:
 
 
 class _Folder:
-    """Folds the events of one framework in one process.
-
-    Args:
-        process: The process.
-        framework: Its name.
-    """
+    """Folds the events of one framework in one process."""
 
     def __init__(self, process: ProcessEvents, framework: str) -> None:
         self._process = process

@@ -63,7 +63,6 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
 
     Args:
         run: The run with its series.
-        processes: Events of its processes.
 
     Returns:
         `metric`: what the program reports once a training, else "loss". `rows`, one a training: `number`, `params`
@@ -120,7 +119,6 @@ def trainings_as_trials(run: Run, processes: Sequence[ProcessEvents]) -> list[Tr
 
     Args:
         run: The run with its `trainings`.
-        processes: Events of its processes.
     """
     facts = run.captured.get("trainings") or {}
     rows: Sequence[Mapping[str, Any]] = facts.get("rows") or ()

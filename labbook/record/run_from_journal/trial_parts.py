@@ -130,7 +130,6 @@ def split_labelled(file: ProcessEvents, labels: Collection[int]) -> tuple[Proces
     Steps are those of the optimizer that has the label. In each file the optimizers are numbered from 0.
 
     Args:
-        file: An event file.
         labels: Values of the field `trial` that count.
     """
     found: dict[int, list[Event]] = {label: [] for label in (0, *labels)}

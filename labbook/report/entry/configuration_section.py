@@ -260,8 +260,6 @@ def unobserved_section(run: Run, limits: Limits, failed: Sequence[tuple[str, str
     """Returns data that was not observed, with reasons, or `None`: missing probe, signals, sources, failures.
 
     Args:
-        run: The run.
-        limits: Limits of the section.
         failed: More rows, as (what, reason).
     """
     rows = [{"what": what, "key": "", "reason": reason} for what, reason in failed]

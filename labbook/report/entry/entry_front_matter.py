@@ -41,8 +41,6 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
     """Returns the front matter with its keys in order.
 
     Args:
-        run: The run.
-        title: The title of the entry.
         before: Front matter of the entry on disk; tags, a fix and an author that people set are preserved.
     """
     code = run.captured.get("code") or {}

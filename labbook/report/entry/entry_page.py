@@ -66,8 +66,6 @@ def entry_markdown(run: Run, notebook: Notebook, existing: str | None = None) ->
     other front matter. Sections listed under `leave_out:` in the front matter are omitted.
 
     Args:
-        run: The run.
-        notebook: Notebook of the run.
         existing: The entry on disk, read without translating line ends, or `None`.
     """
     before = _meta_of(existing)

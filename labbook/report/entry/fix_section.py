@@ -77,8 +77,6 @@ def symptom_fixes_markdown(notebook: Notebook, page: Path, runs: Sequence[tuple[
     """Returns the confirmed fixes of one symptom as a table.
 
     Args:
-        notebook: The notebook.
-        page: Page of the table.
         runs: Id and front matter of each run with a fix, newest first.
     """
     rows = []

@@ -33,7 +33,6 @@ def run_title(run: Run, language: str = "en") -> str:
     on every page.
 
     Args:
-        run: The run.
         language: "en" or "zh".
     """
     labels = words(language)["title"]
@@ -62,7 +61,6 @@ def verdict_line(run: Run, language: str = "en") -> str:
     """Returns the result besides the status: "loss is NaN since step 412", "ValueError at model.py:31".
 
     Args:
-        run: The run.
         language: "en" or "zh".
     """
     labels = words(language)["verdict"]
@@ -99,7 +97,6 @@ def verdict_reason(run: Run, labels: Mapping[str, Any]) -> str:
     """Returns why a run got its verdict, as the title of a symptom or a short sentence; "" for a healthy run.
 
     Args:
-        run: A run with a verdict.
         labels: Words of the language.
     """
     reason = run.verdict_reason

@@ -33,7 +33,6 @@ def restore_missing(notebook: Notebook, below: Path | None = None) -> list[Path]
     """Write the missing files and return them; existing files are not changed.
 
     Args:
-        notebook: The notebook.
         below: A file or folder in `notes/` to restore; default: all of `notes/`.
 
     Raises:
@@ -99,7 +98,6 @@ def hide_entries(folders: GitFolders, prefix: str, paths: Iterable[bytes] = ()) 
     """Hide entries from `git status` of the code through `info/exclude` of this clone, not the user's `.gitignore`.
 
     Args:
-        folders: Of the repository.
         prefix: The notebook below its top folder.
         paths: Files on the notebook's branch, below the top folder: other notes are hidden once they are there.
     """

@@ -27,7 +27,6 @@ def edited_notes(notebook: Notebook, *, since_ns: int = 0) -> list[Path]:
     not: another branch may have been checked out.
 
     Args:
-        notebook: The notebook.
         since_ns: Look only at files that changed since then, on the clock of the file system.
 
     Raises:

@@ -26,7 +26,6 @@ class Waiting:
     Args:
         slip: File in the queue.
         files: Paths relative to the notebook's root.
-        message: Commit message.
         when: Unix time (s) of the commit.
         reason: Why it was queued.
         only_new: Whether to skip files that exist on the branch by then.

@@ -93,10 +93,8 @@ def commit_files(
     Never raises: problems with git are in the outcome.
 
     Args:
-        notebook: The notebook.
         files: Absolute paths inside the notebook. A folder means its files; a path that does not exist is deleted on
             the branch.
-        message: Commit message.
         when: Unix time (s) of the commit; now when `None`.
         redactor: Redactor of the run; `None`: the notebook's rules and the secrets of this environment.
         only_new: Whether to skip files that the branch already has: its version is preserved, and restored on disk if

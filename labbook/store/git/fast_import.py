@@ -36,7 +36,6 @@ def read_changes(paths: NotebookPaths, files: Sequence[Path]) -> list[FileChange
     skipped.
 
     Args:
-        paths: Paths of the notebook.
         files: Absolute paths inside the notebook. One that does not exist is a deletion.
 
     Returns:
@@ -87,8 +86,6 @@ def commit_stream(
     Args:
         ref: Full name of the branch.
         tip: Parent; git refuses to move the branch if it is no longer the tip.
-        changes: Changed files.
-        message: Commit message.
         signers: Author and committer.
         when: Unix time (s) of the commit.
     """

@@ -24,9 +24,6 @@ _LOCK_MARK = b"labbook\n"
 class IndexLockedError(GitError):
     """Another program holds `index.lock`.
 
-    Args:
-        lock: The lock.
-
     Attributes:
         age_s: How long it has been there, in seconds.
     """
@@ -51,7 +48,6 @@ def stage(
     one is recognised by its content.
 
     Args:
-        folders: The work tree.
         blobs: Path -> hash of its content, or zeros to remove the path.
         keep_open: Descriptors of locks that git inherits: if this process is killed, its git still writes the draft,
             which must not be removed before git has ended.

@@ -151,7 +151,6 @@ def run_git(
     """Run git once; a non-zero status is no error.
 
     Args:
-        folders: The repository.
         arguments: Subcommand and its arguments.
         stdin: Input of git.
         timeout_s: Time limit, after which git and its child processes are killed.

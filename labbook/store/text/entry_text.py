@@ -110,7 +110,6 @@ def with_block(page: str, name: str, content: str, behind: Collection[str] = ())
 
     Args:
         page: The file on disk, read without translating line ends (`read_text`).
-        name: Name of the block.
         content: Markdown.
         behind: A new block is inserted after the last of these blocks, else at the end of the page.
 

@@ -84,7 +84,6 @@ def code_span(text: str, *, in_table: bool = True) -> str:
     """Format text as inline code: backticks if that is safe for all readers, else an element.
 
     Args:
-        text: The code.
         in_table: Whether it may be in a table cell, which a `|` would end.
     """
     line = _LINE_ENDS.sub(" ", text)

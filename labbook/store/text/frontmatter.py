@@ -200,7 +200,6 @@ def load_tagged(text: str, value_of_tag: Callable[[str], object] | None = None) 
     """Load YAML as PyYAML reads it, with any tags, as plain data; no tag is executed.
 
     Args:
-        text: The YAML.
         value_of_tag: Returns the value of a node with an unknown tag, like `!!python/name:x` or `!ENV`; by default the
             data of the node, or its tag if that is empty.
 
