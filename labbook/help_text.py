@@ -6,6 +6,7 @@ English help is where Click expects it, in docstrings and options. Every other l
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -52,7 +53,6 @@ class HelpGroup(HelpCommand, click.Group):
 
 def terminal_language(chosen: str | None = None) -> str:
     """Returns the language of the notebook here, or of a chosen one, "en" or "zh"; without one, that of the system."""
-    import os
     from pathlib import Path
 
     from labbook.store.config import Config

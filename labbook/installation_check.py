@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,6 @@ def _git() -> Readiness:
 
 def _variables(environ: Mapping[str, str]) -> list[Readiness]:
     """Returns a warning for each variable that looks like a setting and is none."""
-    from dataclasses import fields
     from difflib import get_close_matches
 
     from labbook.probe.events.protocol import ENV_NOTEBOOK, ENV_PROBE

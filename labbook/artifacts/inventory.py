@@ -10,9 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labbook.artifacts.file_copy import hash_file
 from labbook.artifacts.object_store import ObjectFolder, ObjectStore, open_store
 from labbook.artifacts.upload import stored_objects
-from labbook.errors import NotebookError, NothingFoundError, UsageError
+from labbook.errors import LabbookError, NotebookError, NothingFoundError, UsageError
 from labbook.frozen import dataclass
 from labbook.model.run_files import Artifact
 from labbook.store.journal import Journal, open_journals
@@ -136,7 +137,6 @@ def find_files(notebook: Notebook, word: str, name: str) -> list[KeptFile]:
     Args:
         word: A run, as every command takes it.
     """
-    from labbook.errors import LabbookError
     from labbook.index.query import find_run
 
     if not name:
@@ -193,8 +193,6 @@ def get_file(notebook: Notebook, file: KeptFile, target: Path) -> None:
 
 
 def _get(place: ObjectStore, digest: str, target: Path) -> None:
-    from labbook.artifacts.file_copy import hash_file
-
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".labbook-") as folder:
             draft = Path(folder) / "object"

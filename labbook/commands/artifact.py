@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from labbook import screen
 from labbook.commands.options import (
     json_option,
     notebook_option,
@@ -15,7 +16,9 @@ from labbook.commands.options import (
     print_json,
     terminal_sentences,
 )
+from labbook.errors import NothingFoundError, UsageError
 from labbook.help_text import HelpGroup
+from labbook.screen import harmless
 
 if TYPE_CHECKING:
     from labbook.artifacts.inventory import KeptFile, Verified
@@ -65,7 +68,6 @@ def list_command(run: str, as_json: bool, notebook: str | None) -> None:
     """
     from labbook.artifacts.inventory import list_kept
     from labbook.artifacts.upload import upload_state
-    from labbook.errors import NothingFoundError
     from labbook.index.query import find_run
 
     book = open_notebook(notebook)
@@ -123,7 +125,6 @@ def verify(context: click.Context, run: str, as_json: bool, notebook: str | None
     Names what is missing or damaged, with its run, for RUN or for all runs. Exits with status 1 if a file is not as it
     was kept.
     """
-    from labbook import screen
     from labbook.artifacts.inventory import verify_kept
     from labbook.index.query import find_run
 
@@ -150,7 +151,6 @@ def push(context: click.Context, as_json: bool, notebook: str | None) -> None:
     the background. Exits with status 1 if something could not be uploaded.
     """
     from labbook.artifacts.upload import upload_pending, upload_state
-    from labbook.errors import UsageError
 
     book = open_notebook(notebook, resume_upload=False)
     say = terminal_sentences(book)
@@ -211,7 +211,6 @@ def _verified_data(result: Verified) -> dict[str, Any]:
 
 
 def _print_list(kept: Sequence[KeptFile], say: Sentences) -> None:
-    from labbook import screen
     from labbook.report.numbers import size
 
     columns = [
@@ -253,8 +252,6 @@ def _print_state(book: Notebook, state: UploadState, say: Sentences) -> None:
 
 
 def _print_verified(bad: Sequence[Verified], count: int, say: Sentences) -> None:
-    from labbook.screen import harmless
-
     for result in bad:
         for file in result.files:
             name = harmless(file.artifact.name)

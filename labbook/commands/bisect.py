@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from labbook.commands.options import (
@@ -39,8 +41,6 @@ def command(max_steps: int | None, runs: int, as_json: bool, notebook: str | Non
     else if the primary metric is closer to that of BAD. The smallest guilty difference is written into the entry of
     BAD. Packages, data and hardware are not varied. The exit status is 0 if the difference was proven by a run.
     """
-    import sys
-
     from labbook.rerun.bisect_runs import bisect_runs, bisection_lines, write_bisection
     from labbook.rerun.rerun_run import program_on_stderr, read_run
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.commands.options import notebook_option, open_notebook, terminal_sentences
+from labbook.errors import EntryError, GitError, UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     A note that may contain a secret is not committed. Without NOTES, entries that were withheld because of a secret
     are masked and committed first, as `labbook recover` does.
     """
-    from labbook.errors import EntryError, GitError
     from labbook.record.withheld_entries import release_withheld
     from labbook.report.commit_line import commit_line
     from labbook.store.commit.changed_notes import edited_notes, has_conflict
@@ -75,7 +75,6 @@ def _below(book: Notebook, notes: Sequence[Path]) -> list[Path]:
     Raises:
         UsageError: One lies outside the folder, or is neither on disk nor on the branch.
     """
-    from labbook.errors import UsageError
     from labbook.store.commit.branch_checkout import missing_files
 
     folder, paths = book.paths.notes, []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from labbook import screen
 from labbook.commands.options import (
     json_option,
     notebook_option,
@@ -17,7 +19,7 @@ from labbook.commands.options import (
     terminal_sentences,
     verdict_label,
 )
-from labbook.errors import UsageError
+from labbook.errors import GitError, NothingFoundError, UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -110,7 +112,6 @@ def _print_table(
     runs: Sequence[Run], measured: Sequence[MetricRow], rows: Sequence[tuple[str, Sequence[str]]], say: Sentences
 ) -> None:
     """Prints title, status, duration, metrics and differences, a column for each run."""
-    from labbook import screen
     from labbook.compare.comparison import summary_rows
     from labbook.report.numbers import number, pair
 
@@ -141,7 +142,6 @@ def _runs(book: Notebook, run: str, others: Sequence[str]) -> list[Run]:
         NothingFoundError: A run does not exist, has no data, or has no previous run.
         UsageError: More than twenty are named.
     """
-    from labbook.errors import NothingFoundError
     from labbook.index.query import find_run
     from labbook.report.run_data import load_run
 
@@ -172,8 +172,6 @@ def _commit(run: Run) -> str:
 
 def _repository(run: Run) -> CodeRepository | None:
     """Returns the repository of the code, or `None` where it is not on this machine."""
-    from pathlib import Path
-
     from labbook.store.git.repository import CodeRepository
 
     top = str((run.captured.get("code") or {}).get("top") or "")
@@ -181,8 +179,6 @@ def _repository(run: Run) -> CodeRepository | None:
 
 
 def _commits(repository: CodeRepository, before: Run, now: Run) -> list[HistoryCommit]:
-    from labbook.errors import GitError
-
     old, new = _commit(before), _commit(now)
     if not old or not new or old == new:
         return []
@@ -204,9 +200,6 @@ def _print(before: Run, now: Run, changes: Sequence[Change], say: Sentences) -> 
 def _print_code(
     repository: CodeRepository | None, before: Run, now: Run, commits: Sequence[HistoryCommit], say: Sentences
 ) -> None:
-    from labbook import screen
-    from labbook.errors import GitError
-
     if repository is None:
         click.echo("labbook: " + say.line("terminal.compare.no_repository"), err=True)
         return

@@ -17,6 +17,7 @@ from labbook.commands.options import (
     terminal_sentences,
     warn_of_pages,
 )
+from labbook.errors import NothingFoundError, UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -100,7 +101,6 @@ def _read_evidence(book: Notebook, source: str) -> tuple[Evidence, Entry | None]
     if path.is_file() and not (path.suffix == ".md" and path.resolve().is_relative_to(book.paths.root)):
         return _read_file(path), None
     from labbook.diagnosis.run_evidence import collect_run_evidence
-    from labbook.errors import NothingFoundError, UsageError
     from labbook.index.query import find_run
     from labbook.report.run_data import load_run
 
@@ -118,7 +118,6 @@ def _read_evidence(book: Notebook, source: str) -> tuple[Evidence, Entry | None]
 
 def _read_file(path: Path) -> Evidence:
     from labbook.diagnosis.service import read_file
-    from labbook.errors import UsageError
 
     try:
         return read_file(path)

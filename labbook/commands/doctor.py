@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from labbook import screen
 from labbook.commands.options import json_option, notebook_option, print_json
 from labbook.help_text import HelpCommand, terminal_language
 
@@ -30,7 +31,6 @@ def command(context: click.Context, as_json: bool, notebook: str | None) -> None
     prints what to do about each problem. Exits with status 3 if runs cannot be recorded; a warning means that entries
     will lack something.
     """
-    from labbook import screen
     from labbook.installation_check import check_installation
     from labbook.store.text.sentences import Sentences
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from labbook import screen
 from labbook.commands.options import (
     json_option,
     language_option,
@@ -15,6 +16,7 @@ from labbook.commands.options import (
     terminal_sentences,
     warn_of_pages,
 )
+from labbook.errors import NothingFoundError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -41,7 +43,6 @@ def command(as_json: bool, language: str | None, notebook: str | None, symptom: 
 
     SYMPTOM is an id from `labbook symptoms`, for example loss_nonfinite.
     """
-    from labbook import screen
     from labbook.diagnosis.catalogue.page_text import render_page_markdown
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 
@@ -70,8 +71,6 @@ def _find_page(catalogue: Catalogue, wanted: str, say: Sentences) -> Symptom:
     """
     from difflib import get_close_matches
 
-    from labbook.errors import NothingFoundError
-
     known = catalogue.symptoms.get(wanted)
     if known is not None:
         return known
@@ -86,7 +85,6 @@ def _find_page(catalogue: Catalogue, wanted: str, say: Sentences) -> Symptom:
 
 def _list_runs(book: Notebook, symptom: str) -> list[dict[str, object]]:
     """Returns runs of the notebook that had the symptom, newest first, with their fix."""
-    from labbook.errors import NothingFoundError
     from labbook.index.query import list_notes
 
     try:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from labbook.commands.options import executor_option, json_option, notebook_option, open_notebook, print_json
+from labbook import screen
+from labbook.commands.options import (
+    executor_option,
+    json_option,
+    notebook_option,
+    open_notebook,
+    print_json,
+    terminal_sentences,
+)
+from labbook.errors import NotebookError, NothingFoundError, UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -56,12 +67,7 @@ def command(
 
     For TensorBoard or CSV, TARGET is a run; its curves and options are written.
     """
-    from pathlib import Path
-
-    from labbook import screen
-    from labbook.commands.options import terminal_sentences
     from labbook.dataset.dataset_export import export
-    from labbook.errors import UsageError
     from labbook.store.paths import is_run_id
 
     book = open_notebook(notebook)
@@ -90,9 +96,6 @@ def command(
 
 
 def _write_document(book: Notebook, target: str, form: str | None, output: str | None, as_json: bool) -> None:
-    from functools import partial
-
-    from labbook import screen
     from labbook.publish.document import write_copy
     from labbook.publish.reports import with_current_runs
 
@@ -106,10 +109,6 @@ def _write_document(book: Notebook, target: str, form: str | None, output: str |
 
 
 def _write_log(book: Notebook, target: str, form: str, output: str | None, as_json: bool) -> None:
-    from pathlib import Path
-
-    from labbook import screen
-    from labbook.errors import NotebookError, NothingFoundError
     from labbook.imports.series_export import write_csv, write_tensorboard
     from labbook.index.query import find_run
     from labbook.report.run_data import load_run
@@ -136,7 +135,6 @@ def _find_note(book: Notebook, target: str) -> Path:
         NothingFoundError: There is none of that name.
         UsageError: Several runs match.
     """
-    from labbook.errors import NothingFoundError, UsageError
     from labbook.index.query import find_run
     from labbook.store.experiments import find_experiment
     from labbook.store.paths import stays_inside

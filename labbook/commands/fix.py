@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from labbook import screen
 from labbook.commands.options import (
     json_option,
     notebook_option,
@@ -15,6 +16,7 @@ from labbook.commands.options import (
     run_argument,
     terminal_sentences,
 )
+from labbook.errors import UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -50,7 +52,6 @@ def command(by: str, message: str, yes: bool, rejecting: bool, as_json: bool, no
 
     On a terminal, shows what differs and asks for one sentence on what was changed, unless -m or --yes is given.
     """
-    from labbook.errors import UsageError
     from labbook.fixes.confirm_fix import confirm, reject
 
     if rejecting and message.strip():
@@ -67,7 +68,6 @@ def command(by: str, message: str, yes: bool, rejecting: bool, as_json: bool, no
 
 def _ask(book: Notebook, run: str, by: str) -> str:
     """Shows the proposal and returns the sentence that the user types; "" for what differs, as shown."""
-    from labbook import screen
     from labbook.fixes.confirm_fix import preview
     from labbook.report.entry.fix_section import list_differences
 
@@ -99,7 +99,6 @@ def _data(book: Notebook, written: RecordedFix) -> dict[str, object]:
 
 
 def _print(book: Notebook, written: RecordedFix) -> None:
-    from labbook import screen
     from labbook.report.commit_line import commit_line
 
     say = terminal_sentences(book)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from labbook.commands.options import notebook_option, open_notebook, run_argument, terminal_sentences
+from labbook import screen
+from labbook.commands.options import message_printer, notebook_option, open_notebook, run_argument, terminal_sentences
+from labbook.errors import NotebookError, NothingFoundError, UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -43,8 +45,6 @@ def command(autograd: bool, onnx: bool, around: str, target: Path | None, notebo
     With --onnx the recorded program runs again in a worktree until its first optimizer step, without an entry; the
     framework exports the model with the weights that the run kept, if it kept any.
     """
-    from labbook import screen
-    from labbook.errors import NotebookError, NothingFoundError, UsageError
     from labbook.index.query import find_run
     from labbook.report import graph_drawing
     from labbook.report.run_data import load_run
@@ -87,7 +87,6 @@ def command(autograd: bool, onnx: bool, around: str, target: Path | None, notebo
 
 
 def _export_onnx(book: Notebook, say: Sentences, run: str, target: Path | None) -> None:
-    from labbook.commands.options import message_printer
     from labbook.rerun.onnx_model import export_onnx
     from labbook.rerun.rerun_run import read_run
 

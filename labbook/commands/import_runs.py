@@ -9,6 +9,7 @@ import click
 
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, terminal_sentences
 from labbook.help_text import HelpCommand
+from labbook.screen import harmless, progress
 
 _EPILOG = """\b
 Examples:
@@ -45,7 +46,6 @@ def command(tool: str, path: Path, experiment: str, dry_run: bool, as_json: bool
     """
     from labbook.imports.batch_import import import_runs
     from labbook.imports.formats import FORMATS
-    from labbook.screen import harmless, progress
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)

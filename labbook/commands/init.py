@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.help_text import HelpCommand
-from labbook.store.project_template import PROJECTS
+from labbook.store.config import Config
+from labbook.store.project_template import PROJECTS, write_project
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
@@ -72,7 +73,6 @@ def command(
     """
     from labbook.commands.options import terminal_sentences
     from labbook.store.commit.branch_checkout import restore_missing
-    from labbook.store.config import Config
     from labbook.store.notebook_finder import create_notebook
 
     wanted: dict[str, str] = {"language": language or Config().language_in_use()}
@@ -103,8 +103,6 @@ def command(
 
 
 def _write_project(notebook: Notebook, template: str, say: Sentences) -> None:
-    from labbook.store.project_template import write_project
-
     root = notebook.paths.root
     made = write_project(root, template, notebook.config.language_in_use())
     for file in made.files:

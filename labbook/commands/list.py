@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import click
 
+from labbook import screen
 from labbook.commands.options import (
     FilterCommand,
     json_option,
@@ -19,6 +21,7 @@ from labbook.commands.options import (
     verdict_label,
     warn_of_notes,
 )
+from labbook.errors import NothingFoundError
 
 if TYPE_CHECKING:
     from labbook.index.query import Listed
@@ -69,8 +72,6 @@ def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str,
     FILTERS are conditions on options, metrics and fields, or words that occur in the entry; a run must match all of
     them. Exits with status 1 if no run matches.
     """
-    from labbook import screen
-    from labbook.errors import NothingFoundError
     from labbook.index.query import list_notes
     from labbook.report.run_row import run_row
     from labbook.store.experiments import metric_goal
@@ -96,8 +97,6 @@ def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str,
 
 
 def _data(row: RunRow) -> dict[str, object]:
-    from dataclasses import asdict
-
     data = asdict(row)
     return {
         "id": data["id"],
@@ -116,7 +115,6 @@ def _data(row: RunRow) -> dict[str, object]:
 
 
 def _print(rows: Sequence[RunRow], found: Listed, say: Sentences) -> None:
-    from labbook import screen
     from labbook.report.numbers import duration
 
     columns = [

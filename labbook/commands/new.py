@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, terminal_sentences
+from labbook.errors import NothingFoundError, UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ def command(
     exp003_digits-cnn_dynamic. The next runs from this folder belong to it until `labbook new --done`, or until another
     experiment is created here. With --script, only runs of that script belong to it, from any folder.
     """
-    from labbook.errors import UsageError
-
     book = open_notebook(notebook)
     if done:
         if name:
@@ -85,7 +84,6 @@ def command(
 
 
 def _end(book: Notebook, as_json: bool) -> None:
-    from labbook.errors import NothingFoundError
     from labbook.store.started_experiment import end_experiment
 
     slug = end_experiment(book, Path.cwd())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -10,7 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from labbook import screen
+from labbook.errors import LabbookError
 from labbook.help_text import HelpCommand
+from labbook.screen import harmless
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -120,7 +124,6 @@ def warn_of_settings(notebook: Notebook) -> None:
 
 
 def _follow_remote(notebook: Notebook) -> None:
-    from labbook import screen
     from labbook.model.message import message_of
     from labbook.sharing.follow_remote import follow_remote
     from labbook.store.commit.sync_state import take_failure
@@ -172,8 +175,6 @@ def verdict_label(verdict: str, say: Sentences) -> str:
 
 def print_json(data: object) -> None:
     """Prints JSON that every parser reads: numbers that are not finite are the strings "nan", "inf" and "-inf"."""
-    import json
-
     text = json.dumps(strict_json(data), ensure_ascii=False, indent=2, default=str)
     click.echo(text.encode("utf-8", "replace").decode("utf-8"))
 
@@ -191,8 +192,6 @@ def strict_json(data: object) -> object:
 
 def warn_of_notes(problems: Sequence[tuple[str, str]], say: Sentences) -> None:
     """Prints, on standard error, which notes cannot be read; the command works without them."""
-    from labbook.screen import harmless
-
     for _, reason in problems[:_SHOWN_PROBLEMS]:
         click.echo(f"labbook: {harmless(reason)}", err=True)
     if len(problems) > _SHOWN_PROBLEMS:
@@ -202,8 +201,6 @@ def warn_of_notes(problems: Sequence[tuple[str, str]], say: Sentences) -> None:
 
 def warn_of_pages(problems: Sequence[str], say: Sentences) -> None:
     """Prints, on standard error, which symptom pages cannot be read; all others are used."""
-    from labbook.screen import harmless
-
     for reason in problems[:_SHOWN_PROBLEMS]:
         click.echo("labbook: " + say.line("terminal.problems.page", reason=harmless(reason)), err=True)
     if len(problems) > _SHOWN_PROBLEMS:
@@ -214,7 +211,6 @@ def warn_of_pages(problems: Sequence[str], say: Sentences) -> None:
 def _complete_runs(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
-    from labbook.errors import LabbookError
     from labbook.index.query import run_names
 
     try:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from labbook import screen
 from labbook.commands.options import notebook_option, open_notebook, print_json, strict_json, terminal_sentences
+from labbook.errors import UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -50,8 +53,6 @@ def command(schema: bool, form: str, limit: int, notebook: str | None, sql: str 
     DuckDB answers one SELECT statement. It reads the tables of `labbook export` and nothing else; it changes nothing.
     `-` reads it from standard input. Exits with status 1 if the answer has no rows.
     """
-    from labbook.errors import UsageError
-
     if schema:
         _print_schema(form)
         return
@@ -61,7 +62,6 @@ def command(schema: bool, form: str, limit: int, notebook: str | None, sql: str 
         sql = sys.stdin.read()
     if not sql or not sql.strip():
         raise UsageError("dataset.no_sql", advice="dataset.syntax_advice")
-    from labbook import screen
     from labbook.dataset.notebook_query import run_query
 
     with screen.progress(say.line("dataset.reading")) as tell:
@@ -106,8 +106,6 @@ def _print(answer: pyarrow.Table, form: str, limit: int, say: Sentences) -> None
 
 
 def _print_rows(names: list[str], rows: list[list[str]], form: str, right: list[bool]) -> None:
-    from labbook import screen
-
     if form == "markdown":
         from labbook.store.text.escape import table_cell
 
@@ -140,7 +138,6 @@ def _text(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a value of an answer
-    from datetime import date, datetime
 
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")

@@ -11,6 +11,7 @@ import click
 
 from labbook.errors import UsageError
 from labbook.help_text import HelpCommand
+from labbook.screen import terminal_lines
 
 if TYPE_CHECKING:
     from labbook.record.child.supervisor import ChildEnd
@@ -137,7 +138,5 @@ def _say(line: str) -> None:
     with suppress(Exception):
         lines = [prefix + line]
         if sys.stderr.isatty():
-            from labbook.screen import terminal_lines
-
             lines = terminal_lines(prefix + line, len(prefix))
         click.echo("\n".join(lines), err=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from labbook.commands.options import json_option, notebook_option, print_json
+from labbook.errors import NotebookError, UsageError
 from labbook.help_text import HelpCommand, terminal_language
 
 _EPILOG = """\b
@@ -55,7 +56,6 @@ def command(
     becomes ~, and names of other users in paths become [USER]. Secrets are recognised by their format, by the names
     next to them, and by value if they are in your environment.
     """
-    from labbook.errors import UsageError
     from labbook.store.recorder_redaction import make_redactor
 
     if as_json and not check:
@@ -87,7 +87,6 @@ def _print(secrets: Sequence[Mapping[str, object]], files: int) -> None:
 
 def _rules_file(rules: str | None, notebook: str | None) -> Path | None:
     """Returns the file of own rules: the given one, else that of the notebook, else `None`."""
-    from labbook.errors import NotebookError
     from labbook.store.notebook_finder import find_notebook
 
     if rules:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from labbook import screen
 from labbook.commands.options import (
     json_option,
     notebook_option,
@@ -17,6 +18,7 @@ from labbook.commands.options import (
     verdict_label,
     warn_of_notes,
 )
+from labbook.errors import UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -74,7 +76,6 @@ def command(
     figure of each experiment and lists what was learnt and what is open. It is written to notes/reports/ and committed.
     Text that people added to it is preserved.
     """
-    from labbook import screen
     from labbook.publish.document import write_copy
     from labbook.publish.reports import write_report
     from labbook.store.experiments import find_experiment
@@ -123,7 +124,6 @@ def _period(
     until: str | None,
     experiment: str | None,
 ) -> Period:
-    from labbook.errors import UsageError
     from labbook.report.period import days_between, month_named, week_named
 
     named = {"--week": week, "--month": month, "--since": since, "--experiment": experiment}
@@ -140,7 +140,6 @@ def _period(
 
 
 def _print(report: WrittenReport, path: str, say: Sentences) -> None:
-    from labbook import screen
     from labbook.report.commit_line import commit_line
 
     data = report.data

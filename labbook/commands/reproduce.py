@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 
 import click
 
@@ -45,8 +46,6 @@ def command(
     quantity that differs and the likeliest reason. It is written into both entries. Times, speeds and memory are not
     compared. The exit status is 0 if the result is the same, 1 if it differs, and 3 if nothing could be compared.
     """
-    import sys
-
     from labbook.rerun.repeats import repeated_runs
     from labbook.rerun.reproduction import compare_results
     from labbook.rerun.reproduction_report import reproduction_lines, verdict_data, write_verdict

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from labbook.commands.options import (
@@ -38,8 +40,6 @@ def command(rebuild: bool, incomplete: bool, keep: bool, notebook: str | None, r
     not touched. Inputs outside git are linked from where the run was recorded, and compared by fingerprint. ARGUMENTS
     are added to the command. labbook exits with the exit status of the command.
     """
-    import sys
-
     from labbook.rerun.rerun_run import read_run, rerun
 
     book = open_notebook(notebook)

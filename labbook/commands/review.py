@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from labbook import screen
 from labbook.commands.options import json_option, language_option, print_json
+from labbook.errors import UsageError
 from labbook.help_text import HelpCommand, terminal_language
 
 if TYPE_CHECKING:
@@ -55,7 +57,6 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
     Reads PyTorch and PaddlePaddle code in Python files, Jupyter notebooks and folders. Each finding has its file and
     line, the symptom it causes, and the fix. Code that cannot be followed statically is not judged.
     """
-    from labbook.errors import UsageError
     from labbook.review.reviewer import at_least, review, rule_rows
     from labbook.store.text.sentences import Sentences
 
@@ -100,8 +101,6 @@ def violation_json(violation: Violation) -> dict[str, object]:
 
 
 def _print(result: Review, say: Sentences) -> None:
-    from labbook import screen
-
     for violation in result.violations:
         style = _STYLES[violation.severity]
         named = f"{violation.rule}" + (f" ({violation.symptom})" if violation.symptom else "")
@@ -118,8 +117,6 @@ def _print(result: Review, say: Sentences) -> None:
 
 
 def _print_rules(rows: list[dict[str, object]]) -> None:
-    from labbook import screen
-
     for row in rows:
         screen.print_line(
             screen.Cell(str(row["rule"]), "bold"),

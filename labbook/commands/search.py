@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from labbook import screen
 from labbook.commands.options import (
     FilterCommand,
     json_option,
@@ -18,6 +19,7 @@ from labbook.commands.options import (
     verdict_label,
     warn_of_notes,
 )
+from labbook.errors import NothingFoundError
 
 if TYPE_CHECKING:
     from labbook.index.hit import Hit
@@ -70,8 +72,6 @@ def command(limit: int, as_json: bool, notebook: str | None, words: tuple[str, .
     runs with it, the same family, then notes with the words. Each has its path:line, the matching passage and the fix.
     Exits with status 1 if nothing is found.
     """
-    from labbook import screen
-    from labbook.errors import NothingFoundError
     from labbook.findings.search_question import interpret_search
     from labbook.index.query import search
 
@@ -126,8 +126,6 @@ def _print(found: SearchResult, words: str, say: Sentences) -> None:
 
 
 def _print_hit(hit: Hit, words: tuple[str, ...], say: Sentences) -> None:
-    from labbook import screen
-
     status = str(hit.meta.get("status") or "")
     kind = say.line(_KINDS[hit.kind]) if hit.kind in _KINDS else hit.kind
     verdict = str(hit.meta.get("verdict") or "")

@@ -10,6 +10,7 @@ import click
 
 from labbook.commands.options import notebook_option, open_notebook, terminal_sentences
 from labbook.help_text import HelpCommand
+from labbook.screen import harmless
 
 if TYPE_CHECKING:
     from labbook.publish.site.site_build import BuiltSite
@@ -83,8 +84,6 @@ def serve_notebook(
 
 def _print_build(site: BuiltSite, say: Sentences) -> None:
     """Prints one line for each build that changed pages."""
-    from labbook.screen import harmless
-
     click.echo(say.line("terminal.site.rebuilt", rendered=site.rendered, pages=site.pages, seconds=site.seconds))
     for message in site.warnings[:3]:
         click.echo(f"  {harmless(message)}", err=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from labbook import screen
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, run_argument
 from labbook.errors import NothingFoundError
 from labbook.help_text import HelpCommand
@@ -35,7 +36,6 @@ def command(as_json: bool, section: str | None, raw: bool, notebook: str | None,
     RUN is "last" (default), an id, the first or last characters of an id, or the path of an entry. --json prints all
     recorded data of the run. An entry longer than the terminal opens in your pager (PAGER, else less).
     """
-    from labbook import screen
     from labbook.index.query import find_run
     from labbook.report.run_data import load_run, run_data
     from labbook.report.terminal_page import for_reading

@@ -10,6 +10,7 @@ import click
 from labbook.commands.options import notebook_option, open_notebook, terminal_sentences
 from labbook.commands.serve import serve_notebook, serve_options, site_options
 from labbook.help_text import HelpGroup
+from labbook.screen import harmless
 
 if TYPE_CHECKING:
     from labbook.publish.site.site_build import BuiltSite
@@ -98,8 +99,6 @@ def serve(port: int | None, polling: bool, notebook: str | None, site_dir: Path 
 
 def print_site(site: BuiltSite, say: Sentences) -> None:
     """Prints how many pages were built, and the first warnings."""
-    from labbook.screen import harmless
-
     key = "terminal.site.built" if site.rendered == site.pages else "terminal.site.updated"
     index = f"{site.folder}/index.html"
     click.echo(say.line(key, pages=site.pages, rendered=site.rendered, seconds=site.seconds, index=index))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
+from labbook import screen
 from labbook.commands.options import notebook_option, open_notebook, run_argument, terminal_sentences
 from labbook.help_text import HelpCommand
 
@@ -33,9 +36,6 @@ def command(which: str | None, note: str, notebook: str | None, run: str) -> Non
     configuration files and executed notebook, and adds them to the entry. A checkpoint that was changed since the run
     is not kept. Exits with status 1 if the run has left no checkpoint.
     """
-    import sys
-
-    from labbook import screen
     from labbook.record.run_snapshot import snapshot_recorded_run
     from labbook.report.numbers import size
     from labbook.rerun.rerun_run import read_run

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.commands.options import notebook_option, open_notebook, terminal_sentences
+from labbook.errors import NothingFoundError, UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -76,7 +77,6 @@ def command(
     combinations are run, each recorded as an entry. The page of the sweep shows the best trials and which options
     matter. Trials that are finished are not run again by the same command.
     """
-    from labbook.errors import UsageError
     from labbook.store.experiments import slug_part
     from labbook.sweep.option_style import find_style
     from labbook.sweep.sweep_runner import SweepRequest
@@ -114,7 +114,6 @@ def _parts(options: tuple[str, ...]) -> tuple[list[str], list[str]]:
 
 
 def _write_page(book: Notebook, name: str) -> None:
-    from labbook.errors import NothingFoundError
     from labbook.sweep.sweep_page import write_sweep_page
     from labbook.sweep.sweep_runner import list_sweeps
 
@@ -150,7 +149,6 @@ def _submit(book: Notebook, request: SweepRequest, options: list[str], *, only_p
     import subprocess
     from shutil import which
 
-    from labbook.errors import UsageError
     from labbook.sweep.slurm_array import array_script
 
     text = array_script(book, request, options, str(Path.cwd()))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from labbook import screen
 from labbook.commands.options import (
     json_option,
     notebook_option,
@@ -15,6 +16,7 @@ from labbook.commands.options import (
     terminal_sentences,
     warn_of_pages,
 )
+from labbook.errors import NothingFoundError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -46,7 +48,6 @@ def command(everything: bool, as_json: bool, notebook: str | None, words: tuple[
     WORDS, searches the whole catalogue. Exits with status 1 if no symptom matches.
     """
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.errors import NothingFoundError
     from labbook.fixes.fix_history import count_symptoms
 
     book = open_notebook(notebook)
@@ -92,8 +93,6 @@ def _data(symptom: Symptom, count: SymptomCount | None, language: str) -> dict[s
 
 
 def _print(rows: list[Symptom], counts: Mapping[str, SymptomCount], say: Sentences) -> None:
-    from labbook import screen
-
     columns = [
         screen.Column(say.line("terminal.columns.symptom"), keep=9),
         screen.Column(say.line("terminal.columns.family"), keep=2),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
 
+from labbook import screen
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, terminal_sentences
+from labbook.errors import GitError, LabbookError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -99,7 +102,6 @@ def command(
 
 def _sync_in_background(book: Notebook, timeout: float) -> None:
     """Shares once; a failure is printed by the next command of the user."""
-    from labbook.errors import LabbookError
     from labbook.sharing.remote_git import choose_remote
     from labbook.sharing.synchronize import synchronize
     from labbook.store.commit.sync_state import update_state
@@ -114,10 +116,6 @@ def _sync_in_background(book: Notebook, timeout: float) -> None:
 
 def _watch(remote: Remote, once: Callable[[], SyncResult], every: float, say: Sentences, quiet: bool) -> None:
     """Shares after each change of the branch or of a note, and at the given interval, until Ctrl-C."""
-    import time
-
-    from labbook import screen
-    from labbook.errors import GitError
     from labbook.sharing.follow_remote import change_mark
 
     if not quiet:

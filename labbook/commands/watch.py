@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from labbook import screen
 from labbook.commands.options import notebook_option, open_notebook, terminal_sentences
 from labbook.commands.serve import polling_option
+from labbook.errors import LabbookError
 from labbook.help_text import HelpCommand
 
 _EPILOG = """\b
@@ -24,9 +26,7 @@ def command(polling: bool, notebook: str | None) -> None:
     Watches notes/, templates/ and the settings until interrupted with Ctrl-C. If a build fails, the error is printed
     and the next change starts another build. To view the site in a browser, use `labbook serve`.
     """
-    from labbook import screen
     from labbook.commands.site import print_site
-    from labbook.errors import LabbookError
     from labbook.publish.site.file_watch import changes
     from labbook.publish.site.site_build import build_site
 

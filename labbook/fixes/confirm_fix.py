@@ -26,6 +26,7 @@ from labbook.store.journal import write_atomically
 from labbook.store.paths import check_stays_inside, is_run_id
 from labbook.store.text import frontmatter
 from labbook.store.text.entry_text import read_text, to_bytes, with_block
+from labbook.store.text.escape import prose
 from labbook.store.text.sentences import Sentences
 
 if TYPE_CHECKING:
@@ -351,7 +352,6 @@ def _write_pages(
 
 def _new_symptom_page(notebook: Notebook, symptom: str) -> str:
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.store.text.escape import prose
 
     title = load_catalogue().title(symptom, notebook.config.language_in_use())
     # No title in the front matter: it would replace the title of the catalogue.

@@ -14,8 +14,10 @@ from labbook.fixes.fix_applicability import (
     read_circumstances,
     touches_failure,
 )
+from labbook.fixes.fix_candidates import keep_used
 from labbook.model.finding import Finding, Seen
 from labbook.model.run import Change, Run
+from labbook.model.run_json import run_to_json
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
@@ -72,8 +74,6 @@ class FixJudge:
     def _list_changes(self, failed: Run, cure: Run) -> list[Change]:
         """Returns the differences that may have cured the earlier run."""
         from labbook.compare.run_changes import compare_settings
-        from labbook.fixes.fix_candidates import keep_used
-        from labbook.model.run_json import run_to_json
 
         before, after = (run_to_json(replace(run, series=())) for run in (failed, cure))
         changes = [*compare_settings(before, after), *diff_changes(self._read_entry(failed.id))]

@@ -7,6 +7,7 @@ of LevelDB logs.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -256,7 +257,6 @@ def _value(text: str) -> Any:  # noqa: ANN401 - JSON data
 
 def _folder_time(folder: Path) -> float:
     """Returns the time in the name of a folder, `offline-run-20261125_215903-d389gair`, as UTC; 0 without one."""
-    import re
     from datetime import datetime, timezone
 
     found = re.search(r"(\d{8})_(\d{6})", folder.name)

@@ -46,6 +46,7 @@ from labbook.publish.site.site_folder import check_site_folder, note_written
 from labbook.store.notebook import Notebook
 from labbook.store.notebook_finder import find_notebook
 from labbook.store.paths import stays_inside
+from labbook.store.text import escape
 from labbook.store.text.sentences import Sentences
 from labbook.store.text.templates import Templates, compiled_templates
 
@@ -359,7 +360,6 @@ def _unsafe(page: str, problems: Sequence[str], say: Sentences) -> PluginError:
 
 def _render_or_show(page: MkDocsPage, plugin: LabbookPlugin, ours: bool, config: MkDocsConfig, files: Files) -> None:
     """Renders a page; one that the parser rejects, or with active content, is shown as text."""
-    from labbook.store.text import escape
 
     def show(problem: str) -> None:
         plugin.warn("terminal.site.shown_as_text", problem=f"notes/{page.file.src_uri}: {problem}")

@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labbook.model.events.training_kinds import FrameworkImported, Step
 from labbook.model.run import Facts, FileUse, Framework, Process, Run
 from labbook.model.run_files import Artifact
 from labbook.record.kept_files import file_items, keep_files
 from labbook.record.run_from_journal.journal_reader import variables_read
+from labbook.record.run_from_journal.successive_trainings import successive_trainings, training_phases
 from labbook.store.journal import Journal, ProcessEvents
 from labbook.store.paths import check_stays_inside
 
@@ -48,7 +50,6 @@ def add_captured(
     from labbook.record.jobs.job_journal import JobJournal
     from labbook.record.run_from_journal.ending_events import standstill_facts
     from labbook.record.run_from_journal.roll_call import roll_call
-    from labbook.record.run_from_journal.successive_trainings import successive_trainings, training_phases
 
     before = journal.read(journal.paths.before)
     after: dict[str, Any] = journal.read(journal.paths.after)
@@ -155,8 +156,6 @@ def _add_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
 
 def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]:
     """Returns the hello event of the process that trained, or of the command's own interpreter."""
-    from labbook.model.events.training_kinds import FrameworkImported, Step
-
     trained = next((p for p in processes if p.of_kind(Step)), None)
     imported = next((p for p in processes if p.of_kind(FrameworkImported)), None)
     chosen = trained or imported or next((p for p in processes if p.hello), None)

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labbook.compare.previous_run import previous_run, remember_run
+from labbook.errors import GitError
 from labbook.findings.configuration_check import add_configuration_check
 from labbook.fixes.propose_fix import propose_fix
+from labbook.model.message import message_of
 from labbook.model.run import Console, Facts, Run
 from labbook.record.captured_facts import add_captured, capture_context, separate_results_of_code
 from labbook.record.end_summary import FinishedRun, path_from
@@ -31,6 +33,7 @@ from labbook.record.run_from_journal.trial_parts import split_trials
 from labbook.record.run_snapshot import add_snapshot
 from labbook.record.trial_entries import training_facts, trial_facts, trial_runs, write_trials
 from labbook.store.journal import Journal
+from labbook.store.text.templates import Templates
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor
@@ -52,7 +55,6 @@ def preload_modules(notebook: Notebook, ended: Callable[[], bool]) -> None:
     import labbook.model.run_json
     import labbook.report.entry.entry_page
     import labbook.store.commit.entry_commit  # noqa: F401
-    from labbook.store.text.templates import Templates
 
     Templates(notebook.paths.templates, notebook.config.language_in_use()).prepare()
     for module in (
@@ -179,8 +181,6 @@ def _add_changes(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
 
 def _commit(notebook: Notebook, run: Run, files: list[Path], redactor: Redactor) -> CommitOutcome:
     """Commits entries and their attachments; refused files are masked, or withheld from the site as well."""
-    from labbook.errors import GitError
-    from labbook.model.message import message_of
     from labbook.store.commit.entry_commit import commit_files, withhold
     from labbook.store.commit.last_look import mask_files
 

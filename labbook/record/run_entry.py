@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labbook.errors import NotebookError
 from labbook.findings.run_findings import add_diagnosis
 from labbook.model.run import Run
 from labbook.record.kept_files import draw_lineage
 from labbook.store.journal import write_atomically
 from labbook.store.paths import check_stays_inside
+from labbook.store.text.templates import words
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
@@ -72,7 +74,6 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
 
 def write_entry(notebook: Notebook, run: Run) -> Path:
     """Writes the entry and its attachments, each file atomically."""
-    from labbook.errors import NotebookError
     from labbook.report.entry.entry_page import entry_markdown
     from labbook.store.text.entry_text import read_text, to_bytes
 
@@ -115,7 +116,6 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
 def _draw_model(notebook: Notebook, run: Run, folder: Path) -> None:
     from labbook.report.graph_drawing import is_incomplete, run_graph_svg
     from labbook.report.model_svg import has_diagram, model_svg
-    from labbook.store.text.templates import words
 
     language, own = notebook.config.language_in_use(), notebook.paths.templates
     if has_diagram(run):

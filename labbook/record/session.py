@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.capture.exit_cause import read_oom_counters, read_time_limit
 from labbook.errors import NotebookError, UsageError
+from labbook.probe.events.protocol import RULES_FILE
 from labbook.record.child.start_errors import describe_error
 from labbook.record.run_owner import run_author, run_experiment
 from labbook.store.journal import Journal, create_journal, readable_text
@@ -337,7 +338,6 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     """Creates the journal with everything known before the command starts."""
     from labbook.capture.command import script_name
     from labbook.capture.project import find_project
-    from labbook.probe.events.protocol import RULES_FILE
     from labbook.probe.redaction.structures import redact_argv
     from labbook.record.jobs.join_as_task import join_as_task
     from labbook.store.recorder_redaction import load_rules, make_redactor

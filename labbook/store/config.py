@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -9,6 +10,7 @@ from dataclasses import Field, field, fields
 from pathlib import Path
 from typing import Any
 
+from labbook import __version__
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
 from labbook.model.message import Message, message
@@ -259,8 +261,6 @@ def unknown_settings(root: Path) -> list[Message]:
     Args:
         root: Folder of the notebook; its settings can be read.
     """
-    from labbook import __version__
-
     path, table, text = _read_table(root)
     known = {each.name for each in fields(Config)}
     found = []
@@ -381,8 +381,6 @@ def _line_of(key: str, text: str) -> int:
 
 
 def _toml(value: object) -> str:
-    import json
-
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

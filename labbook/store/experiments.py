@@ -18,6 +18,7 @@ from labbook.store.json_files import read_run_facts
 from labbook.store.locks import hold_lock
 from labbook.store.newest_runs import is_of_project, newest_run_ids
 from labbook.store.paths import check_stays_inside, new_run_id
+from labbook.store.text import frontmatter
 from labbook.store.text.entry_text import read_text
 
 if TYPE_CHECKING:
@@ -249,7 +250,6 @@ def _create(
 def _page_text(
     notebook: Notebook, slug: str, title: str, mode: str, script: str | None, project: str, root: str, template: str
 ) -> str:
-    from labbook.store.text import frontmatter
     from labbook.store.text.templates import Templates
 
     language = notebook.config.language_in_use()
@@ -300,8 +300,6 @@ def _of_script(notebook: Notebook, script: str, project: str, root: str) -> Expe
 
 def _emitted(name: str, value: str) -> str:
     """Returns a value as it stands in a front matter; the script of a run without one is empty, not missing."""
-    from labbook.store.text import frontmatter
-
     return (
         frontmatter.emit({name: value}).splitlines()[1].partition(":")[2].strip() if value or name == "script" else ""
     )
@@ -313,8 +311,6 @@ def _read_head(page: Path, script: str) -> dict[str, str] | None:
     Source: measured, loading the YAML parser takes a tenth of the time of recording a short command: it is used for
     pages that people changed only.
     """
-    from labbook.store.text import frontmatter
-
     try:
         with page.open("rb") as stream:
             lines = stream.read(_HEAD_BYTES).decode("utf-8", "replace").split("\n---", 1)[0].splitlines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from labbook.errors import GitError, NotebookError
@@ -80,8 +81,6 @@ def create_notebook(
         NotebookError: The folder cannot be written.
         GitError: The repository cannot be created.
     """
-    from dataclasses import replace
-
     environ = os.environ if environ is None else environ
     wanted = Config() if config is None else config
     try:

@@ -14,6 +14,7 @@ from typing import Any
 
 from labbook.frozen import dataclass
 from labbook.index.query import list_notes
+from labbook.index.query_error import QueryError
 from labbook.model.entry import Entry
 from labbook.store.notebook import Notebook
 
@@ -65,8 +66,6 @@ class SweepResult:
 
 def list_trials(notebook: Notebook, name: str) -> list[Entry]:
     """Returns the runs of a sweep, oldest first."""
-    from labbook.index.query_error import QueryError
-
     try:
         found = list_notes(notebook, f'sweep="{name}"').entries
     except QueryError:  # no run of the notebook is a trial yet

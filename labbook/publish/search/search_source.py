@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from labbook.errors import EntryError
 from labbook.index.query import list_notes
 from labbook.model.entry import Entry
 from labbook.publish.pages.build_record import content_key, file_state_or_gone
@@ -135,8 +136,6 @@ def _written(notebook: Notebook, view: SymptomView) -> Iterator[SearchRecord]:
 
 def _entry(path: Path, relative: str, source: SiteSource | None = None) -> Entry | None:
     """Returns the entry in a file; `None` if it is missing or its front matter is broken."""
-    from labbook.errors import EntryError
-
     try:
         content = path.read_bytes()
         text = content.decode("utf-8", "replace").removeprefix("\ufeff")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from labbook.index.build import refresh
+
 import contextlib
 import io
 import logging
@@ -138,7 +140,6 @@ def serve_site(
         NotebookError: `mkdocs.yml` is missing or unusable, or the folder of the site is refused.
     """
     _require()
-    from labbook.index.build import refresh
     from labbook.publish.site.file_watch import changes
     from labbook.publish.site.serving import HOST, Builds, SiteServer
 

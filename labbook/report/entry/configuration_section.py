@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -69,8 +70,6 @@ _LITERALS: dict[str, object] = {"None": None, "True": True, "False": False}
 
 
 def _command_line(argv: Sequence[str]) -> str:
-    import shlex
-
     return shlex.join(argv)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -276,6 +277,4 @@ def _summed_losses(run: Run, names: Sequence[str]) -> list[dict[str, Any]]:
 
 def when(seconds: float) -> str:
     """Returns a time for people: "2026-11-21 15:30:12 UTC"."""
-    import time
-
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
