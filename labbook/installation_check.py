@@ -43,12 +43,7 @@ class Readiness:
 
 
 def check_installation(start: Path, chosen: Path | None, environ: Mapping[str, str]) -> list[Readiness]:
-    """Returns the results of all checks; takes as long as importing the frameworks does.
-
-    Args:
-        start: Folder in which a run would be started.
-        chosen: Notebook from the command line, or `None`.
-    """
+    """Returns the results of all checks; takes as long as importing the frameworks does."""
     with ThreadPoolExecutor() as pool:
         slow = [pool.submit(check, environ) for check in (_python, _probe, _torch, _paddle)]
         rows = [_git(), *_variables(environ), *_notebook_rows(start, chosen, environ), _terminal(), _gpu(), _site()]

@@ -98,7 +98,6 @@ def status_cell(status: str, label: str = "") -> Cell:
     """Returns a status with its mark and colour.
 
     Args:
-        status: "finished", "failed" ...
         label: The word to show; by default the status itself.
     """
     mark, style = STATUS_STYLES.get(status, ("·", ""))
@@ -173,7 +172,6 @@ def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
     What one copies stays whole, also where it is wider: paths, and commands in backticks or in a line of their own.
 
     Args:
-        width: Columns of the terminal.
         indent: Further blanks before all lines but the first; they begin where the text of the first one does.
     """
     body = text.lstrip(" ")

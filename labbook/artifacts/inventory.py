@@ -132,11 +132,7 @@ def find_file(notebook: Notebook, word: str, name: str = "") -> KeptFile:
 
 
 def find_files(notebook: Notebook, word: str, name: str) -> list[KeptFile]:
-    """Returns the kept files of a run below a folder in their names, such as "snapshot"; empty if there are none.
-
-    Args:
-        word: A run, as every command takes it.
-    """
+    """Returns the kept files of a run below a folder in their names, such as "snapshot"; empty if there are none."""
     from labbook.index.query import find_run
 
     if not name:

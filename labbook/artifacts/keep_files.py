@@ -145,9 +145,6 @@ class FileKeeper:
 class KeepWatcher:
     """Carries out calls of `labbook.keep()` while the command runs, in a thread of the recorder.
 
-    Args:
-        keeper: Copies the files.
-
     Cost:
         A look at the sizes of the event files twice a second; new events are searched for calls, not parsed.
     """

@@ -233,7 +233,6 @@ def open_store(address: str, root: Path) -> ObjectStore | None:
 
     Args:
         address: A folder, relative to the notebook if it is not absolute, or a URL.
-        root: Folder of the notebook.
 
     Raises:
         NotebookError: The URL cannot be used.

@@ -39,7 +39,6 @@ class Checkpoint:
     """A checkpoint that a run has written.
 
     Args:
-        path: The file.
         written: Unix time (s) of its last change.
     """
 
@@ -130,7 +129,6 @@ def keep_snapshot(
     """Keeps the files of a snapshot; returns them, and the facts of the choice.
 
     Args:
-        keeper: Copies the files.
         run: The run, which has ended; its own files of a snapshot, such as the state that the probe saved, stay.
         items: Items of its `files` events.
         which: "best", "last" or "failed".

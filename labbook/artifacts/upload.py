@@ -58,9 +58,6 @@ class UploadState:
 def upload_pending(notebook: Notebook, tell: Tell | None = None) -> UploadState:
     """Uploads all local objects and returns the state after that; does nothing without a store.
 
-    Args:
-        tell: Shows the progress.
-
     Raises:
         NotebookError: The store cannot be used.
     """

@@ -70,7 +70,6 @@ def find_program_file(argv: Sequence[str], cwd: Path) -> Program:
 
     Args:
         argv: The command; if empty, so is the script.
-        cwd: The folder in which it starts.
     """
     program = _resolve_words(list(argv), cwd, 0)
     if program.path is not None and program.folder != cwd:

@@ -36,11 +36,7 @@ class CondaEnvironment:
 
 
 def read_conda_environment(prefix: Path, sys_path: Iterable[Path]) -> CondaEnvironment:
-    """Returns the environment at `prefix`, from the file names in its `conda-meta` folder.
-
-    Args:
-        sys_path: Folders with Python packages.
-    """
+    """Returns the environment at `prefix`, from the file names in its `conda-meta` folder."""
     records = sorted((prefix / "conda-meta").glob("*.json"))
     packages = []
     for record in records:

@@ -61,11 +61,7 @@ def capture(context: CaptureContext) -> dict[str, Any]:
 
 
 def container_facts(environ: Mapping[str, str], files: SystemFiles) -> dict[str, Any]:
-    """Returns the kind of the container, and its image if it is known.
-
-    Args:
-        environ: The run's environment.
-    """
+    """Returns the kind of the container, and its image if it is known."""
     kind = _kind(environ, files)
     facts: dict[str, Any] = {"kind": kind}
     podman = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', files.text("run/.containerenv"), re.MULTILINE))

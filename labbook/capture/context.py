@@ -24,7 +24,6 @@ class CaptureContext:
         attachments: Folder of the entry's files; sources may write into it.
         python: The `hello` event of the main Python process; empty before the start and without a probe.
         notebook: Notebook of the entry.
-        redactor: Masks secrets and personal paths.
     """
 
     argv: Sequence[str]

@@ -161,9 +161,6 @@ def is_python(name: str) -> bool:
 def unwrap_launcher(launcher: Launcher, words: Sequence[str]) -> tuple[list[str], bool]:
     """Returns the command behind a launcher, and whether its first word is a module.
 
-    Args:
-        words: Words after the launcher's name.
-
     Returns:
         The words from the program on, empty if there is none; and whether the program is a module.
     """

@@ -61,7 +61,6 @@ def capture(context: CaptureContext, packages: Mapping[str, str] | None = None) 
     """Returns the lock files in the top folder, the script's folder and the working folder.
 
     Args:
-        context: The run.
         packages: The installed packages; `None` if unknown, then nothing is compared.
 
     Raises:

@@ -32,7 +32,6 @@ def find_project(argv: Sequence[str], cwd: Path, notebook: Path) -> Project:
     """Returns the project of a command.
 
     Args:
-        cwd: The folder in which it starts.
         notebook: Root of the notebook. The repository or folder that holds it is its own project.
     """
     program = find_program_file(argv, cwd)

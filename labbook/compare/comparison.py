@@ -95,7 +95,6 @@ def comparison_markdown(
     Args:
         rows: Their differences.
         metrics: Their numbers.
-        labels: Words of the notebook's language.
     """
     words, kinds = labels["comparison"], labels["week"]["kinds"]
 

@@ -35,7 +35,6 @@ def run_query(notebook: Notebook, sql: str, *, tell: Callable[[int, int], None] 
 
     Args:
         notebook: The notebook; its private data set is brought up to date first.
-        tell: Called with (runs read, runs to read) while the data set is brought up to date.
 
     Raises:
         UsageError: DuckDB is not installed, or the statement is no SELECT or cannot be answered.

@@ -37,9 +37,6 @@ _HELP = frozenset({"-h", "--help", "--version", "-V", "--dry-run", "--dry_run"})
 def find_cured(failed: Run, now: Run) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns symptoms and fingerprints of the first run that the later run no longer shows.
 
-    Args:
-        failed: The earlier run.
-
     Returns:
         Symptoms and fingerprints. Both are empty if the later run is no cure: it did not finish, only printed its help,
         did not get past the point of the failure, or a check failed in it. A symptom whose check was not made in the

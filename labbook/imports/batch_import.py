@@ -75,10 +75,7 @@ def import_runs(
     """Writes an entry for each run at a path and commits them.
 
     Args:
-        reader: Reader of the format.
-        path: A file or folder.
         experiment: Experiment of the runs, created if there is none; "" for the experiment or folder in the tool.
-        dry_run: Whether nothing is written.
         progress: Gets the number of runs that are done.
 
     Raises:

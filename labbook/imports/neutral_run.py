@@ -57,13 +57,7 @@ def _slug(tag: str) -> str:
 
 
 def to_run(imported: ImportedRun, run_id: str, experiment: str, redactor: Redactor) -> Run:
-    """Returns the run of an entry: all texts redacted, long series downsampled.
-
-    Args:
-        imported: The run of the tool.
-        experiment: Slug of the experiment.
-        redactor: Masks secrets and personal paths.
-    """
+    """Returns the run of an entry: all texts redacted, long series downsampled."""
     params: dict[str, Any] = redactor.data(_plain(imported.params))
     name = redactor.text(_printable(imported.name)) or imported.tool
     names = picture_names(imported.pictures)

@@ -51,12 +51,7 @@ _FAST = re.compile(rb"\x09(.{8})(?:\x10([\x80-\xff]{0,9}[\x00-\x7f]))?\x2a.\x0a.
 
 @dataclass(frozen=True)
 class _Folder:
-    """A folder with event files.
-
-    Args:
-        prefix: Put before the names of its series.
-        suffix: Put behind the names of its series.
-    """
+    """A folder with event files."""
 
     path: Path
     files: tuple[Path, ...]

@@ -94,7 +94,6 @@ class _Logged:
 
     Args:
         media: The folder with the files of the project.
-        root: The imported folder.
     """
 
     def __init__(self, media: Path, root: Path) -> None:

@@ -80,7 +80,6 @@ class _Builder:
 
     Args:
         file: The records, or the summary, of its first folder.
-        root: The imported folder.
     """
 
     def __init__(self, file: Path, root: Path) -> None:

@@ -41,12 +41,7 @@ def confirmed_fix(meta: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def fix_outcome(index: sqlite3.Connection, name: str, meta: Mapping[str, Any]) -> FixOutcome:
-    """Returns the outcome of the fix of a run in later runs of its script.
-
-    Args:
-        name: The run that failed.
-        meta: Its front matter.
-    """
+    """Returns the outcome of the fix of a run in later runs of its script."""
     _, by = confirmed_fix(meta)
     row = index.execute("SELECT started, id FROM notes WHERE kind = 'run' AND name = ?", (by or name,)).fetchone()
     row = row or index.execute("SELECT started, id FROM notes WHERE kind = 'run' AND name = ?", (name,)).fetchone()

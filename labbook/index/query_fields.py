@@ -90,7 +90,6 @@ class FieldNames:
 
     Args:
         fields: Fields of front matters besides options and metrics.
-        params: Options.
     """
 
     fields: tuple[str, ...] = ()

@@ -64,7 +64,6 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
     Args:
         words: Words in English or Chinese, the id of a symptom, the name of a family, or the filters `symptom:` and
             `family:`.
-        symptoms: The catalogue.
         names: Names of the notebook by which runs can be filtered.
 
     Raises:

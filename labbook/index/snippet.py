@@ -20,7 +20,6 @@ def find_snippet(path: Path, words: Sequence[str]) -> tuple[int, str]:
 
     Args:
         path: A note; for a deleted one the result is line 1 without text.
-        words: Words and phrases.
     """
     try:
         with path.open("rb") as stream:

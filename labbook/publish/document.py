@@ -97,7 +97,6 @@ def write_copy(note: Path, root: Path, to: str | None, output: str | None, fill:
     """Writes a note as a document and returns the path of the file.
 
     Args:
-        root: Folder of the notebook.
         to: One of `FORMATS`; `None` for the one that the file's name ends in.
         output: The file; `None` for the name of the note in the current folder.
         fill: Changes the text of the note before it is written.

@@ -38,7 +38,6 @@ def add_captured(
     Args:
         notebook: Notebook of the run.
         processes: Events of its processes, without those of its trials.
-        redactor: Masks secrets.
         recorded: All events as they are in the journal, by which calls of `labbook.keep()` are known.
     """
     from labbook.capture.exit_cause import explain_exit

@@ -102,11 +102,7 @@ def _store(session: Any, stream: Any) -> dict[str, Any] | None:  # noqa: ANN401
 
 
 class _Cells:
-    """The cells of a live kernel with what they showed, saved from time to time and at the end.
-
-    Args:
-        redactor: Masks texts.
-    """
+    """The cells of a live kernel with what they showed, saved from time to time and at the end."""
 
     def __init__(self, folder: Path, redactor: Any) -> None:  # noqa: ANN401 - a redactor
         self._folder = folder

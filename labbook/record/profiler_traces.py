@@ -36,7 +36,6 @@ def add_traces(run: Run, notebook: Notebook, journal: Journal, redactor: Redacto
     Args:
         run: A run with the profiles of the probe's events.
         notebook: Its language is that of the pictures; the entry's folder gets them, and small traces, redacted.
-        redactor: Masks secrets.
     """
     profiles = run.asked.get("profiles")
     if not profiles:

@@ -29,7 +29,6 @@ class RecoveredRun:
 
     Args:
         status: Status of the run, or "" if its entry could not be written.
-        message: A sentence for the user.
     """
 
     run_id: str

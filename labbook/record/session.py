@@ -78,7 +78,6 @@ def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
     Raises nothing once the command has started: failures of labbook are reported through `print_line`.
 
     Args:
-        request: What to record.
         print_line: Prints one line to the user, on standard error; never raises.
 
     Raises:

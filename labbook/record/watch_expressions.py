@@ -37,7 +37,6 @@ def parse_condition(text: str, option: str) -> list[Any]:
     """Returns the condition as nested lists of strings, as the probe evaluates them.
 
     Args:
-        text: The condition as typed.
         option: The option it belongs to ("--watch"), for the message.
 
     Raises:

@@ -14,11 +14,7 @@ _LARGEST = 1e150
 
 @dataclass(frozen=True)
 class Axis:
-    """Maps values from `low`..`high` to positions from `start`..`end`.
-
-    Args:
-        log: Whether the scale is logarithmic.
-    """
+    """Maps values from `low`..`high` to positions from `start`..`end`."""
 
     low: float
     high: float

@@ -82,9 +82,6 @@ def least_difference(rows: Sequence[RunRow], metric: str) -> float | None:
     Runs of the same configuration with other seeds are repeats; their pooled variance is the noise. The difference of
     two single runs is beyond it at the level of 5 % (two-sided t-test).
 
-    Args:
-        metric: The metric that is compared.
-
     Returns:
         `None` if no configuration was repeated.
     """
@@ -113,7 +110,6 @@ def least_significant(deviation: float, freedom: int) -> float:
     """Returns the least difference of two single values that is more than noise (two-sided t-test, 5 %).
 
     Args:
-        deviation: Standard deviation of one value.
         freedom: Its degrees of freedom, at least 1.
     """
     quantile = _T_QUANTILE[freedom - 1] if freedom <= len(_T_QUANTILE) else 2.0

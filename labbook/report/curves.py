@@ -32,10 +32,6 @@ def curves_svg(series: Sequence[Series], title: str) -> str:
 
     Loss, gradient norm, learning rate and logged metrics have a panel each. Where a point is the mean of several steps,
     a band shows their smallest and largest value. The picture works on light and dark pages and loads no other file.
-
-    Args:
-        series: All series of a run.
-        title: Text alternative of the picture.
     """
     panels, more = choose_panels(series)
     if not panels:

@@ -93,7 +93,6 @@ def memory_svg(memory: Sequence[Memory], words: Mapping[str, Any]) -> str:
 
     Args:
         memory: As read from the trace; at least one device.
-        words: As for `flame_svg`.
     """
     parts = [f'<text class="t" x="{_EDGE:.0f}" y="22">{svg_text(words["memory"], 100)}</text>']
     top = 36.0

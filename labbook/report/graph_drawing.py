@@ -46,7 +46,6 @@ def run_graph_svg(run: Run, words: Mapping[str, str]) -> str:
 
     Args:
         run: A run with `health["autograd"]`.
-        words: As for `graph_svg`.
     """
     graph = run.health["autograd"]
     boxes = fold_graph(graph["operations"])

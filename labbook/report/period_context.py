@@ -49,7 +49,6 @@ class PeriodSource:
         title: Returns the title of a symptom.
         costs: Run id -> what the run took, for runs of this period and the time before.
         gained_by: Returns the differences of two runs, the earlier one first, the likeliest cause first.
-        sentences: Translates differences.
     """
 
     period: Period

@@ -51,7 +51,6 @@ def cost_rows(
         before: Runs of the time before, the oldest first.
         costs: Run id -> what the run took.
         changes: Run id -> changes since its previous run.
-        sentences: Translates differences.
     """
     now, then = _by_place(rows, costs), _by_place(before, costs)
     found = []

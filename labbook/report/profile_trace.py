@@ -91,7 +91,6 @@ def read_trace(text: str, mask: Callable[[str], str] = str) -> ProfileTrace:
     """Returns what a trace in the Trace Event Format shows.
 
     Args:
-        text: The JSON text.
         mask: Masks secrets in a name.
 
     Raises:
@@ -230,9 +229,6 @@ def _fewer(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
 
 def speedscope(trace: ProfileTrace, labels: list[str], title: str) -> str:
     """Returns a profile for https://www.speedscope.app: the time of each stack, a profile for each thread.
-
-    Args:
-        trace: What the trace shows.
 
     Source:
         https://www.speedscope.app/file-format-schema.json

@@ -31,7 +31,6 @@ def report_markdown(
     Args:
         data: Data of `labbook.report.period_context.period_context`, and `figures` (paths of pictures, each with its
             experiment) and `people` (whether runs are counted by author).
-        templates: Templates of the notebook.
         say: Formats the facts.
         existing: The report on disk, or `None`.
 
@@ -56,7 +55,6 @@ def experiment_runs_markdown(name: str, rows: Sequence[RunRow], figure: str, tem
 
     Args:
         figure: Path of its figure relative to the page, or "".
-        templates: Templates of the notebook.
     """
     newest = sorted(rows, key=lambda row: row.started, reverse=True)
     best = best_run(newest)

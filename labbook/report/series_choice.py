@@ -42,9 +42,6 @@ def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
 
     The chosen metric, else the one that `choose_metric` finds; where no metric has a best value, the training loss,
     else the first logged metric. "" if there are only step times and learning rates.
-
-    Args:
-        goal: The metric that people chose.
     """
     series = [s for s in one_a_name(run.series) if not has_no_best(s.name)]
     series = [s for s in series if any(map(math.isfinite, s.values))] or series

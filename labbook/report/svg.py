@@ -26,10 +26,7 @@ def frame(width: float, height: float, title: str, parts: Sequence[str]) -> str:
     """Returns a complete SVG picture, on a card with round corners.
 
     Args:
-        width: Pixels.
-        height: Pixels.
         title: Text alternative.
-        parts: SVG elements.
     """
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '

@@ -24,7 +24,6 @@ def print_diagnosis(diagnosis: Diagnosis, language: str, run: Run | None = None)
 
     Args:
         diagnosis: A diagnosis with at least one finding.
-        language: "en" or "zh".
         run: The recorded run, whose files are shown relative to its folder.
     """
     labels = words(language)["diagnosis"]
@@ -47,7 +46,6 @@ def unsure_lines(diagnosis: Diagnosis, pages: Sequence[Symptom], language: str) 
     Args:
         diagnosis: A diagnosis without findings.
         pages: Pages of the catalogue, nearest first.
-        language: "en" or "zh".
     """
     labels = words(language)["diagnosis"]
     lines = [fill(labels["unsure_line"], reason=diagnosis.unsure or "no failure")]

@@ -22,7 +22,6 @@ def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
     """Returns up to three findings with value, location, worst consequence, earlier fix and advice.
 
     Args:
-        language: "en" or "zh".
         but: Id of a check to leave out.
     """
     labels, say = words(language), Sentences(language)

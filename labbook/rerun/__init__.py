@@ -9,5 +9,6 @@ never touched.
 `reproduction` compares the two runs: bitwise identical, within the noise of repeats, or different from a step on, with
 the likeliest reason. `bisection` searches the differences of two runs for the one that changed the result.
 
+A parameter `run`, `good` or `bad` is the data of a `run.json`; `code` is the code of a run in a folder of its own.
 Differences between runs come from `compare/`, the recording from `record/`. Nothing here measures a program.
 """

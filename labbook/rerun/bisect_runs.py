@@ -43,7 +43,6 @@ def bisect_runs(
     """Searches the differences of two runs for what changed the result.
 
     Args:
-        notebook: The notebook of both.
         good: The `run.json` of a run with the wanted result.
         bad: That of a run without.
         max_steps: Stop each run after this many optimizer steps; the two runs are then repeated as short ones first.

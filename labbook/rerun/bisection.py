@@ -46,9 +46,6 @@ def likelihood(difference: Difference, bad: Mapping[str, Any]) -> float:
 
     A hunk is likelier where the traceback of the bad run passes, and less likely if it has only comments; an option is
     less likely if its value is a text. Source: chosen by us.
-
-    Args:
-        bad: The `run.json` of the bad run.
     """
     if difference.kind == "environment":
         return 0.5
@@ -152,10 +149,6 @@ def _reduced(
 
 def make_judge(good: Mapping[str, Any], bad: Mapping[str, Any]) -> Judge:
     """Returns what tells a bad run from a good one: the failure, else the symptom, else the primary metric.
-
-    Args:
-        good: The `run.json` of a run with the wanted result.
-        bad: That of a run without.
 
     Raises:
         UsageError: The two runs have the same result.

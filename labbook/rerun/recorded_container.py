@@ -35,7 +35,6 @@ class Container:
 
     Args:
         engine: Program that starts it.
-        image: The recorded image.
         facts: What the original run recorded of its container, for the entry of the rerun.
     """
 
@@ -45,11 +44,7 @@ class Container:
 
 
 def recorded_container(run: Mapping[str, Any]) -> tuple[Container | None, list[Message]]:
-    """Returns the container of a run if it can be started here, else why not; nothing for a run without a container.
-
-    Args:
-        run: The `run.json`.
-    """
+    """Returns the container of a run if it can be started here, else why not; nothing for a run without a container."""
     facts = captured_facts(run, "container")
     if str(facts.get("kind") or "none") in ("none", "wsl", "lxc"):
         return None, []
@@ -90,8 +85,6 @@ def container_launcher(
     here, so that the probe finds its files and links to data work.
 
     Args:
-        container: The engine and the image.
-        code: The code in a folder.
         notebook_root: Where the probe writes.
         variables: Names of environment variables that are passed on; the probe's are added.
         with_gpus: Whether the recorded run had GPUs.

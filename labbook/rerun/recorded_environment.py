@@ -24,12 +24,7 @@ _OF_THE_MACHINE = ("CUDA_VISIBLE_DEVICES", "SLURM_", "OMPI_", "PMI_", "LABBOOK_"
 
 
 def recorded_variables(run: Mapping[str, Any], code: RecordedCode) -> dict[str, str]:
-    """Returns the recorded environment variables that make sense on any machine, with folders of the code moved.
-
-    Args:
-        run: The `run.json`.
-        code: Its code in a folder.
-    """
+    """Returns the recorded environment variables that make sense on any machine, with folders of the code moved."""
     found = {}
     for name, value in (environment_variables(run) or {}).items():
         text = str(value)
@@ -39,11 +34,7 @@ def recorded_variables(run: Mapping[str, Any], code: RecordedCode) -> dict[str, 
 
 
 def compare_environment(run: Mapping[str, Any], command: Sequence[str], cwd: Path) -> list[Message]:
-    """Returns how the environment that a command would run in differs from the recorded one, in at most one sentence.
-
-    Args:
-        run: The `run.json`.
-    """
+    """Returns how the environment in which a command would run differs from the recorded one, at most one sentence."""
     recorded = captured_facts(run, "python")
     was = recorded.get("packages")
     program = find_program_file(command, cwd)

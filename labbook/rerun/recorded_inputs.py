@@ -18,10 +18,6 @@ _MAX_TOLD = 10
 def prepare_inputs(run: Mapping[str, Any], code: RecordedCode) -> list[Message]:
     """Links inputs that the recorded code lacks, from where the run was recorded, and compares their fingerprints.
 
-    Args:
-        run: The `run.json`.
-        code: Its code in a folder.
-
     Returns:
         What is missing or has changed.
     """

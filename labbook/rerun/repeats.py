@@ -17,12 +17,7 @@ _MAX_REPEATS = 50
 def repeated_runs(
     notebook: Notebook, run: Mapping[str, Any], reruns: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Returns runs of the same configuration: with other seeds from the notebook, and reruns if there are several.
-
-    Args:
-        notebook: Where to look.
-        run: The `run.json` of the run.
-    """
+    """Returns runs of the same configuration: with other seeds from the notebook, and reruns if there are several."""
     rows = [run_row(entry) for entry in list_notes(notebook).entries]
     own = next((row for row in rows if row.id == run.get("id")), None)
     known = {str(one.get("id")) for one in reruns}

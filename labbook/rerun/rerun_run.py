@@ -51,7 +51,6 @@ def read_run(notebook: Notebook, word: str) -> dict[str, Any]:
     """Returns the `run.json` of a run.
 
     Args:
-        notebook: Where to look.
         word: "last", an id, or its beginning or end.
 
     Raises:
@@ -94,7 +93,6 @@ def rerun(
         tell: Told what differs before the command starts.
         incomplete: Whether code is accepted of which the entry lacks a part.
         rebuild: Whether it runs in the recorded container image, or in an environment with the recorded packages.
-        keep: Whether the worktree is kept.
         requests: Requests to the probe, see `labbook.record.program_requests`.
         change: Called with the folder of the code before the command starts.
         variables: Further environment variables.

@@ -49,12 +49,7 @@ class Difference:
 
 
 def setting_differences(good: Mapping[str, Any], bad: Mapping[str, Any]) -> list[Difference]:
-    """Returns the differences of two runs in options and environment variables.
-
-    Args:
-        good: The `run.json` of a run with the wanted result.
-        bad: That of a run without.
-    """
+    """Returns the differences of two runs in options and environment variables."""
     one, other = (dict(_options(run.get("argv") or ())) for run in (good, bad))
     found = [
         Difference("argument", name, " ".join(one.get(name, ())), " ".join(other.get(name, ())))

@@ -42,7 +42,6 @@ def varying_code(run: Mapping[str, Any], code: RecordedCode) -> list[Message]:
 
     Args:
         run: The `run.json`; generators that it gave a seed are left out.
-        code: Its code in a folder.
     """
     found: dict[str, list[str]] = {}
     for path in run.get("sources") or ():

@@ -62,7 +62,6 @@ def update_disk(notebook: Notebook, folders: GitFolders, ref: str, old: str, new
     """Write what differs between two commits to disk and to the index of work trees; returns notes that were merged.
 
     Args:
-        ref: Full name of the branch.
         old: Commit that the files on disk follow, or "".
         new: Commit to bring them to.
 

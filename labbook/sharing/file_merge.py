@@ -26,7 +26,6 @@ class MergedFile:
     """A merged file.
 
     Args:
-        data: Its content.
         beside: Name of a second file in the same folder for the version that was not chosen, or "".
         beside_data: Its content.
         conflict: Whether people should look at it.

@@ -55,7 +55,6 @@ def move_run(source: Notebook, word: str, target: Notebook) -> MovedRun:
 
     Args:
         word: "last", an id, or the first or last characters of an id.
-        target: The other notebook.
 
     Raises:
         NothingFoundError: There is no such run.

@@ -153,7 +153,6 @@ class Remote:
         """Start to push a commit to a branch of the remote; `pushed` waits for the end.
 
         Args:
-            commit: Full hash.
             only_from: An ancestor of the commit; the branch of the remote moves only if it is there. "": it moves from
                 any ancestor.
         """

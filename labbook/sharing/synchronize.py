@@ -82,7 +82,6 @@ def synchronize(remote: Remote, *, rewritten: str = "") -> SyncResult:
     The branch moves after the push only: a sync that is killed anywhere can be repeated.
 
     Args:
-        remote: From `choose_remote`.
         rewritten: What to do when the history of the remote was replaced: "keep", "follow", or "" to stop.
 
     Raises:

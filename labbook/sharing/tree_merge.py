@@ -123,8 +123,6 @@ def commit_merge(
 
     Args:
         base_of: The common ancestor, `None` to look for it.
-        ours: First parent.
-        theirs: Second parent.
         signers: Author and committer.
         when: Unix time (s).
         is_ours_to_merge: See `merge_trees`.

@@ -44,7 +44,6 @@ class Experiment:
 
     Args:
         slug: `exp003_digits-cnn_dynamic`.
-        path: Path of its page.
     """
 
     slug: str
@@ -159,7 +158,6 @@ def metric_goal(notebook: Notebook, slug: str) -> MetricGoal:
     """Returns the metric that people chose: `metric` and `direction` of the experiment's page, else of the settings.
 
     Args:
-        notebook: Where to look.
         slug: The experiment, "" for none.
     """
     meta = _goal_lines(notebook.paths.experiments / f"{slug}.md") if slug else {}
@@ -350,7 +348,6 @@ def find_experiment(notebook: Notebook, chosen: str) -> Experiment:
     """Returns the experiment that a person names.
 
     Args:
-        notebook: Where to look.
         chosen: Slug, number ("3", "exp003") or part of the name.
 
     Raises:

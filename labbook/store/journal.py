@@ -74,11 +74,7 @@ class ProcessEvents:
 
 @dataclass
 class Journal:
-    """Reads and writes the journal of one run.
-
-    Args:
-        paths: Its files.
-    """
+    """Reads and writes the journal of one run."""
 
     paths: JournalPaths
     _lock: int | None = field(default=None, repr=False)

@@ -21,7 +21,6 @@ def hold_lock(path: Path, wait_s: float) -> Iterator[int | None]:
 
     Args:
         path: The lock file; it is created and never removed.
-        wait_s: Longest wait.
     """
     descriptor = _acquire(path, wait_s)
     try:

@@ -51,11 +51,7 @@ def _number(run_id: str) -> int:
 
 
 def trial_run_id(run_id: str, number: int) -> str:
-    """Return the id of a trial in a run that has several; it sorts behind the run.
-
-    Args:
-        number: Of the trial, 0 or more.
-    """
+    """Return the id of a trial in a run that has several; it sorts behind the run."""
     return f"{run_id}t{number:04d}"
 
 

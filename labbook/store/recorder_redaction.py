@@ -45,7 +45,6 @@ class Hit:
     """A secret in a text.
 
     Args:
-        rule: The matching rule.
         line: Line number, from 1.
     """
 
@@ -217,7 +216,6 @@ def example_text(example: str, seed: int = 0) -> str:
 
     Args:
         example: The example as written in a rule; known placeholders are alpha, alnum, base32, b64, url, hex and digit.
-        seed: The same seed gives the same text.
     """
     from random import Random
 

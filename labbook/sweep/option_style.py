@@ -38,7 +38,6 @@ def find_style(script: Path, chosen: str = "auto") -> OptionStyle:
     """Returns the style of a script.
 
     Args:
-        script: Its file.
         chosen: One of `STYLES`; "auto" reads the script.
     """
     try:

@@ -25,9 +25,6 @@ def parallel_coordinates(summary: SweepSummary, title: str) -> str:
     """Returns the SVG picture, or "" with fewer than two trials that have the metric.
 
     The best trials are drawn last and in colour, the others grey.
-
-    Args:
-        title: Text alternative.
     """
     trials = [
         trial for trial in summary.trials if trial.row.metric == summary.metric and _metric(trial.row) is not None

@@ -29,8 +29,6 @@ def array_script(notebook: Notebook, request: SweepRequest, options: Sequence[st
 
     Args:
         notebook: Notebook of the entries; it must be reachable under the same path on the nodes.
-        request: The trials.
-        options: Options of sbatch.
         folder: Working folder of the trials.
     """
     prepare_private(notebook)

@@ -27,9 +27,6 @@ _PICTURE = "trials.svg"
 def write_sweep_page(notebook: Notebook, name: str, *, commit: bool = True) -> Path | None:
     """Writes and commits the page of a sweep from its trials; returns its path, `None` without any trial.
 
-    Args:
-        commit: Whether it is committed.
-
     Raises:
         NotebookError: The page cannot be written.
     """

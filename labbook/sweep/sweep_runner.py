@@ -82,8 +82,6 @@ def run_trials(notebook: Notebook, request: SweepRequest, tell: Callable[..., No
     """Records the trials that are not finished and returns how the sweep ended.
 
     Args:
-        notebook: Notebook of the entries.
-        request: What to run.
         tell: Called with the key of a sentence and its values.
     """
     done = _finished(notebook, request.name)

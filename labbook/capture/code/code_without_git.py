@@ -16,7 +16,6 @@ def find_sources(script: Path, top: Path) -> list[Path]:
     """Returns the script and the files that it uses, by reading it, not running it.
 
     Args:
-        script: The program's file.
         top: Only files below this folder are returned.
 
     Returns:

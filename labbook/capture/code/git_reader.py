@@ -44,7 +44,6 @@ class CodeRepository:
         """Returns the output of a git command, and whether it was cut at `max_bytes`.
 
         Args:
-            arguments: Subcommand and its arguments.
             max_bytes: Maximum output; then git is killed.
             timeout_s: After this time git is killed.
             status: Exit statuses that mean success.

@@ -62,7 +62,6 @@ class ConsoleSink:
     state on disk.
 
     Args:
-        redactor: Masks secrets.
         head_bytes: Maximum size of the first lines.
         tail_bytes: Maximum size of the last lines.
     """

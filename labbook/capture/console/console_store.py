@@ -45,7 +45,6 @@ class LineStore:
         """Writes lines and returns how many of them are in the head; never raises, see `trouble`.
 
         Args:
-            first: Number of the first line.
             lines: Lines without newlines and control characters.
         """
         self._open()

@@ -51,7 +51,6 @@ class NotableLines:
         """Returns the notable ones of `lines`, with their numbers.
 
         Args:
-            first: Number of the first line.
             lines: Redacted lines without newlines.
         """
         low = "\n".join(lines).lower()
@@ -146,7 +145,6 @@ def open_key_line(block: bytes | bytearray, before: bytes = b"") -> bytes:
     """Returns the first line of a private key that is still open after `block`, or nothing.
 
     Args:
-        block: A part of the output.
         before: The result for the output before this block.
     """
     if b"-----" not in block and b"Private-Lines:" not in block:

@@ -79,7 +79,6 @@ def unlink_missing(markdown: str, has_note: Callable[[str], bool]) -> str:
     """Returns Markdown in which links to entries and experiments that were deleted or moved are plain text.
 
     Args:
-        markdown: The note.
         has_note: Whether there is a note at an address, as it is written in the link.
     """
     return _ENTRY_LINK.sub(lambda link: link[0] if has_note(link[2]) else link[1], markdown)

@@ -85,10 +85,6 @@ def without_indents(frame: str) -> str:
 def page_problems(page: str, scripts: Collection[str] = ()) -> list[str]:
     """Returns descriptions of active or loading content in a page; empty for a safe page.
 
-    Args:
-        page: A page or a part of one.
-        scripts: Hashes of permitted scripts.
-
     Cost: 1 ms for a page of 30 kB.
     """
     found: list[str] = []

@@ -63,7 +63,6 @@ class PageRenderer:
     """Renders the pages of one build.
 
     Args:
-        config: Complete configuration of MkDocs.
         anchors: Whether to collect anchors and links of each page, for the link check of MkDocs.
     """
 
@@ -157,10 +156,6 @@ class _QuickTables(TableProcessor):  # type: ignore[misc]
 
     Python-Markdown applies sixteen patterns to each cell: a list of two thousand runs takes a second. A table with any
     other cell is left to it.
-
-    Args:
-        before: The processor that it replaces.
-        resolve: Resolves links of the current page.
     """
 
     def __init__(self, before: TableProcessor, resolve: Resolve) -> None:

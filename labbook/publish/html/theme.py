@@ -77,7 +77,6 @@ def prepare(config: Any, own: Path | None) -> None:  # noqa: ANN401 - a configur
     """Adds overrides, styles, Markdown extensions and defaults to a configuration; settings of people win.
 
     Args:
-        config: Configuration of MkDocs.
         own: Theme overrides of the notebook, if trusted.
     """
     custom = 1 if config.theme.custom_dir else 0

@@ -26,7 +26,6 @@ def calendar(source: SiteSource, labels: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a year of days, a column for each week, the current one last.
 
     Args:
-        source: The notebook.
         labels: Words of the home page with names of months.
 
     Returns:

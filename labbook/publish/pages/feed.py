@@ -23,7 +23,6 @@ def feed_file(
     """Returns the feed of the newest runs.
 
     Args:
-        source: The notebook.
         words: Words in the language of the site.
         site_name: Title of the feed.
         site_url: Address of the site; without it the entries have no addresses, which must be absolute.

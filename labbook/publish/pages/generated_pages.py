@@ -32,13 +32,7 @@ _NEWEST = 100
 
 
 def site_pages(source: SiteSource, templates: Templates, view: SymptomView | None = None) -> list[Page]:
-    """Returns all generated pages: home, runs, months, experiments, reports, symptoms, fixes.
-
-    Args:
-        source: The notebook.
-        templates: Templates in the language of the site.
-        view: The notebook by symptom, if available.
-    """
+    """Returns all generated pages: home, runs, months, experiments, reports, symptoms, fixes."""
     view = view or symptom_view(source)
     labels = templates.words["site"]
     months = {month: rows for month, rows in by_month(source.rows).items() if month != "other"}

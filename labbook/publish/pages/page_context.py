@@ -37,9 +37,7 @@ class PageContext:
     """The context of each note of a notebook.
 
     Args:
-        templates: Templates in the language of the site.
         at: Path of a note below `notes/` -> its address in the site, "" without a page.
-        view: The notebook by symptom, if available.
     """
 
     def __init__(

@@ -36,7 +36,6 @@ def table_files(source: SiteSource, titles: Mapping[str, str]) -> list[SiteFile]
     """Returns `data/runs/<year>-<month>.json` for each month with runs, and their list `data/runs/index.json`.
 
     Args:
-        source: The notebook.
         titles: Symptom of a run -> its title.
     """
     files = []

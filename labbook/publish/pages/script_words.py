@@ -16,7 +16,6 @@ def script_words(templates: Templates, *sections: str, **more: str) -> Any:  # n
     Statuses are `status_<name>`, verdicts are `verdict_<name>`.
 
     Args:
-        templates: Templates in the language of the site.
         sections: Names of sections; later ones override.
     """
     labels: dict[str, str] = {f"status_{name}": str(word) for name, word in templates.words["status"].items()}

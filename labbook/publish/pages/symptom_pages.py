@@ -49,9 +49,7 @@ def symptom_page(view: SymptomView, symptom: str, templates: Templates, own: str
     """Returns the page of one symptom.
 
     Args:
-        view: The notebook by symptom.
         symptom: An id of `view.paged`.
-        templates: Templates in the language of the site.
         own: The page of the notebook, Markdown without front matter, included unchanged.
     """
     path = symptom_path(symptom)

@@ -46,7 +46,6 @@ def write_site_search(
     """Writes the search index of a built site; equal notebooks give equal files.
 
     Args:
-        source: Sources of its pages.
         directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
         state: Folder of cached data; default: the private folder of the notebook.
     """

@@ -64,11 +64,7 @@ class SearchRecord:
 
 
 def run_record(entry: Entry, row: RunRow, symptoms: Mapping[str, Symptom]) -> SearchRecord:
-    """Returns the record of a run.
-
-    Args:
-        symptoms: The catalogue.
-    """
+    """Returns the record of a run."""
     error, texts = "", []
     for part in split_parts(entry.body):
         if part.name == "exception":
@@ -122,7 +118,6 @@ def fix_records(view: SymptomView, errors: Mapping[str, str]) -> Iterator[Search
     """Returns records of the newest `MOST_FIXES` confirmed fixes.
 
     Args:
-        view: The notebook by symptom.
         errors: Path of an entry -> `SearchRecord.text` of the failed run.
     """
     for fix in view.source.fixes[:MOST_FIXES]:

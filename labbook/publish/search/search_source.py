@@ -34,7 +34,6 @@ def notebook_shards(notebook: Notebook, view: SymptomView, cache: Path, *, direc
     """Returns the shards of the search index of a notebook. Entries of unchanged months are not read.
 
     Args:
-        cache: Folder with the records of earlier builds.
         directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
 
     Cost: some seconds for 10,000 entries in the first build, then 0.1 s.

@@ -79,7 +79,6 @@ class SafeSettings:
     """The data settings of a site.
 
     Args:
-        values: Settings for MkDocs.
         left_out: Descriptions of settings that are not used.
     """
 

@@ -25,8 +25,6 @@ def finish_site(
     """Writes files made from the whole notebook.
 
     Args:
-        source: Sources of its pages.
-        templates: Templates in the language of the site.
         directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
         state: Folder of cached data; default: the private folder of the notebook.
 

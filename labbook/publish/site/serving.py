@@ -171,7 +171,6 @@ class SiteServer(http.server.ThreadingHTTPServer):
 
     Args:
         port: Port; 0 for any free one.
-        builds: Counts the builds.
 
     Raises:
         OSError: The port is taken.

@@ -31,11 +31,7 @@ def state_in(cache: Path) -> Path:
 
 
 def restore_times(cache: Path, site: Path) -> None:
-    """Gives unchanged files of a restored site their exact times; a damaged list is ignored.
-
-    Args:
-        cache: Folder of the cache.
-    """
+    """Gives unchanged files of a restored site their exact times; a damaged list is ignored."""
     known = _read(cache)
     for path, (size, at_ns) in files_below(site, KEPT_BY_OTHERS).items():
         known_size, known_ns, digest = known.get(path, (-1, -1, ""))
@@ -48,9 +44,6 @@ def restore_times(cache: Path, site: Path) -> None:
 
 def note_times(cache: Path, site: Path) -> None:
     """Writes times and digests of the files of a built site.
-
-    Args:
-        cache: Folder of the cache.
 
     Raises:
         OSError: They cannot be written.
@@ -67,11 +60,7 @@ def note_times(cache: Path, site: Path) -> None:
 
 
 def restore_index(cache: Path, index: Path) -> None:
-    """Copies the search index to a notebook that has none, as a new clone; failures only cost time.
-
-    Args:
-        cache: Folder of the cache.
-    """
+    """Copies the search index to a notebook that has none, as a new clone; failures only cost time."""
     kept = state_in(cache) / index.name
     with suppress(OSError):
         if kept.is_file() and not index.exists():
@@ -80,11 +69,7 @@ def restore_index(cache: Path, index: Path) -> None:
 
 
 def keep_index(cache: Path, index: Path) -> None:
-    """Copies the search index of the notebook to the cache; failures only cost time.
-
-    Args:
-        cache: Folder of the cache.
-    """
+    """Copies the search index of the notebook to the cache; failures only cost time."""
     import sqlite3
 
     target = state_in(cache) / index.name

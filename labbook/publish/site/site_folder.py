@@ -129,10 +129,6 @@ def make_room(site: Path, target: Path, own: Container[str]) -> None:
 def remove_left_over(site: Path, found: Iterable[str], expected: Container[str], own: Container[str]) -> int:
     """Removes files of labbook that no longer belong to the site, and empty folders.
 
-    Args:
-        found: Files in the folder.
-        own: Files that labbook wrote.
-
     Returns:
         Number of removed files.
     """

@@ -42,8 +42,6 @@ def stage(
     """Writes `docs/`, `theme/` and `mkdocs.yml`; unchanged files are not touched.
 
     Args:
-        source: Sources of its pages.
-        templates: Templates in the language of the site.
         folder: Target; other files in it are removed.
         settings: Settings of the site: `site_name`, `site_url`, `repo_url`, `edit_uri`, `language`, `directory_urls`.
         as_text: Notes to show as text.

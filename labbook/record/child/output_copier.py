@@ -33,7 +33,6 @@ class OutputCopier:
     """The pump and the keeper of one command.
 
     Args:
-        sink: Redacts and stores the output.
         lock_descriptors: Descriptors that the pump keeps open until the output is stored.
     """
 

@@ -29,7 +29,6 @@ def leave_job(notebook: Notebook, place: JobPlace, member: Member, redactor: Red
     Args:
         place: Folder of the job.
         member: The task; its `end.json` is written.
-        redactor: Masks secrets.
 
     Returns:
         The finished run, or `None` if another task of the job is going to write it.

@@ -95,7 +95,6 @@ def read_job(place: JobPlace, members: Sequence[Member]) -> JobJournal:
     """Returns the journal of a job.
 
     Args:
-        place: Its folder.
         members: Its tasks, at least one.
     """
     lead = place.lead()

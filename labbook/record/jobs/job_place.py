@@ -36,7 +36,6 @@ class Member:
     """One task of a job.
 
     Args:
-        rank: Number of the task.
         start: Its `run.json`.
     """
 

@@ -100,7 +100,6 @@ def diagnosis_lines(run: Run, language: str = "en", base: str = "") -> list[str]
 
     Args:
         run: A run with findings.
-        language: "en" or "zh".
         base: Folder to which paths are relative.
     """
     labels = words(language)["diagnosis"]

@@ -15,7 +15,6 @@ def files_section(run: Run, paths: NotebookPaths, store: str, limits: Limits) ->
     """Returns files read and written, written ones and the largest first, with kept files and lineage, or `None`.
 
     Args:
-        paths: Paths of its notebook, for links to other entries.
         store: Where kept files go, without credentials; "" for this machine.
         limits: Limits of the entry.
     """

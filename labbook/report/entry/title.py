@@ -31,9 +31,6 @@ def run_title(run: Run, language: str = "en") -> str:
 
     Names chosen by the program are reduced to letters, digits and `. _ - / : #`, and `@` in `Acc@1`, since titles are
     on every page.
-
-    Args:
-        language: "en" or "zh".
     """
     labels = words(language)["title"]
     verdict = verdict_line(run, language)
@@ -58,11 +55,7 @@ def run_title(run: Run, language: str = "en") -> str:
 
 
 def verdict_line(run: Run, language: str = "en") -> str:
-    """Returns the result besides the status: "loss is NaN since step 412", "ValueError at model.py:31".
-
-    Args:
-        language: "en" or "zh".
-    """
+    """Returns the result besides the status: "loss is NaN since step 412", "ValueError at model.py:31"."""
     labels = words(language)["verdict"]
     exception = ending_exception(run)
     crash = next((f for f in run.findings[:1] if f.symptom and f.severity == "error"), None)
@@ -94,11 +87,7 @@ def verdict_line(run: Run, language: str = "en") -> str:
 
 
 def verdict_reason(run: Run, labels: Mapping[str, Any]) -> str:
-    """Returns why a run got its verdict, as the title of a symptom or a short sentence; "" for a healthy run.
-
-    Args:
-        labels: Words of the language.
-    """
+    """Returns why a run got its verdict, as the title of a symptom or a short sentence; "" for a healthy run."""
     reason = run.verdict_reason
     if reason in labels["verdict_reason"]:
         return str(labels["verdict_reason"][reason])

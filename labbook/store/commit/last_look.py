@@ -35,7 +35,6 @@ class FoundSecret:
 
     Args:
         place: Path of the file, relative to the notebook, or "the commit message".
-        hit: The matching rule and the line.
     """
 
     place: str

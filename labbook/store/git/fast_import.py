@@ -84,7 +84,6 @@ def commit_stream(
     """Return the stream for one commit on `ref`, whose tip is the commit `tip` (or ""); git prints its hash.
 
     Args:
-        ref: Full name of the branch.
         tip: Parent; git refuses to move the branch if it is no longer the tip.
         signers: Author and committer.
         when: Unix time (s) of the commit.

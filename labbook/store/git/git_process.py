@@ -98,7 +98,6 @@ def git_command(folders: GitFolders | None, *arguments: str, settings: Sequence[
 
     Args:
         folders: The repository, passed explicitly: git neither searches for it nor reads `core.worktree`.
-        arguments: Subcommand and its arguments.
         settings: More settings for this call, each `key=value`.
 
     Raises:
@@ -151,7 +150,6 @@ def run_git(
     """Run git once; a non-zero status is no error.
 
     Args:
-        arguments: Subcommand and its arguments.
         stdin: Input of git.
         timeout_s: Time limit, after which git and its child processes are killed.
         settings: More settings for this call, each `key=value`.

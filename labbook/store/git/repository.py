@@ -59,12 +59,7 @@ class HistoryCommit:
 
 @dataclass(frozen=True)
 class CodeRepository:
-    """Read-only access to a repository.
-
-    Args:
-        folders: Location.
-        timeout_s: Time limit of one call.
-    """
+    """Read-only access to a repository."""
 
     folders: GitFolders
     timeout_s: float = READ_TIMEOUT_S

@@ -125,7 +125,6 @@ def fence(text: str, info: str = "") -> str:
     """Format text as a code block that ends with a line feed.
 
     Args:
-        text: Any number of lines.
         info: Language of the block, chosen by labbook.
 
     Returns:
