@@ -105,19 +105,8 @@ class CommandTable(HelpGroup):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
-_EPILOG = """\b
-Examples:
-  labbook record -- python train.py --lr 0.1
-  labbook show last
-  labbook diagnose train.log
-  labbook search "loss nan" framework:torch
-  labbook serve
-"""
-
-
 @click.group(
     cls=CommandTable,
-    epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(version=__version__, prog_name="labbook")

@@ -1,6 +1,6 @@
 """The help of a command in the language of the notebook.
 
-English help is where Click expects it, in docstrings and options. Every other language is data:
+English help is in docstrings and options, where Click expects it, apart from the examples. All other help is data:
 `templates/words/help/<language>*.toml` has a table for each command, with its `text`, its `epilog` and its `options`.
 """
 
@@ -38,11 +38,18 @@ class HelpCommand(click.Command):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the help; in English as Click does."""
-        words = help_words(terminal_language())
-        if words:
-            _write_help(self, ctx, formatter, words)
-        else:
+        language = terminal_language()
+        if language == "en":
             super().format_help(ctx, formatter)
+        else:
+            _write_help(self, ctx, formatter, help_words(language))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the examples."""
+        texts = command_words(help_words(terminal_language()), ctx.command_path.split()[1:])
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(str(texts["epilog"]).rstrip())
 
 
 class HelpGroup(HelpCommand, click.Group):
@@ -68,13 +75,12 @@ def terminal_language(chosen: str | None = None) -> str:
 
 @cache
 def help_words(language: str) -> Mapping[str, Any]:
-    """Returns the translated help texts; empty for English."""
+    """Returns the help texts of a language; in English only the examples."""
     from labbook.store.text.templates import builtin_folder, read_words
 
     words: dict[str, Any] = {}
-    if language != "en":
-        for path in sorted((builtin_folder() / "words" / "help").glob(f"{language}*.toml")):
-            words |= read_words(path)
+    for path in sorted((builtin_folder() / "words" / "help").glob(f"{language}*.toml")):
+        words |= read_words(path)
     return words
 
 
@@ -147,10 +153,7 @@ def _write_help(
         names = command.list_commands(ctx)
         rows = [(name, str(command_words(words, (*path, name))["summary"])) for name in names]
         _write_rows(formatter, words["headings"]["commands"], rows)
-    if texts.get("epilog"):
-        formatter.write_paragraph()
-        with formatter.indentation():
-            formatter.write_text(str(texts["epilog"]).rstrip())
+    command.format_epilog(ctx, formatter)
 
 
 def _write_rows(formatter: click.HelpFormatter, heading: str, rows: list[tuple[str, str]]) -> None:

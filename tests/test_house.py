@@ -356,7 +356,7 @@ def test_every_command_of_the_table_loads_and_has_help():
     for name in COMMANDS:
         loaded = labbook.get_command(None, name)  # type: ignore[arg-type]
         assert loaded is not None
-        assert loaded.help and loaded.epilog and "labbook" in loaded.epilog, f"{name} has no example"
+        assert loaded.help, f"{name} has no help"
 
 
 def test_every_command_is_in_the_table():

@@ -13,6 +13,7 @@ import labbook
 from labbook.cli import COMMANDS
 from labbook.cli import labbook as command_table
 from labbook.dataset.dataset_tables import TABLES
+from labbook.help_text import command_words, help_words
 from labbook.store.config import Config, environment_name, settings_text
 
 
@@ -66,8 +67,8 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
     if rows:
         yield "| option | |\n|---|---|"
         yield from (f"| `{name}` | {text.replace('|', '&#124;')} |" for name, text in rows)
-    if command.epilog:
-        yield "".join(_epilog(block) for block in re.split(r"\n\s*\n", command.epilog.replace("\b\n", "")))
+    epilog = str(command_words(help_words("en"), context.command_path.split()[1:])["epilog"])
+    yield "".join(_epilog(block) for block in re.split(r"\n\s*\n", epilog.replace("\b\n", "")))
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             found = command.get_command(context, name)

@@ -26,19 +26,6 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
 
-_EPILOG = """\b
-Examples:
-  labbook artifact list
-  labbook artifact get last best/model.pt --to model.pt
-  labbook artifact verify
-  labbook artifact push                   # upload files that are still waiting
-  labbook artifact prune --dry-run
-
-\b
-Files are kept by these lines in labbook.toml, or by `labbook.keep(path)` in the program:
-  artifacts = ["*.pt", "best/*"]
-  artifact_store = "s3://bucket/labbook"  # or a folder; empty for this machine
-"""
 
 _PLACES = {"local": "terminal.artifact.place_local", "store": "terminal.artifact.place_store"}
 _STATES = {
@@ -48,7 +35,7 @@ _STATES = {
 }
 
 
-@click.group(cls=HelpGroup, epilog=_EPILOG)
+@click.group(cls=HelpGroup)
 def command() -> None:
     """Manage the files that runs have kept.
 
@@ -56,7 +43,7 @@ def command() -> None:
     """
 
 
-@command.command("list", epilog="\b\nExamples:\n  labbook artifact list\n  labbook artifact list last --json\n")
+@command.command("list")
 @json_option
 @notebook_option
 @click.argument("run", default="")
@@ -83,10 +70,7 @@ def list_command(run: str, as_json: bool, notebook: str | None) -> None:
         _print_state(book, state, say)
 
 
-@command.command(
-    epilog="\b\nExamples:\n  labbook artifact get last best.pt\n  labbook artifact get 5440e2dacb5d --to model.pt\n"
-    "  labbook artifact get last snapshot --to restored\n"
-)
+@command.command()
 @click.option("--to", "target", type=click.Path(path_type=Path), metavar="PATH", help="Write to this file or folder.")
 @notebook_option
 @click.argument("run")
@@ -114,7 +98,7 @@ def get(run: str, name: str, target: Path | None, notebook: str | None) -> None:
     click.echo(str(place))
 
 
-@command.command(epilog="\b\nExamples:\n  labbook artifact verify\n  labbook artifact verify last\n")
+@command.command()
 @json_option
 @notebook_option
 @click.argument("run", default="")
@@ -140,7 +124,7 @@ def verify(context: click.Context, run: str, as_json: bool, notebook: str | None
     context.exit(1 if bad else 0)
 
 
-@command.command(epilog="\b\nExamples:\n  labbook artifact push\n  labbook artifact push --notebook ../team-notebook\n")
+@command.command()
 @json_option
 @notebook_option
 @click.pass_context
@@ -171,7 +155,7 @@ def push(context: click.Context, as_json: bool, notebook: str | None) -> None:
     context.exit(1 if state.error else 0)
 
 
-@command.command(epilog="\b\nExamples:\n  labbook artifact prune --dry-run\n  labbook artifact prune\n")
+@command.command()
 @click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 @json_option
 @notebook_option

@@ -17,14 +17,8 @@ from labbook.commands.options import (
 )
 from labbook.help_text import HelpCommand
 
-_EPILOG = """\b
-Examples:
-  labbook bisect k3f9 m4n5                   # good run, bad run
-  labbook bisect k3f9 m4n5 --max-steps 50    # with short runs
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option("--max-steps", type=click.IntRange(1), metavar="N", help="Stop each run after N optimizer steps.")
 @click.option(
     "--runs", type=click.IntRange(1, 1000), default=20, metavar="N", help="Maximum number of runs. Default: 20."

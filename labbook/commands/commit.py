@@ -15,14 +15,8 @@ from labbook.help_text import HelpCommand
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
-_EPILOG = """\b
-Examples:
-  labbook commit
-  labbook commit -m "Conclusion of the sweep" notes/experiments/exp003_sweep_dynamic.md
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option("-m", "--message", default="", help="Commit message. Default: the names of the notes.")
 @notebook_option
 @click.argument("notes", nargs=-1, type=click.Path(path_type=Path))

@@ -29,13 +29,6 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
 
-_EPILOG = """\b
-Examples:
-  labbook compare                   # last run, previous run of the same script
-  labbook compare a1b2 k3f9         # two runs, baseline first
-  labbook compare a1b2 k3f9 --code  # also the commits and the patch between them
-  labbook compare a1b2 k3f9 m4n5 --markdown >> notes/ideas.md
-"""
 _MAX_RUNS = 20
 _MAX_COMMITS = 50
 _MAX_PATCH_BYTES = 4 << 20
@@ -48,7 +41,7 @@ _SUMMARY_ROWS = {
 """Row of `summary_rows` -> key of its label."""
 
 
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option("--code", is_flag=True, help="Also show the commits and the patch between two runs.")
 @click.option("--markdown", is_flag=True, help="Print a Markdown table for a note, a report or an issue.")
 @json_option

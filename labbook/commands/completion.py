@@ -11,15 +11,9 @@ _LINES = {
     "zsh": 'eval "$(_LABBOOK_COMPLETE=zsh_source labbook)"',
     "fish": "_LABBOOK_COMPLETE=fish_source labbook | source",
 }
-_EPILOG = """\b
-Examples:
-  labbook completion bash >> ~/.bashrc
-  labbook completion zsh >> ~/.zshrc
-  labbook completion fish > ~/.config/fish/completions/labbook.fish
-"""
 
 
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.argument("shell", type=click.Choice(sorted(_LINES)))
 def command(shell: str) -> None:
     """Print the line that enables shell completion.

@@ -27,17 +27,8 @@ if TYPE_CHECKING:
     from labbook.model.symptom import Symptom
     from labbook.store.notebook import Notebook
 
-_EPILOG = """\b
-Examples:
-  labbook diagnose                       # the last run
-  labbook diagnose train.log             # log of any PyTorch or PaddlePaddle program
-  labbook diagnose notebook.ipynb        # outputs of a Jupyter notebook
-  python train.py 2>&1 | labbook diagnose -
-  labbook diagnose job.out --json | jq -r .primary
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @json_option
 @language_option
 @notebook_option

@@ -12,15 +12,9 @@ from labbook.commands.options import json_option, notebook_option, print_json
 from labbook.help_text import HelpCommand, terminal_language
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
-_EPILOG = """\b
-Examples:
-  labbook doctor
-  labbook doctor --notebook ../team-notebook
-  labbook doctor --json | jq '.[] | select(.verdict != "ok")'
-"""
 
 
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @json_option
 @notebook_option
 @click.pass_context

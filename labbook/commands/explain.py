@@ -25,15 +25,8 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
 
-_EPILOG = """\b
-Examples:
-  labbook explain grad_not_cleared
-  labbook explain cuda_out_of_memory --language zh
-  labbook explain loss_nonfinite --json
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @json_option
 @language_option
 @notebook_option

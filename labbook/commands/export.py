@@ -25,21 +25,11 @@ if TYPE_CHECKING:
 
     from labbook.store.notebook import Notebook
 
-_EPILOG = """\b
-Examples:
-  labbook export ./dataset                             # runs, params, metrics, series, checks, ...
-  labbook export s3://team-bucket/runs                 # any address of fsspec
-  labbook export ./dataset --executor dask://10.0.0.5:8786
-  labbook export last --to pdf                         # the entry of a run as one file
-  labbook export 2026-W48 --to html                    # a report
-  labbook export exp003 -o study.docx                  # an experiment
-  labbook export k3f9 --to tensorboard -o logs/k3f9    # the curves of a run; or --to csv
-"""
 
 _LOGS = ("tensorboard", "csv")
 
 
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option(
     "--to",
     "form",

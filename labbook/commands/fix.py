@@ -23,17 +23,8 @@ if TYPE_CHECKING:
     from labbook.fixes.confirm_fix import RecordedFix
     from labbook.store.notebook import Notebook
 
-_EPILOG = """\b
-Examples:
-  labbook fix last                        # shows the proposal of the last run and asks what was changed
-  labbook fix last --yes                  # confirms it without a question
-  labbook fix k3f9 --by a1b2              # k3f9 failed, a1b2 does not
-  labbook fix k3f9 -m "divide the loss by the number of steps"
-  labbook fix k3f9 --reject               # the proposed run was not the fix
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option("--by", default="", metavar="RUN", help="Run that no longer fails.")
 @click.option("-m", "--message", default="", help="Description of the fix. Default: what differs between the two runs.")
 @click.option("--yes", "-y", is_flag=True, help="Confirm without asking for a description.")

@@ -17,16 +17,8 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
 
-_EPILOG = """\b
-Examples:
-  labbook graph                              # of the last run
-  labbook graph k3f9 --around encoder.layer1
-  labbook graph k3f9 --to graph.svg          # or graph.mmd, for Mermaid
-  labbook graph k3f9 --onnx --to model.onnx  # for Netron
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option("--autograd", is_flag=True, help="Draw the autograd graph. Default.")
 @click.option("--onnx", is_flag=True, help="Export the model as ONNX: run the program to its first optimizer step.")
 @click.option("--around", default="", metavar="NAME", help="Show only the part around an operation or parameter.")

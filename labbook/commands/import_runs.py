@@ -11,18 +11,11 @@ from labbook.commands.options import json_option, notebook_option, open_notebook
 from labbook.help_text import HelpCommand
 from labbook.screen import harmless, progress
 
-_EPILOG = """\b
-Examples:
-  labbook import tensorboard runs/
-  labbook import mlflow mlruns/ --dry-run
-  labbook import wandb wandb/ --experiment "digits cnn"
-  labbook import csv lightning_logs/
-"""
 _FORMATS = ("tensorboard", "visualdl", "mlflow", "wandb", "swanlab", "trackio", "csv")
 _SHOWN = 20
 
 
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.argument("tool", type=click.Choice(_FORMATS))
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(

@@ -16,15 +16,6 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
 
-_EPILOG = """\b
-Examples:
-  labbook init                       # in your code repository, or in an empty folder
-  labbook init ../team-notebook --title "Vision team"
-  labbook init --language zh
-  labbook init --commit checkout     # commit entries to the branch you are on
-  labbook init digits --template torch   # a small project that trains, with its test
-  labbook init --ci github           # a workflow that publishes the site of the notebook
-"""
 
 _NEXT_STEPS = {
     "github": "terminal.init.github",
@@ -33,7 +24,7 @@ _NEXT_STEPS = {
 }
 
 
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.argument("path", type=click.Path(path_type=Path, file_okay=False), default=".")
 @click.option("--title", help="Name of the notebook. Default: Lab notebook.")
 @click.option(

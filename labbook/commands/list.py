@@ -28,33 +28,8 @@ if TYPE_CHECKING:
     from labbook.report.run_row import RunRow
     from labbook.store.text.sentences import Sentences
 
-_EPILOG = """\b
-Examples:
-  labbook list status:failed since:7d
-  labbook list "lr<0.02" "val_acc>0.9" optimizer:adamw  # quote < and >, or the shell redirects
-  labbook list experiment:digits framework:paddle -n 100
-  labbook list verdict:unhealthy OR status:failed
-  labbook list tag:sweep,nightly -author:Wei            # a comma means "or", a minus means "not"
-  labbook list --json | jq '.[0].id'
 
-\b
-Conditions:
-  lr<0.02  lr=0.01  "lr>=1e-3"  any option of the recorded programs (--lr: has this option)
-  val_acc>0.9  val_acc.best>0.9 any metric: last value, or .first .best .last .steps
-  status verdict experiment framework symptom (check) family fingerprint tag author
-  script host mode id path has option, and all other fields of an entry
-  duration>2h                   durations: 90s, 10m, 2h, 1d
-  since:7d before:2026-11-21    a date (2026-11-21, 2026-11, 2026-W47, today) or an age
-
-\b
-  key:value  begins with (numbers: equal)   key=value  is   key!=value  is not
-  -condition, not condition                 a OR b     either of two
-
-An unknown name or value is refused, with the nearest one.
-"""
-
-
-@click.command(cls=FilterCommand, epilog=_EPILOG)
+@click.command(cls=FilterCommand)
 @click.option(
     "-n",
     "--limit",

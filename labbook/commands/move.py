@@ -14,14 +14,8 @@ from labbook.commands.options import (
 )
 from labbook.help_text import HelpCommand
 
-_EPILOG = """\b
-Examples:
-  labbook move k3f9 --to ~/projects/team
-  labbook move last --to . --notebook ~/notes
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option("--to", "target", required=True, metavar="PATH", help="Notebook that gets the run.")
 @json_option
 @notebook_option

@@ -14,17 +14,8 @@ from labbook.help_text import HelpCommand
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
-_EPILOG = """\b
-Examples:
-  labbook new "digits cnn"                      # the next runs in this folder belong to it
-  labbook new --done                            # until here
-  labbook new "no augmentation" --template ablation
-  labbook new "学习率扫描" --script train.py    # later runs of train.py belong to it
-  labbook record -e exp003 -- python train.py
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.argument("name", required=False)
 @click.option(
     "--mode",

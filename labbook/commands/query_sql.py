@@ -18,17 +18,8 @@ if TYPE_CHECKING:
 
     from labbook.store.text.sentences import Sentences
 
-_EPILOG = """\b
-Examples:
-  labbook query "SELECT script, count(*) FROM runs GROUP BY script"
-  labbook query "SELECT r.run, p.number AS lr, r.metric_best FROM runs r JOIN params p USING (run) WHERE p.name = 'lr'"
-  labbook query "SELECT symptom, count(*) AS runs FROM findings GROUP BY ALL ORDER BY runs DESC" --format markdown
-  labbook query "SELECT step, avg(value) FROM series WHERE name = 'loss' GROUP BY step" --format csv > loss.csv
-  labbook query --schema
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option("--schema", is_flag=True, help="Show the tables and columns.")
 @click.option(
     "--format",

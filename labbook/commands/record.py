@@ -16,21 +16,6 @@ from labbook.screen import terminal_lines
 if TYPE_CHECKING:
     from labbook.record.child.supervisor import ChildEnd
 
-_EPILOG = """\b
-Examples:
-  labbook record -- python train.py --lr 0.1
-  labbook record -e exp003 -m "larger batch" -- python train.py
-  labbook record -- torchrun --nproc-per-node 2 train.py
-  labbook record --stop-on nan -- python train.py
-  labbook record --watch "loss > 10 or val/acc < 0.5" -- python train.py
-  labbook record --break "grad_norm > 100" -- python train.py   # pdb at that step
-  labbook record --max-steps 20 --profile -- python train.py    # short run with a profile
-  labbook record train.ipynb                                    # every cell, in the notebook's kernel
-
-\b
-CONDITION compares loss, grad_norm, lr, step_time_s or any metric that the program logs with a number:
-  < <= > >= == != and or not; nan and inf are numbers; "nan" alone: loss or gradient norm is not finite
-"""
 
 _NOTEBOOK = "Use this notebook instead of the one found above the working folder."
 _WATCH = "Save the last 20 values and the batch in the entry when CONDITION becomes true. Repeatable."
@@ -45,7 +30,6 @@ _LEVEL = (
 
 @click.command(
     cls=HelpCommand,
-    epilog=_EPILOG,
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
 @click.option("--notebook", type=click.Path(path_type=Path), metavar="PATH", help=_NOTEBOOK)

@@ -14,14 +14,8 @@ from labbook.help_text import HelpCommand
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
-_EPILOG = """\b
-Examples:
-  labbook recover
-  labbook recover --notebook ../team-notebook
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @notebook_option
 def command(notebook: str | None) -> None:
     """Finish interrupted entries and release withheld ones.

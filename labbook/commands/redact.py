@@ -13,32 +13,8 @@ from labbook.commands.options import json_option, notebook_option, print_json
 from labbook.errors import NotebookError, UsageError
 from labbook.help_text import HelpCommand, terminal_language
 
-_EPILOG = """\b
-Examples:
-  labbook redact train.log > train.clean.log
-  labbook redact --check notes/runs/2026/11/21/*.md
-  git diff --cached | labbook redact --check -
 
-\b
-Exit status of --check, for commit hooks:
-  0  nothing found
-  1  secrets found
-  2  a file or the rules cannot be read
-
-\b
-Your own rules are in a TOML file, named by --rules or by `redact_rules` in labbook.toml:
-  allow = ["text that is no secret"]
-  names = ["house_code"]          # more option names whose values are secret
-  [[rules]]
-  id = "intranet_token"
-  keywords = ["itk-"]             # every match contains one of them
-  pattern = 'itk-[0-9a-f]{32}'
-  yes = ["itk-{hex:32}"]          # examples to mask
-  no = ["itk-short"]              # examples to leave
-"""
-
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--check", is_flag=True, help="Print line and rule of each secret, not its value.")
 @click.option(

@@ -27,21 +27,10 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
 
-_EPILOG = """\b
-Examples:
-  labbook report                    # this week
-  labbook report --week last
-  labbook report --month 2026-11
-  labbook report --since 2026-11-03 --until 2026-11-20
-  labbook report --experiment exp003
-  labbook report --week last --to pdf
-  labbook report --month last --send
-  labbook report --week last --json | jq .open_runs
-"""
 _MAX_OPEN = 5
 
 
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option(
     "--week",
     is_flag=False,

@@ -19,15 +19,8 @@ from labbook.commands.options import (
 )
 from labbook.help_text import HelpCommand
 
-_EPILOG = """\b
-Examples:
-  labbook reproduce last
-  labbook reproduce k3f9 --runs 3       # three reruns measure the noise
-  labbook reproduce k3f9 --with m4n5    # compare two runs that exist
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option("--runs", type=click.IntRange(1, 100), default=1, metavar="N", help="Number of reruns. Default: 1.")
 @click.option("--with", "other", metavar="RUN", help="Compare with this run instead of running it again.")
 @click.option(

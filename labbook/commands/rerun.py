@@ -16,15 +16,8 @@ from labbook.commands.options import (
 )
 from labbook.help_text import HelpCommand
 
-_EPILOG = """\b
-Examples:
-  labbook rerun last
-  labbook rerun k3f9 -- --lr 0.01       # with another option
-  labbook rerun k3f9 --rebuild          # in the recorded environment, installed again
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option(
     "--rebuild", is_flag=True, help="In the recorded container image, or with the recorded packages installed again."
 )

@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from labbook.review.violation import Violation
     from labbook.store.text.sentences import Sentences
 
-_EPILOG = """\b
-Examples:
-  labbook review train.py
-  labbook review src/ study.ipynb
-  labbook review --fail-on error .        # for commit hooks and CI
-  labbook review --rules                  # list the rules
-  labbook review train.py --json | jq -r '.[].symptom'
-
-\b
-Suppress a finding with a comment at the end of its line:
-  # labbook: ok            all rules
-  # labbook: ok RULE       one rule
-"""
 _STYLES = {"error": "bold red", "warning": "bold yellow", "note": "dim"}
 _COUNTS = {
     "error": "terminal.review.errors",
@@ -41,7 +28,7 @@ _COUNTS = {
 _MOST_PROBLEMS = 5
 
 
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @json_option
 @click.option("--rules", "list_rules", is_flag=True, help="List the rules and exit.")
 @click.option(

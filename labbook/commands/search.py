@@ -26,19 +26,6 @@ if TYPE_CHECKING:
     from labbook.index.query import SearchResult
     from labbook.store.text.sentences import Sentences
 
-_EPILOG = """\b
-Examples:
-  labbook search "loss becomes NaN"                    # English and Chinese find the same
-  labbook search 显存不足 framework:paddle
-  labbook search "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)"
-  python train.py 2>&1 | tail -50 | labbook search -   # a pasted error
-  labbook search overfitting "lr>0.01" optimizer:adamw # words and conditions
-  labbook search --warmup-steps                        # runs with this option
-  labbook search '"mat1 and mat2 shapes"' -n 3 --json  # an exact phrase
-
-\b
-Conditions: the same as of `labbook list`, see `labbook list --help`.
-"""
 _MOST_PASTED = 256 * 1024
 _MATCHES = {
     "same fingerprint": "terminal.search.same_failure",
@@ -55,7 +42,7 @@ _KINDS = {
 }
 
 
-@click.command(cls=FilterCommand, epilog=_EPILOG)
+@click.command(cls=FilterCommand)
 @click.option(
     "-n", "--limit", metavar="N", default=10, type=click.IntRange(min=1), help="Maximum number of results. Default: 10."
 )

@@ -16,13 +16,6 @@ if TYPE_CHECKING:
     from labbook.publish.site.site_build import BuiltSite
     from labbook.store.text.sentences import Sentences
 
-_EPILOG = """\b
-Examples:
-  labbook serve
-  labbook serve --port 8123
-  labbook serve --polling           # for notebooks on a network file system
-"""
-
 
 def site_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that building and serving share."""
@@ -56,7 +49,7 @@ def polling_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--polling", is_flag=True, help="Poll for changes (needed on network file systems).")(function)
 
 
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @serve_options
 def command(port: int | None, polling: bool, notebook: str | None, site_dir: Path | None, trust: bool) -> None:
     """Serve the site on this machine.

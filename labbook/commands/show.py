@@ -14,17 +14,8 @@ from labbook.help_text import HelpCommand
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
-_EPILOG = """\b
-Examples:
-  labbook show                      # the last run
-  labbook show 20261121-153012      # the first or last characters of an id are enough
-  labbook show last --section health   # what stands under the headings that begin with "health"
-  labbook show last --json | jq .metrics.loss
-  labbook show k3f9 --raw | less
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @json_option
 @click.option("--section", metavar="HEADING", help="Show only the sections whose heading begins with HEADING.")
 @click.option("--raw", is_flag=True, help="Print the Markdown source. Default if the output is not a terminal.")

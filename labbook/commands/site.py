@@ -17,16 +17,9 @@ if TYPE_CHECKING:
     from labbook.store.text.sentences import Sentences
 
 _MAX_WARNINGS = 10
-_EPILOG = """\b
-Examples:
-  labbook site build
-  labbook site build --site-dir public      # for a pages host
-  labbook site build --cache .cache/site    # in CI: only changed pages are built
-  labbook site serve --port 8123
-"""
 
 
-@click.group(cls=HelpGroup, epilog=_EPILOG)
+@click.group(cls=HelpGroup)
 def command() -> None:
     """Build or serve the site of the notebook.
 
@@ -35,9 +28,7 @@ def command() -> None:
     """
 
 
-@command.command(
-    epilog="\b\nExamples:\n  labbook site build\n  labbook site build && rsync -a site/ host:/var/www/notebook/\n"
-)
+@command.command()
 @site_options
 @click.option("--all", "everything", is_flag=True, help="Render every page, including unchanged ones.")
 @click.option(
@@ -87,7 +78,7 @@ def build(
     print_site(site, terminal_sentences(book))
 
 
-@command.command(epilog="\b\nExamples:\n  labbook site serve\n  labbook site serve --port 8123\n")
+@command.command()
 @serve_options
 def serve(port: int | None, polling: bool, notebook: str | None, site_dir: Path | None, trust: bool) -> None:
     """Serve the site on this machine.

@@ -10,21 +10,8 @@ from labbook import screen
 from labbook.commands.options import notebook_option, open_notebook, run_argument, terminal_sentences
 from labbook.help_text import HelpCommand
 
-_EPILOG = """\b
-Examples:
-  labbook snapshot                                   # of the last run
-  labbook snapshot k3f9 --note "goes into the paper"
-  labbook snapshot k3f9 --which last
-  labbook artifact get k3f9 snapshot --to restored   # write its files to disk
 
-\b
-For every run, in labbook.toml:
-  snapshot = "best"             # or "last", or "failed"
-  snapshot_state = 1073741824   # with "last" and "failed": save the state at the end of the process, up to 1 GiB
-"""
-
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option("--which", type=click.Choice(["best", "last"]), help="Checkpoint to keep. Default: best.")
 @click.option("--note", default="", metavar="TEXT", help="A sentence for the entry.")
 @notebook_option

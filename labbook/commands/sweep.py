@@ -18,18 +18,8 @@ if TYPE_CHECKING:
     from labbook.store.text.sentences import Sentences
     from labbook.sweep.sweep_runner import SweepRequest
 
-_EPILOG = """\b
-Examples:
-  labbook sweep train.py lr=0.001,0.01,0.1 seed=0..4
-  labbook sweep train.py lr=1e-4,1e-3,1e-2 width=64..512..64 --sample 20 --jobs 2
-  labbook sweep train.py lr=0.1,1,10 --stop-on unhealthy -- --epochs 3   # fixed options behind the --
-  labbook sweep train.py seed=0..9 --sbatch "--partition=gpu --gres=gpu:1"
-  labbook list sweep:train-lr-seed-3f2a
-  labbook sweep --page train-lr-seed-3f2a              # after the tasks of Slurm, or a loop with LABBOOK_SWEEP
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option("--name", metavar="NAME", help="Name of the sweep. Default: made from the script and the options.")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Run N random combinations instead of all.")
 @click.option("--sample-seed", type=int, default=0, metavar="SEED", help="Seed of the random sample. Default: 0.")

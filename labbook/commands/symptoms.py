@@ -24,19 +24,8 @@ if TYPE_CHECKING:
     from labbook.model.symptom import Symptom
     from labbook.store.text.sentences import Sentences
 
-_EPILOG = """\b
-Examples:
-  labbook symptoms                    # seen in this notebook, most frequent first
-  labbook symptoms --all              # the whole catalogue
-  labbook symptoms memory             # id, title, family or keywords contain "memory"
-  labbook symptoms --json | jq '.[] | select(.runs > 0)'
 
-\b
-`labbook explain ID` shows a symptom. To add your own, write a page in notes/symptoms/.
-"""
-
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option("--all", "everything", is_flag=True, help="Also list symptoms never seen in this notebook.")
 @json_option
 @notebook_option

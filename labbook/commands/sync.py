@@ -20,16 +20,8 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
 
-_EPILOG = """\b
-Examples:
-  labbook sync
-  labbook sync --remote team
-  labbook sync --watch --every 120
-  labbook sync --json | jq .conflicts
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @click.option("--remote", "remote_name", default="", metavar="NAME", help="Remote to share with. Default: origin.")
 @click.option(
     "--watch", "watching", is_flag=True, help="Keep running: share after each change, and fetch those of others."

@@ -10,14 +10,8 @@ from labbook.commands.serve import polling_option
 from labbook.errors import LabbookError
 from labbook.help_text import HelpCommand
 
-_EPILOG = """\b
-Examples:
-  labbook watch                     # next to a web server that serves site/
-  labbook watch --polling           # for notebooks on a network file system
-"""
 
-
-@click.command(cls=HelpCommand, epilog=_EPILOG)
+@click.command(cls=HelpCommand)
 @polling_option
 @notebook_option
 def command(polling: bool, notebook: str | None) -> None:
