@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from labbook.frozen import dataclass
 
@@ -27,117 +28,17 @@ class Launcher:
     python: bool = False
 
 
-def _flags(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+def _read_launchers() -> dict[str, Launcher]:
+    rows = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+    found = {}
+    for names, row in rows.items():
+        flags = frozenset(" ".join(row.pop("flags", ())).split())
+        launcher = Launcher(flags, tuple(row.pop("words", ())), module=frozenset(row.pop("module", ())), **row)
+        found.update(dict.fromkeys(names.split(), launcher))
+    return found
 
 
-_TORCHRUN = Launcher(
-    flags=_flags("--standalone --no-python --no_python --run-path --run_path -h --help --use-env --use_env"),
-    module=frozenset({"-m", "--module"}),
-    python=True,
-)
-_PADDLE = Launcher(flags=_flags("-h --help"), python=True)
-_ACCELERATE = Launcher(
-    flags=_flags(
-        "--cpu --multi_gpu --tpu --ipex --use_deepspeed --use_fsdp --use_megatron_lm --use_xpu --same_network "
-        "--no_python --debug -q --quiet --tpu_cluster --no_tpu_cluster --tpu_use_cluster --tpu_use_sudo --use_tpu "
-        "--enable_cpu_affinity --dynamo_use_fullgraph --dynamo_use_dynamic --use_parallelism_config -h --help"
-    ),
-    words=("launch",),
-    module=frozenset({"-m", "--module"}),
-    python=True,
-)
-_DEEPSPEED = Launcher(
-    flags=_flags("--force_multi --no_python --no_local_rank --no_ssh --no_ssh_check --enable_each_rank_log -h --help"),
-    module=frozenset({"--module"}),
-    python=True,
-)
-_MPI = Launcher(
-    flags=_flags(
-        "--allow-run-as-root --oversubscribe --bind-to-core --report-bindings --tag-output -v --verbose -q --quiet "
-        "--do-not-launch -nolocal --nolocal -prepend-rank --prepend-rank -l --gloo --mpi"
-    )
-)
-_SRUN = Launcher(
-    flags=_flags(
-        "--exclusive --overlap --pty -l --label -u --unbuffered -v --verbose -Q --quiet --contiguous -O --overcommit "
-        "-s --oversubscribe -X --disable-status --exact --no-kill -k --reboot --spread-job --use-min-nodes"
-    )
-)
-
-_RAY_JOB = Launcher(_flags("--no-wait -v --verbose"), ("job", "submit"))
-
-LAUNCHERS: dict[str, Launcher] = {
-    "torchrun": _TORCHRUN,
-    "torch.distributed.run": _TORCHRUN,
-    "torch.distributed.launch": _TORCHRUN,
-    "fleetrun": _PADDLE,
-    "paddle.distributed.launch": _PADDLE,
-    "paddle.distributed.fleet.launch": _PADDLE,
-    "accelerate": _ACCELERATE,
-    "accelerate.commands.launch": Launcher(_ACCELERATE.flags, (), 0, _ACCELERATE.module, True),
-    "accelerate-launch": Launcher(_ACCELERATE.flags, (), 0, _ACCELERATE.module, True),
-    "deepspeed": _DEEPSPEED,
-    "deepspeed.launcher.runner": _DEEPSPEED,
-    "horovodrun": _MPI,
-    "mpirun": _MPI,
-    "mpiexec": _MPI,
-    "orterun": _MPI,
-    "srun": _SRUN,
-    "ray": _RAY_JOB,
-    "ray.scripts.scripts": _RAY_JOB,
-    "uv": Launcher(
-        _flags(
-            "--no-sync --frozen --locked --isolated --all-extras --no-dev --dev --only-dev --exact --no-project -q "
-            "--quiet -v --verbose --offline --no-config --active --all-packages --no-editable --refresh --reinstall "
-            "--no-cache -n --script -s --no-env-file --no-progress --managed-python --no-managed-python --native-tls"
-        ),
-        ("run",),
-        module=frozenset({"-m", "--module"}),
-    ),
-    "poetry": Launcher(_flags("-q --quiet -v -vv -vvv -n --no-interaction --no-ansi --no-plugins"), ("run",)),
-    "pdm": Launcher(_flags("-s --site-packages -q -v --no-isolation"), ("run",)),
-    "pipenv": Launcher(_flags("--system --quiet --verbose"), ("run",)),
-    "hatch": Launcher(_flags("-q -v --no-color"), ("run",)),
-    "rye": Launcher(_flags("-q -v"), ("run",)),
-    "pixi": Launcher(_flags("-q -v --frozen --locked --no-install --as-is --clean-env"), ("run",)),
-    "conda": Launcher(_flags("-v --verbose --no-capture-output --live-stream --debug-wrapper-scripts --dev"), ("run",)),
-    "mamba": Launcher(_flags("-v --verbose --no-capture-output --live-stream"), ("run",)),
-    "micromamba": Launcher(_flags("-v --verbose -d --detach --clean-env"), ("run",)),
-    "coverage": Launcher(
-        _flags("-a --append --branch -L --pylib -p --parallel-mode --timid"),
-        ("run",),
-        module=frozenset({"-m"}),
-        python=True,
-    ),
-    "ddtrace-run": Launcher(_flags("-d --debug -p --profiling")),
-    "opentelemetry-instrument": Launcher(),
-    "viztracer": Launcher(_flags("--quiet --ignore_c_function --ignore_frozen --log_async --open"), python=True),
-    "scalene": Launcher(_flags("--cli --json --html --cpu --gpu --memory --cpu-only --reduced-profile"), python=True),
-    "kernprof": Launcher(_flags("-l --line-by-line -b --builtin -v --view"), module=frozenset({"-m"}), python=True),
-    "pdb": Launcher(module=frozenset({"-m"}), python=True),
-    "cProfile": Launcher(module=frozenset({"-m"}), python=True),
-    "profile": Launcher(module=frozenset({"-m"}), python=True),
-    "trace": Launcher(_flags("-t --trace -c --count -T --trackcalls"), module=frozenset({"--module"}), python=True),
-    "debugpy": Launcher(_flags("--wait-for-client"), module=frozenset({"-m"}), python=True),
-    "nsys": Launcher(words=("profile",)),
-    "ncu": Launcher(_flags("-f --force-overwrite")),
-    "nohup": Launcher(),
-    "setsid": Launcher(_flags("-c --ctty -f --fork -w --wait")),
-    "nice": Launcher(),
-    "ionice": Launcher(_flags("-t --ignore")),
-    "chrt": Launcher(_flags("-b -f -i -o -r --batch --fifo --idle --other --rr"), positionals=1),
-    "time": Launcher(_flags("-p --portability -v --verbose -a --append")),
-    "timeout": Launcher(_flags("--foreground --preserve-status -v --verbose"), positionals=1),
-    "stdbuf": Launcher(),
-    "taskset": Launcher(_flags("-a --all-tasks -c --cpu-list -p --pid"), positionals=1),
-    "numactl": Launcher(_flags("-l --localalloc -a --all")),
-    "xvfb-run": Launcher(_flags("-a --auto-servernum -l --listen-tcp")),
-    "unbuffer": Launcher(_flags("-p")),
-    "catchsegv": Launcher(),
-    "exec": Launcher(_flags("-c -l")),
-    "command": Launcher(),
-}
+LAUNCHERS = _read_launchers()
 """Launchers, and modules that act as one, by name. Source: their `--help`, 2026."""
 
 _PROGRAM_ENDINGS = (".py", ".pyw", ".sh", ".bash", ".ipynb")

@@ -25,29 +25,11 @@ from labbook.model.run_fields import (
 if TYPE_CHECKING:
     import sqlite3
 
-FILTERS = {
-    "status": "finished, failed, interrupted, killed, lost or running",
-    "verdict": "healthy, suspect, unhealthy, failed or unknown",
-    "experiment": "part of an experiment's name",
-    "framework": "torch, paddle",
-    "symptom": "a symptom's id, or its beginning",
-    "check": "the same as symptom: the id of a check that warns or fails",
-    "family": "a family of symptoms, or its beginning",
-    "fingerprint": "the identity of a failure, or its beginning",
-    "tag": "a tag, or its beginning",
-    "author": "part of a name",
-    "script": "part of a script's name",
-    "host": "part of a machine's name",
-    "mode": "dynamic, static, compiled",
-    "kind": "run, experiment, symptom, report, note",
-    "id": "the beginning of a run's id",
-    "path": "part of a path",
-    "option": "the name of an option of the command; --lr is short for option:lr",
-    "has": "fix, symptom, metrics, tag, previous, artifact, problem",
-    "since": "a day (2026-11-21), month (2026-11), week (2026-W47), today, yesterday, or an age (7d, 2w, 12h)",
-    "before": "the same; that day is not included",
-}
-"""Field that the index has itself -> its values."""
+FILTERS = (
+    *("status", "verdict", "experiment", "framework", "symptom", "check", "family", "fingerprint", "tag", "author"),
+    *("script", "host", "mode", "kind", "id", "path", "option", "has", "since", "before"),
+)
+"""Fields that the index has itself."""
 
 VALUES = {
     "status": ("finished", "failed", "interrupted", "killed", "lost", "running"),

@@ -94,76 +94,49 @@ def check_stays_inside(path: Path, root: Path) -> None:
         raise NotebookError("errors.notebook.link_out", path=path, root=root)
 
 
+class _Below:
+    """A property: the path `name` below the `root` of its object."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, paths: NotebookPaths | JournalPaths, owner: type) -> Path:
+        """The path of these paths' root."""
+        return paths.root / self._name
+
+
 @dataclass(frozen=True)
 class NotebookPaths:
     """Folders and files of one notebook."""
 
     root: Path
 
-    @property
-    def settings(self) -> Path:
-        """The settings file."""
-        return self.root / SETTINGS_FILE
-
-    @property
-    def notes(self) -> Path:
-        """All Markdown files: the primary data."""
-        return self.root / "notes"
-
-    @property
-    def runs(self) -> Path:
-        """Entries, by year, month and day."""
-        return self.notes / "runs"
-
-    @property
-    def experiments(self) -> Path:
-        """Pages of experiments."""
-        return self.notes / "experiments"
-
-    @property
-    def symptoms(self) -> Path:
-        """Symptom pages of the notebook, in addition to the built-in ones."""
-        return self.notes / "symptoms"
-
-    @property
-    def reports(self) -> Path:
-        """Weekly reports."""
-        return self.notes / "reports"
-
-    @property
-    def templates(self) -> Path:
-        """Templates of the notebook, which override the built-in ones."""
-        return self.root / "templates"
-
-    @property
-    def site(self) -> Path:
-        """The built site."""
-        return self.root / "site"
-
-    @property
-    def private(self) -> Path:
-        """Journals, index, queue and kept files; ignored by git, mode 0700; without kept files it may be deleted."""
-        return self.root / ".labbook"
-
-    @property
-    def journals(self) -> Path:
-        """Journals, one folder per run."""
-        return self.private / "runs"
-
-    @property
-    def artifacts(self) -> Path:
-        """Kept files: all of them without the setting `artifact_store`, else those that are not uploaded yet."""
-        return self.private / "artifacts"
-
-    @property
-    def jobs(self) -> Path:
-        """Jobs of several recorded tasks, one folder per job."""
-        return self.private / "jobs"
-
-    @property
-    def index(self) -> Path:
-        """The search index; may be deleted."""
-        return self.private / "index.sqlite"
+    settings = _Below(SETTINGS_FILE)
+    """The settings file."""
+    notes = _Below("notes")
+    """All Markdown files: the primary data."""
+    runs = _Below("notes/runs")
+    """Entries, by year, month and day."""
+    experiments = _Below("notes/experiments")
+    """Pages of experiments."""
+    symptoms = _Below("notes/symptoms")
+    """Symptom pages of the notebook, in addition to the built-in ones."""
+    reports = _Below("notes/reports")
+    """Weekly reports."""
+    templates = _Below("templates")
+    """Templates of the notebook, which override the built-in ones."""
+    site = _Below("site")
+    """The built site."""
+    private = _Below(".labbook")
+    """Journals, index, queue and kept files; ignored by git, mode 0700; without kept files it may be deleted."""
+    journals = _Below(".labbook/runs")
+    """Journals, one folder per run."""
+    artifacts = _Below(".labbook/artifacts")
+    """Kept files: all of them without the setting `artifact_store`, else those that are not uploaded yet."""
+    jobs = _Below(".labbook/jobs")
+    """Jobs of several recorded tasks, one folder per job."""
+    index = _Below(".labbook/index.sqlite")
+    """The search index; may be deleted."""
 
     def journal(self, run_id: str) -> JournalPaths:
         """Paths of one run's journal."""
@@ -193,60 +166,28 @@ class JournalPaths:
 
     root: Path
 
-    @property
-    def start(self) -> Path:
-        """`run.json`: facts known before the command started; written once, first."""
-        return self.root / "run.json"
-
-    @property
-    def before(self) -> Path:
-        """`before.json`: facts of the capture sources at the start."""
-        return self.root / "before.json"
-
-    @property
-    def stopped(self) -> Path:
-        """`stopped.json`: the time `t` of the first SIGINT or SIGTERM to the recorder."""
-        return self.root / "stopped.json"
-
-    @property
-    def end(self) -> Path:
-        """`end.json`: how the command ended; written once."""
-        return self.root / "end.json"
-
-    @property
-    def after(self) -> Path:
-        """`after.json`: facts of the capture sources after the end."""
-        return self.root / "after.json"
-
-    @property
-    def done(self) -> Path:
-        """`done.json`: the entry is written and committed, or why it could not be committed."""
-        return self.root / "done.json"
-
-    @property
-    def alive(self) -> Path:
-        """Locked with `flock` by the recorder while it lives."""
-        return self.root / "alive"
-
-    @property
-    def events(self) -> Path:
-        """Folder of the event files of the probes, one per process."""
-        return self.root / "events"
-
-    @property
-    def console(self) -> Path:
-        """Folder of the stored output."""
-        return self.root / "console"
-
-    @property
-    def artifacts(self) -> Path:
-        """`artifacts.jsonl`: calls of `labbook.keep()` whose files were copied while the command ran."""
-        return self.root / "artifacts.jsonl"
-
-    @property
-    def resources(self) -> Path:
-        """`resources.jsonl`: samples of CPU, memory and devices."""
-        return self.root / "resources.jsonl"
+    start = _Below("run.json")
+    """`run.json`: facts known before the command started; written once, first."""
+    before = _Below("before.json")
+    """`before.json`: facts of the capture sources at the start."""
+    stopped = _Below("stopped.json")
+    """`stopped.json`: the time `t` of the first SIGINT or SIGTERM to the recorder."""
+    end = _Below("end.json")
+    """`end.json`: how the command ended; written once."""
+    after = _Below("after.json")
+    """`after.json`: facts of the capture sources after the end."""
+    done = _Below("done.json")
+    """`done.json`: the entry is written and committed, or why it could not be committed."""
+    alive = _Below("alive")
+    """Locked with `flock` by the recorder while it lives."""
+    events = _Below("events")
+    """Folder of the event files of the probes, one per process."""
+    console = _Below("console")
+    """Folder of the stored output."""
+    artifacts = _Below("artifacts.jsonl")
+    """`artifacts.jsonl`: calls of `labbook.keep()` whose files were copied while the command ran."""
+    resources = _Below("resources.jsonl")
+    """`resources.jsonl`: samples of CPU, memory and devices."""
 
 
 def checked_run_id(run_id: str) -> str:
