@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from labbook.errors import LabbookError, NotebookError, NothingFoundError, Usage
 from labbook.frozen import dataclass
 from labbook.model.run_files import Artifact
 from labbook.store.journal import Journal, open_journals
-from labbook.store.json_files import read_run_facts
+from labbook.store.json_files import read_json_lines, read_run_facts
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
@@ -293,10 +292,8 @@ def _named_digests(notebook: Notebook) -> Iterator[str]:
 
 def _digests_of_journal(journal: Journal) -> Iterator[str]:
     facts = list(journal.read(journal.paths.after).get("artifacts") or ())
-    with suppress(OSError):
-        for line in journal.paths.artifacts.read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError, LookupError, TypeError):
-                facts += json.loads(line)["artifacts"]
+    for fact in read_json_lines(journal.paths.artifacts):
+        facts += fact.get("artifacts") or ()
     for artifact in _decoded(facts):
         yield artifact.digest.partition(":")[2]
 

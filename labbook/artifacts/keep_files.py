@@ -22,6 +22,7 @@ from labbook.model.events.request_kinds import Keep
 from labbook.model.run_files import Artifact
 from labbook.store.event_reader import read_event
 from labbook.store.journal import readable_text
+from labbook.store.json_files import read_json_lines
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor
@@ -132,13 +133,9 @@ class FileKeeper:
 
     def _noted(self) -> dict[tuple[str, int], list[Artifact]]:
         found: dict[tuple[str, int], list[Artifact]] = {}
-        with contextlib.suppress(OSError):
-            for line in self.journal.artifacts.read_text(encoding="utf-8", errors="replace").splitlines():
-                # The last line of a killed recorder may be incomplete.
-                with contextlib.suppress(ValueError, TypeError, LookupError):
-                    fact = json.loads(line)
-                    artifacts = [Artifact(**one) for one in fact["artifacts"]]
-                    found[(fact["process"], fact["n"])] = artifacts
+        for fact in read_json_lines(self.journal.artifacts):
+            with contextlib.suppress(TypeError, LookupError):
+                found[(fact["process"], fact["n"])] = [Artifact(**one) for one in fact["artifacts"]]
         return found
 
 

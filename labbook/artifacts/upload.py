@@ -21,7 +21,7 @@ from labbook.errors import LabbookError
 from labbook.frozen import dataclass
 from labbook.store.git.remotes import credential_free
 from labbook.store.journal import write_atomically
-from labbook.store.json_files import read_json_object
+from labbook.store.json_files import read_json_lines, read_json_object
 from labbook.store.locks import hold_lock
 
 if TYPE_CHECKING:
@@ -159,14 +159,7 @@ def start_upload(notebook: Notebook) -> bool:
 
 def stored_objects(notebook: Notebook) -> list[dict[str, Any]]:
     """Returns what this copy of the notebook has uploaded: facts with `store` and `digest`."""
-    found = []
-    with suppress(OSError):
-        for line in _stored_file(notebook).read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError):
-                fact = json.loads(line)
-                if isinstance(fact, dict):
-                    found.append(fact)
-    return found
+    return list(read_json_lines(_stored_file(notebook)))
 
 
 def _note_stored(notebook: Notebook, label: str, digest: str) -> None:

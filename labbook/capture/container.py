@@ -6,7 +6,7 @@ Facts: `kind` ("docker", "podman", "kubernetes", "apptainer", "lxc", "wsl", "con
 
 from __future__ import annotations
 
-import contextlib
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,27 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.frozen import dataclass
 from labbook.store.git.remotes import credential_free
+from labbook.store.json_files import read_text_or_nothing
 
 if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext
 
-_IMAGE_HINTS = (
-    "NVIDIA_PRODUCT_NAME", "NVIDIA_PYTORCH_VERSION", "NVIDIA_BUILD_ID", "PYTORCH_VERSION", "PYTORCH_BUILD_VERSION",
-    "CUDA_VERSION", "CUDNN_VERSION", "NV_CUDNN_VERSION", "PADDLE_VERSION", "CONTAINER_IMAGE", "DOCKER_IMAGE",
-    "IMAGE_NAME", "SINGULARITY_NAME", "APPTAINER_NAME", "DEVCONTAINER", "CODESPACES",
-)  # fmt: skip
-_JOB_VARIABLES = {
-    "slurm": (
-        "SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_JOB_PARTITION", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS",
-        "SLURM_CPUS_PER_TASK", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE",
-        "SLURM_RESTART_COUNT",
-    ),
-    "pbs": ("PBS_JOBID", "PBS_JOBNAME", "PBS_QUEUE", "PBS_ARRAY_INDEX"),
-    "lsf": ("LSB_JOBID", "LSB_JOBNAME", "LSB_QUEUE", "LSB_JOBINDEX"),
-    "kubernetes job": ("JOB_NAME", "JOB_COMPLETION_INDEX"),
-    "github actions": ("GITHUB_RUN_ID", "GITHUB_WORKFLOW", "GITHUB_JOB"),
-    "gitlab ci": ("CI_PIPELINE_ID", "CI_JOB_ID", "CI_JOB_NAME"),
-}  # fmt: skip
+_VARIABLES = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+"""Variables by which images describe themselves, and those of each batch system; the first one of a system says that
+the run is a job of it."""
+
 _LONG_ID = re.compile(r"\b[0-9a-f]{64}\b")
 
 
@@ -50,9 +38,7 @@ class SystemFiles:
 
     def text(self, path: str) -> str:
         """Returns the content of a file, "" if there is none."""
-        with contextlib.suppress(OSError):
-            return (self.root / path).read_text("utf-8", "replace")[:65536]
-        return ""
+        return read_text_or_nothing(self.root / path)
 
 
 def capture(context: CaptureContext) -> dict[str, Any]:
@@ -70,7 +56,7 @@ def container_facts(environ: Mapping[str, str], files: SystemFiles) -> dict[str,
         facts["image"] = credential_free(image) if "://" in image else image
     if podman.get("imageid"):
         facts["image_id"] = podman["imageid"]
-    hints = {name: environ[name] for name in _IMAGE_HINTS if environ.get(name)}
+    hints = {name: environ[name] for name in _VARIABLES["image_hints"] if environ.get(name)}
     if hints and kind != "none":
         facts["image_hints"] = hints
     if kind in ("docker", "kubernetes", "container"):
@@ -99,7 +85,7 @@ def _kind(environ: Mapping[str, str], files: SystemFiles) -> str:
 
 
 def _job(environ: Mapping[str, str]) -> dict[str, Any]:
-    for system, names in _JOB_VARIABLES.items():
+    for system, names in _VARIABLES["jobs"].items():
         if environ.get(names[0]):
             return {"job": {"system": system} | {name: environ[name] for name in names if environ.get(name)}}
     return {}

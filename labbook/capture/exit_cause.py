@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labbook.capture.processes import read_samples
 from labbook.model.message import Message, as_data, message
+from labbook.store.json_files import read_json_lines, read_text_or_nothing
 
 _MOST_GROUPS = 12
 _NO_LIMIT = 1 << 60
@@ -52,10 +52,10 @@ def read_oom_counters(root: Path = Path("/")) -> dict[str, dict[str, int]]:
         facts = _read_group(folder)
         if facts:
             counters[str(folder.relative_to(root))] = facts
-    kills = _read_field(_read_text(root / "proc/vmstat"), "oom_kill")
+    kills = _read_field(read_text_or_nothing(root / "proc/vmstat"), "oom_kill")
     if kills is not None:
         counters["machine"] = {"kills": kills}
-        total = _read_field(_read_text(root / "proc/meminfo"), "MemTotal:")
+        total = _read_field(read_text_or_nothing(root / "proc/meminfo"), "MemTotal:")
         if total:
             counters["machine"]["limit"] = total * 1024
     return counters
@@ -231,7 +231,7 @@ def _is_nearly_full(after: Mapping[str, Any], resident: int) -> bool:
 
 def _memory_groups(root: Path) -> Iterator[Path]:
     """Yields the folders of the memory control groups of this process, innermost first."""
-    for line in _read_text(root / "proc/self/cgroup").splitlines():
+    for line in read_text_or_nothing(root / "proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number != "0" and "memory" not in controllers.split(","):
@@ -250,7 +250,7 @@ def _memory_groups(root: Path) -> Iterator[Path]:
 
 def _mounts(root: Path, controller: str) -> Iterator[tuple[str, str]]:
     """Yields mount point and mounted folder of a controller; "" is cgroup version 2."""
-    for line in _read_text(root / "proc/self/mountinfo").splitlines():
+    for line in read_text_or_nothing(root / "proc/self/mountinfo").splitlines():
         first, _, last = line.partition(" - ")
         fields, kind = first.split(), last.split()
         if len(fields) < 5 or len(kind) < 3:
@@ -271,7 +271,7 @@ def _read_group(folder: Path) -> dict[str, int]:
     )
     facts: dict[str, int] = {}
     for key, file, word in sources:
-        text = _read_text(folder / file)
+        text = read_text_or_nothing(folder / file)
         value = _read_field(text, word) if word else _parse_number(text)
         if value is not None and (key != "limit" or value < _NO_LIMIT):
             facts.setdefault(key, int(value))
@@ -281,7 +281,7 @@ def _read_group(folder: Path) -> dict[str, int]:
 def _last_resident(resources: Path) -> int:
     """Returns the memory of all processes of the run, in bytes, from the last sample with any."""
     last = 0
-    for record in read_samples(resources):
+    for record in read_json_lines(resources):
         if record.get("k") == "sample":
             last = int(record.get("pss") or record.get("rss") or 0) or last
     return last
@@ -319,12 +319,6 @@ def _session_start() -> float:
         up = time.clock_gettime(time.CLOCK_BOOTTIME)
         return time.time() - up + int(fields[19]) / os.sysconf("SC_CLK_TCK")
     return time.time()
-
-
-def _read_text(path: Path) -> str:
-    with contextlib.suppress(OSError):
-        return path.read_text("utf-8", "replace")[:65536]
-    return ""
 
 
 def _read_field(text: str, word: str) -> int | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.capture.gpus import gpus_without_nvml, has_nvidia, open_gpus
 from labbook.errors import Unavailable
+from labbook.store.json_files import read_text_or_nothing
 
 if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext
@@ -132,8 +133,7 @@ def memory_total(info: Path = Path("/proc/meminfo")) -> int:
 
 
 def _os_name(release: Path = Path("/etc/os-release")) -> str:
-    with contextlib.suppress(OSError):
-        for line in release.read_text("utf-8", "replace").splitlines():
-            if line.startswith("PRETTY_NAME="):
-                return line.partition("=")[2].strip().strip("\"'")
+    for line in read_text_or_nothing(release).splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip().strip("\"'")
     return os.uname().sysname

@@ -6,7 +6,6 @@ Reads only; never signals or waits.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 
 from labbook.capture.launchers import is_python
 from labbook.probe.events.protocol import ENV_PROBE, EVENTS_FOLDER
+from labbook.store.json_files import read_json_lines
 
 _NEW_PROCESS_S = 1.5
 """How long each poll reads a new process again: a fork may still become another program by `exec`."""
@@ -314,21 +314,9 @@ def _version(executable: str) -> tuple[int, int] | None:
 
 
 def _read_pythons(resources: Path) -> Iterator[dict[str, Any]]:
-    for record in read_samples(resources):
+    for record in read_json_lines(resources):
         if record.get("k") == "python" and isinstance(record.get("pid"), int) and isinstance(record.get("ticks"), int):
             yield record
-
-
-def read_samples(resources: Path) -> Iterator[dict[str, Any]]:
-    """Yields the sampler's records in order; damaged lines are skipped."""
-    with contextlib.suppress(OSError), resources.open("rb") as stream:
-        for line in stream:
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(record, dict):
-                yield record
 
 
 def _observed_processes(events: Path) -> set[tuple[int, int]]:

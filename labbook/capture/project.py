@@ -11,6 +11,7 @@ from pathlib import Path
 
 from labbook.capture.command import find_program_file, find_repository
 from labbook.frozen import dataclass
+from labbook.store.json_files import read_text_or_nothing
 
 _URL = re.compile(r"^(?:[a-z+]+://)?(?:[^@/]+@)?([^:/]+)[:/]+(?:\d+/)?(.+?)(?:\.git)?/*$")
 
@@ -50,20 +51,14 @@ def find_project(argv: Sequence[str], cwd: Path, notebook: Path) -> Project:
 
 def _main_worktree(top: Path) -> Path:
     """Returns the repository that a linked worktree belongs to; other folders as they are."""
-    try:
-        link = (top / ".git").read_text("utf-8", "replace") if (top / ".git").is_file() else ""
-    except OSError:
-        return top
+    link = read_text_or_nothing(top / ".git") if (top / ".git").is_file() else ""
     found = re.match(r"gitdir: (.+)/\.git/worktrees/[^/]+\s*$", link)
     return Path(found[1]) if found else top
 
 
 def _read_remote(top: Path) -> str:
     """Returns the address of `origin` as "host/owner/name", without user and password; "" if there is none."""
-    try:
-        text = (top / ".git" / "config").read_text("utf-8", "replace")
-    except OSError:
-        return ""
+    text = read_text_or_nothing(top / ".git" / "config")
     section = re.search(r"^\[remote \"origin\"\]\n((?:[ \t].*\n?)*)", text, re.MULTILINE)
     url = re.search(r"^\s*url\s*=\s*(\S+)", section[1], re.MULTILINE) if section else None
     if url is None or url[1].startswith(("/", ".", "file:", "~")):

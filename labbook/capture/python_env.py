@@ -24,7 +24,7 @@ from labbook.capture.requirements import format_requirement, normalize_name
 from labbook.errors import Unavailable
 from labbook.store.git.git_process import discover
 from labbook.store.git.remotes import credential_free
-from labbook.store.json_files import read_json_object
+from labbook.store.json_files import read_json_object, read_text_or_nothing
 
 if TYPE_CHECKING:
     from labbook.capture.context import CaptureContext
@@ -130,11 +130,8 @@ def _tool_facts(prefix: Path) -> dict[str, str]:
 
 def _read_pyvenv_cfg(file: Path) -> dict[str, str]:
     """Returns the lines `name = value` of a `pyvenv.cfg`; empty if there is none."""
-    with contextlib.suppress(OSError):
-        lines = file.read_text("utf-8", "replace").splitlines()
-        pairs = [line.partition("=") for line in lines if "=" in line]
-        return {name.strip().lower(): value.strip() for name, _, value in pairs}
-    return {}
+    pairs = [line.partition("=") for line in read_text_or_nothing(file).splitlines() if "=" in line]
+    return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
 def find_packages(paths: Iterable[Path]) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:

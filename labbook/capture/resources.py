@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.capture.gpus import GpuReader, open_gpus
-from labbook.capture.processes import ProcessTree, PythonProcess, read_bytes, read_samples
+from labbook.capture.processes import ProcessTree, PythonProcess, read_bytes
 from labbook.errors import Unavailable
+from labbook.store.json_files import read_json_lines
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor
@@ -203,7 +204,7 @@ def read_resources(path: Path) -> dict[str, Any]:
         `own_peak_memory_bytes`, `mean_utilisation_percent`), `sampling_fraction` (CPU time of the sampler over the
         run's time); each only if it was measured. `{"unavailable": reason}` for an empty file.
     """
-    records = list(read_samples(path))
+    records = list(read_json_lines(path))
     samples = [r for r in records if r.get("k") == "sample"]
     end: Mapping[str, Any] = next((r for r in reversed(records) if r.get("k") == "end"), {})
     if not samples and not end:

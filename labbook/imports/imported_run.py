@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from labbook.frozen import dataclass
 from labbook.model.series import Series
+from labbook.store.json_files import read_text_or_nothing
 
 MAX_PICTURES = 24
 MAX_PICTURE_BYTES = 512 * 1024
@@ -329,10 +330,7 @@ def encoded_picture(content: bytes, tag: str, step: int) -> Picture | None:
 
 def read_object(path: Path, root: Path) -> dict[str, Any]:
     """Returns the object in a JSON file; empty if there is none, or if it is outside of the root."""
-    try:
-        return parse_object(path.read_text("utf-8", "replace")) if is_inside(path, root) else {}
-    except OSError:
-        return {}
+    return parse_object(read_text_or_nothing(path)) if is_inside(path, root) else {}
 
 
 def parse_object(text: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from labbook.imports.imported_run import (
     root_of,
 )
 from labbook.imports.sqlite_files import databases, open_database, tables
+from labbook.store.moments import moment
 
 
 class TrackioReader:
@@ -70,7 +70,7 @@ def _read(path: Path, root: Path) -> Iterator[ImportedRun]:
             ):
                 logged.add(step, _parsed(data))
             config = configs.get(run, {})
-            started = min(filter(None, (_moment(config.get("_Created")), _moment(first))), default=0.0)
+            started = min(filter(None, (moment(config.get("_Created")), moment(first))), default=0.0)
             yield ImportedRun(
                 tool="trackio",
                 path=path,
@@ -83,7 +83,7 @@ def _read(path: Path, root: Path) -> Iterator[ImportedRun]:
                 pictures=tuple(logged.pictures),
                 tags=(str(config["_Group"]),) if config.get("_Group") else (),
                 started=started,
-                ended=_moment(last) or None,
+                ended=moment(last),
                 author=str(config.get("_Username") or ""),
                 unobserved=(NO_STATUS,),
             )
@@ -126,11 +126,3 @@ class _Logged:
 
 def _parsed(data: object) -> dict[str, Any]:
     return parse_object(data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data))
-
-
-def _moment(text: object) -> float:
-    try:
-        found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
-    except ValueError:
-        return 0.0
-    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()

@@ -7,7 +7,6 @@ import html
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date, datetime, timezone
 from typing import Any
 
 from labbook.errors import EntryError
@@ -17,7 +16,7 @@ from labbook.index.entry_evidence import evidence_text
 from labbook.model.entry import Entry
 from labbook.model.run_fields import as_number, field_names, option_values
 from labbook.model.verdict import judge_entry
-from labbook.store.paths import is_run_id
+from labbook.store.moments import first_moment
 from labbook.store.text.frontmatter import parse
 
 KINDS = {"runs": "run", "experiments": "experiment", "symptoms": "symptom", "reports": "report"}
@@ -74,7 +73,9 @@ def read_note(relative: str, content: bytes, mtime: float) -> Note:
     entry = Entry(relative, meta, body)
     if note_kind(relative) == "run" and "verdict" not in meta and not problem:
         entry = _with_verdict(entry)
-    return Note(entry, note_kind(relative), _title(entry), _started(entry, mtime), problem)
+    times = [entry.meta.get(key) for key in ("started", "date", "created")]
+    started = first_moment(times, entry.id)
+    return Note(entry, note_kind(relative), _title(entry), mtime if started is None else started, problem)
 
 
 def _with_verdict(entry: Entry) -> Entry:
@@ -158,20 +159,6 @@ def _stored(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def moment(value: object) -> float | None:
-    """Returns the Unix seconds of a date or time of a front matter, or `None`. Without a zone it is UTC."""
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=timezone.utc)).timestamp()
-    if isinstance(value, date):
-        return datetime(value.year, value.month, value.day, tzinfo=timezone.utc).timestamp()
-    if not isinstance(value, str):
-        return None
-    try:
-        return moment(datetime.fromisoformat(value.strip().replace("Z", "+00:00")))
-    except (ValueError, OverflowError):
-        return None
-
-
 def _title(entry: Entry) -> str:
     title = entry.meta.get("title")
     if isinstance(title, str) and title.strip():
@@ -180,20 +167,6 @@ def _title(entry: Entry) -> str:
     if heading.strip("# "):
         return " ".join(html.unescape(heading.strip("# ")).split())
     return entry.path.rsplit("/", 1)[-1].removesuffix(".md")
-
-
-def _started(entry: Entry, mtime: float) -> float:
-    for key in ("started", "date", "created"):
-        when = moment(entry.meta.get(key))
-        if when is not None:
-            return when
-    if is_run_id(entry.id):
-        when = moment(
-            f"{entry.id[0:4]}-{entry.id[4:6]}-{entry.id[6:8]}T{entry.id[9:11]}:{entry.id[11:13]}:{entry.id[13:15]}"
-        )
-        if when is not None:
-            return when
-    return mtime
 
 
 def _many(value: Any) -> list[str]:  # noqa: ANN401 - whatever people wrote in a front matter

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import LabbookError
+from labbook.store.json_files import read_text_or_nothing
 
 if TYPE_CHECKING:
     from labbook.store.journal import Journal
@@ -23,11 +24,7 @@ def rebuild_start(notebook: Notebook, journal: Journal) -> dict[str, Any]:
     Args:
         notebook: Notebook of the run; its entry, if written, has the experiment, the tags and the host.
     """
-    try:
-        text = journal.paths.start.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    facts = _parse_truncated_json(text)
+    facts = _parse_truncated_json(read_text_or_nothing(journal.paths.start))
     if not facts and not _has_started(notebook, journal):
         return {}
     command = journal.read(journal.paths.before).get("command") or {}

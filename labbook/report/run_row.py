@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from datetime import datetime, timezone
 
 from labbook.frozen import dataclass
 from labbook.model.entry import Entry
@@ -15,6 +14,7 @@ from labbook.model.metric_kinds import MetricGoal, choose_metric, direction_of, 
 from labbook.model.run import Facts
 from labbook.model.verdict import judge_entry
 from labbook.report.numbers import number
+from labbook.store.moments import first_moment
 from labbook.store.paths import is_run_id
 
 Goals = Callable[[str], MetricGoal]
@@ -110,7 +110,7 @@ def run_row(entry: Entry, goals: Goals | None = None) -> RunRow:
         author=_text(meta.get("author")),
         host=_text(meta.get("host")),
         script=_text(entry.script),
-        started=_seconds(meta.get("started"), entry.id),
+        started=first_moment([meta.get("started")], entry.id) or 0.0,
         duration_s=_number(meta.get("duration_s")),
         metric=metric,
         first=_number(values.get("first")),
@@ -195,22 +195,6 @@ def _configuration(meta: Facts) -> tuple[str, str]:
         seeds, others = _SEED_WORDS.findall(command), [(_SEED_WORDS.sub(" ", command), "")]
     key = json.dumps([commit, _text(meta.get("experiment")), others])
     return hashlib.sha256(key.encode()).hexdigest()[:16], " ".join(seeds)
-
-
-def _seconds(started: object, run_id: str) -> float:
-    """Returns the Unix seconds of the start, else of the run id, else 0."""
-    texts = [started] if isinstance(started, str) else []
-    if is_run_id(run_id):
-        texts.append(f"{run_id[:4]}-{run_id[4:6]}-{run_id[6:8]}T{run_id[9:11]}:{run_id[11:13]}:{run_id[13:15]}")
-    return next((seconds for text in texts if (seconds := _moment(text)) is not None), 0.0)
-
-
-def _moment(text: str) -> float | None:
-    try:
-        when = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-        return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def _number(value: object) -> float | None:

@@ -15,6 +15,7 @@ from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.store.git.git_process import GitFolders, discover, git_command, git_environment, kill_group, quiet_filters
 from labbook.store.git.remotes import credential_free
+from labbook.store.json_files import read_text_or_nothing
 
 STATUS_TIMEOUT_S = 15.0
 """Time limit for reading the work tree. Source: chosen by us; a cold repository of 100,000 files took 4 s."""
@@ -120,10 +121,7 @@ def _find_packed_ref(file: Path, ref: str) -> str:
 
 
 def _first_line(file: Path) -> str:
-    try:
-        return file.read_bytes()[:4096].decode("utf-8", "replace").partition("\n")[0].strip()
-    except OSError:
-        return ""
+    return read_text_or_nothing(file).partition("\n")[0].strip()
 
 
 def _run_git(

@@ -9,13 +9,12 @@ from pathlib import Path
 from labbook.capture.console.console_sink import TAIL_BYTES, ConsoleSink
 from labbook.capture.console.console_store import (
     read_head,
-    read_object,
     read_objects,
     read_tail,
-    read_text,
 )
 from labbook.model.run import Console
 from labbook.probe.redaction.redactor import Redactor
+from labbook.store.json_files import read_json_object, read_text_or_nothing
 
 
 def read_console(folder: Path, redactor: Redactor | None = None) -> Console:
@@ -25,17 +24,17 @@ def read_console(folder: Path, redactor: Redactor | None = None) -> Console:
         folder: The `console` folder of a journal; the recorder may be dead.
         redactor: Also reads output that went to a file, if the recorder died before it could.
     """
-    counts = read_object(folder / "counts.json")
+    counts = read_json_object(folder / "counts.json")
     files = read_objects(folder / "files.json")
     if redactor is not None and any(not one.get("read") for one in files):
         sink = ConsoleSink(folder, redactor, tail_bytes=int(counts.get("tail_bytes") or TAIL_BYTES))
         sink.close()
-        counts = read_object(folder / "counts.json")
+        counts = read_json_object(folder / "counts.json")
     head = read_head(folder, "output")
     tail = read_tail(folder, "output", counts.get("tail_bytes"))
     complete = dict(chain(head, tail))
     notable = dict(chain(read_head(folder, "notable"), read_tail(folder, "notable")))
-    current = [line for line in read_text(folder / "current.txt").split("\n") if line]
+    current = [line for line in read_text_or_nothing(folder / "current.txt").split("\n") if line]
     last = max([int(counts.get("lines") or 0), *complete, *notable])
     lines = sorted((notable | complete).items())
     text = "".join(_join_lines(lines, complete.keys(), last)) + "".join(f"{line}\n" for line in current)

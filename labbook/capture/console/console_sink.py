@@ -23,14 +23,13 @@ from typing import Any
 from labbook.capture.console.console_store import (
     LineStore,
     last_number,
-    read_object,
     read_objects,
-    read_text,
 )
 from labbook.capture.console.notable_lines import NotableLines, notable_spans, open_key_line
 from labbook.capture.console.terminal_folding import LONGEST_LINE, LineFolder
 from labbook.probe.redaction.redactor import Redactor
 from labbook.probe.redaction.stream import StreamRedactor
+from labbook.store.json_files import read_json_object, read_text_or_nothing
 
 HEAD_BYTES = 1024 * 1024
 TAIL_BYTES = 4 * 1024 * 1024
@@ -197,10 +196,10 @@ class ConsoleSink:
             return
         self._next = 1
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._counts = read_object(self._folder / "counts.json")
+        self._counts = read_json_object(self._folder / "counts.json")
         known = int(self._counts.get("lines") or 0)
         self._next = max(known, last_number(self._folder, "output"), last_number(self._folder, "notable")) + 1
-        left = read_text(self._folder / "current.txt")
+        left = read_text_or_nothing(self._folder / "current.txt")
         if left:
             self._append_lines(NotableLines(), left.rstrip("\n").split("\n"))
             self._write_small("current.txt", b"")

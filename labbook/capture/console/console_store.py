@@ -191,28 +191,10 @@ def _read_numbered(path: Path) -> Iterator[tuple[int, str]]:
             number += 1
 
 
-def read_text(path: Path) -> str:
-    """Returns the text of a small file; empty if it is missing."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """Returns the JSON object in a small file; empty if it is missing or damaged."""
-    loaded = _read_json(path)
-    return loaded if isinstance(loaded, dict) else {}
-
-
 def read_objects(path: Path) -> list[dict[str, Any]]:
     """Returns the objects of the JSON list in a small file; empty if it is missing or damaged."""
-    loaded = _read_json(path)
-    return [one for one in loaded if isinstance(one, dict)] if isinstance(loaded, list) else []
-
-
-def _read_json(path: Path) -> object:
     try:
-        return json.loads(read_text(path) or "null")
-    except ValueError:
-        return None
+        loaded = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return []
+    return [one for one in loaded if isinstance(one, dict)] if isinstance(loaded, list) else []

@@ -19,54 +19,13 @@ from labbook.frozen import dataclass
 from labbook.store.text.frontmatter import load_tagged
 from labbook.store.paths import stays_inside
 from labbook.store.text.sentences import Sentences
+from labbook.store.toml_parser import parse_toml
 
 FILE = "mkdocs.yml"
 
-_TEXT = ("site_name", "site_url", "site_description", "site_author", "copyright", "repo_url", "repo_name", "edit_uri")
-_PLAIN = (
-    *("docs_dir", "site_dir", "use_directory_urls", "nav", "extra_css", "strict", "validation"),
-    *("exclude_docs", "draft_docs", "not_in_nav", "dev_addr", "remote_branch", "remote_name"),
-)
-_THEME = ("language", "locale", "variant", "direction", "features", "palette", "font", "icon", "logo", "favicon")
-_NOT_IN_EXTRA = ("content_security_policy", "analytics", "consent", "labbook")
-
-_PLUGINS: Mapping[str, tuple[str, ...]] = {
-    "labbook": (),
-    "search": ("lang", "separator", "pipeline", "min_search_length", "prebuild_index", "indexing"),
-    "material/search": ("lang", "separator", "pipeline", "jieba_dict", "jieba_dict_user"),
-    # Its option `export_file` writes a file.
-    "tags": (),
-    "material/tags": (),
-}
-"""Plugins that only process pages, with the options that are data."""
-
-_EXTENSIONS = frozenset(
-    (
-        # Not `codehilite`: attributes of a code block name a file that Pygments writes.
-        *("abbr", "admonition", "attr_list", "def_list", "extra", "fenced_code", "footnotes", "legacy_attrs"),
-        *("legacy_em", "md_in_html", "meta", "nl2br", "sane_lists", "smarty", "tables", "toc", "wikilinks"),
-        # Not `snippets` and `b64`: they include files from anywhere.
-        *(
-            f"pymdownx.{name}"
-            for name in (
-                *("arithmatex", "betterem", "blocks.admonition", "blocks.caption", "blocks.definition"),
-                *("blocks.details", "blocks.html", "blocks.tab", "caret", "critic", "details", "emoji", "escapeall"),
-                *("extra", "fancylists", "highlight", "inlinehilite", "keys", "magiclink", "mark", "pathconverter"),
-                *("progressbar", "quotes", "saneheaders", "smartsymbols", "striphtml", "superfences", "tabbed"),
-                *("tasklist", "tilde"),
-            )
-        ),
-    )
-)
-
-_NAMES = frozenset(
-    (
-        *("material.extensions.emoji.twemoji", "material.extensions.emoji.to_svg"),
-        *("pymdownx.emoji.twemoji", "pymdownx.emoji.gemoji", "pymdownx.emoji.emojione", "pymdownx.emoji.to_svg"),
-        *("pymdownx.superfences.fence_code_format", "pymdownx.superfences.fence_div_format"),
-    )
-)
-"""Permitted functions of `!!python/name`; they turn text into HTML."""
+_TABLES = parse_toml(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_WORDS = {name: frozenset(text.split()) for name, text in _TABLES.items() if isinstance(text, str)}
+_PLUGINS = {name: options.split() for name, options in _TABLES["plugins"].items()}
 
 _MOST_VALUES = 20_000
 _DEEPEST = 40
@@ -126,7 +85,7 @@ _NOTHING = _Nothing()
 def _of_tag(tag: str) -> object:
     """Returns the placeholder of a YAML tag that is not data."""
     name = tag.removeprefix(_PYTHON_NAME)
-    if tag.startswith(_PYTHON_NAME) and name in _NAMES:
+    if tag.startswith(_PYTHON_NAME) and name in _WORDS["functions"]:
         module, _, function = name.rpartition(".")
         with contextlib.suppress(ImportError, AttributeError):
             return getattr(import_module(module), function)
@@ -202,10 +161,10 @@ class _Reader:
             return value
         if key in ("site_dir", "docs_dir", "exclude_docs", "draft_docs", "not_in_nav"):
             return value
-        if key in (*_TEXT, *_PLAIN):
+        if key in _WORDS["text"] | _WORDS["plain"]:
             return self._without_html(value, key)
         if key == "extra" and isinstance(value, dict):
-            return self._without_html(self._without(value, lambda name: name not in _NOT_IN_EXTRA, "extra: "), key)
+            return self._without_html(self._without(value, lambda name: name not in _WORDS["not_in_extra"], "extra: "), key)
         if key == "theme":
             return self._theme(value)
         if key == "plugins":
@@ -219,7 +178,7 @@ class _Reader:
         if options.get("name") != "material":
             self.leave_out(f"theme {options.get('name')}")
         rest = {key: each for key, each in options.items() if key != "name"}
-        kept = self._without(rest, lambda name: name in _THEME, "theme: ")
+        kept = self._without(rest, lambda name: name in _WORDS["theme"], "theme: ")
         return {"name": "material", **self._without_html(kept, "theme")}
 
     def _named(self, value: object, one: Callable[[str, Any], Any]) -> list[Any]:
@@ -240,7 +199,7 @@ class _Reader:
         return self._without(options, lambda key: key in _PLUGINS[name], f"plugin {name}: ")
 
     def _extension(self, name: str, options: dict[Any, Any]) -> Any:  # noqa: ANN401 - plain data
-        if name.removeprefix("markdown.extensions.") not in _EXTENSIONS:
+        if name.removeprefix("markdown.extensions.") not in _WORDS["extensions"]:
             return self.leave_out(f"extension {name}")
         return _without_folders(options)
 

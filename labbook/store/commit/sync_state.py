@@ -15,7 +15,7 @@ from labbook.errors import GitError, LabbookError
 from labbook.store.git.git_process import GitFolders
 from labbook.store.git.git_state import read_commit
 from labbook.store.journal import write_atomically
-from labbook.store.json_files import read_json_object
+from labbook.store.json_files import read_json_object, read_text_or_nothing
 from labbook.store.private_folder import make_private
 
 if TYPE_CHECKING:
@@ -112,19 +112,14 @@ def tracking_marks(notebook: Notebook, folders: GitFolders) -> list[str]:
     name = notebook.config.branch
     heads = [read_commit(folders, f"refs/heads/{name}") and "branch"]
     packed = _stamp(folders.common_dir / "packed-refs")
-    tracked = [f"{file}:{_text(file)}" for file in _loose(folders.common_dir / "refs" / "remotes", name)]
+    tracked = [
+        f"{file}:{read_text_or_nothing(file).strip()}" for file in _loose(folders.common_dir / "refs" / "remotes", name)
+    ]
     return [*heads, packed, *tracked]
 
 
 def _loose(folder: Path, name: str) -> Iterator[Path]:
     return (each / name for each in sorted(folder.iterdir()) if each.is_dir()) if folder.is_dir() else iter(())
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_bytes().decode("utf-8", "surrogateescape").strip()
-    except OSError:
-        return ""
 
 
 def _stamp(file: Path) -> str:
