@@ -21,7 +21,12 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 from forked_python import ForkedPython
-from order_of_tests import pytest_collection_modifyitems, pytest_ignore_collect, pytest_xdist_make_scheduler
+from order_of_tests import (
+    pytest_collection_modifyitems,
+    pytest_generate_tests,
+    pytest_ignore_collect,
+    pytest_xdist_make_scheduler,
+)
 
 from labbook.capture.context import CaptureContext
 from labbook.probe.redaction.redactor import Redactor
@@ -32,7 +37,12 @@ from labbook.store.paths import NotebookPaths
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "programs"
 
-__all__ = ("pytest_collection_modifyitems", "pytest_ignore_collect", "pytest_xdist_make_scheduler")
+__all__ = (
+    "pytest_collection_modifyitems",
+    "pytest_generate_tests",
+    "pytest_ignore_collect",
+    "pytest_xdist_make_scheduler",
+)
 
 # The same examples in each run: a failure is that of the change. `make test-all` looks for new ones.
 settings.register_profile("quick", max_examples=25, deadline=None, derandomize=True)
