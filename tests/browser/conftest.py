@@ -139,7 +139,7 @@ def large_site(tmp_path_factory, request) -> Iterator[Site]:
 
     Ten thousand of them take a minute to write and to build: without the long tests it has fewer.
     """
-    count = 1_500 if without_long(request.config) else 10_000
+    count = 600 if without_long(request.config) else 10_000
     yield from _built(tmp_path_factory.mktemp("large"), functools.partial(written_notebooks.large, count=count))
 
 

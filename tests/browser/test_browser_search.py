@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from order_of_tests import in_one_test
 from written_notebooks import EVIL
 
 from labbook.publish.search.search_words import search_words
@@ -69,25 +70,22 @@ def test_words_in_english_and_chinese_and_whole_messages_find_the_symptom(search
     notes = asked(search, "cosine schedules")
     assert notes["Notes, experiments, reports"][0].startswith("Ideas for the next quarter")
     assert asked(search, "zzzyx qwkjh") == {}
+    assert asked(search, "train timetable qwkjh zzzyx") == {}, "a common word among nonsense"
     assert "No results" in search.locator(".lbs__status").inner_text()
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     ("question", "title"),
     [
         ("词表越界怎么办", "Embedding index out of range"),
         ("forgot to clear the gradients", "zero_grad"),
-        pytest.param("忘记清空梯度", "zero_grad", marks=pytest.mark.long),
-        pytest.param("学习率设高了", "learning rate too high", marks=pytest.mark.long),
-        pytest.param("输入没有归一化", "Inputs not normalised", marks=pytest.mark.long),
+        ("忘记清空梯度", "zero_grad"),
+        ("学习率设高了", "learning rate too high"),
+        ("输入没有归一化", "Inputs not normalised"),
     ],
 )
 def test_words_with_one_meaning_find_the_same_symptom(search, question, title):
     assert any(title in symptom for symptom in asked(search, question)["Symptoms"][:3])
-
-
-def test_a_common_word_among_nonsense_is_no_answer(search):
-    assert asked(search, "train timetable qwkjh zzzyx") == {}
 
 
 def test_filters_narrow_what_is_found(search):
@@ -152,8 +150,7 @@ def test_the_browser_and_the_index_mean_the_same_words(search):
     theirs = search.evaluate("texts => texts.map((text) => window.labbookSearch.wordsOf(text))", texts)
     assert json.dumps(theirs) == json.dumps([search_words(text) for text in texts])
 
-
-def test_a_long_message_is_asked_by_what_it_says(search):
+    # A long message is asked by what it says.
     terms = search.evaluate("text => window.labbookSearch.termsOf(text)", TRACEBACK)
     assert terms[:4] == ["runtime", "error", "mat1", "mat2"]
     assert "home" not in terms and "opt" not in terms and len(terms) <= 14

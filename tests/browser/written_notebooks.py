@@ -77,7 +77,7 @@ def large(folder: Path, count: int) -> None:
     from benchmarks._synthetic_notes import write_notes
 
     _notebook(folder)
-    write_notes(folder, count, now=1_795_300_000.0)
+    write_notes(folder, count, now=1_795_300_000.0, gap_s=max(1500.0, 2_250_000 / count))  # over two months
     newest = sorted((folder / "notes" / "runs").glob("*/*/*"))[-1].relative_to(folder / "notes").as_posix()
     with (folder / "mkdocs.yml").open("a") as settings:
         settings.write(f"exclude_docs: |\n  /runs/*/*/*/*.md\n  !/{newest}/*.md\nvalidation:\n  links:\n")
@@ -86,7 +86,7 @@ def large(folder: Path, count: int) -> None:
 
 def _notebook(folder: Path):
     """A notebook with the settings of a new one, and its command line."""
-    import subprocess
+    from tests.conftest import Labbook
 
     folder.mkdir(parents=True)
     (folder / "labbook.toml").write_text('title = "Team"\nlanguage = "en"\nauthor = "Wei"\ncommit = "off"\n')
@@ -100,15 +100,7 @@ def _notebook(folder: Path):
     environment |= {"HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": str(home / ".gitconfig")}
 
     def labbook(*arguments: str, fails: bool | None = False) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "labbook", *arguments],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            stdin=subprocess.DEVNULL,
-        )
+        done = Labbook(folder)(*arguments, check=False, env=environment)
         if fails is not None:
             assert (done.returncode != 0) == fails, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
