@@ -183,9 +183,9 @@ def each() -> Callable[[Iterable, Callable[..., None]], None]:
 
 
 @functools.cache
-def forked_labbook() -> ForkedPython:
+def forked_labbook(imported: str) -> ForkedPython:
     """An interpreter that has imported labbook, in which this worker runs commands."""
-    forked = ForkedPython("labbook")
+    forked = ForkedPython(imported)
     atexit.register(forked.close)
     return forked
 
@@ -198,14 +198,21 @@ class Labbook:
     """Runs `labbook` as a user does, in one folder.
 
     Commands run in forks of an interpreter that has imported labbook, which is most of their time; what is started with
-    options of `subprocess.run` takes a new interpreter, and so does `fresh=True`.
+    options of `subprocess.run` takes a new interpreter, and so does `fresh=True`. With `framework="torch"` a recorded
+    Python program is a fork as well, and does not import PyTorch itself.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def __call__(
-        self, *arguments: str, check: bool = True, timeout: float = 100, fresh: bool = False, **options
+        self,
+        *arguments: str,
+        check: bool = True,
+        timeout: float = 100,
+        fresh: bool = False,
+        framework: str = "",
+        **options,
     ) -> subprocess.CompletedProcess:
         cwd = options.pop("cwd", self.folder)
         words = ["-m", "labbook", *arguments]
@@ -222,7 +229,9 @@ class Labbook:
                 **options,
             )
         else:
-            done = forked_labbook().run(words, dict(environ), cwd, timeout)
+            done = forked_labbook("labbook and torch" if framework == "torch" else "labbook").run(
+                words, dict(environ), cwd, timeout
+            )
         if check:
             assert done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

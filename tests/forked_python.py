@@ -2,6 +2,8 @@
 
 The probe is started in the fork, before the program, by the same `sitecustomize` as in a new interpreter; it finds the
 framework imported and attaches at once. What tests the start of a program itself takes a new interpreter.
+
+`labbook record` may run here with the program that it records: see `ForkingPopen`.
 """
 
 from __future__ import annotations
@@ -23,8 +25,13 @@ import types
 import warnings
 from pathlib import Path
 
-IMPORTED = {"torch": ("torch", "torch._dynamo"), "paddle": ("paddle",), "labbook": ("labbook.cli",)}
-"""Name -> what is imported before the fork. PyTorch imports its compiler with the first optimizer."""
+IMPORTED = {
+    "torch": ("torch", "torch._dynamo"),
+    "paddle": ("paddle",),
+    "labbook": ("labbook.cli",),
+    "labbook and torch": ("torch", "torch._dynamo", "labbook.cli"),
+}
+"""Name -> what is imported before the fork. PyTorch imports its compiler with the first optimizer: 4.7 s together."""
 
 LEFT_OUT = ("labbook.checks", "labbook.notebook_magics", "labbook.probe", "labbook.pytest_plugin")
 """Modules of labbook that load a framework, or that its commands do not use."""
@@ -106,8 +113,10 @@ def serve(framework: str, descriptor: int) -> None:
         warnings.simplefilter("ignore")
         for name in IMPORTED[framework]:
             __import__(name)
-        if framework == "labbook":
+        if "labbook" in framework:
             _import_labbook()
+    if framework == "labbook and torch":
+        subprocess.Popen = ForkingPopen
     gc.freeze()
     channel = socket.socket(fileno=descriptor)
     while True:
@@ -137,6 +146,41 @@ def _import_labbook() -> None:
         if not name.startswith(LEFT_OUT):
             with contextlib.suppress(ImportError):
                 __import__(name)
+
+
+class ForkingPopen(subprocess.Popen):
+    """Where labbook starts the recorded program, a fork becomes it, without an own import of PyTorch."""
+
+    def __init__(self, args, *, executable=None, preexec_fn=None, env=None, **options) -> None:
+        def become_program() -> None:
+            status = 1
+            try:
+                preexec_fn()
+                _forget_recorder()
+                status = _run_program(args[1:], env, ".")
+            finally:
+                os._exit(status & 0xFF)
+
+        is_program = preexec_fn and executable == sys.executable and not args[1].startswith("-")
+        prepare = become_program if is_program else preexec_fn
+        super().__init__(args, executable=executable, preexec_fn=prepare, env=env, **options)
+
+
+def _forget_recorder() -> None:
+    """What `exec` does: closes descriptors and takes back signal handlers; and forgets the modules of labbook."""
+    gc.freeze()  # no object of the recorder closes a descriptor of the program
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as each interpreter does at its start
+    atexit._clear()
+    sys.excepthook = sys.__excepthook__
+    for name in [name for name in sys.modules if name.partition(".")[0] == "labbook"]:
+        del sys.modules[name]
 
 
 def _run_program(arguments, environ, folder):

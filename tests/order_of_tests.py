@@ -21,8 +21,17 @@ IMPURE_MARKS = ("process", "slow", "long", "torch", "paddle", "cluster")
 SHARED = {
     "tests/browser": "sites",
     **dict.fromkeys(("tests/probe/torch", "tests/probe/inspection", "tests/probe/paddle"), "frameworks"),
+    **dict.fromkeys(
+        (
+            "tests/artifacts/test_artifacts_snapshots.py",
+            "tests/record/test_record_trials.py",
+            "tests/record/test_record_watch_expressions.py",
+            "tests/test_checks_frameworks.py",
+        ),
+        "recorder that has imported PyTorch",
+    ),
 }
-"""Folder of tests -> what they share that takes long to make: built sites, interpreters that imported a framework."""
+"""Folder or file of tests -> what they share that takes long to make: sites, interpreters that imported a framework."""
 
 
 def further(*values: object) -> list:
@@ -92,7 +101,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("pure")
             rank.setdefault(item.path, 2)
         else:
-            rank[item.path] = 0 if item.nodeid.partition("::")[0].rpartition("/")[0] in SHARED else 1
+            file = item.nodeid.partition("::")[0]
+            rank[item.path] = 0 if scope_of(file) in SHARED.values() else 1
     items.sort(key=lambda item: rank[item.path])
 
 
@@ -100,8 +110,7 @@ def scope_of(file: str) -> str:
     """What a test file shares a process with: itself, or those that need the same thing that takes long to make."""
     if file in READERS:
         return "syntax trees of labbook"
-    folder = file.rpartition("/")[0]
-    return SHARED.get(folder, file)
+    return SHARED.get(file) or SHARED.get(file.rpartition("/")[0], file)
 
 
 @pytest.hookimpl(optionalhook=True)

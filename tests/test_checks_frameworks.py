@@ -386,7 +386,7 @@ def test_results_are_in_the_entry_and_not_in_the_curves(book, framework):
     (book.folder / "train.py").write_text(RECORDED[framework])
     shutil.copy(DIGITS, book.folder)
 
-    done = book.record(sys.executable, "train.py")
+    done = book.record(sys.executable, "train.py", framework=framework)
 
     assert "Checklist before training" in done.stdout
     entry, run = book.entry(), book.run()

@@ -14,6 +14,7 @@ from order_of_tests import in_one_test
 
 from labbook.artifacts.snapshots import Checkpoint, choose_checkpoint, files_of_checkpoint, find_checkpoints
 from labbook.probe.inspection.final_state import BoundedFile
+from tests.conftest import forked_labbook
 
 TRAIN = {
     "torch": """
@@ -145,14 +146,15 @@ def recorded(make_book, tmp_path_factory):
 def digest_of(book, framework: str) -> str:
     """Loads the saved state as the entry says, in a process of its own, and returns the digest of the weights."""
     book("artifact", "get", "last", "snapshot", "--to", "restored")
-    code = (
-        f"import hashlib, {framework} as f; s = f.load('restored/state{ENDING[framework]}');"
-        "assert s['step'] == 12 and s['scheduler']['last_epoch'] == 12 and s['optimizer'] and s['random'];"
-        "print(hashlib.sha256(b''.join(t.numpy().tobytes() for _, t in sorted(s['model'].items()))).hexdigest())"
+    (book.folder / "restored.py").write_text(
+        f"import hashlib, {framework} as f; s = f.load('restored/state{ENDING[framework]}')\n"
+        "assert s['step'] == 12 and s['scheduler']['last_epoch'] == 12 and s['optimizer'] and s['random']\n"
+        "print(hashlib.sha256(b''.join(t.numpy().tobytes() for _, t in sorted(s['model'].items()))).hexdigest())\n"
     )
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], cwd=book.folder, capture_output=True, text=True, check=True
-    ).stdout.strip()
+    imported = "labbook and torch" if framework == "torch" else "labbook"
+    done = forked_labbook(imported).run(["restored.py"], dict(os.environ), book.folder, 100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 @pytest.mark.parametrize(

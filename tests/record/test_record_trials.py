@@ -19,7 +19,7 @@ class Trials:
     """A recorded run and its trials, as facts and as front matter."""
 
     def __init__(self, book, *command):
-        self.done = book.record(*command, check=False, timeout=300)
+        self.done = book.record(*command, check=False, timeout=300, framework="torch")
         self.book = book
         self.pages = {path.stem: path.read_text() for path in sorted((book.folder / "notes" / "runs").rglob("*.md"))}
         self.fronts = {name: parse(page, "")[0] for name, page in self.pages.items()}
