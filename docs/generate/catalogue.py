@@ -20,13 +20,16 @@ _FOLDERS = {"en": "symptoms", "zh": "zh/symptoms"}
 _WORDS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def catalogue_pages() -> dict[str, str]:
+def catalogue_pages(chosen: Sequence[str] = ()) -> dict[str, str]:
     """Path in the site -> Markdown: a page for each symptom and an index, in both languages.
+
+    Args:
+        chosen: Ids of the symptoms; default: all.
 
     Raises:
         ValueError: A page of the catalogue cannot be read.
     """
-    catalogue = read_pages(BUILT_IN.glob("*.md"))
+    catalogue = read_pages([BUILT_IN / f"{name}.md" for name in chosen] or BUILT_IN.glob("*.md"))
     if catalogue.problems:
         raise ValueError("\n".join(catalogue.problems))
     pages = {}

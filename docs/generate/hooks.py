@@ -19,7 +19,8 @@ _STYLES = "assets/labbook.css"
 
 def on_files(files: Any, config: Any) -> Any:  # noqa: ANN401 - collections of MkDocs
     """Adds the symptom catalogue, the reference pages and the style sheet to the files of the site."""
-    for path, text in {**catalogue_pages(), **reference_pages()}.items():
+    catalogue = catalogue_pages(str(config.extra["symptoms"]).split())
+    for path, text in {**catalogue, **reference_pages()}.items():
         files.append(File.generated(config, path, content=text))
     styles = builtin_folder() / "site" / _STYLES
     files.append(File.generated(config, _STYLES, abs_src_path=str(styles)))
