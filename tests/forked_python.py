@@ -59,15 +59,23 @@ class ForkedPython:
                 pass_fds=(theirs.fileno(),),
             )
 
-    def run(self, arguments: list[str], environ: dict[str, str], folder: Path, timeout: float):
+    def run(self, arguments: list[str], environ: dict[str, str], folder: Path, timeout: float, *, joined: bool = False):
         """What `subprocess.run` gives for `python ARGUMENTS...` in a folder.
+
+        Args:
+            arguments: After the interpreter.
+            environ: Its environment.
+            folder: Where it runs.
+            timeout: In s.
+            joined: What it writes to standard error comes with the standard output, in order.
 
         Raises:
             subprocess.TimeoutExpired: It did not end in time, and was killed.
         """
         readers, writers = zip(os.pipe(), os.pipe(), strict=True)
         request = {"arguments": arguments, "environ": environ, "folder": str(folder)}
-        socket.send_fds(self.socket, [json.dumps(request).encode()], list(writers))
+        outputs = [writers[0], writers[0]] if joined else list(writers)
+        socket.send_fds(self.socket, [json.dumps(request).encode()], outputs)
         for writer in writers:
             os.close(writer)
         pid = int(self.socket.recv(100))
@@ -192,7 +200,7 @@ def _run_program(arguments, environ, folder):
     os.environ.clear()
     os.environ.update(environ)
     is_module = arguments[0] == "-m"
-    script = Path(arguments[0])
+    script = Path(arguments[0]).absolute()
     sys.argv = list(arguments)
     sys.orig_argv = [sys.executable, *arguments]
     del sys.path[0]  # the folder of this file
@@ -215,7 +223,8 @@ def _run_program(arguments, environ, folder):
     except SystemExit as ending:
         status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
     except BaseException as error:
-        told = type(error), error, error.__traceback__.tb_next  # without the frame of this file
+        error.__traceback__ = error.__traceback__.tb_next  # without the frame of this file
+        told = type(error), error, error.__traceback__
         sys.audit("sys.excepthook", sys.excepthook, *told)
         sys.excepthook(*told)
         status = 1

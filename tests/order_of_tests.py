@@ -20,10 +20,21 @@ IMPURE_MARKS = ("process", "slow", "long", "torch", "paddle", "cluster")
 
 SHARED = {
     "tests/browser": "sites",
-    **dict.fromkeys(("tests/probe/torch", "tests/probe/inspection", "tests/probe/paddle"), "frameworks"),
     **dict.fromkeys(
         (
+            *("tests/probe/torch", "tests/probe/inspection", "tests/probe/paddle", "tests/probe/training"),
+            "tests/probe/process/test_process_failing_line.py",
+            "tests/probe/process/test_process_metric_loggers.py",
+            "tests/probe/process/test_process_stall_watchdog.py",
+            "tests/probe/process/test_process_trainers.py",
+        ),
+        "frameworks",
+    ),
+    **dict.fromkeys(
+        (
+            "tests/transcripts",
             "tests/artifacts/test_artifacts_snapshots.py",
+            "tests/record/test_record_session.py",
             "tests/record/test_record_trials.py",
             "tests/record/test_record_watch_expressions.py",
             "tests/test_checks_frameworks.py",

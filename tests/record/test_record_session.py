@@ -36,7 +36,8 @@ def test_a_script_becomes_a_committed_entry(book, git):
 
 @pytest.mark.torch
 def test_a_torch_training_is_described(book):
-    book.record(sys.executable, str(EXAMPLES / "digits_torch.py"), "--epochs", "2", "--lr", "0.1")
+    program = str(EXAMPLES / "digits_torch.py")
+    book.record(sys.executable, program, "--epochs", "2", "--lr", "0.1", framework="torch")
 
     run = book.run()
     loss = run["metrics"]["loss"]

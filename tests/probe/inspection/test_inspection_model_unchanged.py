@@ -37,8 +37,8 @@ def results(run):
         if key not in known:
             settings = {"level": level} if level else None
             program = f"model_unchanged_{framework}.py"
-            # A compiler looks at what was imported when, so that PyTorch starts anew each time.
-            fork = "paddle" if framework == "paddle" else None
+            # A compiler looks at what was imported when, so that PyTorch starts anew under the probe.
+            fork = None if framework == "torch" and level else framework
             outcome = run(program, steps, probe=bool(level), fork=fork, settings=settings, timeout=240)
             assert outcome.of("probe_error") == []
             known[key] = outcome.result | {"stderr": NUMBERS.sub("0", outcome.err)}

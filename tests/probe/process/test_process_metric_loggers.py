@@ -11,7 +11,7 @@ def scalars(outcome, source):
 
 
 def test_tensorboard_scalars_are_read_and_still_written(run, healthy):
-    outcome = healthy(run("logs.py", "tensorboard"))
+    outcome = healthy(run("logs.py", "tensorboard", fork="torch"))
     told = scalars(outcome, "tensorboard")
     assert told[0] == (0, {"train/loss": 1.0}) and told[1] == (1, {"train/loss": 0.5})
     assert (7, {"split/a": 1.0, "split/b": 2.0}) in told

@@ -116,7 +116,7 @@ print(json.dumps([
 ]))
 torch.ones(2, requires_grad=True).backward()
 """
-    bare, watched = run(program, probe=False, expect=1), healthy(run(program, expect=1))
+    bare, watched = run(program, probe=False, expect=1, fork="torch"), healthy(run(program, expect=1))
     assert watched.result == bare.result
     printed, expected = (
         [line for line in outcome.err.splitlines() if "program.py" not in line] for outcome in (watched, bare)
