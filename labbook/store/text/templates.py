@@ -104,7 +104,7 @@ class Templates:
 
     def prepare(self) -> None:
         """Load the data for the first page in advance; errors are reported by `render`."""
-        own = [self._own] if self._own is not None else []
+        own = [self._own] if self._own is not None and self._has_own else []
         with contextlib.suppress(Exception):
             _environment((*own, builtin_folder()))
         with contextlib.suppress(EntryError):
