@@ -48,6 +48,7 @@ ORDER = (
     "same_batch_every_step",
     "seed_reset_in_loop",
     "iterable_dataset_duplicated",
+    "regularisation_dominates",
     "update_too_large",
     "exploding_gradient",
     "dead_relu",

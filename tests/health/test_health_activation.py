@@ -33,6 +33,18 @@ def test_dead_units_need_512_samples(ask, make_model, looks):
     assert ask("dead_relu", signals=looked(make_model, looks, "ReLU", "Linear", dead=0.9, dead_n=128)) is None
 
 
+def test_units_that_begin_dead_are_no_fault_of_the_learning_rate(ask, looks):
+    def advice(first):
+        tensors = looks(
+            functions=lambda step: [
+                {"fn": "relu", "line": "net.py:8", "dead": 1.0, "dead_n": 2048, "zero": first if step == 1 else 1.0}
+            ]
+        )
+        return ask("dead_relu", signals={"tensors": tuple({**t, "modules": [{"i": 9}]} for t in tensors)}).advice
+
+    assert "before the first step" in advice(1.0) and not advice(0.5)
+
+
 def test_dead_units_of_a_function(ask, looks):
     tensors = looks(functions=lambda _: [{"fn": "relu", "line": "net.py:8", "dead": 0.7, "dead_n": 2048}])
     found = ask("dead_relu", signals={"tensors": tuple({**t, "modules": [{"i": 9}]} for t in tensors)})
@@ -117,6 +129,16 @@ def test_softmax_over_one(ask, looks):
     found = ask("softmax_wrong_axis", signals=signals(1))
     assert found.verdict == "fail" and found.where == {"file": "net.py", "line": 4}
     assert ask("softmax_wrong_axis", signals=signals(10)) is None
+
+
+@in_one_test(
+    ("dim", "rows", "told"), [(0, 0.0, True), (1, 0.0, False), (0, 1.0, False)], ids=["nodes", "classes", "proper"]
+)
+def test_log_softmax_over_the_samples(ask, looks, dim, rows, told):
+    row = {"fn": "log_softmax", "line": "net.py:4", "dim": dim, "size": 300, "shape": [300, 4]}
+    losses = ({"fn": "nll_loss", "training": True, "calls": 9, "observed": 9, "classes": 4, "logprob_rows": rows},)
+    found = ask("softmax_wrong_axis", signals={"tensors": looks(functions=lambda _: [row]), "losses": losses})
+    assert (found is not None and found.verdict == "fail") is told
 
 
 def test_softmax_module_over_one(ask, make_model, looks):

@@ -245,6 +245,18 @@ def test_what_is_learnt_holds_nowhere_else(ask, make_series):
     assert ask("label_noise_or_shuffled", make_series("loss", values), fine, signals=classifier(values)).verdict == "ok"
 
 
+def test_labels_that_are_learnt_by_heart_slowly(ask, make_series):
+    values = [2.303 - 1e-4 * i for i in range(300)]
+    worse = make_series("val_loss", [2.310, 2.306, *(2.307 + 1e-3 * i for i in range(8))], "text")
+
+    def verdict(accuracy):
+        phases = tuple({"accuracy": accuracy, "samples": 400, "batches": 5} for _ in range(4))
+        signals = {**classifier(values), "evaluations": phases}
+        return ask("label_noise_or_shuffled", make_series("loss", values), worse, signals=signals).verdict
+
+    assert verdict(0.1) == "fail" and verdict(0.2) == "ok"
+
+
 def test_commonest_class(ask):
     def signals(accuracy):
         prints = ({"phase": "train", "loader": 0, "epoch": 0, "histogram": {"0": 500, "1": 300, "2": 200}},)

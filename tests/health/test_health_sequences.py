@@ -137,6 +137,29 @@ def test_padding_in_the_loss(ask, fields, verdict):
     assert (found.verdict if found else None) == verdict
 
 
+@in_one_test(
+    ("pad", "ignored", "more", "verdict"),
+    [(0, 0.0, 0, "warn"), (9, 1 / 40, 0, "warn"), (0, 0.5, 0, None), (0, 0.0, 90, None)],
+    ids=["index 0", "shifted, another index", "left out", "the usual tag"],
+)
+def test_positions_hidden_by_the_attention_mask_count_in_the_loss(ask, pad, ignored, more, verdict):
+    form, batches = [16, 40], []
+    for step in range(1, 6):
+        hidden = 300 + step
+        leaves = [
+            {"path": "ids", "role": "input", "shape": form, "integer": True, "max": 60, "zero": 0.0},
+            {"path": "mask", "role": "input", "shape": form, "min": 0, "max": 1, "zero": hidden / 640},
+        ]
+        labels = {str(pad): hidden + more, "33": 640 - hidden - more}
+        batches.append(
+            {"phase": "train", "step": step, "samples": 16, "leaves": leaves, "labels": {"histogram": labels}}
+        )
+    told = classifier(target={"shape": [640], "min": 0, "max": 60}, classes=64, ignored=ignored)
+    model = {"model": 0, "modules": [{"i": 1, "name": "emb", "type": "Embedding", "order": 0, "options": {}}]}
+    found = ask("padding_in_loss", signals={"losses": (told,), "models": (model,), "batches": tuple(batches)})
+    assert (found.verdict if found else None) == verdict
+
+
 @pytest.mark.parametrize(
     ("tags", "form", "verdict"), [(0.0, [32, 60], "warn"), (0.0, [1920], "warn"), (0.02, [32, 60], None)]
 )  # tag 0 of some words, too: it is the usual tag, not that of the padding

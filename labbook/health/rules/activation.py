@@ -8,7 +8,7 @@ from typing import Any, Literal
 from labbook.health.evidence.layer_history import Module, functions_of, modules_of, roots_of
 from labbook.health.evidence.measurements import called_in, place_of, too_few
 from labbook.health.evidence.regression_outputs import single_outputs
-from labbook.health.evidence.training_kind import acts, bootstraps, opposed_optimizers
+from labbook.health.evidence.training_kind import acts, bootstraps, opposed_optimizers, training_losses
 from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.events.inspection_kinds import FunctionLook, ModuleLook
@@ -20,6 +20,7 @@ _MOST_DROPPED = 0.9
 _SAMPLES = 512
 _SETTLED = 5
 _CONFIRMED = 3
+_ALL_ZERO = 0.99
 _SHAPING = frozenset(["View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Clone", "Alias", "ToCopy", "Cast"])
 _NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm", "rmsnorm")
 
@@ -31,25 +32,28 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
     Source: SageMaker DeadRelu (0 of 12 healthy runs, 5 of 13 faulty ones). Half of the units of a Q-network that learns
     are often dormant (Sokar et al. 2023), so that in reinforcement learning this is a note.
     """
-    layers = [(m.label, m.name, [r for _, r in m.history]) for m in modules_of(signals)]
+    layers = [(m.label, m.name, m.history) for m in modules_of(signals)]
     layers += [
-        (message("health.dead_relu.function", function=fn, line=line), "", [r for _, r in h])
-        for (fn, line), h in functions_of(signals).items()
+        (message("health.dead_relu.function", function=fn, line=line), "", history)
+        for (fn, line), history in functions_of(signals).items()
     ]
     judged = 0
     dead: list[tuple[float, Message | str, str]] = []
+    initial = False
     for layer, name, history in layers:
-        share = dead_share(history)
+        share = dead_share([row for _, row in history])
         judged += share is not None
         if share is not None and share > 0.5:
             dead.append((share, layer, name))
+            initial = initial or any(step <= 1 and (row.get("zero") or 0.0) > _ALL_ZERO for step, row in history[:1])
     if dead:
         dead.sort(key=lambda one: (one[0], str(one[1])), reverse=True)
         share, layer, name = dead[0]
         evidence = tuple(message("health.dead_relu.layer", share=s, layer=which) for s, which, _ in dead[:5])
         observed = message("health.dead_relu.dead", share=share, layer=layer)
         verdict = "note" if share < 1 and (acts(signals) or bootstraps(signals)) else "fail"
-        return Outcome(verdict, observed, evidence, {"module": name})
+        advice = message("health.dead_relu.initial_advice") if initial else None
+        return Outcome(verdict, observed, evidence, {"module": name}, advice=advice)
     if not judged:
         return None
     return Outcome("ok", message("health.layers_inspected", layers=judged))
@@ -62,7 +66,7 @@ def dead_share(history: Sequence[ModuleLook | FunctionLook]) -> float | None:
     but zeros, three looks in a row.
     """
     zeros = [row.get("zero") or 0.0 for row in history if row.get("dead") is not None][-_CONFIRMED:]
-    if len(zeros) == _CONFIRMED and min(zeros) > 0.99:
+    if len(zeros) == _CONFIRMED and min(zeros) > _ALL_ZERO:
         return 1.0
     shares = [row.get("dead") for row in history if row.get("dead_n", 0) >= _SAMPLES]
     known = [share for share in shares if share is not None][-2:]
@@ -211,6 +215,9 @@ def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
         if len(history) >= _CONFIRMED and all(_mixes_samples(signals, step, row) for step, row in history):
             observed = message("health.softmax_wrong_axis.attention", softmax=fn)
             return Outcome("warn", observed, (message("health.called_in", line=line),), place_of(line))
+        if fn == "log_softmax" and len(history) >= _CONFIRMED and all(_scores_samples(signals, r) for _, r in history):
+            observed = message("health.softmax_wrong_axis.batch", softmax=fn)
+            return Outcome("fail", observed, (message("health.called_in", line=line),), place_of(line))
     for module in modules_of(signals):
         if module.type in ("Softmax", "LogSoftmax") and len(module.history) >= _CONFIRMED:
             axis = module.options.get("dim")
@@ -236,6 +243,17 @@ def _over_the_batch(signals: Signals, step: int, row: FunctionLook) -> bool:
     if not row.get("of_output") or len(form) != 2 or form[1] < 2 or form[0] == form[1] or row.get("dim") != 0:
         return False
     return _samples_at(signals, step) == form[0]
+
+
+def _scores_samples(signals: Signals, row: FunctionLook) -> bool:
+    """Whether a log softmax of (samples, classes) runs over the samples, and `nll_loss` gets no log-probabilities."""
+    form, fed = row.get("shape", ()), [loss for loss in training_losses(signals) if loss.get("fn") == "nll_loss"]
+    return (
+        len(form) == 2
+        and row.get("dim") == 0
+        and form[0] != form[1]
+        and any(loss.get("classes") == form[1] and loss.get("logprob_rows", 1.0) < 0.05 for loss in fed)
+    )
 
 
 def _mixes_samples(signals: Signals, step: int, row: FunctionLook) -> bool:

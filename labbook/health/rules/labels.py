@@ -176,7 +176,8 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
 
     Source: chosen by us (tier 2): an embedding declares `padding_idx`, the classes of the loss are its words, the
     target has several tokens a sample, that index is over a twentieth of them, and no index or weight leaves it out.
-    Tags of tokens: class 0 is as frequent in each batch as word 0, the padding, which no other tag would be.
+    Tags of tokens: class 0 is as frequent in each batch as word 0, the padding, which no other tag would be. Without an
+    embedding that declares it: one class is as frequent in each batch as the zeros of the attention mask.
     """
     pads = {
         (int(m.options["padding_idx"]), int(m.options["num_embeddings"]))
@@ -187,11 +188,15 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
     for loss in training_losses(signals):
         target = loss.get("target", {}).get("shape", ())
         several = math.prod(target) >= 3 * samples > 0
-        if loss.get("fn") not in CLASSIFIERS or loss.get("weight") or loss.get("ignored") or not several:
-            continue
-        if loss.get("reduction") == "none":
+        if loss.get("fn") not in CLASSIFIERS or loss.get("weight") or not several or loss.get("reduction") == "none":
             continue
         line = loss.get("line", "")
+        masked = _masked_padding(signals, loss)
+        if masked is not None:
+            observed = message("health.padding_in_loss.masked", share=masked[1], index=masked[0])
+            return Outcome("warn", observed, called_in(line), place_of(line))
+        if loss.get("ignored"):
+            continue
         counts = Counter(_labels_of_batches(signals))
         for pad, words in pads:
             share = counts[str(pad)] / max(1, sum(counts.values()))
@@ -203,6 +208,34 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
                 observed = message("health.padding_in_loss.tags", share=tagged)
                 return Outcome("warn", observed, called_in(line), place_of(line))
     return None
+
+
+def _masked_padding(signals: Signals, loss: LossCall) -> tuple[str, float] | None:
+    """The class that stands for the positions hidden by a mask over tokens, and its share of the targets.
+
+    A language model shifts the targets by one position and leaves one a sample out.
+    """
+    classes: set[str] = set()
+    shares: list[float] = []
+    for batch in signals.batches:
+        leaves, counts = batch.get("leaves", []), batch.get("labels", {}).get("histogram", {})
+        tokens = {leaf.get("shape", ()) for leaf in leaves if leaf.get("integer") and (leaf.get("max") or 0) > 1}
+        masks = [
+            (form, share)
+            for leaf in leaves
+            if leaf.get("role") == "input" and leaf.get("min") == 0 and leaf.get("max") == 1
+            if len(form := leaf.get("shape", ())) == 2 and form in tokens and (share := leaf.get("zero") or 0.0) > 0.05
+        ]
+        if batch.get("phase") != "train" or not masks or not counts:
+            continue
+        (_, length), share = masks[0]
+        total = sum(counts.values())
+        near = {c for c, count in counts.items() if abs(count / total - share) <= 1 / length and int(c) >= 0}
+        if (loss.get("ignored") or 0.0) > 1 / length or not near:
+            return None
+        classes = classes & near if shares else near
+        shares.append(share)
+    return (min(classes), median(shares)) if len(set(shares)) >= _LOOKS and len(classes) == 1 else None
 
 
 def _tagged_padding(signals: Signals, form: Sequence[int]) -> float:

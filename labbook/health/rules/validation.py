@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import Module, modules_of
 from labbook.health.evidence.measurements import too_few, unobserved
-from labbook.health.evidence.training_kind import CLASSIFIERS, training_loss, training_losses
+from labbook.health.evidence.training_kind import CLASSIFIERS, TrainingLoss, training_loss, training_losses
 from labbook.health.evidence.trend_tests import binomial_at_least, mann_kendall, median, theil_sen
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
@@ -85,7 +85,9 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
     """Whether a classifier fits its training data while its validation loss was never below chance level.
 
     Source: diagnosis catalogue, `label_noise_or_shuffled` (tier 2): at least 3 validations, none below ln K, and an
-    accuracy, where it is known, no better than the majority class. Certain over at least 100 samples only.
+    accuracy, where it is known, no better than the majority class. Certain over at least 100 samples only. A training
+    loss that is still above half of chance level counts if it falls while the validation loss rises, and the last
+    accuracies are those of guessing (chosen by us).
     """
     loss = training_loss(run, signals)
     if isinstance(loss, Message) or loss.classes < 2 or len(loss.values) < 50:
@@ -96,7 +98,8 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
         return None
     judged = _against_majority(run, signals)
     if len(losses) >= 3:
-        if end > 0.5 * chance or min(losses) < chance:
+        slowly = end > 0.5 * chance and not _memorises_slowly(signals, loss, losses)
+        if slowly or min(losses) < chance:
             observed = message("health.label_noise_or_shuffled.best", validation=min(losses), chance=chance)
             return Outcome("ok", observed)
         observed = message("health.label_noise_or_shuffled.losses", training=end, validation=min(losses), chance=chance)
@@ -111,6 +114,21 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
     best, share, _ = judged
     observed = message("health.label_noise_or_shuffled.accuracy", training=end, accuracy=best, majority=share)
     return Outcome("fail", observed)
+
+
+def _memorises_slowly(signals: Signals, loss: TrainingLoss, losses: Sequence[float]) -> bool:
+    """Whether training falls and validation rises significantly, with accuracies as by guessing."""
+    since, samples = losses[losses.index(min(losses)) :], _samples(signals)
+    seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None][-3:]
+    guessed = [binomial_at_least(round(a * samples), samples, 1 / loss.classes) > _CHANCE for a in seen]
+    return (
+        len(guessed) == 3
+        and all(guessed)
+        and samples >= 100
+        and len(since) >= 5
+        and mann_kendall(since).rising < 0.01
+        and mann_kendall(loss.values).falling < 0.01
+    )
 
 
 @check("below_trivial_baseline", family="convergence", tier=2, needs=("prints",))

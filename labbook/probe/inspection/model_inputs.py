@@ -183,14 +183,23 @@ class ModelInputs:
         Returns:
             `None` where the batch holds no tokens of that shape.
         """
-        tokens = next((tokens for tokens, known, _ in self._sequences if known == tuple(shape)), None)
+        samples, columns = shape
+        tokens = self._tokens_of((samples, columns))
+        if tokens is None and columns > 1 and not any(hidden[::columns]):
+            # A token for the whole sequence stands in front of the others, and is never hidden.
+            columns -= 1
+            tokens = self._tokens_of((samples, columns))
+            hidden = [is_hidden for at, is_hidden in enumerate(hidden) if at % (columns + 1)]
         if tokens is None:
             return None
-        columns = shape[1]
         seen = {token for token, is_hidden in zip(tokens, hidden) if not is_hidden}
         rest = {token for token, is_hidden in zip(tokens, hidden) if is_hidden}
         counts = {columns - sum(hidden[at : at + columns]) for at in range(0, len(hidden), columns)}
         return len(seen) == 1 and len(rest) >= _SHORTEST and len(counts) > 1 and not seen & rest
+
+    def _tokens_of(self, shape):
+        """The tokens of the batch in that shape, `None` where it holds none."""
+        return next((tokens for tokens, known, _ in self._sequences if known == shape), None)
 
     def _compare_sequences(self, target):
         """Adds to the fields of the kept sequences by how many tokens the target is ahead of them."""

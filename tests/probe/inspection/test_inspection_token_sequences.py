@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from labbook.probe.inspection.model_inputs import tokens_ahead
+from labbook.probe.inspection.model_inputs import ModelInputs, tokens_ahead
 
 pytestmark = pytest.mark.pure
 
@@ -42,3 +42,17 @@ COLUMNS = [list(column) for column in zip(*IDS, strict=True)]
 )  # fmt: skip
 def test_by_how_many_tokens_a_target_is_ahead(ids, target, ahead):
     assert tokens_ahead(flat(ids), (len(ids), len(ids[0])), flat(target)) == ahead
+
+
+def test_a_mask_that_leaves_the_padding_alone_behind_a_token_for_the_sequence():
+    inputs = ModelInputs(None, None, None)
+    tokens = [[5 + at if at < 9 - row else 0 for at in range(9)] for row in range(1, 6)]
+    inputs._sequences = [(flat(tokens), (5, 9), {})]
+
+    def hidden(inverted, front=()):
+        return flat([[*front, *((token != 0) is inverted for token in row)] for row in tokens])
+
+    assert inputs.is_padding_all((5, 9), hidden(True)) and not inputs.is_padding_all((5, 9), hidden(False))
+    assert inputs.is_padding_all((5, 10), hidden(True, [False]))
+    assert not inputs.is_padding_all((5, 10), hidden(False, [False]))
+    assert inputs.is_padding_all((5, 10), hidden(True, [True])) is None
