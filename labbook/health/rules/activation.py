@@ -32,6 +32,7 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
     Source: SageMaker DeadRelu (0 of 12 healthy runs, 5 of 13 faulty ones). Half of the units of a Q-network that learns
     are often dormant (Sokar et al. 2023), so that in reinforcement learning this is a note.
     """
+    layers: list[tuple[Message | str, str, Sequence[tuple[int, ModuleLook | FunctionLook]]]]
     layers = [(m.label, m.name, m.history) for m in modules_of(signals)]
     layers += [
         (message("health.dead_relu.function", function=fn, line=line), "", history)
@@ -202,22 +203,20 @@ def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1); Stack Overflow 71457035.
     """
     for (fn, line), history in functions_of(signals).items():
-        if (
-            fn in ("softmax", "log_softmax")
-            and len(history) >= _CONFIRMED
-            and all(r.get("size", 0) == 1 for _, r in history)
-        ):
-            observed = message("health.softmax_wrong_axis.length_1", softmax=fn)
-            return Outcome("fail", observed, (message("health.called_in", line=line),), place_of(line))
-        if len(history) >= _CONFIRMED and all(_over_the_batch(signals, step, row) for step, row in history):
-            observed = message("health.softmax_wrong_axis.batch", softmax=fn)
-            return Outcome("warn", observed, (message("health.called_in", line=line),), place_of(line))
-        if len(history) >= _CONFIRMED and all(_mixes_samples(signals, step, row) for step, row in history):
-            observed = message("health.softmax_wrong_axis.attention", softmax=fn)
-            return Outcome("warn", observed, (message("health.called_in", line=line),), place_of(line))
-        if fn == "log_softmax" and len(history) >= _CONFIRMED and all(_scores_samples(signals, r) for _, r in history):
-            observed = message("health.softmax_wrong_axis.batch", softmax=fn)
-            return Outcome("fail", observed, (message("health.called_in", line=line),), place_of(line))
+        if fn not in ("softmax", "log_softmax") or len(history) < _CONFIRMED:
+            continue
+        if all(row.get("size", 0) == 1 for _, row in history):
+            verdict, kind = "fail", "length_1"
+        elif all(_scores_samples(signals, row) for _, row in history):
+            verdict, kind = "fail", "batch"
+        elif all(_over_the_batch(signals, step, row) for step, row in history):
+            verdict, kind = "warn", "batch"
+        elif all(_mixes_samples(signals, step, row) for step, row in history):
+            verdict, kind = "warn", "attention"
+        else:
+            continue
+        observed = message(f"health.softmax_wrong_axis.{kind}", softmax=fn)
+        return Outcome(verdict, observed, (message("health.called_in", line=line),), place_of(line))
     for module in modules_of(signals):
         if module.type in ("Softmax", "LogSoftmax") and len(module.history) >= _CONFIRMED:
             axis = module.options.get("dim")
@@ -247,13 +246,11 @@ def _over_the_batch(signals: Signals, step: int, row: FunctionLook) -> bool:
 
 def _scores_samples(signals: Signals, row: FunctionLook) -> bool:
     """Whether a log softmax of (samples, classes) runs over the samples, and `nll_loss` gets no log-probabilities."""
-    form, fed = row.get("shape", ()), [loss for loss in training_losses(signals) if loss.get("fn") == "nll_loss"]
-    return (
-        len(form) == 2
-        and row.get("dim") == 0
-        and form[0] != form[1]
-        and any(loss.get("classes") == form[1] and loss.get("logprob_rows", 1.0) < 0.05 for loss in fed)
-    )
+    form = row.get("shape", ())
+    if row.get("fn") != "log_softmax" or len(form) != 2 or form[0] == form[1] or row.get("dim") != 0:
+        return False
+    fed = [loss for loss in training_losses(signals) if loss.get("fn") == "nll_loss" and loss.get("classes") == form[1]]
+    return any((loss.get("logprob_rows") or 0.0) < 0.05 for loss in fed)
 
 
 def _mixes_samples(signals: Signals, step: int, row: FunctionLook) -> bool:
@@ -369,19 +366,6 @@ def dropout_moderate(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("warn" if p >= _MOST_DROPPED else "note", observed, where={"module": module.name})
 
 
-@check("spectral_norm_uninitialised", family="activation", tier=1, needs=("models",))
-def spectral_norm_ready(run: Run, signals: Signals) -> Outcome | None:
-    """Whether an old-style spectral norm was evaluated before it had ever run in training mode.
-
-    Source: a logical invariant (tier 1); TrainCheck PT-51800: its first outputs are arbitrary.
-    """
-    early = [name for model in signals.models for name in model.get("spectral_eval_first", [])]
-    if not early:
-        return None
-    observed = message("health.spectral_norm_uninitialised.early", modules=len(early))
-    return Outcome("fail", observed, where={"module": early[0]})
-
-
 def has_batch_norm(signals: Signals) -> bool:
     """Whether a model holds a batch norm."""
     return any("BatchNorm" in module.type for module in modules_of(signals))
@@ -406,5 +390,4 @@ CHECKS = (
     activations_single,
     dropout_behind_norm,
     dropout_moderate,
-    spectral_norm_ready,
 )

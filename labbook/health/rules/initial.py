@@ -221,10 +221,24 @@ def initialised_at_all(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check("spectral_norm_uninitialised", family="activation", tier=1, needs=("models",))
+def spectral_norm_ready(run: Run, signals: Signals) -> Outcome | None:
+    """Whether an old-style spectral norm was evaluated before it had ever run in training mode.
+
+    Source: a logical invariant (tier 1); TrainCheck PT-51800: its first outputs are arbitrary.
+    """
+    early = [name for model in signals.models for name in model.get("spectral_eval_first", [])]
+    if not early:
+        return None
+    observed = message("health.spectral_norm_uninitialised.early", modules=len(early))
+    return Outcome("fail", observed, where={"module": early[0]})
+
+
 CHECKS = (
     initial_loss,
     initial_weights_differ,
     initial_scale,
     initialised_once,
     initialised_at_all,
+    spectral_norm_ready,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 
 from labbook.health.evidence.layer_history import modules_of
@@ -170,103 +170,6 @@ def _is_first_column(signals: Signals, loss: LossCall) -> bool:
     return loss.get("target", {}).get("max") == 0 and bool(widths) and loss.get("classes") not in widths
 
 
-@check("padding_in_loss", family="data", tier=2, needs=("losses", "models"))
-def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
-    """Whether padding of target sequences counts in the loss as a word to be predicted.
-
-    Source: chosen by us (tier 2): an embedding declares `padding_idx`, the classes of the loss are its words, the
-    target has several tokens a sample, that index is over a twentieth of them, and no index or weight leaves it out.
-    Tags of tokens: class 0 is as frequent in each batch as word 0, the padding, which no other tag would be. Without an
-    embedding that declares it: one class is as frequent in each batch as the zeros of the attention mask.
-    """
-    pads = {
-        (int(m.options["padding_idx"]), int(m.options["num_embeddings"]))
-        for m in modules_of(signals)
-        if m.options.get("padding_idx") is not None and m.options.get("num_embeddings") is not None
-    }
-    samples = median([s for b in signals.batches if b.get("phase") == "train" and (s := b.get("samples", 0))])
-    for loss in training_losses(signals):
-        target = loss.get("target", {}).get("shape", ())
-        several = math.prod(target) >= 3 * samples > 0
-        if loss.get("fn") not in CLASSIFIERS or loss.get("weight") or not several or loss.get("reduction") == "none":
-            continue
-        line = loss.get("line", "")
-        masked = _masked_padding(signals, loss)
-        if masked is not None:
-            observed = message("health.padding_in_loss.masked", share=masked[1], index=masked[0])
-            return Outcome("warn", observed, called_in(line), place_of(line))
-        if loss.get("ignored"):
-            continue
-        counts = Counter(_labels_of_batches(signals))
-        for pad, words in pads:
-            share = counts[str(pad)] / max(1, sum(counts.values()))
-            if words == loss.get("classes") and share > 0.05:
-                observed = message("health.padding_in_loss.share", share=share, index=pad)
-                return Outcome("warn", observed, called_in(line), place_of(line))
-            tagged = _tagged_padding(signals, target) if pad == 0 and loss.get("classes", 0) > 2 else 0.0
-            if tagged > 0.05:
-                observed = message("health.padding_in_loss.tags", share=tagged)
-                return Outcome("warn", observed, called_in(line), place_of(line))
-    return None
-
-
-def _masked_padding(signals: Signals, loss: LossCall) -> tuple[str, float] | None:
-    """The class that stands for the positions hidden by a mask over tokens, and its share of the targets.
-
-    A language model shifts the targets by one position and leaves one a sample out.
-    """
-    classes: set[str] = set()
-    shares: list[float] = []
-    for batch in signals.batches:
-        leaves, counts = batch.get("leaves", []), batch.get("labels", {}).get("histogram", {})
-        tokens = {leaf.get("shape", ()) for leaf in leaves if leaf.get("integer") and (leaf.get("max") or 0) > 1}
-        masks = [
-            (form, share)
-            for leaf in leaves
-            if leaf.get("role") == "input" and leaf.get("min") == 0 and leaf.get("max") == 1
-            if len(form := leaf.get("shape", ())) == 2 and form in tokens and (share := leaf.get("zero") or 0.0) > 0.05
-        ]
-        if batch.get("phase") != "train" or not masks or not counts:
-            continue
-        (_, length), share = masks[0]
-        total = sum(counts.values())
-        near = {c for c, count in counts.items() if abs(count / total - share) <= 1 / length and int(c) >= 0}
-        if (loss.get("ignored") or 0.0) > 1 / length or not near:
-            return None
-        classes = classes & near if shares else near
-        shares.append(share)
-    return (min(classes), median(shares)) if len(set(shares)) >= _LOOKS and len(classes) == 1 else None
-
-
-def _tagged_padding(signals: Signals, form: Sequence[int]) -> float:
-    """Returns the share of class 0 in the targets if it surely is that of the padding of the tokens, else 0."""
-    shares: list[float] = []
-    for batch in signals.batches:
-        target = target_of(batch)
-        zeros = target.get("zero") if target is not None else None
-        if target is None or zeros is None or math.prod(target.get("shape", ())) != math.prod(form):
-            continue
-        tokens = (
-            leaf
-            for leaf in batch.get("leaves", [])
-            if leaf.get("role") == "input"
-            and leaf.get("integer")
-            and math.prod(leaf.get("shape", ())) == math.prod(form)
-        )
-        if not any(leaf.get("zero") == zeros for leaf in tokens):
-            return 0.0
-        shares.append(zeros)
-    return median(shares) if len(set(shares)) >= _LOOKS else 0.0
-
-
-def _labels_of_batches(signals: Signals) -> Counter[str]:
-    seen: Counter[str] = Counter()
-    for batch in signals.batches:
-        if batch.get("phase") == "train":
-            seen.update(batch.get("labels", {}).get("histogram", {}))
-    return seen
-
-
 @check("regression_loss_for_classes", family="loop-bug", tier=3, needs=("losses",))
 def classes_have_their_loss(run: Run, signals: Signals) -> Outcome | None:
     """Whether probabilities of a sigmoid or softmax are fitted to 0 and 1 by a mean squared or absolute error.
@@ -399,7 +302,6 @@ def validation_classes_known(run: Run, signals: Signals) -> Outcome | None:
 CHECKS = (
     labels_in_range,
     labels_vary,
-    padding_left_out,
     classes_have_their_loss,
     classes_balanced,
     labels_mixed,

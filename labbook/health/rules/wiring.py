@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health.evidence.layer_history import modules_of, parameters_of
+from labbook.health.evidence.layer_history import parameters_of
 from labbook.health.evidence.measurements import called_in, join_names, place_message, place_of, too_few
 from labbook.health.evidence.training_kind import pretrained
 from labbook.model.check import Outcome, check
@@ -16,8 +16,6 @@ from labbook.model.signals import Signals
 
 _AFTER_BACKWARDS = 20
 _STREAK = 3
-_LOOKS = 3
-_PADDED = 0.05
 
 
 @check("param_never_gets_grad", family="gradient", tier=1, needs=("loop",))
@@ -317,67 +315,6 @@ def layers_are_separate(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check("attention_mask_inverted", family="loop-bug", tier=2, needs=("batches", "tensors"))
-def mask_hides_padding(run: Run, signals: Signals) -> Outcome | None:
-    """Whether the mask of an attention leaves exactly the padding: positions of one token, which is hidden nowhere.
-
-    Source: chosen by us (tier 2), in at least 3 looks and all of them; their number differs between samples.
-    """
-    looks = [row.get("padding_only") for event in signals.tensors for row in event.get("functions", [])]
-    known = [look for look in looks if look is not None]
-    if len(known) < _LOOKS or not all(known):
-        return None
-    return Outcome("warn", message("health.attention_mask_inverted.padding", looks=len(known)))
-
-
-@check("attention_over_padding", family="loop-bug", tier=2, needs=("batches", "tensors"))
-def padding_is_masked(run: Run, signals: Signals) -> Outcome | None:
-    """Whether attention without any mask runs over sequences that an embedding says are padded.
-
-    Source: chosen by us (tier 2), in at least 3 looks and all of them: an embedding declares `padding_idx` 0, and
-    between 5 and 95 % of the tokens are 0, in each batch another share.
-    """
-    if not any(m.options.get("padding_idx") == 0 for m in modules_of(signals)):
-        return None
-    looks, shares = _attention_looks(signals), []
-    for batch in signals.batches:
-        for leaf in batch.get("leaves", []):
-            form, share = leaf.get("shape", ()), leaf.get("zero")
-            if leaf.get("role") != "input" or not leaf.get("integer") or len(form) != 2 or share is None:
-                continue
-            # A token for the whole sequence may have been put in front.
-            masked = {m for length, m in looks.get(batch.get("step", 0), ()) if {length, length - 1} & {*form}}
-            if True in masked:
-                return None
-            shares += [share] * len(masked)
-    if len(set(shares)) < _LOOKS or not all(_PADDED < share < 1 - _PADDED for share in shares):
-        return None
-    share = sum(shares) / len(shares)
-    return Outcome("warn", message("health.attention_over_padding.unmasked", looks=len(shares), share=share))
-
-
-def _attention_looks(signals: Signals) -> dict[int, list[tuple[int, bool]]]:
-    """Returns for each step the length of each sequence that attends to itself, and whether anything is hidden from it.
-
-    Scores that the program itself puts through a softmax hide a position where it is exactly 0.
-    """
-    found: dict[int, list[tuple[int, bool]]] = {}
-    for event in signals.tensors:
-        looks = found.setdefault(event.get("step", 0), [])
-        for row in event.get("functions", []):
-            form = row.get("shape", ())
-            if row.get("fn") == "attention" and len(form) == 2 and form[0] == form[1]:
-                looks.append((form[0], row.get("hides", True)))
-            elif (
-                row.get("fn") == "softmax"
-                and len(form) >= 3
-                and form[-1] == form[-2]
-                and row.get("dim") == len(form) - 1
-            ):
-                looks.append((form[-1], bool(row.get("zero", 1.0))))
-    return found
-
-
 CHECKS = (
     every_parameter_has_gradient,
     graph_is_whole,
@@ -389,6 +326,4 @@ CHECKS = (
     kept_state_is_a_copy,
     copies_are_updated,
     layers_are_separate,
-    mask_hides_padding,
-    padding_is_masked,
 )

@@ -102,11 +102,12 @@ model share it. `root`: class of that model, "" where none is found. `tensors`: 
 `parameters`, `trainable`: elements of the model."""
 
 STEP = "step"
-"""One optimizer step, or a window of `n` consecutive ones. `opt`: optimizer index. `step`: number of the last step in
-the window, from 1. For the last step: `loss` (the value that was passed to `backward`; list when several), `step_loss`
-(of several: the sum of those whose gradients were not cleared before the step and reach the optimizer), `summed` (how
-many calls of `backward` those were), `parts` (name in the program -> its loss, where these have several names, and in
-the first step), `lr` (one a group), `grad_norm` (total 2-norm over all gradients, before clipping where that is known),
+"""One optimizer step, or a window of `n` consecutive ones; in a static graph, a run of a program with an optimizer.
+`opt`: optimizer index. `step`: number of the last step in the window, from 1. For the last step: `loss` (the value
+that was passed to `backward`; list when several), `step_loss` (of several: the sum of those whose gradients were not
+cleared before the step and reach the optimizer), `summed` (how many calls of `backward` those were), `parts` (name in
+the program -> its loss, where these have several names, and in the first step), `lr` (one a group), `grad_norm` (total
+2-norm over all gradients, before clipping where that is known),
 `dt` (s since the step before), `ph` (seconds by phase), `collective` (of them, seconds in collective calls that the
 program made itself outside of `backward` and the optimizer; not finite where some did not wait), `calls` (number of
 those calls in the last step). `agg`, for `n` > 1: of each of them [min, max, mean, count of

@@ -1,7 +1,7 @@
 """Attaches to PaddlePaddle: optimizer steps, backward calls, gradient clipping, gradient scalers, mixed precision.
 
 Every optimizer hands its pairs of parameter and gradient to `Optimizer._apply_optimize`, before it clips them; losses
-pass through `Tensor.backward`. In a static graph neither runs at each step, and that is told.
+pass through `Tensor.backward`. In a static graph neither runs at each step: `static_programs` follows the executor.
 """
 
 import sys
@@ -12,6 +12,7 @@ from ..training.backward import NEVER_COMPILING, watched_backward
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 from . import framework_state, gradient_norm, monitor_hooks
 from .scalars import Scalars
+from .static_programs import HIDDEN, StaticPrograms
 
 NAME = "paddle"
 
@@ -48,16 +49,18 @@ class Adapter(FrameworkAdapter):
         self.cast_ignored = self.wrapper = None
         self.ever_cast = False
         self.executions = 0
+        self.static_programs = StaticPrograms(self)
         self.compiled = False
 
     def forget(self):
         """Begins anew, in a forked child."""
         super().forget()
         self.executions = 0
+        self.static_programs.forget()
 
     def mode(self):
         """How the program computes: "dynamic", "static" or "compiled"."""
-        if self.executions and not self.training.steps:
+        if self.executions and not self.training.backwards:
             return "static"
         return "compiled" if self.compiled else "dynamic"
 
@@ -173,6 +176,11 @@ def _watched_update(adapter, original):
 
     def _apply_optimize(optimizer, *args, **kwargs):
         steady = fast_path.steady is optimizer
+        if not steady and not probe.suspended and not dynamic():
+            try:
+                adapter.static_programs.built(optimizer, args[0] if args else kwargs.get("loss"))
+            except Exception as error:
+                failed("paddle.static graph", error)
         if probe.suspended or (not steady and (not dynamic() or isinstance(optimizer, averaging))):
             return original(optimizer, *args, **kwargs)
         if not steady or not fast_path.begin_step(optimizer):
@@ -276,20 +284,35 @@ def hook_autocast(adapter):
 
 
 def hook_graphs(adapter):
-    """Counts runs of static graphs, inside which nothing is seen, and notes functions that were compiled."""
+    """Follows runs of static graphs, and notes functions that were compiled."""
     executor = sys.modules["paddle.base.executor"].Executor
-    original = executor.run
+    original, failed, clock = executor.run, adapter.probe.failed, adapter.training.clock
+
+    def observe(look, *args):
+        began = clock()
+        try:
+            return look(*args)
+        except Exception as error:
+            failed("paddle.static run", error)
+            return None
+        finally:
+            adapter.training.overhead_s += clock() - began
 
     def run(*args, **kwargs):
         adapter.executions += 1
         if adapter.executions == 1:
-            hidden = adapter.training.steps_hidden = "their steps run inside Executor.run"
-            adapter.training.unobserved("loss, learning rate and gradient norm of static graphs", hidden)
+            adapter.training.steps_hidden = HIDDEN
+        followed = observe(adapter.static_programs.training_of, args, kwargs)
+        if followed is not None:
+            observe(followed.begins, args, kwargs)
         try:
-            return original(*args, **kwargs)
+            result = original(*args, **kwargs)
         except BaseException as error:
             leave_out_one_frame(error)
             raise
+        if followed is not None:
+            observe(followed.ended, args, kwargs, result)
+        return result
 
     executor.run = transparent_wrapper(run, original)
     static = sys.modules["paddle.jit.dy2static.program_translator"].StaticFunction

@@ -213,6 +213,15 @@ class TensorStats:
             tensor = self._ops.cast(tensor.detach(), self.paddle.float32)
         return self._ops.squared_l2_norm(tensor.detach()).item() ** 0.5
 
+    def copied(self, dense):
+        """A copy of the values of a dense tensor of a scope, which is in host memory."""
+        return self._numpy.array(dense)
+
+    def norm_of(self, view):
+        """2-norm of an array, as a float."""
+        with self._numpy.errstate(**self._quiet):
+            return float(self._numpy.sqrt((view.astype("float64") ** 2).sum()))
+
     def sampled(self, tensor):
         """A copy of a strided sample of a parameter as an array, `None` where it cannot be read."""
         view = self.view(tensor)

@@ -1,0 +1,184 @@
+"""Checks of padding: it stays out of the loss, and attention does not look at it, or at nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from labbook.health.evidence.layer_history import modules_of
+from labbook.health.evidence.measurements import called_in, place_of
+from labbook.health.evidence.regression_outputs import target_of
+from labbook.health.evidence.training_kind import CLASSIFIERS, training_losses
+from labbook.health.evidence.trend_tests import median
+from labbook.model.check import Outcome, check
+from labbook.model.events.training_kinds import LossCall
+from labbook.model.message import message
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_LOOKS = 3
+_PADDED = 0.05
+
+
+@check("padding_in_loss", family="data", tier=2, needs=("losses", "models"))
+def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
+    """Whether padding of target sequences counts in the loss as a word to be predicted.
+
+    Source: chosen by us (tier 2): an embedding declares `padding_idx`, the classes of the loss are its words, the
+    target has several tokens a sample, that index is over a twentieth of them, and no index or weight leaves it out.
+    Tags of tokens: class 0 is as frequent in each batch as word 0, the padding, which no other tag would be. Without an
+    embedding that declares it: one class is as frequent in each batch as the zeros of the attention mask.
+    """
+    pads = {
+        (int(m.options["padding_idx"]), int(m.options["num_embeddings"]))
+        for m in modules_of(signals)
+        if m.options.get("padding_idx") is not None and m.options.get("num_embeddings") is not None
+    }
+    samples = median([s for b in signals.batches if b.get("phase") == "train" and (s := b.get("samples", 0))])
+    for loss in training_losses(signals):
+        target = loss.get("target", {}).get("shape", ())
+        several = math.prod(target) >= 3 * samples > 0
+        if loss.get("fn") not in CLASSIFIERS or loss.get("weight") or not several or loss.get("reduction") == "none":
+            continue
+        line = loss.get("line", "")
+        masked = _masked_padding(signals, loss)
+        if masked is not None:
+            observed = message("health.padding_in_loss.masked", share=masked[1], index=masked[0])
+            return Outcome("warn", observed, called_in(line), place_of(line))
+        if loss.get("ignored"):
+            continue
+        counts = Counter(_labels_of_batches(signals))
+        for pad, words in pads:
+            share = counts[str(pad)] / max(1, sum(counts.values()))
+            if words == loss.get("classes") and share > _PADDED:
+                observed = message("health.padding_in_loss.share", share=share, index=pad)
+                return Outcome("warn", observed, called_in(line), place_of(line))
+            tagged = _tagged_padding(signals, target) if pad == 0 and loss.get("classes", 0) > 2 else 0.0
+            if tagged > _PADDED:
+                observed = message("health.padding_in_loss.tags", share=tagged)
+                return Outcome("warn", observed, called_in(line), place_of(line))
+    return None
+
+
+def _masked_padding(signals: Signals, loss: LossCall) -> tuple[str, float] | None:
+    """The class that stands for the positions hidden by a mask over tokens, and its share of the targets.
+
+    A language model shifts the targets by one position and leaves one a sample out.
+    """
+    classes: set[str] = set()
+    shares: list[float] = []
+    for batch in signals.batches:
+        leaves, counts = batch.get("leaves", []), batch.get("labels", {}).get("histogram", {})
+        tokens = {leaf.get("shape", ()) for leaf in leaves if leaf.get("integer") and (leaf.get("max") or 0) > 1}
+        masks = [
+            (form, share)
+            for leaf in leaves
+            if leaf.get("role") == "input" and leaf.get("min") == 0 and leaf.get("max") == 1
+            if len(form := leaf.get("shape", ())) == 2
+            and form in tokens
+            and (share := leaf.get("zero") or 0.0) > _PADDED
+        ]
+        if batch.get("phase") != "train" or not masks or not counts:
+            continue
+        (_, length), share = masks[0]
+        total = sum(counts.values())
+        near = {c for c, count in counts.items() if abs(count / total - share) <= 1 / length and int(c) >= 0}
+        if (loss.get("ignored") or 0.0) > 1 / length or not near:
+            return None
+        classes = classes & near if shares else near
+        shares.append(share)
+    return (min(classes), median(shares)) if len(set(shares)) >= _LOOKS and len(classes) == 1 else None
+
+
+def _tagged_padding(signals: Signals, form: Sequence[int]) -> float:
+    """Returns the share of class 0 in the targets if it surely is that of the padding of the tokens, else 0."""
+    shares: list[float] = []
+    for batch in signals.batches:
+        target = target_of(batch)
+        zeros = target.get("zero") if target is not None else None
+        if target is None or zeros is None or math.prod(target.get("shape", ())) != math.prod(form):
+            continue
+        tokens = (
+            leaf
+            for leaf in batch.get("leaves", [])
+            if leaf.get("role") == "input"
+            and leaf.get("integer")
+            and math.prod(leaf.get("shape", ())) == math.prod(form)
+        )
+        if not any(leaf.get("zero") == zeros for leaf in tokens):
+            return 0.0
+        shares.append(zeros)
+    return median(shares) if len(set(shares)) >= _LOOKS else 0.0
+
+
+def _labels_of_batches(signals: Signals) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    for batch in signals.batches:
+        if batch.get("phase") == "train":
+            seen.update(batch.get("labels", {}).get("histogram", {}))
+    return seen
+
+
+@check("attention_mask_inverted", family="loop-bug", tier=2, needs=("batches", "tensors"))
+def mask_hides_padding(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the mask of an attention leaves exactly the padding: positions of one token, which is hidden nowhere.
+
+    Source: chosen by us (tier 2), in at least 3 looks and all of them; their number differs between samples.
+    """
+    looks = [row.get("padding_only") for event in signals.tensors for row in event.get("functions", [])]
+    known = [look for look in looks if look is not None]
+    if len(known) < _LOOKS or not all(known):
+        return None
+    return Outcome("warn", message("health.attention_mask_inverted.padding", looks=len(known)))
+
+
+@check("attention_over_padding", family="loop-bug", tier=2, needs=("batches", "tensors"))
+def padding_is_masked(run: Run, signals: Signals) -> Outcome | None:
+    """Whether attention without any mask runs over sequences that an embedding says are padded.
+
+    Source: chosen by us (tier 2), in at least 3 looks and all of them: an embedding declares `padding_idx` 0, and
+    between 5 and 95 % of the tokens are 0, in each batch another share.
+    """
+    if not any(m.options.get("padding_idx") == 0 for m in modules_of(signals)):
+        return None
+    looks, shares = _attention_looks(signals), []
+    for batch in signals.batches:
+        for leaf in batch.get("leaves", []):
+            form, share = leaf.get("shape", ()), leaf.get("zero")
+            if leaf.get("role") != "input" or not leaf.get("integer") or len(form) != 2 or share is None:
+                continue
+            # A token for the whole sequence may have been put in front.
+            masked = {m for length, m in looks.get(batch.get("step", 0), ()) if {length, length - 1} & {*form}}
+            if True in masked:
+                return None
+            shares += [share] * len(masked)
+    if len(set(shares)) < _LOOKS or not all(_PADDED < share < 1 - _PADDED for share in shares):
+        return None
+    share = sum(shares) / len(shares)
+    return Outcome("warn", message("health.attention_over_padding.unmasked", looks=len(shares), share=share))
+
+
+def _attention_looks(signals: Signals) -> dict[int, list[tuple[int, bool]]]:
+    """Returns for each step the length of each sequence that attends to itself, and whether anything is hidden from it.
+
+    Scores that the program itself puts through a softmax hide a position where it is exactly 0.
+    """
+    found: dict[int, list[tuple[int, bool]]] = {}
+    for event in signals.tensors:
+        looks = found.setdefault(event.get("step", 0), [])
+        for row in event.get("functions", []):
+            form = row.get("shape", ())
+            if row.get("fn") == "attention" and len(form) == 2 and form[0] == form[1]:
+                looks.append((form[0], row.get("hides", True)))
+            elif (
+                row.get("fn") == "softmax"
+                and len(form) >= 3
+                and form[-1] == form[-2]
+                and row.get("dim") == len(form) - 1
+            ):
+                looks.append((form[-1], bool(row.get("zero", 1.0))))
+    return found
+
+
+CHECKS = (padding_left_out, mask_hides_padding, padding_is_masked)

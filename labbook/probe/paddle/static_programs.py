@@ -1,0 +1,266 @@
+"""Follows trainings in static graphs: each run of a program into which an optimizer was built is one of its steps.
+
+`minimize` gives the optimizer and its loss. The loss of a step is known where the program fetches it. At few runs what
+was fed is looked at, and the parameters before and after, in the scope of the executor. What the program computes is
+read once, from its operators. Gradients and the outputs of layers never leave the executor.
+"""
+
+from math import prod
+
+from ..events.protocol import BATCH, GRAPH, LOSS_CALL, MODEL, TENSORS
+from ..inspection.parameter_stats import MOST_PARAMETERS
+from ..training.batch_fingerprints import histogram, told_histogram
+from .static_operators import LAYERS, functions_of, is_value, uses_of
+
+HIDDEN = "their steps run inside Executor.run"
+
+_FIRST = 5
+"""Runs at the beginning that are all looked at."""
+
+_SHARE = 0.005
+"""Of the time of the program that later looks may take. Source: chosen by us."""
+
+_GROWTH = 1.1
+_ELEMENTS = 1 << 22
+"""Elements of all parameters that are copied at a look; of larger programs the first ones."""
+
+_LABELS = 1 << 16
+
+
+class StaticPrograms:
+    """The programs of one process that train.
+
+    Args:
+        adapter: The adapter of PaddlePaddle.
+    """
+
+    def __init__(self, adapter):
+        self._adapter = adapter
+        self._default = adapter.module.static.default_main_program
+        self.forget()
+
+    def forget(self):
+        """Begins anew, in a forked child."""
+        self._trained = {}
+
+    def built(self, optimizer, loss):
+        """Takes an optimizer that was built into the current program, and the loss that it minimizes."""
+        program = self._default()
+        known = self._trained.get(id(program))
+        if known is None and len(self._trained) < 8:
+            self._trained[id(program)] = StaticTraining(self._adapter, program, optimizer, loss)
+        elif known is not None:  # several optimizers in one program step in one run
+            known.optimizers += 1
+
+    def training_of(self, args, kwargs):
+        """The training that a run of the executor is a step of, `None` for any other run."""
+        if not self._trained:
+            return None
+        program = args[1] if len(args) > 1 else kwargs.get("program")
+        program = getattr(program, "_program", program)  # of a CompiledProgram
+        training = self._trained.get(id(self._default() if program is None else program))
+        return training if training is not None and training.optimizers == 1 else None
+
+
+class StaticTraining:
+    """The training of one program.
+
+    Args:
+        adapter: The adapter of PaddlePaddle.
+        program: The program.
+        optimizer: That was built into it.
+        loss: What it minimizes, a value of the program.
+    """
+
+    def __init__(self, adapter, program, optimizer, loss):
+        self.optimizers = 1
+        self._adapter, self._training = adapter, adapter.training
+        self._program, self._optimizer, self._loss = program, optimizer, loss
+        self._stats = adapter.monitor.inspector.stats if adapter.monitor is not None else None
+        self._emit = adapter.probe.event
+        self._scope_of = adapter.module.static.global_scope
+        self._parameters = None
+        self._functions = []
+        self._looks = 0
+        self._before = self._began = None
+        self._due, self._cost = 1, 0.0
+        self._first_s = None
+
+    def begins(self, args, kwargs):
+        """Looks before a run: at what is fed, and at the parameters, where it is due."""
+        if self._stats is None:
+            return
+        recorder = self._training.recorder(self._optimizer)
+        if recorder is None or recorder.step + 1 < self._due or self._adapter.probe.is_profiling:
+            return
+        scope = (args[6] if len(args) > 6 else kwargs.get("scope")) or self._scope_of()
+        feed = args[2] if len(args) > 2 else kwargs.get("feed")
+        feed = [(name, one) for name, one in feed.items() if is_array(one)] if isinstance(feed, dict) else []
+        if self._parameters is None:
+            self._training.unobserved("gradient norm, gradients and module outputs of static graphs", HIDDEN)
+            self._describe(scope, feed[0][1].shape[0] if feed and feed[0][1].ndim else -1)
+        began = self._training.clock()
+        self._before = [self._read(scope, name) for name in self._parameters]
+        self._began = scope
+        self._look_at_feed(recorder.step + 1, feed)
+        self._cost += self._training.clock() - began
+
+    def ended(self, args, kwargs, result):
+        """Numbers the step, and looks at what has become of the parameters."""
+        training, adapter = self._training, self._adapter
+        recorder = training.recorder(self._optimizer)
+        if recorder is None:
+            return
+        loss = self._fetched(args[3] if len(args) > 3 else kwargs.get("fetch_list"), result)
+        if adapter.monitor is not None:
+            adapter.monitor.loop.step(recorder.index, 0)
+        losses = [] if loss is None else [loss]
+        training.step(recorder, losses, adapter.rates(self._optimizer), None, 1, None, None)
+        if self._first_s is None:
+            self._first_s = training.clock()
+        if self._before is not None:
+            began = training.clock()
+            self._look_at_parameters(recorder)
+            now = training.clock()
+            self._cost += now - began
+            self._plan(recorder.step, now)
+        for function in self._functions:
+            function.calls += 1
+            function.values(loss)
+
+    def _plan(self, step, now):
+        """Decides at which step to look again."""
+        if step < _FIRST:
+            self._due = step + 1
+            return
+        step_s = max((now - self._first_s - self._cost) / step, 1e-6)
+        affordable = step + int(self._cost / self._looks / (_SHARE * step_s))
+        self._due = min(max(int(step * _GROWTH), step + _FIRST, affordable), 2 * step)
+
+    def _fetched(self, fetched, result):
+        """The value of the loss, where the program fetches it as a number on the host."""
+        if not isinstance(fetched, (list, tuple)) or not isinstance(result, (list, tuple)):
+            return None
+        for at, one in enumerate(fetched[: len(result)]):
+            value = result[at]
+            if self._is_loss(one) and getattr(value, "size", 0) == 1 and type(value).__module__ == "numpy":
+                return float(value.reshape(-1)[0])
+        return None
+
+    def _is_loss(self, one):
+        if one is self._loss:
+            return True
+        if isinstance(one, str):
+            return one == getattr(self._loss, "name", None) if not is_value(self._loss) else False
+        return is_value(one) and is_value(self._loss) and bool(one.is_same(self._loss))
+
+    # parameters
+
+    def _read(self, scope, name):
+        """A copy of a strided sample of a parameter, `None` where it is not in host memory."""
+        found = scope.find_var(name)
+        tensor = found.get_tensor() if found is not None else None
+        if tensor is None or not tensor._is_initialized() or not tensor._place().is_cpu_place():
+            return None
+        return self._stats.copied(tensor)
+
+    def _describe(self, scope, samples):
+        """Writes what the program is made of: its parameters as they begin, and what its operators show.
+
+        Args:
+            scope: That holds the parameters.
+            samples: Length of an axis whose length the program leaves open.
+        """
+        self._parameters, rows, elements = [], [], 0
+        modules = [{"i": 0, "name": "", "type": "Program", "depth": 0, "order": 0, "parameters": 0, "trainable": 0}]
+        self._functions, blown, operations = functions_of(self._loss, samples)
+        order = uses_of(self._program)
+        for parameter in self._program.global_block().all_parameters()[:MOST_PARAMETERS]:
+            name, shape = parameter.name, list(parameter.shape)
+            values = self._read(scope, name)
+            if parameter.stop_gradient or values is None or elements + values.size > _ELEMENTS:
+                continue
+            elements += values.size
+            look = self._stats.stats(values)
+            init = {key: look[key] for key in ("mean", "std", "min", "max", "zero", "bad")}
+            used_by, place = order.get(name, ("", None))
+            kind = LAYERS.get(used_by, "")
+            last = len(shape) == 2 and kind == "Linear"
+            init.update(
+                rows_equal=len(shape) > 1 and self._stats.rows_equal(values, last),
+                fan_in=(shape[0] if last else prod(shape[1:])) if len(shape) > 1 else None,
+            )
+            at = len(self._parameters)
+            modules.append(
+                {"i": at + 1, "name": name, "type": kind, "depth": 1, "order": place, "parameters": values.size}
+            )
+            modules[-1].update(trainable=values.size, options={}, input=[], output=[])
+            fields = {"i": at, "name": name, "trainable": True, "module": at + 1, "shape": shape, "device": "cpu"}
+            rows.append(dict(fields, dtype=str(values.dtype), init=init))
+            self._parameters.append(name)
+        modules[0].update(options={}, input=[], output=[])
+        self._emit(
+            MODEL, framework="paddle", root="Program", model=0, modules=modules, parameters=rows, feeds=[],
+            shared=[], repeated=[], left_out={"modules": 0, "parameters": 0}, spectral_eval_first=[],
+        )  # fmt: skip
+        if operations:
+            fields = {"foreign": [], "cut": None, "constant": [], "penalised": 0, "operations": None}
+            self._emit(
+                GRAPH, framework="paddle", backward=1, step=1, reachable=len(rows), unreachable=[], unreachable_n=0,
+                held=len(rows), blown=blown, **fields,
+            )  # fmt: skip
+
+    def _look_at_parameters(self, recorder):
+        scope, before, rows = self._began, self._before, []
+        self._before = self._began = None
+        unchanged = []
+        for at, (name, was) in enumerate(zip(self._parameters, before)):
+            now = self._read(scope, name)
+            if was is None or now is None or was.shape != now.shape:
+                continue
+            ratio, same = self._stats.change(was.reshape(-1), now.reshape(-1))
+            unchanged.append(same)
+            norm = self._stats.norm_of(now)
+            rows.append({"i": at, "w": norm, "g": None, "ratio": ratio, "bad": self._stats.bad(now)})
+        rates = self._adapter.rates(self._optimizer)
+        if unchanged and rates and rates[0] > 0 and self._adapter.monitor is not None:
+            self._adapter.monitor.loop.optimizer(recorder.index).unchanged.takes(all(unchanged))
+        self._looks += 1
+        self._emit(
+            TENSORS, framework="paddle", step=recorder.step, opt=recorder.index, model=0, param_print=None,
+            params=rows, modules=[], functions=[],
+        )  # fmt: skip
+        for function in self._functions:
+            self._emit(LOSS_CALL, **function.told())
+
+    # what is fed
+
+    def _look_at_feed(self, step, feed):
+        leaves, labels, firsts = [], None, set()
+        targets = {function.target for function in self._functions}
+        for name, value in feed[:16]:
+            is_target = name in targets
+            leaf = {"path": "target" if is_target else name, "role": "label" if is_target else "input"}
+            leaf.update(shape=list(value.shape), dtype=str(value.dtype), device="cpu", constant=None)
+            leaf.update(self._stats.stats(value), integer=value.dtype.kind != "f")
+            if is_target and value.dtype.kind in "iu" and value.size <= _LABELS:
+                labels = histogram(value.reshape(-1).tolist())
+            for function in self._functions:
+                if function.target == name:
+                    function.fed(leaf, value)
+            if value.ndim:
+                firsts.add(value.shape[0])
+            leaves.append(leaf)
+        if not leaves:
+            return
+        inputs = [leaf for leaf in leaves if leaf["role"] == "input"] or leaves
+        self._emit(
+            BATCH, framework="paddle", step=step, phase="train", loader=None, print=None, leaves=leaves,
+            samples=inputs[0]["shape"][0] if inputs[0]["shape"] else None,
+            labels={"histogram": told_histogram(labels)} if labels else None, dims_equal=len(firsts) < 2,
+        )  # fmt: skip
+
+
+def is_array(thing):
+    """Whether it is an array of numbers that is not empty."""
+    return type(thing).__module__ == "numpy" and thing.size > 0 and thing.dtype.kind in "fiub"

@@ -1,0 +1,55 @@
+"""Steps of static programs: losses, learning rates, parameters, what is fed, and what the operators show."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.paddle, pytest.mark.forked("paddle")]
+
+PROGRAM = """
+import json, numpy, paddle
+paddle.enable_static()
+paddle.seed(1)
+x = paddle.static.data("x", [None, 6])
+y = paddle.static.data("y", [None])
+label = paddle.static.data("label", [None, 1], "int64")
+hidden = paddle.static.nn.fc(x, 8, activation="relu")
+classes = paddle.static.nn.fc(hidden, 4, activation="softmax")
+loss = paddle.mean(paddle.nn.functional.cross_entropy(classes, label))
+loss = loss + paddle.mean(paddle.nn.functional.square_error_cost(paddle.static.nn.fc(hidden, 1), y))
+paddle.optimizer.SGD(paddle.optimizer.lr.StepDecay(0.5, 3)).minimize(loss)
+executor = paddle.static.Executor()
+executor.run(paddle.static.default_startup_program())
+random = numpy.random.RandomState(0)
+fed = {"x": random.randn(5, 6).astype("float32"), "y": random.randn(5).astype("float32")}
+fed["label"] = random.randint(0, 4, (5, 1))
+losses = [executor.run(feed=fed, fetch_list=[classes, loss])[1] for _ in range(40)]
+print(json.dumps([loss.item() for loss in losses]))
+"""
+
+
+def test_each_run_of_a_program_with_an_optimizer_is_a_step(run, healthy):
+    outcome = healthy(run(PROGRAM, fork="paddle"))
+    assert outcome.result == run(PROGRAM, fork="paddle", probe=False).result
+    steps = outcome.of("step")
+    assert [one["loss"] for one in steps] == outcome.result and len(steps) == 40
+    assert {rate for one in steps for rate in one["lr"]} == {0.5}
+    assert outcome.merged()["mode"] == "static" and outcome.of("optimizer")[0]["type"] == "SGD"
+    (model,) = outcome.of("model")
+    shapes = [tuple(row["shape"]) for row in model["parameters"]]
+    assert sorted(shapes) == [(1,), (4,), (6, 8), (8,), (8, 1), (8, 4)]
+    looks = outcome.of("tensors")
+    assert 6 < len(looks) < 20 and all(row["w"] > 0 for row in looks[-1]["params"])
+    assert all(looks[0]["params"][at]["ratio"] > 0 for at, shape in enumerate(shapes) if len(shape) == 2)
+
+
+def test_what_is_fed_and_what_the_operators_show(run, healthy):
+    outcome = healthy(run(PROGRAM, fork="paddle"))
+    batch = outcome.of("batch")[0]
+    assert [(leaf["path"], leaf["role"]) for leaf in batch["leaves"]] == [("x", "input"), *[("target", "label")] * 2]
+    assert sum(batch["labels"]["histogram"].values()) == batch["samples"] == 5
+    calls = {call["fn"]: call for call in outcome.of("loss_call")}
+    assert calls["cross_entropy"]["prob_rows"] == 1.0 and calls["cross_entropy"]["classes"] == 4
+    assert calls["mse_loss"]["prob_rows"] == 0.0 and calls["mse_loss"]["reduction"] == "mean"
+    (graph,) = outcome.of("graph")
+    assert graph["blown"]["shape"] == [5, 5] and graph["blown"]["line"] == calls["mse_loss"]["line"] == "program.py:11"
