@@ -290,3 +290,28 @@ def test_a_squared_error_of_probabilities_is_noted(ask):
     told = {**loss(fn="mse_loss", unit_range=1.0), "batches": seen}
     assert ask("regression_loss_for_classes", signals=told).verdict == "note"
     assert ask("regression_loss_for_classes", signals={**told, **loss(fn="mse_loss", unit_range=0.5)}) is None
+
+
+@in_one_test(
+    ("changed", "verdict"),
+    [
+        ({}, "warn"),
+        ({"losses_lonely": 0}, "not observed"),
+        ({"forwards_lonely": 8, "losses_lonely": 8}, "not observed"),
+        ({"accumulation": {"4": 33}}, "not observed"),
+        ({"layer": "Linear"}, "not observed"),
+    ],
+    ids=["validation", "no loss", "few", "accumulation", "no dropout"],
+)
+def test_validation_that_looks_like_training(ask, changed, verdict):
+    changed = dict(changed)
+    layer = {"i": 0, "name": "drop", "type": changed.pop("layer", "Dropout"), "order": 0, "options": {"p": 0.5}}
+    counts = {"steps": 132, "backwards": 132, "forwards_lonely": 42, "losses_lonely": 42, "accumulation": {"1": 132}}
+    calls = [{"fn": "mse_loss", "line": f"t.py:{n}", "training": True, "calls": n} for n in (132, 42)]
+    signals = {
+        "loop": {**counts, "forwards": {"train_grad": 174}, **changed},
+        "losses": tuple(calls),
+        "models": ({"model": 0, "modules": [layer], "parameters": []},),
+    }
+    found = ask("eval_in_train_mode", signals=signals)
+    assert found.verdict == verdict and (verdict != "warn" or found.where == {"file": "t.py", "line": 42})

@@ -6,9 +6,9 @@ import math
 
 from labbook.health.evidence.layer_history import has_returned_range, output_activation
 from labbook.health.evidence.measurements import called_in, measured_in, missing, of_optimizer, place_of, unobserved
-from labbook.health.evidence.training_kind import REGRESSIONS, acts, opposed_optimizers, training_losses
+from labbook.health.evidence.training_kind import REGRESSIONS, training_losses
 from labbook.model.check import Outcome, check
-from labbook.model.events.training_kinds import Evaluation, LossCall
+from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -26,7 +26,6 @@ _REACH = {
 """Lowest and highest output of activations."""
 
 _CALLS = 3
-_PHASE = 10
 
 
 @check("backward_but_no_step", family="loop-bug", tier=1, needs=("loop",))
@@ -82,92 +81,6 @@ def losses_have_backwards(run: Run, signals: Signals) -> Outcome | None:
     if losses < 20 or signals.loop.get("forwards", {}).get("train_grad", 0) < 20:
         return None
     return Outcome("fail", message("health.forward_but_no_backward.none", losses=losses))
-
-
-@check("backward_in_eval_mode", family="loop-bug", tier=1, needs=("loop.backward_in_eval",))
-def trains_in_training_mode(run: Run, signals: Signals) -> Outcome:
-    """Whether a model with dropout or batch norm was trained in evaluation mode, mostly after a validation.
-
-    Source: a logical invariant (tier 1). From the first step on it may be on purpose (no dropout in fine-tuning).
-    """
-    modes = signals.loop.get("backward_in_eval", {})
-    seen, right = modes.get("count", 0), modes.get("in_train", 0)
-    if seen < 5 or not modes.get("stochastic") or seen < 0.1 * (seen + right):
-        if not right:
-            return Outcome("ok", message("health.backward_in_eval_mode.no_layer"))
-        return Outcome("ok", message("health.backward_in_eval_mode.ok", backwards=right))
-    first = modes.get("first_step", 0)
-    observed = message("health.backward_in_eval_mode.wrong", bad=seen, backwards=seen + right, step=first)
-    return Outcome("fail" if right else "warn", observed, where={"step": first})
-
-
-@check("eval_in_train_mode", family="loop-bug", tier=1, needs=("evaluations",))
-def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
-    """Whether validation phases ran a model with dropout or batch norm in training mode.
-
-    Source: a logical invariant (tier 1) over at least 3 batches with a loss, else more than 10. Recomputing batch
-    statistics of averaged weights is done this way on purpose; single forwards without a loss are a validation only
-    where labels are learnt and nothing acts or plays against another.
-    """
-    wrong = [
-        e
-        for e in signals.evaluations
-        if e.get("training") and e.get("stochastic") and not e.get("grad") and "Averaged" not in e.get("root", "")
-    ]
-    scored = [e for e in wrong if e.get("loss", {}) or e.get("accuracy") is not None]
-    long = [e for e in wrong if e.get("batches", 0) >= _CALLS]
-    short = [e for e in wrong if e not in long and e not in scored]
-    judged = scored if sum(e.get("batches", 0) for e in scored) >= _CALLS else long
-    batches, verdict = sum(e.get("batches", 0) for e in judged), "fail"
-    if judged is long and batches <= _PHASE:
-        judged, verdict = short if len(short) >= _CALLS and _supervised(run, signals) else [], "warn"
-        batches = sum(e.get("batches", 0) for e in judged)
-    if judged:
-        observed = message("health.eval_in_train_mode.wrong", batches=batches, phases=len(judged))
-        return Outcome(verdict, observed, where={"step": judged[0].get("begin_step", 0)})
-    if acts(signals):
-        return unobserved(message("health.not_observed.acting_forwards"))
-    phases = max(len(signals.evaluations), signals.evaluations[-1].get("phases", 0))
-    return Outcome("ok", message("health.eval_in_train_mode.ok", phases=phases))
-
-
-def _supervised(run: Run, signals: Signals) -> bool:
-    """Whether one model learns labels or values, and does nothing else."""
-    losses = training_losses(signals)
-    usual = ("cross_entropy", "nll_loss", "bce_with_logits", "binary_cross_entropy", "mse_loss", "l1_loss")
-    alone = len(signals.models) <= 1 and len(losses) == 1 and losses[0].get("fn") in usual
-    return alone and not opposed_optimizers(run, signals) and not acts(signals)
-
-
-@check("dropout_active_in_eval", family="loop-bug", tier=1, needs=("evaluations",))
-def no_dropout_in_evaluation(run: Run, signals: Signals) -> Outcome | None:
-    """Whether functional dropout went on under a model in evaluation mode. With repeated batches it is Monte Carlo.
-
-    Source: a logical invariant (tier 1); TrainCheck transformers-33844. Phases of few forwards, as of a whole graph or
-    a small validation set, are taken together.
-    """
-    short = [e for e in signals.evaluations if 0 < e.get("batches", 0) <= _CALLS and not e.get("training")]
-    dropped = [e for e in short if e.get("dropout_active", 0) and not _is_sampled(e)]
-    if len(dropped) >= _CALLS and len(dropped) > 0.9 * len(short):
-        calls, batches = sum(e.get("dropout_active", 0) for e in dropped), sum(e.get("batches", 0) for e in dropped)
-        return _dropout_found("fail", calls, batches, dropped[0].get("dropout_line", ""))
-    for phase in signals.evaluations:
-        active, batches = phase.get("dropout_active", 0), phase.get("batches", 0)
-        if active >= max(_CALLS, batches // 2) and not phase.get("training") and batches >= 2:
-            line = phase.get("dropout_line", "")
-            return _dropout_found("note" if _is_sampled(phase) else "fail", active, batches, line)
-    return Outcome("ok", message("health.dropout_active_in_eval.ok"))
-
-
-def _is_sampled(phase: Evaluation) -> bool:
-    """Whether a phase gives the model the same batches again, as Monte Carlo dropout does."""
-    return phase.get("repeated", 0) > 0.5 * phase.get("batches", 0)
-
-
-def _dropout_found(verdict: str, calls: int, batches: int, line: str) -> Outcome:
-    place = place_of(line)
-    observed = message("health.dropout_active_in_eval.active", calls=calls, batches=batches)
-    return Outcome(verdict, observed, called_in(line) if place else (), place)
 
 
 @check("softmax_before_cross_entropy", family="loop-bug", tier=1, needs=("losses",))
@@ -368,9 +281,6 @@ CHECKS = (
     backwards_have_steps,
     steps_have_backwards,
     losses_have_backwards,
-    trains_in_training_mode,
-    evaluates_in_evaluation_mode,
-    no_dropout_in_evaluation,
     loss_gets_logits,
     nll_gets_log_probabilities,
     head_fits_loss,
