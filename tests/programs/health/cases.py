@@ -313,6 +313,10 @@ silent_paddle attention_over_the_batch | softmax_wrong_axis | |
 silent_paddle colours_side_by_side | image_layout_suspect | |
 silent_paddle tags_of_padding | padding_in_loss | | padding_ratio_high
 silent_paddle drops_in_two_batches | dropout_active_in_eval | |
+static_paddle column_against_row | loss_broadcast | |
+static_paddle probabilities_as_scores | softmax_before_cross_entropy | | {FLAT}
+static_paddle steps_as_large_as_weights | update_too_large | | {WILD} {FLAT}
+static_paddle steps_that_change_nothing | update_too_small | step_changed_nothing | {FLAT}
 running_paddle waits_for_the_disk | dataloader_bottleneck | |
 running_paddle saves_too_often | step_time_outlier | |
 running_paddle table_of_all_answers | step_time_drift | |
