@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -55,6 +56,8 @@ class _Run:
             if cell.cell_type == "code":
                 before = cell.get("execution_count")
                 self.rows[index] = {"cell": index + 1, "before": before, "state": "not_run", "source": cell.source}
+                # What was saved in the file is no output of this run.
+                cell["outputs"], cell["execution_count"] = [], None
 
     def started(self, cell: Any, cell_index: int) -> None:  # noqa: ANN401 - of nbclient
         if cell_index in self.rows:
@@ -80,8 +83,7 @@ class _Run:
         text = files.text_of(output)
         if text and output.get("output_type") != "error":
             stream = sys.stderr if output.get("name") == "stderr" else sys.stdout
-            end = "" if output.get("output_type") == "stream" else "\n"
-            print(text, end=end, file=stream, flush=True)
+            print(text, end="", file=stream, flush=True)
         self.sizes[index] = self.sizes.get(index, 0) + len(text)
         fits = self.sizes[index] <= _MOST_OUTPUT and count < _MOST_OUTPUTS
         if not fits and index in self.rows:
@@ -102,6 +104,14 @@ class _Run:
             file=sys.stderr,
         )
         return number
+
+    def end_of_program(self, value: str) -> int:
+        """Prints which cell called `sys.exit`, and returns the exit status: that of a script that does the same."""
+        cell = next((row["cell"] for row in self.rows.values() if row["state"] == "failed"), 0)
+        status = int(value) if re.fullmatch(r"\d{1,3}", value) else int(value not in ("", "None"))
+        say = Sentences(Config().language_in_use())
+        print(f"labbook: {say.line('record.notebook_exit', cell=cell, status=status)}", file=sys.stderr)
+        return status
 
     def save(self) -> None:
         """Writes cells, figures and the executed notebook; failures lose only these."""
@@ -136,7 +146,7 @@ def main(arguments: list[str]) -> int:
     from jupyter_client.kernelspec import NoSuchKernel
     from jupyter_core.utils import ensure_async
     from nbclient import NotebookClient
-    from nbclient.exceptions import DeadKernelError
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
 
     path = Path(arguments[0])
     # The path of a socket has at most 107 bytes: the folder of Jupyter may be too deep.
@@ -203,6 +213,10 @@ def main(arguments: list[str]) -> int:
         if not number:
             raise
         run.signal = number
+    except CellExecutionError as error:
+        if error.ename != "SystemExit":
+            raise
+        return run.end_of_program(error.evalue)
     finally:
         run.save()
         shutil.rmtree(sockets, ignore_errors=True)

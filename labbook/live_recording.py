@@ -28,7 +28,7 @@ _FINISH_S = 300.0
 _SEND_S = 10.0
 """How long this process waits for the recorder before it goes on without it. Source: chosen by us."""
 _PIECE = 60_000
-_SHOWN = ("text/plain", "image/png", "image/jpeg")
+_SHOWN = ("text/plain", "text/markdown", "text/latex", "image/png", "image/jpeg")
 _MOST_DATA = 512 * 1024
 """Most characters of one figure of a cell. Source: chosen by us."""
 _MAIN = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -38,6 +39,11 @@ _MOST_SHOWN = 20_000
 _MOST_FIGURE = 256 * 1024
 _MOST_FIGURES = 20
 _FIGURES = {"image/png": ".png", "image/jpeg": ".jpg"}
+
+READABLE = ("text/markdown", "text/latex")
+"""Forms of an output that people read, where its plain text is only the name of its class."""
+
+_OBJECT = re.compile(r"<[\w.]+ object(?: at 0x\w+)?>")
 
 _STATES = ("done", "failed", "running", "not_run")
 
@@ -130,9 +136,11 @@ def write_cells(folder: Path, rows: Sequence[Mapping[str, Any]], redactor: Redac
                 write_atomically(folder / name, data, durable=False)
                 names.append(name)
                 figures += 1
+        # `<Figure size 640x480 with 1 Axes>` says nothing next to the figure.
+        printed = "".join(text_of(output) for output in outputs if not (names and _is_figure(output)))
         texts = {
             "source": redactor.text(str(row["source"])[:_MOST_SHOWN]),
-            "output": redactor.text("".join(map(text_of, outputs))[-_MOST_SHOWN:]),
+            "output": redactor.text(printed[-_MOST_SHOWN:]),
         }
         written.append({**{key: row[key] for key in row if key != "outputs"}, **texts, "figures": names})
     write_atomically(folder / CELLS_FILE, json.dumps(written).encode("utf-8", "replace"), durable=False)
@@ -158,11 +166,19 @@ def text_of(output: Mapping[str, Any]) -> str:
         return _joined(output.get("text"))
     if output.get("output_type") == "error":
         return f"{output.get('ename')}: {output.get('evalue')}\n"
-    return _joined((output.get("data") or {}).get("text/plain"))
+    data = output.get("data") or {}
+    text = _joined(data.get("text/plain"))
+    if _OBJECT.fullmatch(text):
+        text = next((_joined(data[kind]) for kind in READABLE if kind in data), text)
+    return text and text.rstrip("\n") + "\n"
 
 
 def _joined(text: Any) -> str:  # noqa: ANN401 - text or a list of lines
     return "".join(map(str, text)) if isinstance(text, list) else str(text or "")
+
+
+def _is_figure(output: Mapping[str, Any]) -> bool:
+    return not _FIGURES.keys().isdisjoint(output.get("data") or {})
 
 
 def _figure_of(output: Mapping[str, Any], stem: str) -> tuple[str, bytes]:

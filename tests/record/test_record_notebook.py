@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.errors import UsageError
+from labbook.execute_notebook import _Run
 from labbook.model.run import FileUse, Run
 from labbook.record.notebook_command import _bounded, _out_of_order, as_command, printed_by_cells
 from labbook.report.entry.cells_section import cells_section
@@ -31,7 +32,8 @@ PNG = base64.b64decode(
 )
 CELLS = [
     f"LR = 0.5\nprint('token', '{SECRET[:8]}' + '{SECRET[8:]}')",
-    f"from IPython.display import Image, display\ndisplay(Image(data={PNG!r}))\n{{'table': 1}}",
+    "from IPython.display import Image, Markdown, display\n"
+    f"display(Markdown('**b**'), Image(data={PNG!r}))\n{{'table': 1}}",
     "for _ in range(400):\n    print('x' * 2000)",
     "def f(x):\n    return 1 / x\nf(0)",
     "print('never')",
@@ -50,12 +52,19 @@ def notebook(*cells: str, counts: dict[int, int] | None = None, kernel: str = "p
     return json.dumps({"cells": rows, "metadata": spec, "nbformat": 4, "nbformat_minor": 5})
 
 
+def saved_notebook() -> str:
+    """The notebook of `recorded`; the cell that does not run has an output of an earlier session."""
+    data = json.loads(notebook(*CELLS, counts={0: 5, 1: 2, 2: 7}))
+    data["cells"][4]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "of an earlier session"}]
+    return json.dumps(data)
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory, make_book):
     """A notebook in a subfolder whose fourth cell fails, saved after its second cell had run before its first."""
     book = make_book(tmp_path_factory.mktemp("notebook") / "book")
     (book.folder / "study").mkdir()
-    (book.folder / "study" / "train.ipynb").write_text(notebook(*CELLS, counts={0: 5, 1: 2, 2: 7}))
+    (book.folder / "study" / "train.ipynb").write_text(saved_notebook())
     done = book("record", "study/train.ipynb", check=False)
     return book, done
 
@@ -75,6 +84,8 @@ def test_the_entry_shows_cells_with_outputs_and_the_one_that_failed(recorded):
     assert [state[1 + (len(state) > 3)] for state in states] == ["done"] * 3 + ["**failed**", "not run"]
     assert "/ipykernel_" not in entry.partition("## Console")[0] and "Raised at `In[4]:" in entry
     assert "{&#39;table&#39;: 1}" in section or "{'table': 1}" in section
+    assert "**b**" in section and "object&gt;" not in section and "object>" not in section
+    assert "of an earlier session" not in entry, "an output that was saved in the file"
     assert "ZeroDivisionError: division by zero" in section and "Further outputs of this cell" in section
     folder = (book.folder / run["entry"]).with_suffix("")
     assert (folder / "cell-002-1.png").read_bytes() == PNG and f"{run['id']}/cell-002-1.png" in section
@@ -90,7 +101,7 @@ def test_the_executed_notebook_is_committed_masked_and_limited(recorded, git):
     assert SECRET not in content + book.entry() and "[REDACTED" in content
     assert len(content) < 600_000 and data["cells"][3]["outputs"][0]["ename"] == "ZeroDivisionError"
     # The user's own notebook is as it was.
-    assert (book.folder / "study" / "train.ipynb").read_text() == notebook(*CELLS, counts={0: 5, 1: 2, 2: 7})
+    assert (book.folder / "study" / "train.ipynb").read_text() == saved_notebook()
 
 
 def test_a_kernel_that_is_not_there(book):
@@ -106,6 +117,16 @@ def test_a_cell_that_kills_its_kernel_is_named_and_the_run_ends_by_the_same_sign
     run = book.run()
     assert "the kernel died in cell 2: SIGKILL" in done.stderr and "DeadKernelError" not in done.stderr
     assert (run["status"], run["signal"]) == ("killed", "SIGKILL") and "process_killed_by_os" in book.entry()
+
+
+@pytest.mark.parametrize(("value", "status"), [("3", 3), ("", 0), ("None", 0), ("no data", 1)])
+def test_a_cell_that_exits_gives_the_status_of_a_script_that_does(value, status, capsys):
+    import nbformat
+
+    run = _Run(Path("a.ipynb"), nbformat.reads(notebook("1", "exit()"), as_version=4), None)
+    run.rows[1]["state"] = "failed"
+    assert run.end_of_program(value) == status
+    assert f"cell 2 ended the notebook: exit status {status}" in capsys.readouterr().err
 
 
 @pytest.mark.slow
