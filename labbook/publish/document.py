@@ -34,8 +34,8 @@ _PICTURES = {".svg": "svg+xml", ".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", 
 _IMAGE = re.compile(r"(<img\b[^>]*?\bsrc=\")([^\"]+)(\")", re.IGNORECASE)
 _RELATIVE_LINK = re.compile(r"<a\b[^>]*?\bhref=\"(?![a-z]+:|#|//)[^\"]*\"[^>]*>(.*?)</a>", re.IGNORECASE | re.DOTALL)
 _MARKDOWN_IMAGE = re.compile(r"(!\[[^\]\n]*\]\()([^)\s]+)(\))")
-_UNWRITTEN = re.compile(r"^## [^\n]+\n\s*<!--[^>]*-->\s*(?=^## |\Z)", re.MULTILINE)
-"""A section for people that still has only its hint."""
+_UNWRITTEN = re.compile(r"^## [^\n]+\s*(?:<!--[^>]*-->\s*)?(?=^## |\Z)", re.MULTILINE)
+"""A section for people that is empty, or still has only its hint."""
 
 _SVG = re.compile(r"data:image/svg\+xml;base64,([\w+/=]+)")
 _TAG = re.compile(r"<[a-z][^<>]*>", re.IGNORECASE)
@@ -55,13 +55,15 @@ _STYLE = """
 @page{size:A4;margin:18mm 16mm}
 body{font:15px/1.55 system-ui,"Segoe UI",Roboto,"Helvetica Neue","Noto Sans CJK SC","Noto Sans SC","PingFang SC",
 "Microsoft YaHei",sans-serif;color:#1f2328;max-width:52rem;margin:2rem auto;padding:0 1rem}
-h1,h2,h3{line-height:1.25;break-after:avoid}h2{border-bottom:1px solid #d8dee4;padding-bottom:.2em;margin-top:1.6em}
+h1,h2,h3{line-height:1.25;break-after:avoid;overflow-wrap:anywhere}
+h2{border-bottom:1px solid #d8dee4;padding-bottom:.2em;margin-top:1.6em}
 table{border-collapse:collapse;margin:1em 0;max-width:100%;font-size:.92em}tr{break-inside:avoid}
 td,th{border:1px solid #d8dee4;padding:.3em .6em;text-align:left;overflow-wrap:break-word}
 td code{overflow-wrap:anywhere}th{background:#f6f8fa}
 pre{background:#f6f8fa;padding:.8em;white-space:pre-wrap;overflow-wrap:anywhere;font-size:.85em}
 code{font-family:ui-monospace,Menlo,Consolas,"Noto Sans Mono CJK SC",monospace}
 img{max-width:100%}a{color:#0969da}figure,img{break-inside:avoid}
+@media screen and (max-width:52rem){table{display:block;overflow-x:auto}}
 @media print{body{margin:0;max-width:none;padding:0;font-size:10.5pt}details{display:block}}
 """
 
