@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
@@ -19,10 +19,13 @@ _MAX_NOTE = 4000
 _MAX_NAME = 200
 
 
-def log(step: int | None = None, **values: float) -> None:
+def log(numbers: Mapping[str, float] | int | None = None, /, step: int | None = None, **values: float) -> None:
     """Adds numbers to the entry of the recorded run; does nothing outside one and never raises.
 
+    As `labbook.log(loss=0.5)`, `labbook.log(step, loss=0.5)` or `labbook.log({"val/loss": 0.5}, step=step)`.
+
     Args:
+        numbers: Names and numbers, or the step.
         step: Step of the numbers; the last optimizer step by default.
         **values: Names and numbers. Scalars of NumPy, PyTorch and PaddlePaddle are numbers; anything else is left out,
             and the entry says so.
@@ -32,6 +35,10 @@ def log(step: int | None = None, **values: float) -> None:
         return
     with probe.guard("labbook.log"):
         loggers = import_module("_labbook_probe.process.metric_loggers")
+        if isinstance(numbers, Mapping):
+            values = {**{str(name): value for name, value in numbers.items()}, **values}
+        elif step is None:
+            step = numbers
         for name, value in values.items():
             if loggers.number(value) is None:
                 probe.unobserved(f"{name} of labbook.log", f"{type(value).__name__} is not a number")

@@ -61,6 +61,8 @@ def labbook():
 
     labbook.log(step=3, loss=0.5, accuracy=np.float64(0.25), text="no number")
     labbook.log(loss=1)
+    labbook.log({"val/loss": 0.25}, step=4)
+    labbook.log(5, accuracy=0.5)
     labbook.note("a sentence")
 
 

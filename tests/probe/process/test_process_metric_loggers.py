@@ -46,7 +46,8 @@ _ExperimentWriter().log_metrics({"val_acc": 0.5}, 15)
 
 def test_labbook_log_and_note(run, healthy):
     outcome = healthy(run("logs.py", "labbook"))
-    assert scalars(outcome, "labbook") == [(3, {"loss": 0.5, "accuracy": 0.25}), (None, {"loss": 1})]
+    told = [(3, {"loss": 0.5, "accuracy": 0.25}), (None, {"loss": 1}), (4, {"val/loss": 0.25}), (5, {"accuracy": 0.5})]
+    assert scalars(outcome, "labbook") == told
     assert [event["text"] for event in outcome.of("note")] == ["a sentence"]
     assert [event["what"] for event in outcome.of("unobserved")] == ["text of labbook.log"]
 
