@@ -36,6 +36,14 @@ ce = lambda m, x, y: F.cross_entropy(m(x), y)
 if case == "nozero":
     m = mk()
     loop(m, torch.optim.SGD(m.parameters(), 0.01), ce, zero=False)
+elif case == "frozeneval":
+    m = mk()
+    o = torch.optim.SGD(m.parameters(), 0.01)
+    for frozen in (True, False):  # a look at the loss before the first step, as DeepXDE does
+        m.requires_grad_(not frozen)
+        if frozen:
+            m(X)
+    loop(m, o, ce, n=20)
 elif case == "gan":
     G = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 10))
     D = nn.Sequential(nn.Linear(10, 8), nn.LeakyReLU(), nn.Linear(8, 1))

@@ -144,6 +144,8 @@ class TensorInspector:
             return False
         table.told = root.shown = True
         self.describer.tell(root, table, table.initial, None if self._hidden(root) else self.modules, self._spectral)
+        # A first evaluation may freeze the parameters for as long as it runs.
+        self._watch_flags(root, table)
         table.initial = None
         return True
 

@@ -80,6 +80,10 @@ def test_layers_in_a_list_are_foreign_leaves(play):
     assert all(leaf["parameter"] and leaf["again"] for leaf in foreign)
 
 
+def test_parameters_that_only_the_first_evaluation_freezes_are_trained(play):
+    assert loop(play("frozeneval"))["toggled"] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+
+
 @pytest.mark.long
 def test_stale_optimizer_parameters_are_counted(play):
     told = loop(play("stale"))
