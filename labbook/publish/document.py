@@ -34,8 +34,8 @@ _PICTURES = {".svg": "svg+xml", ".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", 
 _IMAGE = re.compile(r"(<img\b[^>]*?\bsrc=\")([^\"]+)(\")", re.IGNORECASE)
 _RELATIVE_LINK = re.compile(r"<a\b[^>]*?\bhref=\"(?![a-z]+:|#|//)[^\"]*\"[^>]*>(.*?)</a>", re.IGNORECASE | re.DOTALL)
 _MARKDOWN_IMAGE = re.compile(r"(!\[[^\]\n]*\]\()([^)\s]+)(\))")
-_UNWRITTEN = re.compile(r"^## [^\n]+\s*(?:<!--[^>]*-->\s*)?(?=^## |\Z)", re.MULTILINE)
-"""A section for people that is empty, or still has only its hint."""
+_UNWRITTEN = re.compile(r"^## [^\n]+\n\s*<!--[^>]*-->\s*(?=^## |\Z)|^## [^\n]+\s*\Z", re.MULTILINE)
+"""A section for people that still has only its hint, or the last one if it is empty."""
 
 _SVG = re.compile(r"data:image/svg\+xml;base64,([\w+/=]+)")
 _TAG = re.compile(r"<[a-z][^<>]*>", re.IGNORECASE)

@@ -91,10 +91,11 @@ def test_what_cannot_be_written_is_told(note, tmp_path, monkeypatch):
 def test_a_section_that_nobody_has_written_is_left_out(note):
     note.write_text(
         NOTE
-        + "\n## Goal\n\n<!-- Your text. -->\n\n## Notes\n\n```python\n## a\n## b\n```\n\n## Then\n\n<!-- Text -->\n"
+        + "\n## Goal\n\n<!-- Your text. -->\n\n## Notes\n\n```python\n## a\n## b\n```\n\n## Then\n\n<!-- Text -->\n\n"
+        + "## Last\n"
     )
     page = html_document(note, note.parents[1])
-    assert "Goal" not in page and "Then" not in page and "## a\n## b" in page
+    assert not any(title in page for title in ("Goal", "Then", "Last")) and "## a\n## b" in page
 
 
 def test_a_picture_that_is_inside_a_note_stays(note):

@@ -147,7 +147,7 @@ def test_the_magics_in_a_kernel(book):
     (figure,) = rows[2]["figures"]
     assert next((book.folder / "notes").rglob(figure)).read_bytes() == PNG
     assert notebook.cells[5].outputs[0].data["image/png"] and notebook.cells[5].outputs[1].data["text/plain"]
-    assert one["captured"]["notebook"]["cells"][0]["output"] == "in a cell\n0.5"
+    assert one["captured"]["notebook"]["cells"][0]["output"] == "in a cell\n0.5\n"
     page = notebook.cells[9].outputs[0].data["text/html"]
     assert "data:image/svg+xml;base64," in page and "<td>loss</td>" in page and "<script" not in page
     assert several["id"] in shown[9] and "is not a command" in shown[10] and "Traceback" not in shown[10]
