@@ -142,12 +142,16 @@ def _commits(notebook: Notebook) -> Readiness:
 
 def _own_branch(notebook: Notebook) -> Readiness:
     from labbook.store.commit.branch_checkout import missing_files
+    from labbook.store.git.git_state import is_partial_clone
 
     branch, repository = notebook.config.branch, str(notebook.repository)
     missing = missing_files(notebook)
     if missing:
         state = message("doctor.commits.missing", branch=branch, repository=repository, count=len(missing))
-        return Readiness("commits", "warn", state, message("doctor.commits.restore", root=str(notebook.paths.root)))
+        folders = notebook.git_folders()
+        lacking = folders is not None and is_partial_clone(folders)
+        advice = message("doctor.commits.fetch" if lacking else "doctor.commits.restore", root=str(notebook.paths.root))
+        return Readiness("commits", "warn", state, advice)
     return Readiness("commits", "ok", message("doctor.commits.on_branch", branch=branch, repository=repository))
 
 

@@ -10,19 +10,22 @@ import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from labbook.errors import GitError, LabbookError
 from labbook.frozen import dataclass
 from labbook.sharing.tree_diff import PathChange, diff_trees, read_blobs, runs_among, text_path
 from labbook.store.commit.branch_checkout import hide_entries, notebook_prefix, restore_missing
+from labbook.store.commit.sync_state import read_state
 from labbook.store.git.fast_import import blob_hash
 from labbook.store.git.git_process import GitFolders, run_git
-from labbook.store.git.git_state import WorkTree, head_ref, operation, work_trees
+from labbook.store.git.git_state import WorkTree, head_ref, operation, read_commit, work_trees
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
 from labbook.store.paths import SETTINGS_FILE
 
-_BATCH_BYTES = 64 << 20
+if TYPE_CHECKING:
+    from labbook.sharing.remote_git import Remote
 
 
 def notebook_ref(notebook: Notebook, folders: GitFolders) -> str:
@@ -100,6 +103,18 @@ def update_disk(notebook: Notebook, folders: GitFolders, ref: str, old: str, new
             with contextlib.suppress(LabbookError):
                 restore_missing(notebook, (place.top / os.fsdecode(path)).with_suffix(""))
     return merged
+
+
+def complete_clone(remote: Remote, ref: str) -> None:
+    """Fetch the notes that a partial clone lacks; pages that were made here meanwhile are merged with them.
+
+    Raises:
+        GitError: The remote cannot be read.
+    """
+    remote.fetch(ref)
+    tip = read_commit(remote.folders, ref)
+    if tip and not read_state(remote.notebook).get("base"):
+        update_disk(remote.notebook, remote.folders, ref, "", tip)
 
 
 def _is_there(place: _Place, path: bytes) -> bool:

@@ -6,7 +6,7 @@ from labbook.errors import LabbookError
 from labbook.model.message import Message, message
 from labbook.store.commit.sync_state import read_state, tracking_marks, update_state
 from labbook.store.git.git_process import GitFolders
-from labbook.store.git.git_state import head_ref, read_commit
+from labbook.store.git.git_state import head_ref, is_partial_clone, read_commit
 from labbook.store.notebook import Notebook
 
 
@@ -18,8 +18,8 @@ def follow_remote(notebook: Notebook) -> list[Message]:
     Returns:
         What was done, as sentences for the user.
     """
+    folders = notebook.git_folders()
     try:
-        folders = notebook.git_folders()
         if folders is None or folders.bare or notebook.config.commit != "branch":
             return []
         tracked, head = tracking_marks(notebook, folders), _head_mark(folders)
@@ -30,7 +30,8 @@ def follow_remote(notebook: Notebook) -> list[Message]:
         update_state(notebook, tracked=tracking_marks(notebook, folders), head=_head_mark(folders))
         return done
     except (LabbookError, OSError):
-        return []  # reading goes on with what is here; `labbook sync` and `labbook doctor` say why
+        # Reading goes on with what is here; `labbook sync` and `labbook doctor` say why.
+        return [message("sync.partial_clone")] if folders and is_partial_clone(folders) else []
 
 
 def change_mark(notebook: Notebook) -> tuple[str, ...]:

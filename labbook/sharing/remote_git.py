@@ -17,8 +17,9 @@ from collections.abc import Mapping
 
 from labbook.errors import GitError
 from labbook.frozen import dataclass
+from labbook.store.commit.branch_checkout import notebook_prefix
 from labbook.store.git.git_process import GitFolders, git_program, run_git
-from labbook.store.git.git_state import read_commit
+from labbook.store.git.git_state import is_partial_clone, read_commit
 from labbook.store.git.remotes import credential_free
 from labbook.store.notebook import Notebook
 
@@ -126,7 +127,18 @@ class Remote:
         options = ["--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-gc", "--no-recurse-submodules"]
         if unshallow:
             options.append("--unshallow")
+        if is_partial_clone(self.folders):
+            options += ["--no-filter", *(["--refetch"] if self.lacks_contents(ref) else [])]
         return self._start("fetch", *options, self.name, f"+{ref}:{tracking_ref(self.name, ref)}")
+
+    def lacks_contents(self, ref: str) -> bool:
+        """Return whether a partial clone (`git clone --filter`) lacks notes of a branch."""
+        if not is_partial_clone(self.folders):
+            return False
+        known = [each for each in (ref, tracking_ref(self.name, ref)) if read_commit(self.folders, each)]
+        notes = f"{notebook_prefix(self.notebook, self.folders)}/notes".lstrip("/")
+        listed = run_git(self.folders, "rev-list", "--objects", "--no-walk", "--missing=print", *known, "--", notes)
+        return bool(known) and any(line.startswith(b"?") for line in listed.out.splitlines())
 
     def fetched(self, call: GitCall, ref: str) -> str:
         """Wait for the end of a fetch; the result is that of `fetch`.
@@ -272,7 +284,9 @@ def choose_remote(
         GitError: The notebook is in no repository, there is no remote, or several and none is chosen.
     """
     folders = notebook.git_folders()
-    if folders is None or notebook.config.commit == "off":
+    if notebook.config.commit == "off":
+        raise GitError("sync.error.switched_off", root=str(notebook.paths.root))
+    if folders is None:
         raise GitError("sync.error.no_repository", root=str(notebook.paths.root))
     wanted = name or notebook.config.remote
     if _is_configured(folders, wanted or "origin"):

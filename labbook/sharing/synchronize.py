@@ -11,7 +11,14 @@ from pathlib import Path
 
 from labbook.errors import GitError
 from labbook.frozen import dataclass
-from labbook.sharing.disk_update import belongs_to_notebook, files_left, move_branch, notebook_ref, update_disk
+from labbook.sharing.disk_update import (
+    belongs_to_notebook,
+    complete_clone,
+    files_left,
+    move_branch,
+    notebook_ref,
+    update_disk,
+)
 from labbook.sharing.remote_git import GitCall, Remote, SilentRemoteError, tracking_ref
 from labbook.sharing.tree_diff import (
     PathChange,
@@ -184,6 +191,8 @@ class _Sync:
         self.attempts = 0
 
     def run(self) -> SyncResult:
+        if self.remote.lacks_contents(self.ref):
+            complete_clone(self.remote, self.ref)
         shared = read_state(self.notebook).get("shared")
         known = str(shared.get(self.remote.name) or "") if isinstance(shared, dict) else ""
         known = known or read_commit(self.folders, self.tracking)

@@ -51,6 +51,11 @@ def head_ref(folders: GitFolders) -> str:
     return run_git(folders, "symbolic-ref", "--quiet", "HEAD").out.decode("utf-8", "surrogateescape").strip()
 
 
+def is_partial_clone(folders: GitFolders) -> bool:
+    """Return whether git has left out contents on purpose, to fetch each when it is needed; labbook's git may not."""
+    return "promisor" in _read(folders.common_dir / "config").lower()
+
+
 def read_commit(folders: GitFolders, ref: str) -> str:
     """Return the commit of a branch by its full name, or of a hash if the repository has it; else "".
 
