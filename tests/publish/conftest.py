@@ -1,4 +1,4 @@
-"""Sites are built in every second test here; equal parts of their search index are made once a worker."""
+"""Sites are built in every second test here: most with few symptoms, equal parts of their search index only once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from labbook.diagnosis.catalogue import symptom_catalogue
 from labbook.publish.search import search_page
 from labbook.publish.search.search_shards import FOLDER, SearchReport, Shard, write_shards
 
@@ -39,3 +40,23 @@ def equal_shards_are_built_once(request, monkeypatch, built_shards) -> None:
         return report
 
     monkeypatch.setattr(search_page, "write_shards", write)
+
+
+FEW = ("bad_input", "incremental", "safety", "site", "untrusted")
+"""Files whose tests are about other pages: their sites have the pages of few symptoms, not of 330."""
+
+
+@pytest.fixture
+def all_symptoms() -> None:
+    """For a test that compares with a site that another process builds."""
+
+
+@pytest.fixture(autouse=True)
+def few_symptoms(request, monkeypatch) -> None:
+    """Leaves the built-in symptoms out that no test here names: a site is built in half the time."""
+    if request.path.stem.removeprefix("test_publish_") not in FEW or "all_symptoms" in request.fixturenames:
+        return
+    known = symptom_catalogue.load_catalogue().symptoms
+    some = sorted({*sorted(known)[::30], *("cuda_out_of_memory", "dead_relu", "loss_nonfinite", "loss_printed_nan")})
+    catalogue = symptom_catalogue.Catalogue({name: known[name] for name in some})
+    monkeypatch.setattr(symptom_catalogue, "_built_in", lambda: catalogue)

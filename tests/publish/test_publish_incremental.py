@@ -346,7 +346,7 @@ def test_several_processes_make_the_same(book):
 
 @pytest.mark.process
 @pytest.mark.timeout(300)
-def test_killed_in_the_middle(book):
+def test_killed_in_the_middle(book, all_symptoms):
     for number in range(MANY):
         book.run(f"20261120-1000{number % 60:02d}-b{number // 60}bb", "text")
     site = book.folder / "site"
@@ -375,7 +375,7 @@ def test_plugins_of_others_see_every_page(book):
 
 
 @pytest.mark.process
-def test_the_search_of_the_theme_is_replaced(book):
+def test_the_search_of_the_theme_is_replaced(book, all_symptoms):
     """Notebooks that were made by earlier versions name it."""
     build_site(book.notebook, workers=1)
     without = contents(book.folder / "site")

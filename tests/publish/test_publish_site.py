@@ -234,7 +234,7 @@ def test_directory_addresses_work_too(book):
     assert (built.folder / "runs/2026/11/21" / RUN / "curves.svg").exists()
 
 
-def test_plain_mkdocs_does_the_same(book):
+def test_plain_mkdocs_does_the_same(book, all_symptoms):
     book.run(RUN, "text")
     ours = build_site(book.notebook).folder
     kept = {path.relative_to(ours): path.read_text() for path in ours.rglob("*.html")}
