@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import io
 import json
 import os
 import runpy
@@ -163,7 +164,7 @@ def _import_labbook() -> None:
 
 def _fill_caches() -> None:
     """Reads words, templates and symptoms for all commands: a third of the 0.36 s of a short recording."""
-    from labbook.diagnosis.catalogue import symptom_catalogue
+    from labbook.diagnosis.service import Diagnoser, read_log
     from labbook.probe.redaction.redactor import Redactor
     from labbook.store.text import frontmatter, sentences, templates
 
@@ -174,7 +175,10 @@ def _fill_caches() -> None:
     for path in (folder / "words" / "messages").glob("en_*.toml"):
         sentences._messages("en", path.stem.split("_")[1], None)
     frontmatter.parse("---\nid: x\n---\n", "")
-    symptom_catalogue._built_in()
+    failure = (
+        b'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\nValueError: shapes (3x4 and 5x6)\n'
+    )
+    Diagnoser().diagnose(read_log(io.BytesIO(failure)))
     redactor = Redactor()
     redactor.data({"password": [redactor.text("token: x")]})
 

@@ -37,6 +37,7 @@ SHARED = {
             "tests/record/test_record_session.py",
             "tests/record/test_record_trials.py",
             "tests/record/test_record_watch_expressions.py",
+            "tests/report/test_report_graph_drawing.py",
             "tests/test_checks_frameworks.py",
         ),
         "recorder that has imported PyTorch",
