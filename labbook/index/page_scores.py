@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import repeat
 
 from labbook.frozen import dataclass
 from labbook.index.cjk import is_cjk
@@ -15,17 +16,26 @@ from labbook.model.symptom import Symptom
 Meaning = frozenset[str]
 Phrase = tuple[Meaning, ...]
 
-_PAIR_WEIGHT = 0.5
+_PAIR_WEIGHT = 0.4
 """Two Chinese characters of an unknown word are about half a word."""
 _PARTLY = 0.1
 """Loss of a word that only may mean the same: 显存不足 is less than 内存不足 about host memory. Source: as above."""
 _WEAK_WEIGHT = 0.3
 """A word that nearly every question has ("training", "error"). Source: chosen by us on benchmarks/search."""
+_ASKED_WEIGHT = 0.9
+"""A description that fits less exactly than a search phrase. Source: as above, and by finding each without itself."""
+_SELDOM = 0.2
+"""Number of phrases of a page whose words are half as typical of it as those of all. Source: as above."""
+_TYPICAL = 1.4
+"""Weight of the words that are typical of a page, against that of its best phrase. Source: as above."""
+_NEXT = 0.3
+"""Weight of the next best phrase of a page, against that of the one before. Source: as above."""
+_MOST_FITS = 4
 _TITLE_WEIGHT = 1.05
 """A title says more than a search phrase. Source: chosen by us on benchmarks/search."""
 _OWN_TITLE = 0.02
 """Among pages with the same search phrase, the one with more of the question in its title comes first."""
-_SAID = 0.1
+_SAID = 0.2
 """A whole search phrase in the question counts more than words of it in several phrases. Source: as above."""
 
 _EXACT = 1.99
@@ -60,29 +70,34 @@ class PageTexts:
     Args:
         titles: Titles and names of its check, in all languages.
         phrases: Search phrases, and the id.
+        asked: Words of people who ask.
     """
 
     symptom: str
     titles: tuple[str, ...]
     phrases: tuple[str, ...]
+    asked: tuple[str, ...] = ()
 
 
 class PageScores:
     """The pages of a catalogue, ready for questions."""
 
     def __init__(self, catalogue: Iterable[PageTexts]) -> None:
-        self._phrases: list[tuple[str, bool, Phrase]] = []
-        self._places: dict[str, list[int]] = defaultdict(list)
+        self._phrases: list[tuple[str, float, Phrase]] = []
+        self._places: dict[str, list[tuple[int, int]]] = defaultdict(list)
         pages: dict[str, set[str]] = defaultdict(set)
         for page in catalogue:
-            for text in dict.fromkeys((*page.titles, *page.phrases)):
+            kinds = [*zip(page.asked, repeat(_ASKED_WEIGHT)), *zip(page.phrases, repeat(1.0))]
+            kinds += zip(page.titles, repeat(_TITLE_WEIGHT))
+            for text, kind in dict(kinds).items():
                 phrase = tuple(dict.fromkeys(read_meanings(text)))
                 if not phrase:
                     continue
-                for name in {name for meaning in phrase for name in meaning}:
-                    self._places[name].append(len(self._phrases))
-                    pages[name].add(page.symptom)
-                self._phrases.append((page.symptom, text in page.titles, phrase))
+                for slot, meaning in enumerate(phrase):
+                    for name in meaning:
+                        self._places[name].append((len(self._phrases), slot))
+                        pages[name].add(page.symptom)
+                self._phrases.append((page.symptom, kind, phrase))
         self._count = len({name for name, _, _ in self._phrases})
         self._counts = {name: len(found) for name, found in pages.items()}
         self._weights: dict[Meaning, float] = {}
@@ -91,35 +106,57 @@ class PageScores:
     def ranked(self, question: str) -> list[PageScore]:
         """Returns the pages that share a meaning with a question, the best first."""
         meanings = self._read(question)
-        own = {one: self._weight(one) for one in meanings}
-        total = sum(own.values())
-        near = {at for one in meanings for name in one for at in self._places.get(name, ())}
-        explained: dict[str, set[Meaning]] = defaultdict(set)
-        best: dict[str, float] = defaultdict(float)
+        total = sum(map(self._weight, meanings))
+        gains: dict[int, float] = defaultdict(float)
+        covered: dict[int, set[int]] = defaultdict(set)
+        shares: dict[str, float] = defaultdict(float)
+        typical: dict[str, float] = defaultdict(float)
+        for one in meanings:
+            own = self._weight(one)
+            exact: dict[int, bool] = {}
+            often: dict[str, float] = defaultdict(float)
+            for at, slot in {place for name in one for place in self._places.get(name, ())}:
+                page, kind, phrase = self._phrases[at]
+                if at not in exact:
+                    often[page] += kind
+                exact[at] = exact.get(at, False) or phrase[slot] == one
+                covered[at].add(slot)
+            for at, is_exact in exact.items():
+                gains[at] += own if is_exact else (1 - _PARTLY) * own
+            for page, times in often.items():
+                shares[page] += own / total
+                typical[page] += own / total * times / (times + _SELDOM)
+        fits: dict[str, list[float]] = defaultdict(list)
         titled: dict[str, float] = defaultdict(float)
+        own_words: dict[str, float] = defaultdict(float)
         named: set[str] = set()
-        for at in near:
-            page, is_title, phrase = self._phrases[at]
-            shared = [one for one in meanings if any(one & other for other in phrase)]
-            covered = [one for one in phrase if any(one & other for other in meanings)]
-            whole = self._totals.get(at)
-            if whole is None:
+        for at, gain in gains.items():
+            page, kind, phrase = self._phrases[at]
+            if (whole := self._totals.get(at)) is None:
                 whole = self._totals[at] = sum(map(self._weight, phrase))
-            gain = sum(own[one] if one in phrase else (1 - _PARTLY) * own[one] for one in shared)
-            fit = (gain + sum(map(self._weight, covered))) / (total + whole)
-            explained[page].update(shared)
-            if len(covered) == len(phrase) and whole >= _RARE * self._weight(frozenset()):
-                named.add(page)
-            best[page] = max(best[page], fit * (_TITLE_WEIGHT if is_title else 1.0))
-            if is_title:
+            slots = covered[at]
+            fit = (gain + sum(self._weight(phrase[slot]) for slot in slots)) / (total + whole)
+            fits[page].append(fit * kind)
+            if kind >= 1:
+                own_words[page] = max(own_words[page], fit)
+                if len(slots) == len(phrase) and whole >= _RARE * self._weight(frozenset()):
+                    named.add(page)
+            if kind == _TITLE_WEIGHT:
                 titled[page] = max(titled[page], fit)
-        shares = {page: sum(map(self._weight, found)) / total for page, found in explained.items()}
         scores = []
         for page, share in shares.items():
-            said = page in named
-            score = share + best[page] + _OWN_TITLE * titled[page] + _SAID * said
-            scores.append(PageScore(share, score, page, said, share + best[page] >= _EXACT, titled[page]))
+            best = sorted(fits[page], reverse=True)
+            fit = sum(one * _NEXT**at for at, one in enumerate(best[:_MOST_FITS]))
+            score = _TYPICAL * typical[page] + fit + _OWN_TITLE * titled[page] + _SAID * (page in named)
+            is_exact = share + own_words[page] >= _EXACT
+            scores.append(PageScore(share, score, page, page in named, is_exact, titled[page]))
         return sorted(scores, key=lambda one: (-one.score, one.symptom))
+
+    def is_about_something_else(self, question: str) -> bool:
+        """Whether a question has words that no page has, and beside them only words of everyday life."""
+        meanings = self._read(question)
+        known = [one for one in meanings if any(name in self._counts for name in one)]
+        return len(known) < len(meanings) and all(one & vocabulary().everyday for one in known)
 
     def count_known(self, question: str) -> tuple[int, int]:
         """Returns how many meanings of a question some page has, and how many there are."""
@@ -127,7 +164,9 @@ class PageScores:
         return sum(any(name in self._counts for name in one) for one in meanings), len(meanings)
 
     def _read(self, question: str) -> Phrase:
-        return tuple(dict.fromkeys(read_meanings(correct_typing(question, self._counts))))
+        """Returns the meanings of a question without numbers that no page has."""
+        meanings = dict.fromkeys(read_meanings(correct_typing(question, self._counts)))
+        return tuple(one for one in meanings if not all(_is_number(name) and name not in self._counts for name in one))
 
     def _weight(self, meaning: Meaning) -> float:
         """Returns the rarity of a meaning among the pages; an unknown one is as rare as can be."""
@@ -151,6 +190,10 @@ def _scores_of(pages: tuple[PageTexts, ...]) -> PageScores:
     return PageScores(pages)
 
 
+def _is_number(name: str) -> bool:
+    return name[:1].isdigit() and name.replace(".", "").isdigit()
+
+
 def _texts_of(symptom: Symptom) -> PageTexts:
     titles = tuple(text for wording in symptom.wording.values() for text in (wording.title, wording.check) if text)
-    return PageTexts(symptom.id, titles, (*symptom.words, symptom.id.replace("_", " ")))
+    return PageTexts(symptom.id, titles, (*symptom.words, symptom.id.replace("_", " ")), symptom.asked)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from labbook.frozen import dataclass
-from labbook.index.page_scores import page_scores
+from labbook.index.page_scores import PageScore, page_scores
 from labbook.index.query_parser import parse_query
 from labbook.model.symptom import CRASH_FAMILIES, Symptom
 
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from labbook.index.query_fields import FieldNames
 
 _MOST = 3
-_ENOUGH = 0.35
-"""Smallest share of a query that a symptom must explain. Source: chosen by us, tried on benchmarks/search."""
-_LONG = 4
-_ENOUGH_LONG = 0.24
-"""The same for a query with at least `_LONG` words of the field: it tells more than one page explains."""
-_ENOUGH_SAID = 0.2
-"""The same if the query has a whole search phrase of the symptom."""
+_ENOUGH = 1.05
+"""Smallest score of a page that is an answer. Source: chosen by us, tried on benchmarks/search."""
+_ENOUGH_SAID = 0.9
+"""The same if the query has a whole search phrase of the page."""
+_MOSTLY = 0.35
+"""Smallest share of a query that a page must explain if only one word of it is known. Source: as above."""
 _NAMED = 0.05
 """Largest share of pages that a single word may name by their titles: "nan" does, "loss" does not. Source: chosen by
 us."""
@@ -90,9 +89,9 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
         families = _families(known[name] for name in quoted)
         return QuerySymptoms((), tuple(quoted), families, whole=True, equal=max(len(exact), 1))
     known_words, count = scores.count_known(question.text)
-    enough, enough_said = _thresholds(known_words, count)
     titled = sorted((one for one in ranked if one.titled), key=lambda one: -one.titled)
-    ranked = [one for one in ranked if one.share >= (enough_said if one.said else enough)]
+    ranked = [] if scores.is_about_something_else(question.text) else ranked
+    ranked = [one for one in ranked if _has_evidence(one, known_words, count)]
     if not ranked and count < 2 and len(titled) <= _NAMED * len(known):
         ranked = [replace(one, score=one.titled) for one in titled]
     if not ranked:
@@ -104,19 +103,19 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
     return QuerySymptoms((), chosen, families, whole=ranked[0].share >= _WHOLE, equal=equal, said=ranked[0].said)
 
 
-def _thresholds(known: int, count: int) -> tuple[float, float]:
-    """Returns the smallest share of a query that a page must explain, and that one with a whole search phrase must.
+def _has_evidence(page: PageScore, known: int, count: int) -> bool:
+    """Whether a query has enough words of a page.
 
     Args:
+        page: The page.
         known: Number of meanings of the query that some page has.
         count: Number of meanings of the query.
     """
+    if page.score < (_ENOUGH_SAID if page.said else _ENOUGH):
+        return False
     if count < 2:
-        return float("inf"), _ENOUGH_SAID  # one common word, such as "loss", is about no failure
-    if known < 2 < count:
-        return _ENOUGH, _ENOUGH  # "flat tire on the highway"
-    is_long = known >= _LONG and known * 2 >= count
-    return _ENOUGH_LONG if is_long else _ENOUGH, _ENOUGH_SAID
+        return page.said  # one common word, such as "loss", is about no failure
+    return known >= 2 or count == 2 or page.share >= _MOSTLY  # "flat tire on the highway"
 
 
 def _families(symptoms: Iterable[Symptom]) -> tuple[str, ...]:

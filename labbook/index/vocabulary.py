@@ -24,7 +24,7 @@ _NEGATION = re.compile(r"(?:(?<=ca)n|(?<=[a-z]))n['’]t\b", re.IGNORECASE)
 _ENDINGS = ("ization", "isation", "ations", "ation", "ings", "ing", "ied", "ed", "ies", "es", "ly", "s", "e")
 _MIN_ROOT = 3
 # Shorter words are near too many others.
-_LONG_WORD = re.compile(r"(?<![A-Za-z0-9_.])[A-Za-z]{6,}(?![A-Za-z0-9_])")
+_LONG_WORD = re.compile(r"(?<![A-Za-z0-9_.])[A-Za-z]{5,}(?![A-Za-z0-9_])")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Vocabulary:
         meanings: Roots of the atoms of each form -> the lines of the file with it, by their first form; empty for
             words that say little.
         weak: Meanings that say little about which failure it is.
-        adverbs: Roots of the words that may stand anywhere inside of a form.
+        adverbs: Roots of the words that may stand, or be missing, anywhere inside of a form.
+        everyday: Meanings that are about something else beside words that no page has.
         longest: First root -> number of atoms of the longest form that begins with it.
     """
 
@@ -47,6 +48,7 @@ class Vocabulary:
     longest: dict[str, int]
     weak: frozenset[str] = frozenset()
     adverbs: frozenset[str] = frozenset()
+    everyday: frozenset[str] = frozenset()
 
 
 @cache
@@ -75,9 +77,11 @@ def vocabulary() -> Vocabulary:
     forms: dict[str, tuple[str, ...]] = {}
     lines: dict[tuple[str, ...], set[str]] = {}
     meanings, minor = vocabulary_lines()
+    adverbs = frozenset(root(word) for word in _line_words("~~"))
     for words in meanings:
         for word in words:
-            lines.setdefault(_roots(word), set()).add(words[0])
+            key = _roots(word)
+            lines.setdefault(tuple(one for one in key if one not in adverbs) or key, set()).add(words[0])
             forms[word] = tuple(dict.fromkeys([word, *forms.get(word, ()), *words]))
     for word in minor:
         lines.setdefault(_roots(word), set())
@@ -85,9 +89,11 @@ def vocabulary() -> Vocabulary:
     for key in lines:
         longest[key[0]] = max(longest.get(key[0], 0), len(key))
     keys = {key: frozenset(names) for key, names in lines.items()}
-    weak = {name for word in _line_words("~~~") for name in keys.get(_roots(word), {root(word)})}
-    adverbs = frozenset(root(word) for word in _line_words("~~"))
-    return Vocabulary(forms, frozenset(minor), keys, longest, frozenset(weak), adverbs)
+    weak, everyday = (
+        frozenset(name for word in _line_words(mark) for name in keys.get(_roots(word), {root(word)}))
+        for mark in ("~~~", "~~~~")
+    )
+    return Vocabulary(forms, frozenset(minor), keys, longest, weak, adverbs, everyday)
 
 
 def _line_words(mark: str) -> list[str]:
@@ -102,11 +108,19 @@ def _roots(text: str) -> tuple[str, ...]:
 
 def atoms(text: str) -> list[str]:
     """Returns the English words, numbers and single CJK characters of a text, in lower case."""
-    found: list[str] = []
-    for atom in _ATOM.findall(_NEGATION.sub(" not", normalized(text))):
-        parts = NAME_PART.findall(atom) if not atom.islower() and atom.isalpha() else [atom]
-        found += [part.lower() for part in (parts if len(parts) > 1 and min(map(len, parts)) > 1 else [atom])]
-    return found
+    plain = normalized(text)
+    if "'" in plain or "’" in plain:
+        plain = _NEGATION.sub(" not", plain)
+    found = _ATOM.findall(plain)
+    return found if plain == plain.lower() else [part for atom in found for part in _parts(atom)]
+
+
+def _parts(atom: str) -> list[str]:
+    """Returns the words of `OutOfMemoryError`, in lower case."""
+    if not (atom.isascii() and atom.isalpha()) or atom.islower():
+        return [atom.lower()]
+    parts = NAME_PART.findall(atom)
+    return [part.lower() for part in (parts if len(parts) > 1 and min(map(len, parts)) > 1 else [atom])]
 
 
 @lru_cache(maxsize=65536)
@@ -135,7 +149,11 @@ def _known_word(word: str, roots: Mapping[str, int]) -> str:
     typed, known = word.lower(), _vocabulary_words()
     if root(typed) in roots or root(typed) in known:
         return word
-    near = {root(one): one for one in _typed_nearly(typed) if one in known or one in roots}
+    near = {
+        root(one): one
+        for one in _typed_nearly(typed)
+        if not known.isdisjoint((one, one.removesuffix("s"))) or one in roots
+    }
     return near.popitem()[1] if len(near) == 1 else word
 
 
@@ -166,24 +184,23 @@ def read_meanings(text: str) -> tuple[frozenset[str], ...]:
     are left out.
     """
     known = vocabulary()
-    roots = [one for one in _roots(text) if one not in known.adverbs]
+    longest, meanings = known.longest, known.meanings
+    roots = tuple(one for one in _roots(text) if one not in known.adverbs)
     found: list[frozenset[str]] = []
-    unknown: list[str] = []
-    at = 0
+    start = at = 0  # the roots from `start` to `at` are unknown
     while at < len(roots):
-        for width in range(known.longest.get(roots[at], 0), 0, -1):
-            names = known.meanings.get(tuple(roots[at : at + width]))
+        for width in range(longest.get(roots[at], 0), 0, -1):
+            names = meanings.get(roots[at : at + width])
             if names is not None:
-                found += _unknown(unknown)
-                unknown = []
+                if start < at:
+                    found += _unknown(roots[start:at])
                 if names:
                     found.append(names)
-                at += width
+                start = at = at + width
                 break
         else:
-            unknown.append(roots[at])
             at += 1
-    return (*found, *_unknown(unknown))
+    return (*found, *_unknown(roots[start:]))
 
 
 def _unknown(roots: Sequence[str]) -> list[frozenset[str]]:

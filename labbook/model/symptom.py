@@ -101,6 +101,7 @@ class Symptom:
         instead: Condition of a run -> id of the symptom that the same evidence means then.
         cured_by: What the fix usually changes, likeliest first: "argument:lr", "code", "package:torch", "hardware", ...
         words: Search words, in any language.
+        asked: How people describe it who have not read the page, in any language; only for searches.
         matches: Outputs with this symptom.
         misses: Similar outputs of other symptoms.
     """
@@ -120,6 +121,7 @@ class Symptom:
     instead: Mapping[str, str] = field(default_factory=dict)
     cured_by: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
     source: tuple[str, ...] = ()
     matches: tuple[Example, ...] = ()
     misses: tuple[Example, ...] = ()

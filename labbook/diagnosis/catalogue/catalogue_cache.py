@@ -20,7 +20,7 @@ from labbook.store.journal import write_atomically
 
 Part = TypeVar("Part", Wording, Pattern)
 
-_FORM = 6
+_FORM = 7
 """Version of the file format; a file of another version is ignored."""
 _NAMES: Mapping[type, Sequence[str]] = {kind: [field.name for field in fields(kind)] for kind in (Wording, Pattern)}
 _UNKEPT = ("matches", "misses")

@@ -31,6 +31,7 @@ LEFT_OUT = "!"
 _MATCHES, _MISSES = "Matches", "Does not match"
 KINDS = ("exception", "output", "warning", "exit", "reads")
 _LISTS = ("frameworks", "not_when", "causes_of", "caused_by", "cured_by", "words", "source")
+_ASKED = ("asked", "asked_zh")
 _ID = re.compile(r"[a-z][a-z0-9_]{2,60}\Z")
 _ITEM = re.compile(r"(?:[-*]|\d+[.)])\s+")
 _FENCE = re.compile(r"^(`{3,}|~{3,})[ \t]*(\w*)[ \t]*([^\n`]*)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -143,6 +144,7 @@ def _symptom(meta: Mapping[str, Any], body: str, path: Path, base: Symptom | Non
         else:
             raise _WrongPageError("errors.symptom.no_title", at="title")
     lists = {key: _texts(meta, key) or (getattr(base, key) if base else ()) for key in _LISTS}
+    asked = tuple(text for key in _ASKED for text in _texts(meta, key)) or (base.asked if base else ())
     family = str(meta.get("family") or (base.family if base else "other"))
     if family not in CRASH_FAMILIES and family not in FAMILIES:
         raise _WrongPageError("errors.symptom.family", at="family", family=family)
@@ -169,6 +171,7 @@ def _symptom(meta: Mapping[str, Any], body: str, path: Path, base: Symptom | Non
         matches=_examples(sections.get(_MATCHES, "")),
         misses=_examples(sections.get(_MISSES, "")),
         origin=str(path),
+        asked=asked,
         **lists,
     )
 

@@ -16,9 +16,15 @@ from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.log_reader import read_text
 from labbook.diagnosis.toml_data import read_toml
 from labbook.health.checklist import CHECKS
+from labbook.index.query_symptoms import match_symptoms
+from labbook.index.vocabulary import read_meanings
 from labbook.model.symptom import CRASH_FAMILIES
 
 CONDITIONS = read_toml(Path(matcher.__file__).with_name("conditions.toml"))["conditions"]
+
+
+def is_chinese(text):
+    return re.search("[\u4e00-\u9fff]", text) is not None
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +71,29 @@ def test_a_page_says_the_same_in_both_languages(each, catalogue):
         assert len(english.attempts) == len(chinese.attempts)
         assert bool(english.says) == bool(chinese.says)
         assert page.words and page.source
+        in_chinese = [is_chinese(text) for text in page.asked]
+        assert in_chinese.count(True) >= 2 and in_chinese.count(False) >= 3
 
     each(catalogue.symptoms, check)
+
+
+def test_no_description_belongs_to_two_pages(pages):
+    owner = {}
+    for page in pages:
+        for text in page.asked:
+            assert owner.setdefault(frozenset(read_meanings(text)), page.id) == page.id, text
+
+
+def test_descriptions_are_searched_but_never_diagnosed(tmp_path, catalogue):
+    (tmp_path / "zz_own.md").write_text(
+        "---\ntitle: Gremlins\nfamily: other\nasked: gremlins ate the batch\nasked_zh: [小妖怪吃掉批次]\n---\n", "utf-8"
+    )
+    known = read_pages([tmp_path / "zz_own.md"], catalogue)
+
+    assert known.symptoms["zz_own"].asked == ("gremlins ate the batch", "小妖怪吃掉批次")
+    for text in ("gremlins ate my batch again", "小妖怪又吃掉了批次"):
+        assert match_symptoms(text, known.symptoms.values()).symptoms[:1] == ("zz_own",)
+        assert diagnose(read_text(f"RuntimeError: {text}"), Matcher(known)).primary is None
 
 
 def test_what_a_page_names_exists(each, catalogue):
