@@ -162,13 +162,13 @@ def record_facets(row: RunRow) -> dict[str, list[str]]:
 
 
 def _of_catalogue(name: str, known: Symptom | None) -> str:
-    """Returns the words of a symptom in both languages: names, search phrases, messages without values."""
+    """Returns the words of a symptom in both languages: names, phrases, descriptions, messages without values."""
     if known is None:
         return name
     titles = [wording.title for wording in known.wording.values()]
     patterns = [_SLOT.sub(" ", pattern.text) for pattern in known.patterns[:6]]
     types = {kind for pattern in known.patterns for kind in pattern.types}
-    return " ".join([name, *titles, *known.words, *patterns, *sorted(types)])
+    return " ".join([name, *titles, *known.words, *known.asked, *patterns, *sorted(types)])
 
 
 def _cured(view: SymptomView, symptoms: Sequence[str]) -> str:
