@@ -96,8 +96,9 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
         ranked = [replace(one, score=one.titled) for one in titled]
     if not ranked:
         return QuerySymptoms()
+    ranked.sort(key=lambda one: not one.exact)  # what says the same as the query comes first, all as likely
     near = [one for one in ranked[:_MOST] if one.score >= _NEAR * ranked[0].score]
-    equal = sum(one.score >= _EQUAL * ranked[0].score for one in near)
+    equal = sum(one.exact or one.score >= _EQUAL * ranked[0].score for one in near)
     families = _families(known[one.symptom] for one in near[:1])
     chosen = tuple(one.symptom for one in near)
     return QuerySymptoms((), chosen, families, whole=ranked[0].share >= _WHOLE, equal=equal, said=ranked[0].said)
