@@ -110,6 +110,8 @@ def test_a_cured_run_shows_its_fix_and_the_fix_is_found_by_what_it_cured():
     assert symptoms["symptoms/loss_nonfinite.md"].line == "--lr 3 → 0.1"
     assert symptoms["symptoms/index.md#cuda_out_of_memory"].line.startswith("Halve the batch size")
     assert not symptoms["symptoms/index.md#cuda_out_of_memory"].fixed
+    asked = load_catalogue().symptoms["cuda_out_of_memory"].asked
+    assert asked and all(text in symptoms["symptoms/index.md#cuda_out_of_memory"].text for text in asked)
 
 
 @pytest.mark.process
