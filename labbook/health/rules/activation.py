@@ -206,16 +206,16 @@ def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
         if fn not in ("softmax", "log_softmax") or len(history) < _CONFIRMED:
             continue
         if all(row.get("size", 0) == 1 for _, row in history):
-            verdict, kind = "fail", "length_1"
+            verdict, key = "fail", "health.softmax_wrong_axis.length_1"
         elif all(_scores_samples(signals, row) for _, row in history):
-            verdict, kind = "fail", "batch"
+            verdict, key = "fail", "health.softmax_wrong_axis.batch"
         elif all(_over_the_batch(signals, step, row) for step, row in history):
-            verdict, kind = "warn", "batch"
+            verdict, key = "warn", "health.softmax_wrong_axis.batch"
         elif all(_mixes_samples(signals, step, row) for step, row in history):
-            verdict, kind = "warn", "attention"
+            verdict, key = "warn", "health.softmax_wrong_axis.attention"
         else:
             continue
-        observed = message(f"health.softmax_wrong_axis.{kind}", softmax=fn)
+        observed = message(key, softmax=fn)
         return Outcome(verdict, observed, (message("health.called_in", line=line),), place_of(line))
     for module in modules_of(signals):
         if module.type in ("Softmax", "LogSoftmax") and len(module.history) >= _CONFIRMED:

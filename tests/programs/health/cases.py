@@ -387,11 +387,7 @@ def _pair(line: str) -> list[Case]:
 
 CASES: tuple[Case, ...] = (
     *(case for line in FAULTS.strip().splitlines() for case in _pair(line)),
-    *(
-        Case(f"{file}:{program}", file.rpartition("_")[2], (str(FOLDER / f"{file}.py"), program))
-        for file, programs in ODD.items()
-        for program in programs.split()
-    ),
+    *(Case(f"{a}:{b}", a.rpartition("_")[2], (str(FOLDER / f"{a}.py"), b)) for a, all_ in ODD.items() for b in all_.split()),
 )
 """All cases: each fault, its twin, and the healthy ones."""
 

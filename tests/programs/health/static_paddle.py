@@ -13,9 +13,7 @@ def trained(build, feed, rate, epochs=8, size=50):
     """Builds a program, and trains it on arrays that are fed by name."""
     paddle.enable_static()
     paddle.seed(3)
-    inputs = {
-        name: static.data(name, [None, *rows.shape[1:]], str(rows.dtype)) for name, rows in feed.items()
-    }
+    inputs = {name: static.data(name, [None, *rows.shape[1:]], str(rows.dtype)) for name, rows in feed.items()}
     loss = build(**inputs)
     paddle.optimizer.Adam(rate).minimize(loss)
     executor = static.Executor(paddle.CPUPlace())
