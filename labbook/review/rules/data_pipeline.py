@@ -14,6 +14,10 @@ from labbook.review.violation import Hit, Rule
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader", "paddle.io.DataLoader")
 _SORTS = {"shuffle", "randperm", "permutation", "random_split", "sample", "train_test_split", "choice", "randint"}
 
+_FITTED = ("sklearn.preprocessing", "sklearn.decomposition", "sklearn.impute", "sklearn.feature_selection")
+_STATELESS = ("Label", "OneHot", "Ordinal", "MultiLabel", "Binarizer", "Normalizer", "Function", "Polynomial")
+"""Beginnings of the names of classes that learn no statistics of the rows."""
+
 _PARTS = r"(?:train|val|valid|test)"
 _LABELS = re.compile(rf"(?P<part>(?:{_PARTS}_)?)(?:y|ys|labels?|targets?)(?P<end>(?:_?{_PARTS})?)", re.IGNORECASE)
 _INPUTS = re.compile(
@@ -222,6 +226,41 @@ def _seeds_between(source: Source, one: ast.AST, other: ast.AST) -> bool:
     return any("seed" in (name := last_name(call.func).lower()) or "state" in name or "rng" in name for call in calls)
 
 
+def fitted_before_split(code: Code, source: Source) -> Iterator[Hit]:
+    """A scaler is fitted on all rows, which are split into training and validation data only after that."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+            continue
+        name, kind = dotted_target(node.args[0]), code.kind(source, node.func.value)
+        if node.func.attr not in ("fit", "fit_transform") or not name or "train" in name.lower() or kind is None:
+            continue
+        package, _, fitted = kind.name.rpartition(".")
+        if package not in _FITTED or fitted.startswith(_STATELESS):
+            continue
+        names = _transformed(source, node, name, dotted_target(node.func.value))
+        for where, split in code.calls.get("train_test_split", ()):
+            after = where is source and source.function(split) is source.function(node) and split.lineno > node.lineno
+            if after and any(dotted_target(one) in names for one in split.args):
+                yield Hit(node, {"fitted": fitted, "rows": name})
+                break
+
+
+def _transformed(source: Source, fit: ast.Call, rows: str, scaler: str) -> set[str]:
+    """Names of what a fitted scaler makes of the rows that it was fitted on, and of the rows themselves."""
+    names = {rows} if last_name(fit.func) == "fit" else set()
+    for node in source.nodes:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or node.lineno < fit.lineno:
+            continue
+        call = node.value
+        is_result = call is fit or (
+            last_name(call.func) == "transform"
+            and dotted_target(getattr(call.func, "value", call)) == scaler != ""
+            and [dotted_target(one) for one in call.args[:1]] == [rows]
+        )
+        names |= {dotted_target(node.targets[0])} - {""} if is_result else set()
+    return names
+
+
 def no_set_epoch(code: Code, source: Source) -> Iterator[Hit]:
     """`set_epoch` of a `DistributedSampler` of torch is never called. Paddle's counts epochs itself."""
     if code.calls.get("set_epoch") or not trains(code):
@@ -270,6 +309,10 @@ RULES = (
     Rule(
         "shuffled-apart", "label_noise_or_shuffled", "warning", 2, shuffled_apart,
         "numpy.random.shuffle and permutation: each call draws another order",
+    ),
+    Rule(
+        "fitted-before-split", "train_val_overlap", "warning", 2, fitted_before_split,
+        "scikit-learn, Common pitfalls: data leakage during pre-processing",
     ),
     Rule(
         "no-set-epoch", "order_identical_each_epoch", "warning", 1, no_set_epoch,
