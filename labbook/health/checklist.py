@@ -34,6 +34,7 @@ from labbook.health.rules import (
 )
 from labbook.model.check import Check, CheckPages, CheckWording, Outcome
 from labbook.model.message import Message, message
+from labbook.model.metric_kinds import metric_kind
 from labbook.model.run import CheckResult, Run
 from labbook.model.signals import Signals
 from labbook.store.text.sentences import Sentences
@@ -98,6 +99,9 @@ _ALPHA = 0.01
 """Family-wise error rate: the chance that any of the tests with a stated null fires on a healthy run."""
 
 _NOTES = 6
+_RAISED_BY_EFFECT = ("accumulation_not_scaled", "frozen_at_random")
+"""Hints that are findings where an effect of theirs is found: both are right in other programs."""
+
 _LARGE_STEPS = ("update_too_large", "exploding_gradient")
 _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _ENGLISH = Sentences("en")
@@ -215,15 +219,24 @@ def _with_advice(row: CheckResult, outcome: Outcome, wording: Mapping[str, Check
 def _corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> list[CheckResult]:
     """Returns the rows, in which hints that steps are too small are verdicts where the loss is flat as well.
 
-    So is the hint that accumulated losses are not divided, where steps are found to be too large. Two observations that
-    are weak alone, and that one cause explains, are a statistical finding together (tier 2).
+    So are the first steps, where they moved most matrices by a good part of their norm, and the hints of
+    `_RAISED_BY_EFFECT`. Two observations that are weak alone, and that one cause explains, are a statistical finding
+    together (tier 2).
     """
-    rows = [_raised_sum(row, rows, pages) for row in rows]
+    rows = [_raised_hint(row, rows, run, pages) for row in rows]
     flat = any(row.id in ("loss_at_chance", "loss_not_decreasing") and row.verdict in ("fail", "warn") for row in rows)
-    found = [o for each in run.signals if (o := updates.hardly_moved(run, each)) is not None] if flat else []
-    if not found or len(found) < len(run.signals):
-        return list(rows)
+    if not flat:
+        return rows
     by_id = {row.id: row for row in rows}
+    first = [o for each in run.signals if (o := updates.begins_too_large(run, each)) is not None]
+    large = by_id.get("update_too_large")
+    if first and large is not None and large.verdict not in ("fail", "warn"):
+        check = next(check for check in CHECKS if check.id == large.id)
+        by_id[large.id] = _row(check, first[0], pages)
+        return list(by_id.values())
+    found = [o for each in run.signals if (o := updates.hardly_moved(run, each)) is not None]
+    if not found or len(found) < len(run.signals):
+        return rows
     small = next(check for check in CHECKS if check.id == "update_too_small")
     by_id[small.id] = _raised(_row(small, found[0], pages), found[0], pages)
     clipped = by_id.get("clip_always_active")
@@ -232,14 +245,18 @@ def _corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> l
     return list(by_id.values())
 
 
-def _raised_sum(row: CheckResult, rows: Sequence[CheckResult], pages: CheckPages) -> CheckResult:
-    """Returns the row; as a finding where it is that of undivided sums, and one of its effects was found."""
-    if row.id != "accumulation_not_scaled" or row.verdict != "note" or row.observed_message is None:
+def _raised_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> CheckResult:
+    """Returns the row; as a finding where it is a hint of `_RAISED_BY_EFFECT`, and one of its effects was found.
+
+    So is a regression loss on whole numbers, where the program computes an accuracy of them.
+    """
+    if row.verdict != "note" or row.observed_message is None:
         return row
-    effects = pages.causes_of.get(row.id, ())
-    if not any(other.id in effects and other.verdict in ("fail", "warn") for other in rows):
-        return row
-    return _raised(row, Outcome("warn", row.observed_message), pages)
+    effects = pages.causes_of.get(row.id, ()) if row.id in _RAISED_BY_EFFECT else ()
+    found = any(other.id in effects and other.verdict in ("fail", "warn") for other in rows)
+    if row.id == "regression_loss_for_classes":
+        found = any(s.source != "probe" and metric_kind(s.name).quantity == "accuracy" for s in run.series)
+    return _raised(row, Outcome("warn", row.observed_message), pages) if found else row
 
 
 def _raised(row: CheckResult, outcome: Outcome, pages: CheckPages) -> CheckResult:

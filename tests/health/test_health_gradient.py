@@ -229,6 +229,20 @@ def test_tiny_updates_are_noted(ask, make_model, looks, make_series):
     assert ask("update_too_small", make_series("lr", [1e-3] * 150), signals=fine) is None
 
 
+@in_one_test(("first", "fall", "named"), [(1.2, 0.0, True), (1.2, 0.02, False), (0.2, 0.0, False)])
+def test_first_steps_that_shatter_the_weights_are_the_cause_of_a_loss_at_chance(
+    rows_of, make_run, make_model, looks, make_series, first, fall, named
+):
+    losses = [2.31 * math.exp(-fall * i) + 0.01 * math.sin(i * i) for i in range(150)]
+    function = {"fn": "cross_entropy", "classes": 10, "calls": 150}
+    signals = updates(make_model, looks, lambda step: first if step < 3 else 0.02) | {"losses": (function,)}
+    series = [make_series("loss", losses), make_series("lr", [0.1] * 150)]
+    rows = rows_of(make_run(*series, signals=signals | {"loop": {"optimizers": 1}}))
+    assert (rows["update_too_large"].verdict == "fail") is named
+    if named:
+        assert rows["loss_at_chance"].explained_by == "update_too_large"
+
+
 @pytest.mark.parametrize(("ratio", "fall", "named"), [(1e-5, 0.0, True), (1e-3, 0.0, False), (1e-5, 0.01, False)])
 def test_steps_too_small_are_the_cause_of_a_loss_that_stands_still(
     rows_of, make_run, make_model, looks, make_series, ratio, fall, named
@@ -312,42 +326,6 @@ def test_a_copy_that_is_left_behind(ask):
     assert asked().verdict == "warn" and asked(type="AveragedModel").verdict == "fail"
     assert asked(changed=True).verdict == "ok"
     assert asked(steps=200) is None and asked(steps=1) is None and asked(last=40) is None
-
-
-@in_one_test(
-    ("frozen", "init", "extra", "verdict"),
-    [
-        ((2,), {}, {}, "warn"),
-        ((4,), {}, {}, "warn"),
-        ((1, 2, 3), {}, {}, "note"),
-        ((), {}, {}, None),
-        ((1, 2, 3, 4), {}, {}, None),
-        ((2,), {"writes": {}}, {}, None),
-        ((2,), {"std": 0.12}, {}, None),
-        ((2,), {}, {"loaded": ({"what": "model", "matched": 4, "keys": 4},)}, None),
-        ((2,), {}, {"loaded": ({"what": "optimizer", "matched": 4, "keys": 4},)}, "warn"),
-    ],
-)
-def test_layers_frozen_at_their_random_weights(ask, make_model, frozen, init, extra, verdict):
-    model = make_model("Linear", "Linear", "Linear", "Linear")
-    for number, parameter in enumerate(model["parameters"], 1):
-        parameter["trainable"] = number not in frozen
-        parameter["init"] = {**parameter["init"], "writes": {"kaiming_uniform_": 1}, **init}
-    found = ask("frozen_at_random", signals={"models": (model,), **extra})
-    assert (found.verdict if found else None) == verdict
-    if verdict:
-        assert found.observed.startswith(f"{len(frozen)} of 4 layers do not train")
-
-
-@pytest.mark.parametrize(("rank", "verdict"), [((4, 4), None), ((4, 6), "warn")])
-def test_a_frozen_layer_beside_a_low_rank_product(ask, make_model, rank, verdict):
-    model = make_model("Linear", "Linear", "Linear")
-    shapes = {"0.layer.weight": [64, 64], "0.down.weight": [rank[0], 64], "0.up.weight": [64, rank[1]]}
-    for row, (name, shape) in zip(model["parameters"], shapes.items(), strict=True):
-        row.update(name=name, shape=shape, trainable="layer" not in name)
-        row["init"].update(std=(1 / (3 * 64)) ** 0.5, mean=0.0, fan_in=64, writes={"kaiming_uniform_": 1})
-    found = ask("frozen_at_random", signals={"models": (model,)})
-    assert (found.verdict if found else None) == verdict
 
 
 @in_one_test(

@@ -293,6 +293,34 @@ def test_a_squared_error_of_probabilities_is_noted(ask):
 
 
 @in_one_test(
+    ("target", "name", "verdict"),
+    [
+        ({}, "test accuracy", "warn"),
+        ({}, "val_mae", "note"),
+        ({"mean": 4.51}, "accuracy", None),
+        ({"shape": [32, 4]}, "accuracy", None),
+        ({"max": 2026.0}, "accuracy", None),
+    ],
+    ids=["class numbers", "grades", "fractions", "several", "years"],
+)
+def test_class_numbers_as_values(rows_of, make_run, make_series, target, name, verdict):
+    leaf = {
+        "path": "target",
+        "role": "label",
+        "shape": [32],
+        "min": 0.0,
+        "max": 9.0,
+        "mean": 4.5,
+        "zero": 0.1,
+        **target,
+    }
+    batches = tuple({"phase": "train", "step": step, "samples": 32, "leaves": [leaf]} for step in (1, 2, 3))
+    signals = {**loss(fn="mse_loss", unit_range=0.1), "batches": batches}
+    rows = rows_of(make_run(make_series(name, [0.2, 0.3, 0.3], "text"), signals=signals))
+    assert (rows["regression_loss_for_classes"].verdict if "regression_loss_for_classes" in rows else None) == verdict
+
+
+@in_one_test(
     ("changed", "verdict"),
     [
         ({}, "warn"),

@@ -21,7 +21,7 @@ from labbook.health.evidence.training_kind import (
 from labbook.health.evidence.trend_tests import binomial_at_least, mean, median
 from labbook.health.rules.input_data import has_distinct_fingerprints
 from labbook.model.check import Outcome, check
-from labbook.model.events.data_kinds import Leaf
+from labbook.model.events.data_kinds import Batch, Leaf
 from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import Message, message
 from labbook.model.run import Run
@@ -31,6 +31,7 @@ _LABELS = 500
 _LOOKS = 3
 _CERTAIN = 0.001
 _RARE = 30
+_MOST_NUMBERS = 100
 _LONG_TAIL = 50
 
 
@@ -176,17 +177,37 @@ def classes_have_their_loss(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a hint (tier 3); the gradient vanishes where the answer is certain and wrong. All outputs lie between 0 and
     1, and each sample has a target of only 0 and 1, or a row of them; networks that play against each other do so too.
+    One number a sample that is fitted to few whole numbers may be a count or a grade: a finding only where the program
+    computes an accuracy (`checklist`).
     """
     if opposed_optimizers(run, signals):
         return None
     for loss in training_losses(signals):
-        if loss.get("fn") not in REGRESSIONS or (loss.get("unit_range") or 0.0) < 1.0:
+        if loss.get("fn") not in REGRESSIONS:
             continue
-        targets = [target for b in signals.batches if (target := target_of(b)) is not None]
-        if len(targets) >= 3 and all(_is_binary(target) for target in targets):
-            observed = message("health.regression_loss_for_classes.binary", function=loss.get("fn", ""))
+        pairs = [(b, target) for b in signals.batches if (target := target_of(b)) is not None]
+        targets, key = [target for _, target in pairs], ""
+        if (loss.get("unit_range") or 0.0) >= 1.0 and all(_is_binary(target) for target in targets):
+            key = "health.regression_loss_for_classes.binary"
+        elif all(_is_class_number(batch, target) for batch, target in pairs):
+            key = "health.regression_loss_for_classes.numbers"
+        if key and len(targets) >= _LOOKS:
+            values = {"low": min(t.get("min") or 0 for t in targets), "high": max(t.get("max") or 0 for t in targets)}
+            observed = message(key, function=loss.get("fn", ""), **(values if key.endswith("numbers") else {}))
             return Outcome("note", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
     return None
+
+
+def _is_class_number(batch: Batch, target: Leaf) -> bool:
+    """Whether a target holds one whole number from 0 on for each sample, of at most `_MOST_NUMBERS`.
+
+    That the values between the least and the largest are whole is known by their sum.
+    """
+    low, high, mean_, samples = target.get("min"), target.get("max"), target.get("mean"), batch.get("samples", 0)
+    if low is None or high is None or mean_ is None or not one_a_sample(batch, target):
+        return False
+    whole = [low, high, mean_ * samples]
+    return 0 <= low < high <= _MOST_NUMBERS and all(abs(value - round(value)) < 1e-3 for value in whole)
 
 
 def _is_binary(target: Leaf) -> bool:

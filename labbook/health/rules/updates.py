@@ -23,12 +23,16 @@ _SMALL = 64
 _CLIPPED = 20
 _WIPED = 3.0
 _FIRST = 5
+_SHATTERED = 0.5
 _MOVED = 0.01
 _UNMOVED = 1e-3
 _FLAT_STEPS = 50
 _FEWEST_WEIGHTS = 64
 _NEAR = 0.07
 _PULLS = 3.0
+_LANGUAGE_MODELS = 0.02
+"""Standard deviation of the initial weights of BERT and GPT-2, whatever their width."""
+
 _PLAIN = ("SGD", "Momentum")
 _COUPLED = (*_PLAIN, "Adam", "RMSprop", "RMSProp", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam")
 """Optimizers that add weight decay to the gradient; AdamW and the like shrink the weights apart from it."""
@@ -175,6 +179,23 @@ def hardly_moved(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("warn", message("health.update_too_small.moved", steps=steps, share=max(moved)))
 
 
+def begins_too_large(run: Run, signals: Signals) -> Outcome | None:
+    """Returns `update_too_large` for a loss that is flat: a first step that moved most matrices by half their norm.
+
+    Source: chosen by us. Weights that were thrown off in the first steps are so large afterwards that the same rate
+    looks small; where the loss came down again, the steps were none too large.
+    """
+    judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
+    first = [(max(v), p) for p in judged if (v := [ratio for step, ratio in _ratios(p) if step <= _FIRST])]
+    large = [(ratio, p) for ratio, p in first if ratio > _SHATTERED]
+    if not large or len(large) <= 0.5 * len(first):
+        return None
+    worst, parameter = max(large, key=lambda pair: pair[0])
+    observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name)
+    where = {"parameter": parameter.name, "step": 1}
+    return Outcome("fail", observed, where=where, advice=_lower_rate(run, signals))
+
+
 @check("clip_always_active", family="gradient", tier=3, needs=("loop",))
 def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
     """Whether clipping reduced nearly every gradient to a small part of its norm.
@@ -264,7 +285,14 @@ def _as_initialised(parameter: Parameter) -> bool:
         return False
     # The outputs of torch's layers are the first axis, those of PaddlePaddle's Linear the last.
     fan_outs = {elements / fan_in, parameter.shape[0], parameter.shape[-1]}
-    usual = [1 / (3 * fan_in), 1 / fan_in, 2 / fan_in, *(2 / (fan_in + out) for out in fan_outs)]
+    normal = any("normal" in name.lower() for name in parameter.init.get("writes", {}))
+    usual = [
+        *([_LANGUAGE_MODELS**2] if normal else []),
+        1 / (3 * fan_in),
+        1 / fan_in,
+        2 / fan_in,
+        *(2 / (fan_in + out) for out in fan_outs),
+    ]
     near = any(abs(deviation / math.sqrt(variance) - 1) < _NEAR for variance in usual)
     return near and abs(mean) < 4 * deviation / math.sqrt(elements)
 

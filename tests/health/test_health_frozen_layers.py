@@ -1,0 +1,61 @@
+"""Layers that do not train and still have their random weights."""
+
+import math
+
+import pytest
+from order_of_tests import in_one_test
+
+
+@in_one_test(
+    ("frozen", "init", "extra", "verdict"),
+    [
+        ((2,), {}, {}, "warn"),
+        ((4,), {}, {}, "warn"),
+        ((1, 2, 3), {}, {}, "note"),
+        ((), {}, {}, None),
+        ((1, 2, 3, 4), {}, {}, None),
+        ((2,), {"writes": {}}, {}, None),
+        ((2,), {"std": 0.12}, {}, None),
+        ((2,), {"std": 0.0201, "writes": {"kaiming_uniform_": 1, "normal_": 1}}, {}, "warn"),
+        ((2,), {}, {"loaded": ({"what": "model", "matched": 4, "keys": 4},)}, None),
+        ((2,), {}, {"loaded": ({"what": "optimizer", "matched": 4, "keys": 4},)}, "warn"),
+    ],
+)
+def test_layers_frozen_at_their_random_weights(ask, make_model, frozen, init, extra, verdict):
+    model = make_model("Linear", "Linear", "Linear", "Linear")
+    for number, parameter in enumerate(model["parameters"], 1):
+        parameter["trainable"] = number not in frozen
+        parameter["init"] = {**parameter["init"], "writes": {"kaiming_uniform_": 1}, **init}
+    found = ask("frozen_at_random", signals={"models": (model,), **extra})
+    assert (found.verdict if found else None) == verdict
+    if verdict:
+        assert found.observed.startswith(f"{len(frozen)} of 4 layers do not train")
+
+
+def test_frozen_random_features_are_a_finding_where_the_loss_stays_at_chance(
+    rows_of, make_run, make_model, make_series
+):
+    model = make_model("Linear", "Linear", "Linear")
+    for number, parameter in enumerate(model["parameters"], 1):
+        parameter["trainable"] = number == 3
+        parameter["init"] = {**parameter["init"], "writes": {"kaiming_uniform_": 1}}
+
+    def rows(fall):
+        losses = [2.31 * math.exp(-fall * i) + 0.01 * math.sin(i * i) for i in range(150)]
+        function = {"fn": "cross_entropy", "classes": 10, "calls": 150}
+        signals = {"models": (model,), "losses": (function,), "loop": {"optimizers": 1}}
+        return rows_of(make_run(make_series("loss", losses), make_series("lr", [0.1] * 150), signals=signals))
+
+    assert rows(0.0)["frozen_at_random"].verdict == "warn" and rows(0.02)["frozen_at_random"].verdict == "note"
+    assert rows(0.0)["loss_at_chance"].explained_by == "frozen_at_random"
+
+
+@pytest.mark.parametrize(("rank", "verdict"), [((4, 4), None), ((4, 6), "warn")])
+def test_a_frozen_layer_beside_a_low_rank_product(ask, make_model, rank, verdict):
+    model = make_model("Linear", "Linear", "Linear")
+    shapes = {"0.layer.weight": [64, 64], "0.down.weight": [rank[0], 64], "0.up.weight": [64, rank[1]]}
+    for row, (name, shape) in zip(model["parameters"], shapes.items(), strict=True):
+        row.update(name=name, shape=shape, trainable="layer" not in name)
+        row["init"].update(std=(1 / (3 * 64)) ** 0.5, mean=0.0, fan_in=64, writes={"kaiming_uniform_": 1})
+    found = ask("frozen_at_random", signals={"models": (model,)})
+    assert (found.verdict if found else None) == verdict
