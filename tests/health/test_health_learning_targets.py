@@ -121,6 +121,7 @@ CASES = [
     ("contrastive_pairs_wrong", loss(self_negatives=20), loss(), "each anchor is among its own negatives"),
     ("contrastive_temperature", near(), near(max=9.0), "similarities from -0.1 to 0.1"),
     ("contrastive_temperature", near(), near(shape=[64, 32]), "cannot fall below 3.273, chance level 3.466"),
+    ("target_not_detached", {"graphs": ({"advantage": "t.py:9"},)}, {"graphs": ({},)}, "the advantage, return minus"),
     ("target_not_detached", {"graphs": ({"bootstrapped": "t.py:9"},)}, {"graphs": ({},)}, "the target, reward plus"),
     (
         "target_network_never_updated",

@@ -80,15 +80,17 @@ def similarities_are_sharp(run: Run, signals: Signals) -> Outcome | None:
 
 @check("target_not_detached", family="loop-bug", tier=2, needs=("graphs",))
 def targets_have_no_gradient(run: Run, signals: Signals) -> Outcome | None:
-    """Whether the target of a temporal difference, reward plus discounted value, has a gradient to the same model.
+    """Whether the target of a temporal difference, or the advantage that weights an actor's loss, has a gradient.
 
     Source: the graph of the loss; Sutton and Barto, semi-gradient methods. Residual gradients are rarely meant.
     """
     for graph in signals.graphs:
-        line = graph.get("bootstrapped")
-        if line is not None:
-            observed = message("health.target_not_detached.graph")
-            return Outcome("warn", observed, called_in(line), place_of(line))
+        for line, key in (
+            (graph.get("bootstrapped"), "health.target_not_detached.graph"),
+            (graph.get("advantage"), "health.target_not_detached.advantage"),
+        ):
+            if line is not None:
+                return Outcome("warn", message(key), called_in(line), place_of(line))
     return None
 
 

@@ -246,6 +246,7 @@ class Graph(Event, total=False):
     constant: list[ConstantTerm]
     penalised: Count
     bootstrapped: str
+    advantage: str
     ratios: Count
     ratios_one: Count
     ascends: bool

@@ -6,7 +6,7 @@ from ..events.protocol import GRAPH
 from ..inspection.graph_operations import operations_of, with_names
 from ..inspection.graph_schedule import AGAIN, FIRST
 from ..training.call_site import line_of, place_of, user_frame
-from .loss_expression import ascends, blown_up, bootstrapped, kind, penalised, unclipped_ratio
+from .loss_expression import ascends, blown_up, bootstrapped, kind, penalised, unclipped_ratio, weighted_by_values
 from .loss_terms import LossTerms
 
 MOST_NODES = 200000
@@ -37,6 +37,7 @@ class AutogradGraph:
         self.penalised = 0
         self.bootstrapped = None
         self.ascends = False
+        self.advantage = None
         self.ratios = []
         self.terms.forget()
         self.missing = []
@@ -72,6 +73,8 @@ class AutogradGraph:
             self.ascends = ascends(tensors)
         if self.bootstrapped is None and bootstrapped(tensors):
             self.bootstrapped = line_of(user_frame())
+        if self.advantage is None and weighted_by_values(tensors):
+            self.advantage = line_of(user_frame())
         if self.blown is None:
             self.blown = self._blown_up(tensors)
         before = set(self.reached)
@@ -193,6 +196,7 @@ class AutogradGraph:
             constant=self.constant,
             penalised=self.penalised,
             bootstrapped=self.bootstrapped,
+            advantage=self.advantage,
             ascends=self.ascends,
             ratios=len(self.ratios),
             ratios_one=sum(self.ratios),

@@ -17,6 +17,7 @@ _PAIRED = frozenset(["Add", "Sub", "Rsub", "Mul", "Div", "Where", "Maximum", "Mi
 _BLOWING = frozenset(["Add", "Sub", "Rsub", "Mul", "Div"])
 _NORMS = frozenset(["Norm", "LinalgVectorNorm"])
 _SHAPING = frozenset(["ToCopy", "Squeeze", "Unsqueeze", "View", "UnsafeView", "Reshape", "Clone", "Alias"])
+_JOINING = frozenset(["Stack", "Cat", "Unbind", "Select", "Index", "Expand", "Gather", "Neg", "Sum", *_SHAPING])
 _DIFFERENCES = frozenset(["MseLoss", "SmoothL1Loss", "HuberLoss"])
 _FACTORS = 256
 _LOGARITHMS = frozenset(["LogSoftmax", "LogSigmoid"])
@@ -145,6 +146,53 @@ def ascends(tensors):
             waiting.append((second, -sign if name == "Sub" else sign))
         waiting = [(node, sign) for node, sign in waiting if node is not None]
     return signs == {1}
+
+
+def weighted_by_values(tensors):
+    """Whether log-probabilities are multiplied by returns minus values, and the values have a gradient as well.
+
+    The loss of the actor then trains the critic, too. An entropy has a gradient on both sides and is no difference.
+    """
+    for node, _ in nodes(tensors, _JOINING):
+        sides = [following for following, _ in node.next_functions]
+        if kind(node) != "Mul" or len(sides) != 2 or None in sides:
+            continue
+        if any(_is_log_probability(one) and _is_advantage(other) for one, other in (sides, sides[::-1])):
+            return True
+    return False
+
+
+def _below(node):
+    """The first operation that neither joins, picks nor reshapes values, nor turns their sign."""
+    while node is not None and kind(node) in _JOINING:
+        node = next((following for following, _ in node.next_functions if following is not None), None)
+    return node
+
+
+def _is_log_probability(node):
+    """Whether values come from a log softmax, or from the logarithm of a normal density."""
+    node = _below(node)
+    while node is not None and kind(node) == "Sub":
+        first, second = (following for following, _ in node.next_functions)
+        if second is not None and kind(_below(second) or second) == "Logsumexp":
+            return True
+        node = _below(first)
+    if node is None or kind(node) in ("LogSoftmax", "NllLoss"):
+        return node is not None
+    square = _below(node.next_functions[0][0]) if kind(node) == "Div" else None
+    return square is not None and kind(square) == "Pow"
+
+
+def _is_advantage(node):
+    """Whether values are a difference of which one side is constant, standardised or not."""
+    node = _below(node)
+    if node is not None and kind(node) == "Div":
+        node = _below(node.next_functions[0][0])
+    sides = [following for following, _ in node.next_functions] if node is not None else []
+    if len(sides) == 2 and kind(node) == "Sub" and None not in sides and kind(sides[1]) == "Mean":
+        node = _below(sides[0])
+        sides = [following for following, _ in node.next_functions] if node is not None else []
+    return len(sides) == 2 and kind(node) in ("Sub", "Rsub") and sides.count(None) == 1
 
 
 def unclipped_ratio(tensors):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labbook.probe.torch.loss_expression import ascends, blown_up, bootstrapped, unclipped_ratio
+from labbook.probe.torch.loss_expression import ascends, blown_up, bootstrapped, unclipped_ratio, weighted_by_values
 from labbook.probe.torch.loss_terms import LossTerms
 from labbook.probe.torch.model_copies import ModelCopies
 from labbook.probe.torch.model_inputs import ModelInputs
@@ -318,3 +318,28 @@ def test_the_batch_of_a_step_is_that_of_most_samples():
         batches.look(SimpleNamespace(index=0), (X[:samples],), {}, None)
     batches.tell(1, SimpleNamespace(target=None))
     assert [leaf["shape"][0] for leaf in told[0]["leaves"]] == [4]
+
+
+def standardised(values):
+    return (values - values.mean()) / (values.std() + 1e-8)
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"),
+    [
+        (lambda d, v, a, r: -(d.log_prob(a) * (r - v)).mean(), True),
+        (lambda d, v, a, r: (-d.log_prob(a) * standardised(r - v)).sum() + (r - v).pow(2).mean(), True),
+        (
+            lambda d, v, a, r: torch.stack([-p * (g - b) for p, g, b in zip(d.log_prob(a), r, v, strict=True)]).sum(),
+            True,
+        ),
+        (lambda d, v, a, r: -(torch.distributions.Normal(v, 1.0).log_prob(r) * (r - v)).mean(), True),
+        (lambda d, v, a, r: -(d.log_prob(a) * (r - v.detach())).mean() + (v - r).pow(2).mean(), False),
+        (lambda d, v, a, r: -(d.log_prob(a) * r).mean() - 0.01 * d.entropy().mean(), False),
+        (lambda d, v, a, r: torch.min((d.log_prob(a) - r).exp() * r, r).mean(), False),
+    ],
+)
+def test_an_advantage_with_a_gradient_is_told_by_the_graph(loss, found):
+    policy = torch.distributions.Categorical(logits=torch.nn.Linear(5, 4)(X))
+    value, actions = torch.nn.Linear(5, 1)(X).squeeze(-1), torch.randint(0, 4, (len(X),))
+    assert weighted_by_values([loss(policy, value, actions, Y)]) is found
