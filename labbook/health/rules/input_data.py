@@ -170,9 +170,9 @@ def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a logical invariant (tier 1) over every batch inspected; deepchecks FeatureLabelCorrelation. Only tables of
     at least 3 columns: a line through one feature is a task of its own. Tokens that are to be given back are a task
-    where something narrow lies between: only a loss that falls under a tenth of chance level is a warning. A target of
-    the form of a picture is known where each is a sum of channels of its input, as noise is where a denoiser is given
-    the clean picture beside the noisy one.
+    where something narrow lies between: only a loss that falls under a tenth of chance level is a warning. The target
+    of a sequence is not its last value. A target of the form of a picture is known where each is a sum of channels of
+    its input, as noise is where a denoiser is given the clean picture beside the noisy one.
     """
     path = _sequence_ahead(signals, 0)
     if path:
@@ -188,6 +188,8 @@ def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
         if columns and samples >= 128:
             indices = join_names([str(column) for column in columns])
             observed = message("health.target_in_inputs.columns", indices=indices, path=path, samples=samples)
+            if len(compared[-1].get("shape", ())) == 3:
+                observed = message("health.target_in_inputs.last", path=path, samples=samples)
             return Outcome("warn", observed)
         mixed = [leaf["mixed"] for _, _, leaf in looks if leaf.get("mixed") is not None]
         if len(mixed) >= _FEWEST and all(mixed):

@@ -157,10 +157,17 @@ class ModelInputs:
         still = self._equal_columns(low, high)
         return len(still), still[:STILL], samples
 
-    def _keep_table(self, values, fields, key):
-        """Keeps the first table of a batch until the target of the loss is known."""
-        if self._table is None and _FEWEST_COLUMNS <= values.shape[1] <= TABLE_COLUMNS:
-            self._table = (self._doubles(values), values.shape[0], fields, key)
+    def _keep_table(self, values, fields, key, last=False):
+        """Keeps the first table of a batch until the target of the loss is known.
+
+        Args:
+            values: Rows by columns.
+            fields: Of the tensor in the event.
+            key: Number of the model, and where the tensor is in its arguments.
+            last: Whether these are the last steps of sequences, of which only a value that is the target itself counts.
+        """
+        if self._table is None and (1 if last else _FEWEST_COLUMNS) <= values.shape[1] <= TABLE_COLUMNS:
+            self._table = (self._doubles(values), values.shape[0], fields, key, last)
 
     def _keep_sequences(self, given, leaves):
         """`(tokens, shape, fields)` of the first inputs that are sequences of whole numbers."""
@@ -235,9 +242,9 @@ class ModelInputs:
         sizes = [n for n in target.shape if n != 1]
         if kept is None or sizes != [kept[1]]:
             return
-        table, _, fields, key = kept
-        values = self._target_doubles(target)
-        telling = telling_columns(table, values) if values is not None else None
+        table, _, fields, key, last = kept
+        values, find = self._target_doubles(target), repeated_columns if last else telling_columns
+        telling = find(table, values) if values is not None else None
         if telling is None:
             return
         before, samples = self._telling.get(key, (telling, 0))
@@ -344,6 +351,13 @@ def telling_columns(table, target):
         explained = (table.T @ centred) ** 2 / (centred * centred).sum()
     found = [at for at, tells in enumerate(((explained > _EXPLAINED * total) & (total > 0)).tolist()) if tells]
     return found if len(found) <= table.shape[1] // 2 else []
+
+
+def repeated_columns(table, target):
+    """Columns of a table that are the target itself, `None` where there are too few rows to tell; see above."""
+    if len(set(target.tolist())) < _FREE_ROWS:
+        return None
+    return [at for at in range(table.shape[1]) if bool((table[:, at] == target).all())]
 
 
 def tokens_ahead(tokens, shape, target):

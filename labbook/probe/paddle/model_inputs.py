@@ -27,6 +27,8 @@ class ModelInputs(model_inputs.ModelInputs):
             elif view.ndim == 2 and view.shape[1] <= COLUMNS and role == "input":
                 fields["constant"], fields["constant_at"], fields["constant_n"] = self._constant(view, (model, path))
                 self._keep_table(view, fields, (model, path))
+            elif view.ndim == 3 and view.shape[1] > 1 and role == "input":
+                self._keep_table(view[:, -1], fields, (model, path), last=True)
         return fields
 
     def _column_ranges(self, values):

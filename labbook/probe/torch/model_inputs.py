@@ -41,6 +41,8 @@ class ModelInputs(model_inputs.ModelInputs):
             elif leaf.dim() == 2 and leaf.shape[1] <= COLUMNS and role == "input":
                 fields["constant"], fields["constant_at"], fields["constant_n"] = self._constant(leaf, (model, path))
                 self._keep_table(leaf, fields, (model, path))
+            elif leaf.dim() == 3 and leaf.shape[1] > 1 and role == "input":
+                self._keep_table(leaf[:, -1], fields, (model, path), last=True)
         return fields
 
     def _column_ranges(self, values):
