@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from labbook.errors import NotebookError
-from labbook.index.query_fields import fits
+from labbook.index.query_fields import fits, value_fits
 from labbook.store.notebook import Notebook, prepare_private
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ def _prepare(place: Path | None) -> sqlite3.Connection:
             raise sqlite3.DatabaseError("another schema")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.create_function("fits", 2, fits)
+        connection.create_function("value_fits", 2, value_fits)
         # The index can be rebuilt at any time, so it is not synced to disk.
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")

@@ -17,7 +17,7 @@ from labbook.index.query_parser import Question, match_expression, parse_query
 from labbook.index.query_symptoms import QuerySymptoms
 from labbook.index.ranking import Row, best
 from labbook.index.snippet import find_snippet
-from labbook.index.sql_filters import escaped, filter_sql
+from labbook.index.sql_filters import escaped, filter_sql, with_stored_values
 from labbook.model.entry import Entry
 from labbook.store.notebook import Notebook
 
@@ -84,7 +84,7 @@ def search(
     about = subject or QuerySymptoms()
 
     def answer(index: sqlite3.Connection) -> tuple[list[Row | Hit], int, Question, QueryError | None]:
-        question = parse_search(words, field_names(index))
+        question = with_stored_values(index, parse_search(words, field_names(index)))
         rows, total = best(index, question, about, limit)
         return rows, total, question, None if rows else _missing(index, question)
 
@@ -163,6 +163,7 @@ def list_notes(
     def rows(index: sqlite3.Connection) -> tuple[list[tuple[str, str]], int, QueryError | None, tuple[str, ...]]:
         question = parse_query(filters, field_names(index) if filters else None, strict=True)
         expression = match_expression(question)
+        question = with_stored_values(index, question)
         where, values = filter_sql(question)
         where = f"{where} AND n.kind = ?"
         values = [*values, kind]

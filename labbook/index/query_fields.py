@@ -121,6 +121,13 @@ def fits(front: str, condition: str) -> bool:
     return any(_fits(value, operator, one) for value in values for one in wanted)
 
 
+@lru_cache(maxsize=1024)
+def value_fits(value: str, condition: str) -> bool:
+    """Whether a value, as JSON, fits a condition as in `fits`; called by SQLite."""
+    _, operator, wanted = _read(condition)
+    return any(_fits(json.loads(value), operator, one) for one in wanted)
+
+
 @lru_cache(maxsize=64)
 def _read(text: str) -> Any:  # noqa: ANN401 - JSON data
     return json.loads(text)

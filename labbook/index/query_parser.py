@@ -49,6 +49,7 @@ class Question:
         since: Unix seconds, inclusive, or `None`.
         before: Unix seconds, exclusive, or `None`.
         text: The words as they were written, without conditions.
+        stored_keys: The compared keys whose values the index has; others are read out of the front matter.
     """
 
     terms: tuple[Term, ...] = ()
@@ -58,6 +59,7 @@ class Question:
     since: float | None = None
     before: float | None = None
     text: str = ""
+    stored_keys: frozenset[str] = frozenset()
 
     @property
     def is_restricted(self) -> bool:

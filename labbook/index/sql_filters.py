@@ -2,14 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from labbook.index.database import transaction
 from labbook.index.query_fields import CONTAINS, EXACT, FILTERS, Filter, condition_json
 from labbook.index.query_parser import Question
+from labbook.model.run_fields import field_values
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _LAST = chr(0x10FFFF)
 _OF_RUNS = frozenset({"status", "verdict"})
 """Fields that every run has and no other note: `-status:failed` finds runs."""
+
+
+_MANY = 2000
+"""Up to this number of runs, values are read out of the front matter for every query. Source: chosen by us; 40 ms."""
+
+
+def with_stored_values(index: sqlite3.Connection, question: Question) -> Question:
+    """Stores, in a notebook of many runs, the values that the query compares; returns the query with their keys.
+
+    A value of a run is read out of its front matter by the first query that compares it.
+
+    Cost: 4 s for a key of 100,000 runs, then 2 ms and what is new.
+    """
+    keys = question.compared_keys
+    many = "SELECT count(*) FROM (SELECT 1 FROM notes WHERE kind = 'run' LIMIT ?)"
+    if not keys or index.execute(many, (_MANY + 1,)).fetchone()[0] <= _MANY:
+        return question
+    index.execute("CREATE TABLE IF NOT EXISTS stored_keys (key TEXT PRIMARY KEY, newest INTEGER NOT NULL)")
+    newest = index.execute("SELECT max(id) FROM notes").fetchone()[0]
+    stored = dict(index.execute("SELECT key, newest FROM stored_keys").fetchall())
+    for key in (key for key in keys if stored.get(key, 0) < newest):
+        with transaction(index):
+            query = "SELECT id, meta FROM notes WHERE kind = 'run' AND id > ? AND id <= ?"
+            found = index.execute(query, (stored.get(key, 0), newest)).fetchall()
+            values = ((number, field_values(json.loads(meta), key)) for number, meta in found)
+            rows = ((_stored(key), json.dumps(value), number) for number, several in values for value in several)
+            index.executemany("INSERT OR IGNORE INTO facets VALUES (?, ?, ?)", rows)
+            index.execute("INSERT OR REPLACE INTO stored_keys VALUES (?, ?)", (key, newest))
+    return replace(question, stored_keys=frozenset(keys))
+
+
+def _stored(key: str) -> str:
+    """Returns the key of the facets with the values of a field of the front matter."""
+    return f"={key}"
 
 
 def filter_sql(question: Question) -> tuple[str, list[Any]]:
@@ -21,7 +62,7 @@ def filter_sql(question: Question) -> tuple[str, list[Any]]:
     for group in [(wanted,) for wanted in question.filters] + list(question.either):
         tests = []
         for wanted in group:
-            test, more = _test(wanted)
+            test, more = _test(wanted, is_stored=wanted.key in question.stored_keys)
             tests.append(test)
             values += more
         parts.append(f"({' OR '.join(tests)})" if len(tests) > 1 else tests[0])
@@ -32,7 +73,11 @@ def filter_sql(question: Question) -> tuple[str, list[Any]]:
     return " AND ".join(parts), values
 
 
-def _test(wanted: Filter) -> tuple[str, list[Any]]:
+def _test(wanted: Filter, *, is_stored: bool) -> tuple[str, list[Any]]:
+    if is_stored:
+        fitting = "SELECT note FROM facets WHERE key = ? AND value_fits(value, ?)"
+        test = f"(n.kind = 'run' AND n.id {'NOT ' if wanted.negated else ''}IN ({fitting}))"
+        return test, [_stored(wanted.key), condition_json(wanted)]
     if wanted.key not in FILTERS or wanted.key == "option":
         return f"(n.kind = 'run' AND {'NOT ' if wanted.negated else ''}fits(n.meta, ?))", [condition_json(wanted)]
     condition, values = _condition(wanted)

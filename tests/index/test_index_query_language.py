@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from order_of_tests import in_one_test
 
+from labbook.index import sql_filters
 from labbook.index.query import list_notes, search
 from labbook.index.query_error import QueryError
 
@@ -77,12 +78,23 @@ def book(notes):
         ("check:dead_relu OR tag:nightly", [B]),
     ],
 )
-def test_runs_that_fit_a_query(book, query, expected):
-    listed = [entry.id for entry in list_notes(book, query).entries]
-    found = [hit.meta["id"] for hit in search(book, query).hits]
+def test_runs_that_fit_a_query(book, monkeypatch, query, expected):
+    for most_read in (2000, 0):  # with 0, compared values are stored in the index as in a notebook of many runs
+        monkeypatch.setattr(sql_filters, "_MANY", most_read)
+        listed = [entry.id for entry in list_notes(book, query).entries]
+        found = [hit.meta["id"] for hit in search(book, query).hits]
 
-    assert listed == expected
-    assert sorted(found) == sorted(expected)
+        assert listed == expected
+        assert sorted(found) == sorted(expected)
+
+
+def test_stored_values_follow_the_notes(notes, book, monkeypatch):
+    monkeypatch.setattr(sql_filters, "_MANY", 0)
+    assert [entry.id for entry in list_notes(book, "lr<0.02").entries] == [B, A]
+    notes.run(D, "new", status="finished", params={"lr": 0.015})
+    notes.run(B, "edited", status="failed", params={"lr": 0.5})
+    assert [entry.id for entry in list_notes(book, "lr<0.02").entries] == [D, A]
+    assert [entry.id for entry in list_notes(book, "-lr<0.02").entries] == [C, B]
 
 
 @pytest.mark.parametrize(
