@@ -42,6 +42,9 @@ VALUES = {
 SAME_FIELD = {"check": "symptom", "tags": "tag", "symptoms": "symptom", "frameworks": "framework", "started": "since"}
 """Other names of fields."""
 
+_LINKS = frozenset({"parents", "resumed_from", "trial_of", "sweep", "previous", "fix", "job", "attempt_before"})
+"""Fields that lead to other runs: they can be asked for before a run has one."""
+
 _INTERNAL = frozenset({"schema", "verdict_reason", "direction"})
 """Fields of front matters that hold keys of messages and the like."""
 
@@ -80,7 +83,8 @@ class FieldNames:
 
     def knows(self, key: str) -> bool:
         """Whether a key is a field of the index, a field, an option or a metric."""
-        return key.lower() in FILTERS or key.lower() in SAME_FIELD or field_key(ALIASES.get(key, key)) in _keys(self)
+        own = (FILTERS, SAME_FIELD, _LINKS)
+        return any(key.lower() in names for names in own) or field_key(ALIASES.get(key, key)) in _keys(self)
 
     def has_option(self, name: str) -> bool:
         """Whether a run has an option of this name."""

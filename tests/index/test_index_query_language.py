@@ -88,6 +88,12 @@ def test_runs_that_fit_a_query(book, monkeypatch, query, expected):
         assert sorted(found) == sorted(expected)
 
 
+def test_links_to_runs_can_be_asked_for_before_a_run_has_one(book):
+    for query in ("parents:20261120", "trial_of:20261120", "resumed_from:20261120"):
+        assert list_notes(book, query).entries == ()
+    assert len(list_notes(book, "-sweep:lr-scan").entries) == 3
+
+
 def test_stored_values_follow_the_notes(notes, book, monkeypatch):
     monkeypatch.setattr(sql_filters, "_MANY", 0)
     assert [entry.id for entry in list_notes(book, "lr<0.02").entries] == [B, A]
