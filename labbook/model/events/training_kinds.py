@@ -62,6 +62,7 @@ class Optimizer(Event, total=False):
     tensors: Count
     parameters: Count
     trainable: Count
+    dropout: list[Finite]
     trial: Count
 
 

@@ -99,6 +99,7 @@ OPTIMIZER = "optimizer"
 """An optimizer took its first step. `options`: lr, momentum, weight_decay, ... A group has those options, such as
 weight_decay, in which groups differ. `trains`: number of its model, in the order of first steps; optimizers of one
 model share it. `root`: class of that model, "" where none is found. `tensors`: how many parameters the optimizer has.
+`dropout`: the different rates of the dropout modules of that model.
 `parameters`, `trainable`: elements of the model."""
 
 STEP = "step"

@@ -64,19 +64,36 @@ def _narrowed(root, wanted, most, children, frozen):
         module = inside
 
 
-def parameters_of(module, children):
-    """Parameters of a module and of all modules below it, each once."""
-    found, seen, stack = {}, set(), [module]
+def _modules_of(module, children):
+    """A module and all modules below it, each once."""
+    seen, stack = set(), [module]
     while stack:
         one = stack.pop()
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
+        yield one
+        stack.extend(list((one.__dict__.get(children) or {}).values()))
+
+
+def parameters_of(module, children):
+    """Parameters of a module and of all modules below it, each once."""
+    found = {}
+    for one in _modules_of(module, children):
         for parameter in list((one.__dict__.get("_parameters") or {}).values()):
             if parameter is not None:
                 found[id(parameter)] = parameter
-        stack.extend(list((one.__dict__.get(children) or {}).values()))
     return list(found.values())
+
+
+def dropout_rates(module, children):
+    """The different rates of the dropout and stochastic depth modules of a model, sorted, at most 8."""
+    found = set()
+    for one in _modules_of(module, children):
+        if "drop" in type(one).__name__.lower():
+            rates = (one.__dict__.get(name) for name in ("p", "drop_prob", "rate"))
+            found.update(float(rate) for rate in rates if type(rate) in (int, float) and 0 <= rate <= 1)
+    return sorted(found)[:8]
 
 
 def children_of(module):
@@ -139,8 +156,8 @@ class TrainedModels:
 
         Returns:
             Fields of the `optimizer` event: `trains`, the number of the model, `root`, its class, `parameters` and
-            `trainable`, its elements, and `tensors`, how many parameters the optimizer has. Optimizers of one model
-            have the same number, whatever part of it each trains.
+            `trainable`, its elements, `dropout`, its rates, and `tensors`, how many parameters the optimizer has.
+            Optimizers of one model have the same number, whatever part of it each trains.
         """
         for key, (owner, _) in list(self._facts.items()):
             if owner() is None:
@@ -156,7 +173,9 @@ class TrainedModels:
         facts["trains"] = self._number(whole, {id(p) for p in own})
         facts["own"] = {id(p) for p in own}
         self._facts[id(optimizer)] = (ref(optimizer), facts)
+        rates = dropout_rates(whole, self._children)
         return {
+            **({"dropout": rates} if rates else {}),
             "trains": facts["trains"],
             "root": class_name(whole) if whole is not None else self._names.get(shapes, ""),
             "tensors": len(own),

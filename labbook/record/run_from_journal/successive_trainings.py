@@ -66,9 +66,9 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
 
     Returns:
         `metric`: what the program reports once a training, else "loss". `rows`, one a training: `number`, `params`
-        (options of the optimizer, sizes of model and batch that differ), `steps`, `best`, `last`, `duration_s`. If they
-        differ, `best`: the number of the best training, `value`: its value, `series`: the name of the series with its
-        loss. Equal ones (folds, seeds) have `mean`, `low` and `high`.
+        (options of the optimizer, dropout, sizes of model and batch that differ), `steps`, `best`, `last`,
+        `duration_s`. If they differ, `best`: the number of the best training, `value`: its value, `series`: the name of
+        the series with its loss. Equal ones (folds, seeds) have `mean`, `low` and `high`.
     """
     trained = next((process for process in processes if process.of_kind(Step)), None)
     found = trainings_in_turn(trained)[:_MOST] if trained is not None else []
@@ -338,5 +338,7 @@ def _reported(run: Run, logged: Mapping[str, Sequence[float]], count: int) -> tu
 
 
 def _plain_options(optimizer: Optimizer) -> dict[str, Any]:
-    options = {"optimizer": optimizer.get("type", ""), **(optimizer.get("options") or {})}
+    options: dict[str, Any] = {"optimizer": optimizer.get("type", ""), **(optimizer.get("options") or {})}
+    if rates := optimizer.get("dropout"):
+        options["dropout"] = rates[0] if len(rates) == 1 else ", ".join(f"{rate:g}" for rate in rates)
     return {name: value for name, value in options.items() if isinstance(value, (bool, int, float, str))}

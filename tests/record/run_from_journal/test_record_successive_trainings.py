@@ -230,3 +230,18 @@ def test_models_of_other_sizes_are_tried_and_those_of_folds_are_not(sizes, param
     ]
     facts = successive_trainings(run_of(3.0, 0.5, 2.0), [ProcessEvents("0.jsonl", tuple(made))])
     assert [row["params"] for row in facts["rows"]] == params and ("mean" in facts) == (not params[0])
+
+
+@pytest.mark.parametrize(
+    ("rates", "params"),
+    [
+        (([0.1], [0.3], [0.5]), [{"dropout": rate} for rate in (0.1, 0.3, 0.5)]),
+        (([0.1], [], [0.1, 0.5]), [{"dropout": 0.1}, {}, {"dropout": "0.1, 0.5"}]),
+        (([0.1], [0.1], [0.1]), [{}] * 3),
+    ],
+)
+def test_models_with_other_dropout_are_tried(rates, params):
+    process = events("O0 s0 O1 s1 O2 s2")[0]
+    made = [{**e, "options": {}, "dropout": rates[e["index"]]} if "index" in e else e for e in process.events]
+    facts = successive_trainings(run_of(3.0, 0.5, 2.0), [ProcessEvents("0.jsonl", tuple(made))])
+    assert [row["params"] for row in facts["rows"]] == params
