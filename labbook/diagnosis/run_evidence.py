@@ -145,7 +145,12 @@ def _holding(run: Run) -> Iterator[tuple[str, bool]]:
     yield "workers", any(loader.get("workers", 0) > 0 for loader in _loaders(run))
     yield "distributed", len({p.rank for p in run.processes if p.rank is not None}) > 1
     yield "amp", any(state.get("amp") for state in states)
-    yield "hung", _hung(run)
+    odd = (run.captured.get("ranks") or {}).get("odd") or {}
+    waited_for = bool(odd.get("others")) and odd.get("kind") in ("elsewhere", "differs", "behind", "ended")
+    yield "one_rank", odd.get("kind") == "failed" and len(odd.get("ranks") or ()) == 1 and bool(odd.get("others"))
+    yield "waited_for", waited_for
+    # Nothing moved for long before the end, or ranks waited for one that was elsewhere.
+    yield "hung", waited_for or bool((run.captured.get("ending") or {}).get("stalled"))
     yield "compiled", run.mode == "compiled" or any(state.get("compiled") for state in states)
     yield "resumed", any(signals.loaded for signals in run.signals)
     yield "changed_code", "code" in changed
@@ -163,13 +168,6 @@ def _holding(run: Run) -> Iterator[tuple[str, bool]]:
     yield "known_at_once", bool(flights) and not late
     yield "rising", any(map(_rose, flights))
     yield "out_of_domain", any(map(_out_of_domain, flights))
-
-
-def _hung(run: Run) -> bool:
-    """Whether nothing moved for long before the end, or ranks waited for one that was elsewhere."""
-    odd = (run.captured.get("ranks") or {}).get("odd") or {}
-    is_waited_for = bool(odd.get("others")) and odd.get("kind") in ("elsewhere", "differs", "behind", "ended")
-    return is_waited_for or bool((run.captured.get("ending") or {}).get("stalled"))
 
 
 _MARK = "!"

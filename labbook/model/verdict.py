@@ -72,7 +72,8 @@ def judge_run(run: Run) -> Verdict:
         if run.captured.get("trials"):
             return Verdict("unknown", "trials")
         return Verdict("unknown", "no_step")
-    warned = _first(run, "warn")
+    stood_still = any(f.symptom == _STANDSTILL and f.tier <= LIKELY for f in run.findings)
+    warned = _first(run, "warn") or (_STANDSTILL if stood_still else "")
     if warned:
         return Verdict("suspect", warned)
     observed = any(check.id in _MEASURED and check.verdict in ("ok", "note") for check in run.checks)

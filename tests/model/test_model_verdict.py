@@ -42,6 +42,8 @@ CAUSE = Finding("x", "data", "data", 2, "warning", "Inputs not normalised")
         ({"checks": (*TRAINED.checks, row("x", "warn", family="performance"))}, Verdict("healthy")),
         ({"status": "interrupted", "checks": (row("stalled_no_progress", "warn", family="performance"),)},
          Verdict("suspect", "stalled_no_progress")),
+        ({"status": "interrupted", "findings": (replace(CAUSE, symptom="stalled_no_progress", class_="performance"),)},
+         Verdict("suspect", "stalled_no_progress")),
         ({"checks": (row("x", "fail", explained_by="y"), row("y", "fail"))}, Verdict("unhealthy", "y")),
         ({"findings": (ERROR,)}, Verdict("unhealthy", "softmax_before_cross_entropy")),
         ({"findings": (replace(ERROR, tier=3),)}, Verdict("healthy")),

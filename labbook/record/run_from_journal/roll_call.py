@@ -113,6 +113,9 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str,
     errors = process.of_kind(UncaughtException)
     raised = next((e for e in errors if e.get("exit") or e.get("where") == "task"), None)
     ended = bool(process.of_kind(Bye))
+    # Ctrl-C reaches all ranks: where one was then is no failure of its own.
+    stopped = raised if raised is not None and raised.get("type") == "KeyboardInterrupt" else None
+    raised = None if stopped is not None else raised
     row: dict[str, Any] = {"rank": rank, "host": task.host if task else hello.get("host", ""), "pid": hello.get("pid")}
     row["steps"] = max((event.get("step", 0) for event in process.of_kind(Step)), default=0)
     row["step_s"], row["whole_step_s"] = own_step_s(process), _step_s(process)
@@ -122,7 +125,7 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str,
     row["failed_at"] = raised.get("t") if raised is not None else task.failed_at if task is not None else None
     if raised is not None:
         message = next(iter(raised.get("message", "").splitlines()), "")
-        row["error"] = f"{raised.get('type', '')}: {message}"[:300].rstrip(": ")
+        row["error"] = f"{raised.get('type', '')}: {message}"[:300].rstrip(": .")
         row["where"] = find_user_line(raised.get("frames", []))
         row["call"] = collective_name(raised.get("frames", []))
     row["status"] = _status(task, raised is not None, ended)
@@ -133,6 +136,8 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str,
         if task is None:
             row["status"] = "interrupted" if signal == "SIGTERM" else "failed"
     frames, silent = last_stack(process)
+    if stopped is not None:
+        row["status"], row["signal"], frames, silent = "interrupted", "SIGINT", stopped.get("frames", []), None
     if frames and raised is None and row["status"] != "finished":
         row["waiting"], row["call"] = classify_wait(frames, in_group=True), collective_name(frames)
         row["where"] = find_user_line(frames)
@@ -227,9 +232,18 @@ def collective_name(frames: Sequence[StackFrame]) -> str:
     name = ""
     for frame in reversed(frames):
         if frame.get("user"):
-            break
+            called = re.search(r"(\w+)\(", frame.get("source", ""))
+            return name or (called[1] if called else "")
         function = frame.get("function", "").rpartition(".")[2]
-        if function not in ("wrapper", "collective", "_call_impl", "_wrapped_call_impl", "inner", "decorate_context"):
+        if function not in (
+            "wrapper",
+            "collective",
+            "_call_impl",
+            "_wrapped_call_impl",
+            "inner",
+            "decorate_context",
+            "_get_msg_dict",
+        ):
             name = function
     return name
 

@@ -48,7 +48,8 @@ def run_title(run: Run, language: str = "en") -> str:
         sentence = fill(labels["lost_import"])
     else:
         signal = _named(run.signal or "SIGKILL")
-        sentence = fill(labels[run.status], signal=signal, duration=duration(run.duration_s))
+        key = "stalled" if run.status == "interrupted" and run.verdict_reason == "stalled_no_progress" else run.status
+        sentence = fill(labels[key], signal=signal, duration=duration(run.duration_s))
     trial = run.captured.get("trial")
     name = f"{script_name(run)}#{trial['number']}" if trial else script_name(run)
     return fill(labels["title"], script=name, verdict=sentence)

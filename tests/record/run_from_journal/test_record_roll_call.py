@@ -206,6 +206,22 @@ def silent(file, source, *inside):
     }
 
 
+def test_ctrl_c_is_no_failure_of_the_rank_that_the_others_wait_for():
+    def rank(number, file, *below):
+        source = "dist.all_reduce(gradient)"
+        frames = [{"file": file, "line": 7, "function": "work", "source": source, "user": True}]
+        frames += [{"file": place, "line": 1, "function": name, "source": "", "user": False} for place, name in below]
+        end = {"k": "exception", "t": 4.0 - number, "exit": True, "type": "KeyboardInterrupt", "message": ""}
+        return ray_worker(number, {**end, "frames": frames}, {"k": "bye", "t": 5.0})
+
+    facts = roll_call(
+        [rank(0, "train.py", ("torch/distributed/c10d_logger.py", "_get_msg_dict")), rank(1, "data.py")], (), 0, ""
+    )
+    assert [(row["status"], row["signal"]) for row in facts["rows"]] == [("interrupted", "SIGINT")] * 2
+    assert facts["odd"]["kind"] == "elsewhere" and facts["odd"]["ranks"] == [1]
+    assert facts["odd"]["others"]["call"] == "all_reduce"
+
+
 @pytest.mark.parametrize(("running", "status"), [(True, "running"), (False, "interrupted")])
 def test_a_silent_worker_of_ray_has_not_ended_and_the_others_wait_for_it_in_their_backward(running, status):
     inside = (("torch/_tensor.py", "Tensor.backward"), ("torch/autograd/graph.py", "_engine_run_backward"))
