@@ -153,5 +153,5 @@ def test_the_magics_in_a_kernel(book):
     assert several["id"] in shown[9] and "is not a command" in shown[10] and "Traceback" not in shown[10]
     rows = killed["captured"]["notebook"]["cells"]
     assert [row["source"] for row in rows] == cells[11:14]
-    assert [row["state"] for row in rows] == ["done", "done", "running"] and rows[1]["output"] == "'kept'"
+    assert [row["state"] for row in rows] == ["done", "done", "running"] and rows[1]["output"] == "'kept'\n"
     assert "last words" in rows[2]["output"] and len(rows[2]["figures"]) == 1
