@@ -68,9 +68,9 @@ def period_context(source: PeriodSource) -> dict[str, Any]:
     period = source.period
     now = source.now if source.now is not None else period.span[1]
     every = _within(period.span, source.rows)
-    rows = [row for row in every if SEARCH_TAG not in row.tags]
+    rows = [row for row in every if not _is_search(row)]
     earlier = _within(period.span_before(now), source.rows)
-    before = [row for row in earlier if SEARCH_TAG not in row.tags]
+    before = [row for row in earlier if not _is_search(row)]
     pages = {page.id: source.link(page.path) for page in source.experiments}
     data = {
         "name": period.name,
@@ -92,6 +92,11 @@ def period_context(source: PeriodSource) -> dict[str, Any]:
         "days": _days(rows, period),
     }
     return data | {"week": period.name, "facts": report_facts(data)}
+
+
+def _is_search(row: RunRow) -> bool:
+    # The tag alone may be one that a person has chosen.
+    return SEARCH_TAG in row.tags and bool(row.rerun_of)
 
 
 def _within(span: tuple[float, float], rows: Sequence[RunRow]) -> list[RunRow]:

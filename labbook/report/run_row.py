@@ -38,6 +38,7 @@ class RunRow:
         seed: Its seeds as text, or "".
         fix_text: The confirmed fix in words, or "".
         parents: Ids of the runs that wrote what it read.
+        rerun_of: Id of the run that it repeats, or "".
     """
 
     id: str
@@ -67,6 +68,7 @@ class RunRow:
     seed: str = ""
     fix_text: str = ""
     parents: tuple[str, ...] = ()
+    rerun_of: str = ""
 
     @property
     def metric_text(self) -> str:
@@ -122,6 +124,7 @@ def run_row(entry: Entry, goals: Goals | None = None) -> RunRow:
         symptoms=_texts(meta.get("symptoms")),
         fix=_text(meta.get("fix")),
         parents=_texts(meta.get("parents")),
+        rerun_of=_text(meta.get("rerun_of")),
         previous=_text(meta.get("previous")),
         direction=measured.direction,
         verdict=verdict.name,
