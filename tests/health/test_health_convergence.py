@@ -180,6 +180,14 @@ def test_divergence(ask, make_series, seed):
     assert ask("loss_diverging", make_series("loss", values)).verdict == "fail"
 
 
+@pytest.mark.parametrize(("ratio", "lowest", "verdict"), [(14.7, 4.6, "fail"), (0.5, 4.6, "ok"), (14.7, 0.5, "ok")])
+def test_a_first_update_larger_than_the_weights_may_not_ruin_the_loss(ask, make_series, ratio, lowest, verdict):
+    model = {"model": 0, "modules": [], "parameters": [{"i": 0, "name": "w", "shape": [9, 9], "trainable": True}]}
+    signals = {"models": (model,), "tensors": ({"model": 0, "step": 1, "params": [{"i": 0, "ratio": ratio}]},)}
+    values = [0.19, 78.4, 2145.0, 57.2, 954.0, 600.0] + [12.0] * 44 + [lowest] + [12.0] * 9
+    assert ask("loss_diverging", make_series("loss", values), signals=signals).verdict == verdict
+
+
 def test_a_loss_near_zero_may_double(ask, make_series):
     values = [2 * math.exp(-i / 20) for i in range(200)] + [1e-3] * 40
     assert ask("loss_diverging", make_series("loss", values)).verdict == "ok"

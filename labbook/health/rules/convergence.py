@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from labbook.health.evidence.layer_history import parameters_of
 from labbook.health.evidence.measurements import finite_points, measured_in, too_few, unobserved
 from labbook.health.evidence.training_kind import TrainingLoss, is_contrastive, pretrained, training_loss
 from labbook.health.evidence.trend_tests import (
@@ -157,6 +158,10 @@ def loss_stays_down(run: Run, signals: Signals) -> Outcome:
     lost = _lost(run, signals)
     if lost is not None:
         return lost
+    if _leaps_at_once(loss.values, signals):
+        observed = message("health.loss_diverging.rose", best=values[0], last=values[-1], first=values[0])
+        at = loss.steps[0]
+        return Outcome("fail", observed, (message("health.loss_diverging.since", step=at),), {"step": at})
     if len(values) < 40:
         return too_few(len(values), 40)
     smooth = moving_median(values, 20)[19:]
@@ -168,6 +173,14 @@ def loss_stays_down(run: Run, signals: Signals) -> Outcome:
     verdict = "fail" if end > 4 * best else "warn"
     observed = message("health.loss_diverging.rose", best=best, last=end, first=values[0])
     return Outcome(verdict, observed, (message("health.loss_diverging.since", step=at),), {"step": at})
+
+
+def _leaps_at_once(values: Sequence[float], signals: Signals) -> bool:
+    """Whether updates as large as the weights raised the loss to over 4 times its first value, and it stayed there."""
+    if len(values) < 10 or values[0] <= 0 or min(values[1:]) <= 4 * values[0]:
+        return False
+    looks = [row for p in parameters_of(signals) if p.is_matrix for _, row in p.history[:3]]
+    return max((row.get("ratio") or 0.0 for row in looks), default=0.0) >= 1
 
 
 def _without_bottom(run: Run, signals: Signals) -> Outcome | None:
