@@ -43,7 +43,15 @@ elif case == "frozeneval":
         m.requires_grad_(not frozen)
         if frozen:
             m(X)
-    loop(m, o, ce, n=20)
+    for x, y in batches(20):
+
+        def closure():
+            o.zero_grad()
+            l = ce(m, x, y)
+            l.backward()
+            return l
+
+        o.step(closure)
 elif case == "gan":
     G = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 10))
     D = nn.Sequential(nn.Linear(10, 8), nn.LeakyReLU(), nn.Linear(8, 1))

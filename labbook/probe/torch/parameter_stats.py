@@ -72,6 +72,7 @@ class ParameterStats:
         self._told = []
         self._before = None
         self._moving = False
+        self._scale_of_closure = None
 
     def before(self, optimizer, table, closure):
         """Looks at gradients, and keeps a sample of the parameters.
@@ -79,7 +80,7 @@ class ParameterStats:
         Args:
             optimizer: That is about to step.
             table: id of a parameter -> its number in the model.
-            closure: Whether gradients are only computed inside the step; then only the sample is taken.
+            closure: Whether gradients are only computed inside the step; they are looked at after it, where they stay.
         """
         self.clear()
         if not self.without_modes.is_possible():
@@ -96,6 +97,9 @@ class ParameterStats:
             self._told = [{"i": table.get(id(p)), "w": None, "g": None} for p in self._params]
             if not closure:
                 self._gradients(scale)
+            elif not any(group.get("nesterov") for group in optimizer.param_groups):
+                # Momentum of Nesterov is added to the gradients in place.
+                self._scale_of_closure = scale
             self._before = self._sample()
             self._live = [
                 at
@@ -177,6 +181,8 @@ class ParameterStats:
             norms = self.torch._foreach_norm(list(moved) + list(old), 2)
             norms = self.torch.stack([norm.to(norms[0].dtype) for norm in norms]).tolist()
             self._weights()
+            if self._scale_of_closure is not None:
+                self._gradients(self._scale_of_closure)
             count = len(self._params)
             for at in range(count):
                 told = self._told[at]

@@ -81,7 +81,10 @@ def test_layers_in_a_list_are_foreign_leaves(play):
 
 
 def test_parameters_that_only_the_first_evaluation_freezes_are_trained(play):
-    assert loop(play("frozeneval"))["toggled"] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    outcome = play("frozeneval")
+    assert loop(outcome)["toggled"] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    looks = [row for one in outcome.of("tensors") for row in one.get("params", ())]
+    assert looks and all(row["g"] > 0 and row["ratio"] > 0 for row in looks), "computed in a closure"
 
 
 @pytest.mark.long
