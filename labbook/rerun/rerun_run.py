@@ -93,7 +93,8 @@ def rerun(
         tell: Told what differs before the command starts.
         incomplete: Whether code is accepted of which the entry lacks a part.
         rebuild: Whether it runs in the recorded container image, or in an environment with the recorded packages.
-        requests: Requests to the probe, see `labbook.record.program_requests`.
+        requests: Requests to the probe, see `labbook.record.program_requests`; by default the one that stopped the
+            recorded run, if any.
         change: Called with the folder of the code before the command starts.
         variables: Further environment variables.
         tag: Tag of the new run.
@@ -143,7 +144,7 @@ def rerun(
                 str(run.get("experiment") or ""),
                 tags=tuple(dict.fromkeys([*map(str, run.get("tags") or ()), tag])),
                 quiet=quiet,
-                requests=requests or {},
+                requests=requests or _recorded_stop(run),
                 on_created=created.append,
                 started_in=started_in,
                 launcher=tuple(launcher),
@@ -153,6 +154,18 @@ def rerun(
     if not created or not notebook.paths.entry(created[0]).is_file():
         raise NotebookError("errors.rerun.no_entry")
     return Rerun(str(run.get("id")), created[0], _status(end), tuple(notes))
+
+
+def _recorded_stop(run: Mapping[str, Any]) -> dict[str, object]:
+    """Returns the request that stopped the recorded run; empty if it ended by itself."""
+    from labbook.record.program_requests import parse_requests
+
+    stopped = (run.get("asked") or {}).get("stopped") or {}
+    if stopped.get("option") == "max-steps" and isinstance(stopped.get("step"), int):
+        return parse_requests(max_steps=stopped["step"])
+    if stopped.get("option") == "stop-on" and stopped.get("expression"):
+        return parse_requests(stop_on=[str(stopped["expression"])])
+    return {}
 
 
 def _status(end: ChildEnd) -> int:

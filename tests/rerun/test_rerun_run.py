@@ -9,6 +9,8 @@ import subprocess
 import pytest
 from order_of_tests import further
 
+from labbook.rerun.rerun_run import _recorded_stop
+
 PROGRAM = """
 import argparse, random, model
 parser = argparse.ArgumentParser()
@@ -96,6 +98,20 @@ def test_options_are_added_and_the_status_is_that_of_the_command(project, code):
     project("record", "--", "python", "train.py")
     assert "val_loss: 6" in project("rerun", "last", "--", "--lr", "2").stdout
     assert project("rerun", "last", "--", "--unknown", check=False).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("stopped", "option"),
+    [
+        ({"option": "max-steps", "step": 120, "expression": ""}, "max_steps"),
+        ({"option": "stop-on", "step": 7, "expression": "loss > 3"}, "stop-on"),
+        (None, None),
+    ],
+)
+def test_a_run_that_was_stopped_is_stopped_again(stopped, option):
+    requests = _recorded_stop({"asked": {"stopped": stopped}})
+    assert list(requests) == ([option] if option else [])
+    assert requests.get("max_steps", 120) == 120
 
 
 @pytest.mark.parametrize("harm", ["patch", "data", *further("commit", "masked")])
