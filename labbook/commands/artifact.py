@@ -15,6 +15,7 @@ from labbook.commands.options import (
     open_notebook,
     print_json,
     terminal_sentences,
+    with_notebook,
 )
 from labbook.errors import NothingFoundError, UsageError
 from labbook.help_text import HelpGroup
@@ -45,9 +46,9 @@ def command() -> None:
 
 @command.command("list")
 @json_option
-@notebook_option
+@with_notebook
 @click.argument("run", default="")
-def list_command(run: str, as_json: bool, notebook: str | None) -> None:
+def list_command(run: str, as_json: bool, book: Notebook, say: Sentences) -> None:
     """List kept files.
 
     Shows the kept files of RUN, or of all runs, with their places, and how far the upload to the store is. Exits with
@@ -57,8 +58,6 @@ def list_command(run: str, as_json: bool, notebook: str | None) -> None:
     from labbook.artifacts.upload import upload_state
     from labbook.index.query import find_run
 
-    book = open_notebook(notebook)
-    say = terminal_sentences(book)
     kept = list_kept(book, find_run(book, run).id if run else "")
     state = upload_state(book)
     if as_json:
@@ -100,10 +99,10 @@ def get(run: str, name: str, target: Path | None, notebook: str | None) -> None:
 
 @command.command()
 @json_option
-@notebook_option
+@with_notebook
 @click.argument("run", default="")
 @click.pass_context
-def verify(context: click.Context, run: str, as_json: bool, notebook: str | None) -> None:
+def verify(context: click.Context, run: str, as_json: bool, book: Notebook, say: Sentences) -> None:
     """Read kept files again and compare their digests.
 
     Names what is missing or damaged, with its run, for RUN or for all runs. Exits with status 1 if a file is not as it
@@ -112,8 +111,6 @@ def verify(context: click.Context, run: str, as_json: bool, notebook: str | None
     from labbook.artifacts.inventory import verify_kept
     from labbook.index.query import find_run
 
-    book = open_notebook(notebook)
-    say = terminal_sentences(book)
     with screen.progress(say.line("terminal.artifact.verifying")) as tell:
         results = verify_kept(book, find_run(book, run).id if run else "", tell)
     bad = [result for result in results if result.state != "ok"]
@@ -158,8 +155,8 @@ def push(context: click.Context, as_json: bool, notebook: str | None) -> None:
 @command.command()
 @click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 @json_option
-@notebook_option
-def prune(dry_run: bool, as_json: bool, notebook: str | None) -> None:
+@with_notebook
+def prune(dry_run: bool, as_json: bool, book: Notebook, say: Sentences) -> None:
     """Remove kept files that no entry names.
 
     Prints each file that it removes: those on this machine, and in the store those that this copy of the notebook has
@@ -169,8 +166,6 @@ def prune(dry_run: bool, as_json: bool, notebook: str | None) -> None:
     from labbook.artifacts.inventory import find_unnamed, remove_unnamed
     from labbook.report.numbers import size
 
-    book = open_notebook(notebook)
-    say = terminal_sentences(book)
     found = find_unnamed(book)
     if not as_json:
         for one in found:

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from labbook.commands.options import notebook_option, open_notebook, terminal_sentences
+from labbook.commands.options import with_notebook
 from labbook.errors import EntryError, GitError, UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
+    from labbook.store.text.sentences import Sentences
 
 
 @click.command(cls=HelpCommand)
 @click.option("-m", "--message", default="", help="Commit message. Default: the names of the notes.")
-@notebook_option
+@with_notebook
 @click.argument("notes", nargs=-1, type=click.Path(path_type=Path))
-def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None:
+def command(message: str, book: Notebook, say: Sentences, notes: tuple[Path, ...]) -> None:
     """Commit edited notes.
 
     Commits the given NOTES, or every edited note, to the branch that holds the entries, even when another branch is
@@ -35,8 +36,6 @@ def command(message: str, notebook: str | None, notes: tuple[Path, ...]) -> None
     from labbook.store.commit.changed_notes import edited_notes, has_conflict
     from labbook.store.commit.entry_commit import commit_files
 
-    book = open_notebook(notebook)
-    say = terminal_sentences(book)
     released = release_withheld(book, click.echo) if not notes else 0
     files = _below(book, notes) if notes else edited_notes(book)
     if not files and released:

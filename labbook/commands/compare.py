@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook import screen
-from labbook.commands.options import (
-    json_option,
-    notebook_option,
-    open_notebook,
-    print_json,
-    run_argument,
-    status_label,
-    terminal_sentences,
-    verdict_label,
-)
+from labbook.commands.options import json_option, print_json, run_argument, status_label, verdict_label, with_notebook
 from labbook.errors import GitError, NothingFoundError, UsageError
 from labbook.help_text import HelpCommand
 
@@ -45,10 +36,12 @@ _SUMMARY_ROWS = {
 @click.option("--code", is_flag=True, help="Also show the commits and the patch between two runs.")
 @click.option("--markdown", is_flag=True, help="Print a Markdown table for a note, a report or an issue.")
 @json_option
-@notebook_option
+@with_notebook
 @run_argument()
 @click.argument("others", nargs=-1)
-def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run: str, others: tuple[str, ...]) -> None:
+def command(
+    code: bool, markdown: bool, as_json: bool, book: Notebook, say: Sentences, run: str, others: tuple[str, ...]
+) -> None:
     """Show the differences between runs.
 
     Compares arguments, configuration, code, inputs, packages, hardware and metrics of up to 20 runs. RUN and OTHERS
@@ -60,8 +53,6 @@ def command(code: bool, markdown: bool, as_json: bool, notebook: str | None, run
     from labbook.compare.run_changes import compare_runs
     from labbook.model.run_json import run_to_json
 
-    book = open_notebook(notebook)
-    say = terminal_sentences(book)
     runs = _runs(book, run, others)
     if len(runs) > 2 or markdown:
         if code:

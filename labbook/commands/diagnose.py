@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from labbook.commands.options import (
-    json_option,
-    language_option,
-    notebook_option,
-    open_notebook,
-    print_json,
-    terminal_sentences,
-    warn_of_pages,
-)
+from labbook.commands.options import json_option, language_option, print_json, warn_of_pages, with_notebook
 from labbook.errors import NothingFoundError, UsageError
 from labbook.help_text import HelpCommand
 
@@ -26,14 +18,15 @@ if TYPE_CHECKING:
     from labbook.model.evidence import Evidence
     from labbook.model.symptom import Symptom
     from labbook.store.notebook import Notebook
+    from labbook.store.text.sentences import Sentences
 
 
 @click.command(cls=HelpCommand)
 @json_option
 @language_option
-@notebook_option
+@with_notebook
 @click.argument("source", default="last", metavar="[RUN|FILE|-]")
-def command(as_json: bool, language: str | None, notebook: str | None, source: str) -> None:
+def command(as_json: bool, language: str | None, book: Notebook, say: Sentences, source: str) -> None:
     """Diagnose a failed run, a log or an error message.
 
     Prints the failure, the evidence with its numbers, the likely causes, fixes to try, and what fixed the same failure
@@ -48,12 +41,11 @@ def command(as_json: bool, language: str | None, notebook: str | None, source: s
     from labbook.report.run_data import load_run
     from labbook.report.terminal_diagnosis import print_diagnosis, print_own_fix, unsure_lines
 
-    book = open_notebook(notebook)
     diagnoser = Diagnoser(book, language or "")
     evidence, entry = _read_evidence(book, source)
     run_id = entry.id if entry is not None else ""
     diagnosis = add_earlier_runs(book, diagnoser.diagnose(evidence), but=run_id)
-    warn_of_pages(diagnoser.catalogue.problems, terminal_sentences(book))
+    warn_of_pages(diagnoser.catalogue.problems, say)
     pages = _propose_pages(diagnoser, evidence) if diagnosis.primary is None and not run_id else []
     if as_json:
         print_json({**diagnosis_data(diagnosis), "nearest_pages": [page.id for page in pages]})

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook import screen
-from labbook.commands.options import (
-    json_option,
-    language_option,
-    notebook_option,
-    open_notebook,
-    print_json,
-    terminal_sentences,
-    warn_of_pages,
-)
+from labbook.commands.options import json_option, language_option, print_json, warn_of_pages, with_notebook
 from labbook.errors import NothingFoundError
 from labbook.help_text import HelpCommand
 
@@ -29,9 +21,9 @@ if TYPE_CHECKING:
 @click.command(cls=HelpCommand)
 @json_option
 @language_option
-@notebook_option
+@with_notebook
 @click.argument("symptom")
-def command(as_json: bool, language: str | None, notebook: str | None, symptom: str) -> None:
+def command(as_json: bool, language: str | None, book: Notebook, say: Sentences, symptom: str) -> None:
     """Explain a symptom: signs, causes, fixes, and runs with it.
 
     SYMPTOM is an id from `labbook symptoms`, for example loss_nonfinite.
@@ -39,10 +31,8 @@ def command(as_json: bool, language: str | None, notebook: str | None, symptom: 
     from labbook.diagnosis.catalogue.page_text import render_page_markdown
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 
-    book = open_notebook(notebook)
     language = language or book.config.language_in_use()
     catalogue = load_catalogue(book.paths.symptoms, language=book.config.language_in_use())
-    say = terminal_sentences(book)
     warn_of_pages(catalogue.problems, say)
     page = _find_page(catalogue, symptom, say)
     runs = _list_runs(book, page.id)

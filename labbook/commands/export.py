@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook import screen
-from labbook.commands.options import (
-    executor_option,
-    json_option,
-    notebook_option,
-    open_notebook,
-    print_json,
-    terminal_sentences,
-)
+from labbook.commands.options import executor_option, json_option, print_json, with_notebook
 from labbook.errors import NotebookError, NothingFoundError, UsageError
 from labbook.help_text import HelpCommand
 
@@ -24,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from labbook.store.notebook import Notebook
+    from labbook.store.text.sentences import Sentences
 
 
 _LOGS = ("tensorboard", "csv")
@@ -42,10 +36,10 @@ _LOGS = ("tensorboard", "csv")
 )
 @executor_option
 @json_option
-@notebook_option
+@with_notebook
 @click.argument("target")
 def command(
-    form: str | None, output: str | None, executor: str, as_json: bool, notebook: str | None, target: str
+    form: str | None, output: str | None, executor: str, as_json: bool, book: Notebook, say: Sentences, target: str
 ) -> None:
     """Write all runs as Parquet, a note as a document, or curves as a log.
 
@@ -60,8 +54,6 @@ def command(
     from labbook.dataset.dataset_export import export
     from labbook.store.paths import is_run_id
 
-    book = open_notebook(notebook)
-    say = terminal_sentences(book)
     if form == "parquet" and output is not None:
         raise UsageError("dataset.output_of_document")
     if form in _LOGS or (form is None and output is not None and output.endswith(".csv")):

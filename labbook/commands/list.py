@@ -13,19 +13,18 @@ from labbook import screen
 from labbook.commands.options import (
     FilterCommand,
     json_option,
-    notebook_option,
-    open_notebook,
     print_json,
     status_label,
-    terminal_sentences,
     verdict_label,
     warn_of_notes,
+    with_notebook,
 )
 from labbook.errors import NothingFoundError
 
 if TYPE_CHECKING:
     from labbook.index.query import Listed
     from labbook.report.run_row import RunRow
+    from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
 
 
@@ -39,9 +38,9 @@ if TYPE_CHECKING:
     help="Maximum number of runs, 0 for all. Default: 20.",
 )
 @json_option
-@notebook_option
+@with_notebook
 @click.argument("filters", nargs=-1, type=click.UNPROCESSED)
-def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str, ...]) -> None:
+def command(limit: int, as_json: bool, book: Notebook, say: Sentences, filters: tuple[str, ...]) -> None:
     """List runs, newest first.
 
     FILTERS are conditions on options, metrics and fields, or words that occur in the entry; a run must match all of
@@ -51,8 +50,6 @@ def command(limit: int, as_json: bool, notebook: str | None, filters: tuple[str,
     from labbook.report.run_row import run_row
     from labbook.store.experiments import metric_goal
 
-    book = open_notebook(notebook)
-    say = terminal_sentences(book)
     query = " ".join(filters)
     with screen.progress(say.line("terminal.progress.reading_notes")) as report_progress:
         found = list_notes(book, query, limit=limit or None, tell=report_progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -62,6 +63,17 @@ def notebook_option(function: _Decorated) -> _Decorated:
         metavar="PATH",
         help="Use this notebook instead of the one found above the working folder.",
     )(function)
+
+
+def with_notebook(function: Callable[..., None]) -> Callable[..., None]:
+    """Adds `--notebook PATH`; opens that notebook as `book`, and passes the sentences of its language as `say`."""
+
+    @functools.wraps(function)
+    def opened(*context: click.Context, notebook: str | None, **values: Any) -> None:  # noqa: ANN401 - parameters
+        book = open_notebook(notebook)
+        function(*context, book=book, say=terminal_sentences(book), **values)
+
+    return notebook_option(opened)
 
 
 def json_option(function: _Decorated) -> _Decorated:

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook import screen
-from labbook.commands.options import (
-    json_option,
-    notebook_option,
-    open_notebook,
-    print_json,
-    status_label,
-    terminal_sentences,
-    verdict_label,
-    warn_of_notes,
-)
+from labbook.commands.options import json_option, print_json, status_label, verdict_label, warn_of_notes, with_notebook
 from labbook.errors import UsageError
 from labbook.help_text import HelpCommand
 
@@ -46,7 +37,7 @@ _MAX_OPEN = 5
 @click.option("--output", "-o", metavar="FILE", help="The file of --to. Default: the name of the report, here.")
 @click.option("--send", is_flag=True, help="Mail the report to `notify_to` of the settings.")
 @json_option
-@notebook_option
+@with_notebook
 def command(
     week: str | None,
     month: str | None,
@@ -57,7 +48,8 @@ def command(
     output: str | None,
     send: bool,
     as_json: bool,
-    notebook: str | None,
+    book: Notebook,
+    say: Sentences,
 ) -> None:
     """Write the report of a week, a month, some days, or an experiment.
 
@@ -69,8 +61,6 @@ def command(
     from labbook.publish.reports import write_report
     from labbook.store.experiments import find_experiment
 
-    book = open_notebook(notebook)
-    say = terminal_sentences(book)
     now = time.time()
     period = _period(book, now, week, month, since, until, experiment)
     slug = find_experiment(book, experiment).slug if experiment else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from labbook.commands.options import notebook_option, open_notebook, terminal_sentences
+from labbook.commands.options import with_notebook
 from labbook.errors import NothingFoundError, UsageError
 from labbook.help_text import HelpCommand
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--print", "only_print", is_flag=True, help="Print the commands or the script of Slurm and run nothing.")
 @click.option("--python", default="python", metavar="PROGRAM", help="Interpreter of the script. Default: python.")
 @click.option("--page", metavar="NAME", help="Write the page of this sweep again and run nothing.")
-@notebook_option
+@with_notebook
 @click.argument("script", required=False)
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 def command(
@@ -57,7 +57,8 @@ def command(
     only_print: bool,
     python: str,
     page: str | None,
-    notebook: str | None,
+    book: Notebook,
+    say: Sentences,
     script: str | None,
     options: tuple[str, ...],
 ) -> None:
@@ -72,8 +73,6 @@ def command(
     from labbook.sweep.sweep_runner import SweepRequest
     from labbook.sweep.trial_grid import make_trials, parse_axes, sweep_name
 
-    book = open_notebook(notebook)
-    say = terminal_sentences(book)
     if page is not None:
         _write_page(book, page)
         return

@@ -8,29 +8,23 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook import screen
-from labbook.commands.options import (
-    json_option,
-    notebook_option,
-    open_notebook,
-    print_json,
-    terminal_sentences,
-    warn_of_pages,
-)
+from labbook.commands.options import json_option, print_json, warn_of_pages, with_notebook
 from labbook.errors import NothingFoundError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
     from labbook.fixes.fix_history import SymptomCount
     from labbook.model.symptom import Symptom
+    from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
 
 
 @click.command(cls=HelpCommand)
 @click.option("--all", "everything", is_flag=True, help="Also list symptoms never seen in this notebook.")
 @json_option
-@notebook_option
+@with_notebook
 @click.argument("words", nargs=-1)
-def command(everything: bool, as_json: bool, notebook: str | None, words: tuple[str, ...]) -> None:
+def command(everything: bool, as_json: bool, book: Notebook, say: Sentences, words: tuple[str, ...]) -> None:
     """List known symptoms and how often they occurred.
 
     Shows the symptoms seen in this notebook, with the number of runs that had them and of those that were fixed. With
@@ -39,8 +33,6 @@ def command(everything: bool, as_json: bool, notebook: str | None, words: tuple[
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
     from labbook.fixes.fix_history import count_symptoms
 
-    book = open_notebook(notebook)
-    say = terminal_sentences(book)
     catalogue = load_catalogue(book.paths.symptoms, language=book.config.language_in_use())
     counts = count_symptoms(book)
     rows = [
