@@ -187,7 +187,7 @@ def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
     return [*lines, line.rstrip()]
 
 
-def print_panel(title: str, lines: Sequence[str], *, style: str = "") -> None:
+def print_panel(title: str, lines: Sequence[str]) -> None:
     """Prints lines in a frame with a title; on a pipe the title and the lines."""
     if not is_terminal():
         print_line(title)
@@ -198,7 +198,7 @@ def print_panel(title: str, lines: Sequence[str], *, style: str = "") -> None:
     from rich.text import Text
 
     body = Text("\n").join(Text(harmless(text)) for text in lines)
-    _console().print(Panel(body, title=Text(harmless(title)), title_align="left", border_style=style or "dim"))
+    _console().print(Panel(body, title=Text(harmless(title)), title_align="left", border_style="dim"))
 
 
 def print_markdown(text: str, *, paged: bool = False) -> None:

@@ -251,19 +251,18 @@ class _Reader:
             self._text.append(raw.replace('"', " ").strip())
 
 
-def match_expression(question: Question, *, prefix: bool = False, any_term: bool = False) -> str:
+def match_expression(question: Question, *, prefix: bool = False) -> str:
     """Returns the FTS5 expression of the words, "" if there are none.
 
     Args:
         question: The query.
         prefix: Whether words match as prefixes: `diverg` finds `diverged`.
-        any_term: Whether one word is enough.
     """
-    wanted = [term for term in question.terms if any_term or not term.minor] or list(question.terms)
+    wanted = [term for term in question.terms if not term.minor] or list(question.terms)
     expressions = [text for text in (_term_expression(term, prefix=prefix) for term in wanted) if text]
     if not expressions:
         return ""
-    expression = (" OR " if any_term else " AND ").join(expressions)
+    expression = " AND ".join(expressions)
     minor = [text for term in question.terms if term not in wanted and (text := _term_expression(term, prefix=False))]
     if minor:
         # Filler words are optional, but notes with them rank higher.

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from labbook.errors import GitError, LabbookError
 from labbook.frozen import dataclass
-from labbook.sharing.tree_diff import PathChange, diff_trees, read_blobs, runs_among, text_path
+from labbook.sharing.tree_diff import PathChange, diff_trees, runs_among, text_path
 from labbook.store.commit.branch_checkout import hide_entries, notebook_prefix, restore_missing
 from labbook.store.commit.sync_state import read_state
 from labbook.store.git.fast_import import blob_hash
-from labbook.store.git.git_process import GitFolders, run_git
+from labbook.store.git.git_process import GitFolders, read_blobs, run_git
 from labbook.store.git.git_state import WorkTree, head_ref, operation, read_commit, work_trees
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook

@@ -25,7 +25,6 @@ from labbook.sharing.tree_diff import (
     diff_trees,
     is_ancestor,
     merge_bases,
-    read_blobs,
     runs_among,
     text_path,
 )
@@ -34,7 +33,7 @@ from labbook.store.commit.changed_notes import edited_notes, has_conflict
 from labbook.store.commit.entry_commit import commit_files, commit_queued
 from labbook.store.commit.sync_state import file_system_time, read_state, tracking_marks, update_state
 from labbook.store.git.git_identity import read_signers
-from labbook.store.git.git_process import GitFolders, run_git
+from labbook.store.git.git_process import GitFolders, read_blobs, run_git
 from labbook.store.git.git_state import read_commit
 from labbook.store.locks import hold_lock
 from labbook.store.notebook import Notebook

@@ -73,32 +73,6 @@ def empty_tree(like: str) -> str:
     return hashlib.new(name, b"tree 0\0", usedforsecurity=False).hexdigest()
 
 
-def read_blobs(folders: GitFolders, hashes: Iterable[str]) -> dict[str, bytes]:
-    """Return hash -> content.
-
-    Raises:
-        GitError: A content is not in the repository.
-    """
-    wanted = sorted(set(hashes))
-    if not wanted:
-        return {}
-    answer = run_git(
-        folders, "cat-file", "--batch", stdin="".join(f"{h}\n" for h in wanted).encode(), timeout_s=_LONG_S
-    )
-    found = {}
-    rest = memoryview(answer.out)
-    at = 0
-    for blob in wanted:
-        stop = answer.out.find(b"\n", at)
-        fields = bytes(rest[at:stop]).split()
-        if answer.code or len(fields) != 3:
-            raise GitError("errors.git.no_content", blob=blob, folder=folders.top)
-        size = int(fields[2])
-        found[blob] = bytes(rest[stop + 1 : stop + 1 + size])
-        at = stop + size + 2
-    return found
-
-
 def merge_bases(folders: GitFolders, one: str, other: str) -> list[str]:
     """Return the best common ancestors of two commits, sorted; empty if their histories are unrelated."""
     answer = run_git(folders, "merge-base", "--all", one, other, timeout_s=_LONG_S)

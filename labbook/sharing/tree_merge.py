@@ -9,10 +9,10 @@ from pathlib import PurePosixPath
 from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.sharing.file_merge import are_different_runs, merge_file, name_beside, other_run_id, run_of
-from labbook.sharing.tree_diff import PathChange, TreeEntry, diff_trees, merge_bases, read_blobs
+from labbook.sharing.tree_diff import PathChange, TreeEntry, diff_trees, merge_bases
 from labbook.store.git.fast_import import commit_signatures, quoted
 from labbook.store.git.git_identity import Signers
-from labbook.store.git.git_process import GitFolders, run_git
+from labbook.store.git.git_process import GitFolders, read_blobs, run_git
 
 _DEEPEST = 8
 """Most levels of ancestors that are merged to get one. Source: chosen by us; more than one needs pushes by hand."""

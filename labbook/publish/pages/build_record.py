@@ -100,17 +100,6 @@ def content_key(*parts: object) -> str:
     return made.hexdigest()
 
 
-def is_text(name: str) -> bool:
-    """Whether the name of a file is valid text; names in other encodings are not."""
-    if name.isascii():
-        return True
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def file_state(found: os.stat_result, now_ns: int) -> str:
     """Returns the state of a file; "" if it may change again with the same time stamp."""
     if abs(now_ns - found.st_mtime_ns) < _JUST_NOW_NS or abs(now_ns - found.st_ctime_ns) < _JUST_NOW_NS:
@@ -118,12 +107,12 @@ def file_state(found: os.stat_result, now_ns: int) -> str:
     return f"{found.st_mtime_ns:x}.{found.st_ctime_ns:x}.{found.st_size:x}.{found.st_ino:x}"
 
 
-def file_state_or_gone(path: str, now_ns: int, *, gone: str = "gone") -> str:
-    """Returns the `file_state` of a file, `gone` if it cannot be read."""
+def file_state_or_gone(path: str, now_ns: int) -> str:
+    """Returns the `file_state` of a file, "gone" if it cannot be read."""
     try:
         return file_state(os.stat(path), now_ns)  # noqa: PTH116 - ten thousand times
     except OSError:
-        return gone
+        return "gone"
 
 
 def files_below(folder: Path, flat: Sequence[str] = ()) -> dict[str, tuple[int, int]]:

@@ -30,13 +30,8 @@ _LINES_OF_OTHERS = 40
 _DECIDES = ("failed", "alike", "killed", "lost")
 
 
-def find_parts(notebook: Notebook, among: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Returns the jobs whose entries lack ranks and that have several entries: job -> run ids.
-
-    Args:
-        among: Run ids of new entries; only their jobs are looked for. Empty: all jobs. Reads the front matter of every
-            entry.
-    """
+def find_parts(notebook: Notebook) -> dict[str, list[str]]:
+    """Returns the jobs whose entries lack ranks and that have several entries: job -> run ids."""
     found: dict[str, list[str]] = {}
     parts: set[str] = set()
     for path, head in _heads(notebook):
@@ -44,11 +39,7 @@ def find_parts(notebook: Notebook, among: Sequence[str] = ()) -> dict[str, list[
         if match is not None:
             found.setdefault(match[1].strip(), []).append(path.stem)
             parts.update([match[1].strip()] if _MISSING.search(head) else [])
-    return {
-        job: sorted(ids)
-        for job, ids in found.items()
-        if len(ids) > 1 and job in parts and (not among or set(ids) & set(among))
-    }
+    return {job: sorted(ids) for job, ids in found.items() if len(ids) > 1 and job in parts}
 
 
 def join_parts(notebook: Notebook, job: str, run_ids: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labbook.errors import GitError, NotebookError
-from labbook.store.git.git_process import GitFolders, run_git
+from labbook.store.git.git_process import GitFolders, read_blobs, run_git
 from labbook.store.git.git_state import read_commit
 from labbook.store.journal import write_atomically
 from labbook.store.scaffold import append_lines
@@ -53,24 +53,14 @@ def restore_missing(notebook: Notebook, below: Path | None = None) -> list[Path]
         del wanted[renamed]
     if not wanted:
         return []
-    lines = "".join(f"{blob}\n" for blob in wanted.values()).encode()
-    answer = run_git(folders, "cat-file", "--batch", stdin=lines, timeout_s=300)
-    if answer.code:
-        raise GitError("errors.git.entries_not_read", folder=folders.top, reason=answer.error)
     written = []
-    rest = memoryview(answer.out)
-    for file in wanted:
-        head = bytes(rest[:200]).partition(b"\n")[0]
-        fields = head.split()
-        if len(fields) != 3:
-            raise GitError("errors.git.no_content_of_file", file=file)
-        start, size = len(head) + 1, int(fields[2])
-        content, rest = bytes(rest[start : start + size]), rest[start + size + 1 :]
+    contents = read_blobs(folders, wanted.values())
+    for file, blob in wanted.items():
         if _stays_inside(file, notebook.paths.root):
             try:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 # Not durable: git has it, and a fresh clone of 10,000 entries would wait 5 ms for each.
-                write_atomically(file, content, durable=False)
+                write_atomically(file, contents[blob], durable=False)
             except OSError as error:
                 raise NotebookError("errors.file.not_written", path=file, reason=error) from error
             written.append(file)

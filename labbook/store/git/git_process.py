@@ -183,6 +183,28 @@ def run_git(
     return GitAnswer(process.returncode, out, errors.decode("utf-8", "replace").strip())
 
 
+def read_blobs(folders: GitFolders, hashes: Iterable[str]) -> dict[str, bytes]:
+    """Return hash -> content.
+
+    Raises:
+        GitError: A content is not in the repository.
+    """
+    wanted = sorted(set(hashes))
+    if not wanted:
+        return {}
+    answer = run_git(folders, "cat-file", "--batch", stdin="\n".join([*wanted, ""]).encode(), timeout_s=600)
+    found = {}
+    at = 0
+    for blob in wanted:
+        stop = answer.out.find(b"\n", at)
+        fields = answer.out[at:stop].split()
+        if answer.code or len(fields) != 3:
+            raise GitError("errors.git.no_content", blob=blob, folder=folders.top)
+        at = stop + int(fields[2]) + 2
+        found[blob] = answer.out[stop + 1 : at - 1]
+    return found
+
+
 def kill_group(pid: int) -> None:
     """Kill a process that leads its own group, with its child processes."""
     with contextlib.suppress(OSError):
