@@ -18,7 +18,6 @@ from labbook.compare.run_settings import (
     describe_file,
     environment_variables,
     files_below_top,
-    flatten,
     format_value,
     is_parsed,
     list_rows,
@@ -26,7 +25,7 @@ from labbook.compare.run_settings import (
 )
 from labbook.model.message import Message, as_data, message
 from labbook.model.run import Change
-from labbook.model.run_fields import parse_command
+from labbook.model.run_fields import flatten, parse_command
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from labbook.capture.launchers import is_python
+from labbook.model.run_fields import flatten
 
 _MAX_VALUE = 120
 
@@ -87,17 +88,6 @@ def format_value(value: Any) -> str:  # noqa: ANN401 - JSON data
     text = value if isinstance(value, str) else repr(value)
     text = " ".join(text.split())
     return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 1] + "…"
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "", depth: int = 0) -> list[tuple[str, Any]]:
-    """Returns names and values of nested groups, such as `optimizer.lr`."""
-    pairs: list[tuple[str, Any]] = []
-    for name, value in values.items():
-        if isinstance(value, Mapping) and value and depth < 6:
-            pairs += flatten(value, f"{prefix}{name}.", depth + 1)
-        else:
-            pairs.append((f"{prefix}{name}", value))
-    return pairs
 
 
 def collect_arguments(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from labbook.compare.run_settings import (
     describe_file,
     environment_variables,
     files_below_top,
-    flatten,
     format_value,
     is_parsed,
     list_rows,
@@ -28,7 +27,7 @@ from labbook.compare.run_settings import (
 )
 from labbook.frozen import dataclass
 from labbook.model.message import Message, message
-from labbook.model.run_fields import parse_command
+from labbook.model.run_fields import flatten, parse_command
 from labbook.store.text.sentences import Sentences
 
 KINDS = ("argument", "config", "code", "model", "input", "environment", "package", "hardware")

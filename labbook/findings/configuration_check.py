@@ -14,10 +14,10 @@ from pathlib import Path, PurePosixPath
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from labbook.compare.run_settings import flatten
 from labbook.findings.yaml_types import YamlValue, find_retyped_values
 from labbook.model.message import Message, as_data, message
 from labbook.model.run import ConfigFile, Run
+from labbook.model.run_fields import flatten
 
 if TYPE_CHECKING:
     from labbook.store.notebook import Notebook

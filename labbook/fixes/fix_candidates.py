@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from labbook.compare.run_settings import SIZE_UNKNOWN, describe_file, flatten
+from labbook.compare.run_settings import SIZE_UNKNOWN, describe_file
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.run import Change, Run
-from labbook.model.run_fields import parse_command
+from labbook.model.run_fields import flatten, parse_command
 from labbook.model.symptom import Symptom
 
 _KINDS = ("argument", "config", "code", "input", "package", "environment", "hardware", "command")

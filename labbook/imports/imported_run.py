@@ -276,15 +276,6 @@ def experiment_of(folder: Path, root: Path) -> str:
     return root.resolve().name if root.is_dir() and folder != root else folder.resolve().parent.name
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the leaves of nested mappings by dotted name."""
-    for name, value in values.items():
-        if isinstance(value, Mapping) and value and prefix.count(".") < MAX_DEPTH:
-            yield from flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
 def typed(text: str) -> Any:  # noqa: ANN401 - a scalar
     """Returns a parameter that a tool stored as text as what it was: a number, a truth value, `None`, or the text.
 

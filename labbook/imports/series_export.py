@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from labbook.imports.imported_run import flat
+from labbook.imports.imported_run import MAX_DEPTH
 from labbook.imports.wire_format import encoded, framed
 from labbook.model.run import Run
+from labbook.model.run_fields import flatten
 from labbook.store.journal import write_atomically
 
 _FLOAT, _STRING = 1, 7
@@ -38,7 +39,7 @@ def _events(run: Run) -> Iterator[bytes]:
     begin = float(run.started)
     last = max((series.last_step or 0 for series in run.series), default=0) or 1
     yield encoded((1, begin), (3, "brain.Event:2"))
-    options = [pair for arguments in run.arguments for pair in flat(arguments.values)]
+    options = [pair for arguments in run.arguments for pair in flatten(arguments.values, deepest=MAX_DEPTH)]
     if options:
         yield encoded((1, begin), (5, encoded((1, _hparams(options, begin)))))
         rows = "\n".join(f"| {name} | {value} |" for name, value in options)

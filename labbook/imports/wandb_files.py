@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.imports.imported_run import (
+    MAX_DEPTH,
     MAX_PICTURES,
     MAX_TEXT,
     MAX_TEXTS,
@@ -22,7 +23,6 @@ from labbook.imports.imported_run import (
     LoggedText,
     Picture,
     SeriesCollector,
-    flat,
     read_object,
     read_picture,
     root_of,
@@ -30,6 +30,7 @@ from labbook.imports.imported_run import (
 )
 from labbook.imports.wire_format import Message, RecordFile
 from labbook.imports.yaml_files import read_yaml
+from labbook.model.run_fields import flatten
 
 _OWN = ("_step", "_runtime", "_timestamp", "_wandb")
 
@@ -126,7 +127,7 @@ class _Builder:
         """Returns the run."""
         files = _files_beside(self._file)
         numbers = {k: v for k, v in self._summary.items() if not (isinstance(v, Mapping) and "_type" in v)}
-        for name, value in flat(numbers):
+        for name, value in flatten(numbers, deepest=MAX_DEPTH):
             if not name.startswith(_OWN) and self._points.last_step(name) is None:
                 self._points.add_number(name, self._step, value)
         folder = self._file.parent if self._file.suffix == ".wandb" else self._file.parent.parent
@@ -203,7 +204,7 @@ class _Builder:
                     picture = read_picture(file, self._root, name, self._step)
                     self._pictures += [picture] if picture is not None and len(self._pictures) < MAX_PICTURES else []
             elif kind is None:
-                for inner, leaf in flat(value, f"{name}."):
+                for inner, leaf in flatten(value, f"{name}.", MAX_DEPTH):
                     self._logged(inner, leaf)
             return
         is_number = self._points.add_number(name, self._step, value, self._begun)

@@ -82,7 +82,7 @@ def _walked(paths: NotebookPaths, waiting: list[str], known: Mapping[str, object
         listed[folder] = (mtime_ns, read_ns)
         names = {item.name for item in items}
         for item in items:
-            if item.name.startswith(".") or not _is_text(item.name):
+            if item.name.startswith(".") or not is_text(item.name):
                 continue
             below = f"{folder}/{item.name}"
             with contextlib.suppress(OSError):
@@ -126,8 +126,10 @@ def note_look(connection: sqlite3.Connection, look: Look, began_ns: int, *, whol
     connection.executemany("INSERT OR REPLACE INTO folders VALUES (?, ?, ?)", rows)
 
 
-def _is_text(name: str) -> bool:
+def is_text(name: str) -> bool:
     """Whether the name of a file is valid text; other names fit neither into SQLite nor on the site."""
+    if name.isascii():
+        return True
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -100,6 +100,17 @@ def option_keys(name: str) -> frozenset[str]:
     return frozenset((field_key(name), field_key(name.rpartition(".")[2])))
 
 
+def flatten(values: Mapping[str, Any], prefix: str = "", deepest: int = 6) -> list[tuple[str, Any]]:
+    """Returns names and values of nested groups, such as `optimizer.lr`; deeper groups are values."""
+    pairs: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value and prefix.count(".") < deepest:
+            pairs += flatten(value, f"{prefix}{name}.", deepest)
+        else:
+            pairs.append((f"{prefix}{name}", value))
+    return pairs
+
+
 def as_number(value: object) -> float | None:
     """Returns a value as a number, `None` if it is none; `nan` and `inf` are numbers, true and false are not."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):

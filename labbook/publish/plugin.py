@@ -22,6 +22,7 @@ from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page as MkDocsPage
 
 from labbook.errors import LabbookError, NotebookError
+from labbook.index.folders import is_text
 from labbook.publish.html import theme
 from labbook.publish.html.cached_fragments import FrameParts, can_use_parts
 from labbook.publish.html.notes import SiteNote, inert, site_note, unlink_missing
@@ -33,7 +34,7 @@ from labbook.publish.html.page_safety import (
     without_indents,
 )
 from labbook.publish.html.rendering import PageRenderer
-from labbook.publish.pages.build_record import content_key, files_below, is_text
+from labbook.publish.pages.build_record import content_key, files_below
 from labbook.publish.pages.feed import feed_file
 from labbook.publish.pages.generated_pages import site_files, site_pages
 from labbook.publish.pages.page import Page, SiteFile, SiteSource

@@ -12,7 +12,7 @@ from labbook.report.best_runs import best_run
 from labbook.report.period_context import run_cells
 from labbook.report.run_row import RunRow
 from labbook.store.text import frontmatter
-from labbook.store.text.entry_text import merge
+from labbook.store.text.entry_text import merge, tidy
 from labbook.store.text.templates import Templates
 
 TEMPLATE = "reports/week.md.j2"
@@ -46,7 +46,7 @@ def report_markdown(
         "date": data["begin"],
         "runs": data["totals"]["runs"],
     }
-    page = f"{frontmatter.emit(meta)}\n{_tidy(body)}"
+    page = f"{frontmatter.emit(meta)}\n{tidy(body)}"
     return (merge(existing, page, known=BLOCKS) if existing is not None else page), trouble
 
 
@@ -69,13 +69,4 @@ def experiment_runs_markdown(name: str, rows: Sequence[RunRow], figure: str, tem
         "best": run_cells(best, link) if best else None,
         "rows": [run_cells(row, link) for row in newest[:_MAX_ROWS]],
     }
-    return _tidy(templates.render_anyway(EXPERIMENT_TEMPLATE, data)[0])
-
-
-def _tidy(body: str) -> str:
-    """Returns the page without the empty lines of loops and conditions in the template."""
-    lines: list[str] = []
-    for line in body.strip().splitlines():
-        if line.strip() or (lines and lines[-1].strip()):
-            lines.append(line.rstrip())
-    return "\n".join(lines) + "\n"
+    return tidy(templates.render_anyway(EXPERIMENT_TEMPLATE, data)[0])

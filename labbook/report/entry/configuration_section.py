@@ -11,6 +11,7 @@ from typing import Any
 
 from labbook.model.message import message
 from labbook.model.run import Arguments, Facts, Process, Run, ray_node
+from labbook.model.run_fields import flatten
 from labbook.report import numbers
 from labbook.report.ending_exception import shown_path
 from labbook.report.entry.entry_front_matter import UNCHANGED, parameter_rank
@@ -73,8 +74,13 @@ def _command_line(argv: Sequence[str]) -> str:
     return shlex.join(argv)
 
 
+def _shown(value: object) -> str:
+    is_plain = value is None or isinstance(value, (str, int, float))
+    return str(value) if is_plain else json.dumps(value, ensure_ascii=False, default=str)
+
+
 def _arguments(parsed: Arguments, limits: Limits) -> dict[str, Any]:
-    flat = shown = list(_flat(parsed.values))
+    flat = shown = [(name, _shown(value)) for name, value in flatten(parsed.values)]
     if len(flat) > limits.rows:
         ranks = {
             name: parameter_rank(name, _LITERALS.get(value, value), name.partition(".")[0] in parsed.unchanged)
@@ -87,19 +93,6 @@ def _arguments(parsed: Arguments, limits: Limits) -> dict[str, Any]:
         "rows": [{"name": shorten_middle(k, limits.cell), "value": shorten_middle(v, limits.cell)} for k, v in shown],
         "more": len(flat) - len(shown),
     }
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Yields options by dotted name, in their order."""
-    rows: list[tuple[str, str]] = []
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value and prefix.count(".") < 6:
-            rows += _flat(value, f"{prefix}{key}.")
-        elif isinstance(value, (str, int, float, bool)) or value is None:
-            rows.append((f"{prefix}{key}", str(value)))
-        else:
-            rows.append((f"{prefix}{key}", json.dumps(value, ensure_ascii=False, default=str)))
-    return rows
 
 
 def code_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:

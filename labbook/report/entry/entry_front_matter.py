@@ -6,10 +6,11 @@ import math
 import re
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from labbook.model.run import Run
+from labbook.model.run_fields import flatten
 from labbook.model.run_files import is_checkpoint, short_fingerprint
 from labbook.report.series_choice import (
     MEASURED_BY_PROBE,
@@ -157,7 +158,7 @@ def _params(run: Run) -> dict[str, float | int | str | bool | None]:
     """
     found: dict[str, tuple[int, float | int | str | bool | None]] = {}
     for arguments in run.arguments:
-        for name, value in _leaves(arguments.values):
+        for name, value in flatten(arguments.values):
             if value is None or isinstance(value, (str, int, float)):
                 is_default = name.partition(".")[0] in arguments.unchanged
                 found.setdefault(name[:_MAX_NAME], (parameter_rank(name, value, is_default), _param(value)))
@@ -185,15 +186,6 @@ def _param(value: float | int | str | None) -> float | int | str | bool | None:
     if isinstance(value, str):
         return value[:_MAX_VALUE]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields names and values; nested ones have a dotted name: `optimizer.lr`."""
-    for name, value in values.items():
-        if isinstance(value, Mapping) and value and prefix.count(".") < 6:
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _metrics(run: Run) -> dict[str, Any]:

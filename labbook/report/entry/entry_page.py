@@ -141,7 +141,7 @@ def _body(templates: Templates, data: Mapping[str, Any], say: Sentences, *, by_h
     body, trouble = templates.render_anyway("entry.md.j2", {**data, **tools})
     if trouble:
         body, _ = templates.render_anyway("entry.md.j2", {**data, **tools, "template_note": trouble})
-    return tidy(body)
+    return entry_text.tidy(body)
 
 
 def _section(by_hand: bool) -> Callable[..., Any]:
@@ -153,26 +153,9 @@ def _section(by_hand: bool) -> Callable[..., Any]:
             return finished_text("")
         if name == "title" and by_hand:
             content += f"\n{_BY_HAND}\n"
-        return finished_text(entry_text.block(name, tidy(content)))
+        return finished_text(entry_text.block(name, entry_text.tidy(content)))
 
     return section
-
-
-def tidy(text: str) -> str:
-    """Returns the text without repeated blank lines, except in code blocks."""
-    lines: list[str] = []
-    end = ""
-    for line in text.split("\n"):
-        inside = bool(end)
-        if inside:
-            end = "" if (line.rstrip() == end or (end == "</pre>" and end in line)) else end
-        elif mark := re.match(r"`{3,}|~{3,}", line):
-            end = mark.group()
-        elif line.startswith("<pre") and "</pre>" not in line:
-            end = "</pre>"
-        if inside or line.strip() or (lines and lines[-1]):
-            lines.append(line if inside else line.rstrip())
-    return "\n".join(lines).strip("\n") + "\n"
 
 
 def _title(run: Run, language: str, before: Mapping[str, Any], existing: str | None) -> tuple[str, bool]:

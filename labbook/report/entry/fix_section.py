@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from labbook.model.confirmed_fix import Fix, Proposal, describe_changes, line_counts, sides
 from labbook.model.message import message
 from labbook.model.run import Change
-from labbook.report.entry.entry_page import tidy
 from labbook.report.entry.section_limits import shorten_middle
 from labbook.store.paths import is_run_id
+from labbook.store.text.entry_text import tidy
 from labbook.store.text.sentences import Sentences, translate_change
 from labbook.store.text.templates import Templates, words
 

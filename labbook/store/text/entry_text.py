@@ -251,6 +251,23 @@ def _readable_rest(existing: str, reason: str, newline: str) -> str:
     )
 
 
+def tidy(text: str) -> str:
+    """Returns the text without repeated blank lines, except in code blocks."""
+    lines: list[str] = []
+    end = ""
+    for line in text.split("\n"):
+        inside = bool(end)
+        if inside:
+            end = "" if (line.rstrip() == end or (end == "</pre>" and end in line)) else end
+        elif mark := re.match(r"`{3,}|~{3,}", line):
+            end = mark.group()
+        elif line.startswith("<pre") and "</pre>" not in line:
+            end = "</pre>"
+        if inside or line.strip() or (lines and lines[-1]):
+            lines.append(line if inside else line.rstrip())
+    return "\n".join(lines).strip("\n") + "\n"
+
+
 def read_text(path: Path) -> str:
     """Read a Markdown file without translating line ends; invalid UTF-8 is preserved by `write_text`.
 

@@ -10,11 +10,11 @@ from labbook.checks.report_to_run import said_texts
 from labbook.checks.results import Checklist, Row, Text
 from labbook.model.run import Arguments, Change, ConfigFile, Console, FileUse, Run
 from labbook.model.series import Series
-from labbook.report.entry.entry_page import SECTIONS, entry_markdown, tidy
+from labbook.report.entry.entry_page import SECTIONS, entry_markdown
 from labbook.report.entry.requests_section import checked_section
 from labbook.report.entry.section_limits import MAX_ENTRY_BYTES, Limits
 from labbook.store.text import frontmatter
-from labbook.store.text.entry_text import split_parts
+from labbook.store.text.entry_text import split_parts, tidy
 from labbook.store.text.sentences import Sentences
 
 KEYS = [
