@@ -1,4 +1,4 @@
-"""Reads a git repository: its state, history and differences. The only module that imports GitPython.
+"""Reads history and differences of a git repository. The only module that imports GitPython.
 
 GitPython starts git with the command line and environment of `git_process`, so that no program of the repository's
 configuration is run. Its objects, which keep git processes alive, are not used. Importing it takes longer than a call
@@ -27,8 +27,6 @@ from labbook.store.git.git_process import (
     kill_group,
     quiet_filters,
 )
-from labbook.store.git.git_state import head_ref, operation
-from labbook.store.git.remotes import credential_free
 
 _ANSWER_MAX_BYTES = 64 * 1024 * 1024
 _CHUNK = 1 << 16
@@ -75,62 +73,19 @@ class CodeRepository:
         """Top folder of the work tree."""
         return self.folders.top
 
-    @property
-    def git_dir(self) -> Path:
-        """Git folder of this work tree."""
-        return self.folders.git_dir
-
-    def head(self) -> dict[str, Any]:
-        """Commit (full hash, "" when unborn), branch, detached, unborn and state ("rebase", "merge", ... or "")."""
-        ref = head_ref(self.folders)
-        commit = self._run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", accepted=(0, 1)).decode().strip()
-        return {
-            "commit": commit,
-            "branch": ref.removeprefix("refs/heads/"),
-            "detached": not ref,
-            "unborn": not commit,
-            "state": operation(self.git_dir),
-        }
-
-    def remote(self) -> str:
-        """Return the address of `origin`, else of the first remote, without credentials, or ""."""
-        listed = self._run("config", "-z", "--get-regexp", r"^remote\..*\.url$", accepted=(0, 1))
-        urls: dict[str, str] = {}
-        for item in _items(listed):
-            name, _, url = item.partition("\n")
-            urls.setdefault(name, url)
-        return credential_free(urls.get("remote.origin.url") or next(iter(urls.values()), ""))
-
-    def status(self) -> list[tuple[str, str]]:
-        """Return changes since the last commit as (two-letter code of git, path), with new but not ignored files."""
-        if self.folders.bare:
-            return []
-        output = self._run(
-            "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=dirty"
-        )
-        return [(item[:2], item[3:]) for item in _items(output)]
-
-    def diff(self, max_bytes: int) -> bytes:
-        """Return uncommitted changes of tracked text files as a patch for `git apply`.
-
-        Binary files are omitted, as are files that a filter (for large files, for notebooks) rewrites on commit: their
-        content on disk is not what git compares.
-
-        Raises:
-            GitError: The patch is longer than `max_bytes`, or git failed.
-        """
-        if self.folders.bare:
-            return b""
-        base = self.head()["commit"] or self._empty_tree()
-        return self._patch((base,), max_bytes)
-
     def diff_between(self, before: str, after: str, max_bytes: int = _ANSWER_MAX_BYTES) -> bytes:
         """Return changes of text files between two commits as a patch.
 
         Raises:
             GitError: A commit is missing, or the patch is longer than `max_bytes`.
         """
-        return self._patch((_revision(before), _revision(after)), max_bytes)
+        revisions = (_revision(before), _revision(after))
+        counted = _items(self._run("diff", *_DIFF, "--numstat", "-z", *revisions, "--"))
+        rows = [item.split("\t", 2) for item in counted if item.count("\t") >= 2]
+        patch = b""
+        for part in _parts([path for added, _, path in rows if added != "-"]):
+            patch += self._run("diff", *_DIFF, *revisions, "--", *part, max_bytes=max_bytes - len(patch))
+        return patch
 
     def commits_between(self, before: str, after: str, limit: int = 100) -> list[HistoryCommit]:
         """Return commits that are in `after` but not in `before`, newest first.
@@ -154,46 +109,20 @@ class CodeRepository:
         rows = [fields[at : at + 4] for at in range(0, len(fields), 4)]
         return [HistoryCommit(commit, float(when), author, subject) for commit, when, author, subject in rows]
 
-    def filtered(self, paths: Sequence[str]) -> set[str]:
-        """Return those of `paths` that a filter rewrites on commit."""
-        found: set[str] = set()
-        for part in _parts(paths):
-            fields = _items(self._run("check-attr", "-z", "filter", "--", *part))
-            rows = zip(fields[0::3], fields[2::3], strict=True)
-            found |= {path for path, value in rows if value not in ("unspecified", "unset")}
-        return found
-
-    def _patch(self, revisions: tuple[str, ...], max_bytes: int) -> bytes:
-        counted = _items(self._run("diff", *_DIFF, "--numstat", "-z", *revisions, "--"))
-        rows = [item.split("\t", 2) for item in counted if item.count("\t") >= 2]
-        paths = [path for added, _, path in rows if added != "-"]
-        if len(revisions) == 1:
-            filtered = self.filtered(paths)
-            paths = [path for path in paths if path not in filtered]
-        patch = b""
-        for part in _parts(paths):
-            patch += self._run("diff", *_DIFF, *revisions, "--", *part, max_bytes=max_bytes - len(patch))
-        return patch
-
-    def _empty_tree(self) -> str:
-        return self._run("hash-object", "-t", "tree", os.devnull).decode().strip()
-
     @cached_property
     def _quiet(self) -> list[str]:
         """Return settings that disable the repository's filters."""
-        names = self._run_command(
-            git_command(self.folders, "config", "--list", "--name-only", "-z"), (0,), _ANSWER_MAX_BYTES
-        )
+        names = self._run_command(git_command(self.folders, "config", "--list", "--name-only", "-z"), _ANSWER_MAX_BYTES)
         return quiet_filters(_items(names))
 
-    def _run(self, *arguments: str, accepted: Sequence[int] = (0,), max_bytes: int = _ANSWER_MAX_BYTES) -> bytes:
-        return self._run_command(git_command(self.folders, *arguments, settings=self._quiet), accepted, max_bytes)
+    def _run(self, *arguments: str, max_bytes: int = _ANSWER_MAX_BYTES) -> bytes:
+        return self._run_command(git_command(self.folders, *arguments, settings=self._quiet), max_bytes)
 
-    def _run_command(self, command: list[str], accepted: Sequence[int], max_bytes: int) -> bytes:
+    def _run_command(self, command: list[str], max_bytes: int) -> bytes:
         """Run git and return its standard output.
 
         Raises:
-            GitError: The status is not accepted, the output is too long, or the time limit is exceeded.
+            GitError: Git failed, the output is too long, or the time limit is exceeded.
         """
         from git import Git
         from git.exc import CommandError
@@ -202,7 +131,7 @@ class CodeRepository:
         # GitPython can add to the environment, but not remove from it.
         unwanted = sorted(set(os.environ) - set(environment))
         without = [part for name in unwanted for part in ("-u", name)]
-        call = " ".join(command[command.index(f"--git-dir={self.git_dir}") + 1 :][:3])
+        call = " ".join(command[command.index(f"--git-dir={self.folders.git_dir}") + 1 :][:3])
         try:
             started = Git(str(self.top)).execute(
                 ["env", *without, *command] if without else command,
@@ -236,7 +165,7 @@ class CodeRepository:
             process.wait()
         if late.is_set():
             raise GitError("errors.git.call_too_slow", folder=self.top, seconds=self.timeout_s, call=call)
-        if code not in accepted:
+        if code:
             raise GitError("errors.git.failed", folder=self.top, call=call, reason=problem or f"status {code}")
         return out
 
