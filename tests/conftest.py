@@ -86,9 +86,12 @@ def pytest_collection_finish() -> None:
         raise pytest.UsageError(f"imported at the head of a file of tests: {', '.join(sorted(loaded))}")
 
 
-def pytest_sessionfinish() -> None:
-    """Nothing is looked for among the thousands of tests any more, which pytest would do several times, 2 s each."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Spares the collector thousands of tests, 2 s several times, and the first process the files of all others."""
     gc.freeze()
+    if not session.testsfailed and hasattr(session.config, "workerinput"):
+        subprocess.run(["rm", "-rf", str(session.config._tmp_path_factory.getbasetemp())], check=False)
 
 
 def note_impurity(event: str, arguments: tuple) -> None:
@@ -206,15 +209,10 @@ class Labbook:
         self.folder = folder
 
     def __call__(
-        self,
-        *arguments: str,
-        check: bool = True,
-        timeout: float = 100,
-        fresh: bool = False,
-        framework: str = "",
-        **options,
+        self, *arguments: str, check: bool = True, timeout: float = 100, fresh: bool = False, **options
     ) -> subprocess.CompletedProcess:
         cwd = options.pop("cwd", self.folder)
+        imported = "labbook and torch" if options.pop("framework", "") == "torch" else "labbook"
         words = ["-m", "labbook", *arguments]
         environ = options.get("env", os.environ)
         as_here = all(environ.get(name) == os.environ.get(name) for name in READ_AT_START)
@@ -229,9 +227,7 @@ class Labbook:
                 **options,
             )
         else:
-            done = forked_labbook("labbook and torch" if framework == "torch" else "labbook").run(
-                words, dict(environ), cwd, timeout
-            )
+            done = forked_labbook(imported).run(words, dict(environ), cwd, timeout)
         if check:
             assert done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

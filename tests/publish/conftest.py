@@ -42,7 +42,7 @@ def equal_shards_are_built_once(request, monkeypatch, built_shards) -> None:
     monkeypatch.setattr(search_page, "write_shards", write)
 
 
-FEW = ("bad_input", "incremental", "safety", "site", "untrusted")
+FEW = ("bad_input", "cached_fragments", "incremental", "safety", "site", "site_folder", "untrusted")
 """Files whose tests are about other pages: their sites have the pages of few symptoms, not of 330."""
 
 

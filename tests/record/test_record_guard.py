@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from order_of_tests import further
 
+from tests.conftest import forked_labbook
+
 RAISING = Path(__file__).resolve().parents[1] / "programs" / "record_raising.py"
 KINDS = ("OSError", "UnicodeError", "RuntimeError", "MemoryError")
 COMMAND = ("sh", "-c", "echo run >> ran; echo out; echo err >&2; exit 7")
@@ -21,10 +23,8 @@ SAMPLE = 4
 
 
 def raising(folder, *words):
-    return subprocess.run(
-        [sys.executable, str(RAISING), str(folder), *words, "record", "--", *COMMAND],
-        cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    command = [str(RAISING), str(folder), *words, "record", "--", *COMMAND]
+    return forked_labbook("labbook").run(command, dict(os.environ), folder, 60)
 
 
 def harm(folder, call, kind):
