@@ -26,6 +26,8 @@ _DAY_S = 86400.0
 _MOST_FORM = 12
 _SENTENCE = 4
 """Fewest words of a question; in one, `strict=False` is code rather than a mistyped condition. Source: chosen by us."""
+_LONG_SENTENCE = 6
+"""The same where `batch size > 1` is no mistyped comparison."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,8 @@ def parse_query(
         QueryError: A name or a value is not known, or a date cannot be read.
     """
     tokens = _WORD.findall(_SPACED.sub(r"\1", normalized(words)))
-    is_sentence = sum(_CONDITION.fullmatch(token) is None for token in tokens) >= _SENTENCE
-    reader = _Reader(names, strict=strict, is_sentence=is_sentence, now=now or datetime.now().astimezone())
+    plain = sum(_CONDITION.fullmatch(token) is None for token in tokens)
+    reader = _Reader(names, strict=strict, plain=plain, now=now or datetime.now().astimezone())
     for at, token in enumerate(tokens):
         follows = tokens[at + 1] if at + 1 < len(tokens) else ""
         reader.read(token, follows)
@@ -99,8 +101,9 @@ def parse_query(
 class _Reader:
     """Reads one query, token by token."""
 
-    def __init__(self, names: FieldNames | None, *, strict: bool, is_sentence: bool, now: datetime) -> None:
-        self._names, self._strict, self._is_sentence, self._now = names, strict, is_sentence, now
+    def __init__(self, names: FieldNames | None, *, strict: bool, plain: int, now: datetime) -> None:
+        self._names, self._strict, self._now = names, strict, now
+        self._is_sentence, self._is_long = plain >= _SENTENCE, plain >= _LONG_SENTENCE
         self._terms: list[Term] = []
         self._excluded: list[Term] = []
         self._groups: list[list[Filter]] = []
@@ -188,7 +191,9 @@ class _Reader:
             # `my train loss:nan` is a question.
             return not (self._is_sentence and operator == ":" and key.lower() not in (*FILTERS, *SAME_FIELD))
         known = self._names.everything()
-        is_code = self._is_sentence and (operator == "=" or (is_compared and not nearest(key, known, 1)))
+        is_code = self._is_sentence and (
+            operator == "=" or (is_compared and (self._is_long or not nearest(key, known, 1)))
+        )
         is_meant = is_compared or self._is_meant(key, operator, value, known)
         if self._strict or is_option or (is_meant and not is_code):
             raise unknown("terminal.query.unknown_key", key, known, lambda near: f"{near}{operator}{value}")

@@ -21,7 +21,12 @@ PATH = Path(__file__).with_name("words.txt")
 _ATOM = re.compile(rf"[A-Za-z]+[0-9]*[A-Za-z0-9]*|[0-9]+(?:\.[0-9]+)?|[{CJK_CHARACTERS}]")
 _NEGATION = re.compile(r"(?:(?<=ca)n|(?<=[a-z]))n['’]t\b", re.IGNORECASE)
 """The end of "doesn't", and of "can't"."""
-_ENDINGS = ("ization", "isation", "ations", "ation", "ings", "ing", "ied", "ed", "ies", "es", "ly", "s", "e")
+_BARE_NEGATION = re.compile(r"\b(do|does|did|is|are|was|were|wo|ca|could|would|should|has|have|had)nt\b", re.IGNORECASE)
+"""The same typed without the apostrophe."""
+_ENDINGS = (
+    *("ization", "isation", "ations", "ation", "ating", "ates", "ated", "ate"),
+    *("ings", "ing", "ied", "ed", "ies", "es", "ly", "s", "e"),
+)
 _MIN_ROOT = 3
 # Shorter words are near too many others.
 _LONG_WORD = re.compile(r"(?<![A-Za-z0-9_.])[A-Za-z]{5,}(?![A-Za-z0-9_])")
@@ -111,6 +116,8 @@ def atoms(text: str) -> list[str]:
     plain = normalized(text)
     if "'" in plain or "’" in plain:
         plain = _NEGATION.sub(" not", plain)
+    if "nt" in plain:
+        plain = _BARE_NEGATION.sub(r"\1 not", plain)
     found = _ATOM.findall(plain)
     return found if plain == plain.lower() else [part for atom in found for part in _parts(atom)]
 

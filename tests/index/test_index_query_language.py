@@ -138,7 +138,8 @@ def test_a_value_that_no_run_has_is_named_with_those_that_runs_have(book, query)
 
 def test_messages_are_words_in_a_search_and_quotes_make_them_words_everywhere(book):
     for words in ("model.py:88 well", "well shuffle=True", "well http://x", "well cuda:0", "well aten::mm",
-                  "well loaded with statos=False but bad", "well it stops where q < 7 fails"):  # fmt: skip
+                  "well loaded with statos=False but bad", "well it stops where q < 7 fails",
+                  "well it stops as soon as the optimiser_lr > 1 is set"):  # fmt: skip
         with_words = _found(book, words)
         assert with_words in ([], [A])
     assert [entry.id for entry in list_notes(book, '"foo:bar"').entries] == []

@@ -137,6 +137,8 @@ def test_a_question_about_something_else_is_about_no_symptom(words):
         ("acc 4.1729 at step 18342, loss stuck at 0.693", "loss_at_chance"),  # numbers that no page has say nothing
         ("the loss isnt going down, my datastes are fine", "loss_not_decreasing"),
         ("torch.load with weights_only fails", "checkpoint_weights_only_blocked"),
+        ("there is a strong fluctuation of my loss", "loss_oscillating"),  # noun and verb
+        ("my weights dont change after optimizer.step()", "step_changed_nothing"),  # without apostrophe
     ],
 )
 def test_a_question_of_a_stranger_finds_its_page(words, symptom):
