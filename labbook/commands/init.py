@@ -81,7 +81,8 @@ def command(
     restored = restore_missing(notebook)
     if restored:
         click.echo(say.line("terminal.init.restored", count=len(restored), branch=notebook.config.branch))
-    click.echo(say.line("terminal.init.created" if written.files else "terminal.init.exists", root=str(root)))
+    if written.files or (ci is None and template is None):
+        click.echo(say.line("terminal.init.created" if written.files else "terminal.init.exists", root=str(root)))
     click.echo(_where_entries_go(notebook, say))
     if written.files and notebook.repository is not None and notebook.config.commit == "branch":
         click.echo(say.line("terminal.init.add_files", git_add=_git_add(root, written.files)))
