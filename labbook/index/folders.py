@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from labbook.frozen import dataclass
 from labbook.store.paths import NotebookPaths
@@ -20,9 +20,8 @@ TICK_NS = 2_000_000_000
 Source: the coarsest time stamps in use (FAT: 2 s), as git does for its index."""
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A file on disk; its path is relative to the notebook."""
+class Seen(NamedTuple):
+    """A file on disk; its path is relative to the notebook. A tuple: there may be 100,000."""
 
     path: str
     mtime_ns: int
