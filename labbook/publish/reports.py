@@ -119,7 +119,7 @@ def report_source(
     rows = _rows(notebook, runs.entries)
     if experiment:
         rows = [row for row in rows if row.experiment == experiment]
-        period = _all_runs(period, experiment, rows)
+        period = _all_runs(period, experiment, rows, now)
     begin = period.span_before(now)[0]
     recent = {row.id: run for row in rows if row.started >= begin and (run := load_run(notebook.paths, row.id))}
     pages = [with_body(notebook, page) for page in list_notes(notebook, kind="experiment").entries]
@@ -144,11 +144,12 @@ def report_link(path: str) -> str:
     return posixpath.relpath(path, "notes/reports")
 
 
-def _all_runs(period: Period, experiment: str, rows: Sequence[RunRow]) -> Period:
-    """Returns the days from the first run of an experiment to the end of a period."""
+def _all_runs(period: Period, experiment: str, rows: Sequence[RunRow], now: float) -> Period:
+    """Returns the days from the first run of an experiment to the end of a period, or to today."""
     first = min((row.started for row in rows if row.started > 0), default=period.span[0])
-    begin = min(datetime.fromtimestamp(first).date(), period.end)
-    return Period("experiment", f"{experiment}-report", begin, period.end)
+    end = min(datetime.fromtimestamp(now).date(), period.end)
+    begin = min(datetime.fromtimestamp(first).date(), end)
+    return Period("experiment", f"{experiment}-report", begin, end)
 
 
 def _cost(run: Run) -> Cost:

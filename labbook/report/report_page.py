@@ -37,12 +37,14 @@ def report_markdown(
     Returns:
         The file, and a sentence that names a broken template of the notebook, or "".
     """
-    shown = {**data, "facts": [say(fact) for fact in data["facts"]]}
+    # The file of an experiment's report must not have the name of its page.
+    name = data["name"].removesuffix("-report") if data["kind"] == "experiment" else data["name"]
+    shown = {**data, "name": name, "facts": [say(fact) for fact in data["facts"]]}
     body, trouble = templates.render_anyway(TEMPLATE, shown)
-    heading = next((line.strip("# ") for line in body.splitlines() if line.startswith("# ")), data["name"])
+    heading = next((line.strip("# ") for line in body.splitlines() if line.startswith("# ")), name)
     meta = {
         "title": html.unescape(heading),
-        data["kind"] if data["kind"] in ("week", "month", "experiment") else "period": data["name"],
+        data["kind"] if data["kind"] in ("week", "month", "experiment") else "period": name,
         "date": data["begin"],
         "runs": data["totals"]["runs"],
     }

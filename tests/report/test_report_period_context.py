@@ -9,6 +9,7 @@ from order_of_tests import in_one_test
 from labbook.model.entry import Entry
 from labbook.model.metric_kinds import MetricGoal
 from labbook.model.run import Change
+from labbook.publish.reports import _all_runs
 from labbook.report.best_runs import best_run, least_difference
 from labbook.report.period import week_named
 from labbook.report.period_context import (
@@ -348,3 +349,11 @@ def test_runs_of_a_bisection_count_as_time_only():
     assert (result["runs"], result["best"]) == (1, "0.5")
     own = replace(searched, rerun_of="")
     assert story([own])["failures"], "a run that a person has given this tag"
+
+
+def test_the_report_of_an_experiment_has_its_name_and_ends_today():
+    rows = [row(1, 16), row(2, 17)]
+    period = _all_runs(WEEK, "exp001_x_dynamic", rows, at(18))
+    assert (period.begin.day, period.end.day) == (16, 18)
+    page = page_of(PeriodSource(period, rows, [], {}, lambda path: f"../{path}"))
+    assert "\n# Report on exp001_x_dynamic\n" in page and "\nexperiment: exp001_x_dynamic\n" in page
