@@ -6,6 +6,7 @@
 # make transcripts  writes what the commands of tests/transcripts/ print now
 # make docs   builds the documentation into build/docs
 # make pictures  makes the pictures of README and docs again, from real runs
+# make pictures-real  makes those of public projects: needs the package index, gpytorch, deepxde and matplotlib
 # make bench  the figures of docs and README, measured here
 # make bench-health  how well the health checklist finds planted faults (about half an hour)
 # make bench-site  how fast the site is built, against the stock, and one entry more (about half an hour)
@@ -22,7 +23,7 @@ PIP := $(PIP_INSTALL) --quiet
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo check pure test tests ruff mypy test-all test-cluster transcripts docs pictures bench bench-health bench-diagnosis bench-site bench-team lint clean
+.PHONY: demo check pure test tests ruff mypy test-all test-cluster transcripts docs pictures pictures-real bench bench-health bench-diagnosis bench-site bench-team lint clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -84,6 +85,9 @@ docs: $(VENV)/.docs
 
 pictures: $(VENV)/.dev
 	$(BIN)/python docs/pictures/make.py
+
+pictures-real: $(VENV)/.dev
+	$(BIN)/python docs/pictures/real_projects.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

@@ -62,6 +62,7 @@ def screenshots(
             page.goto(address + path, wait_until="load")
             page.wait_for_timeout(1500)  # curves and tables are drawn by scripts
             if start:
+                page.add_style_tag(content=".md-top { visibility: hidden }")
                 page.get_by_text(start).first.evaluate("e => scrollBy(0, e.getBoundingClientRect().top - 120)")
                 page.wait_for_timeout(300)
             file.write_bytes(_small(page.screenshot()))

@@ -8,7 +8,7 @@ and writes to `docs/pages/images/`, for each language:
 - `run` and `runs`: a run's page and the table of runs on the team site;
 
 and in English only `notebook`, `reproduce` and `import`, the terminal at these commands, `report`, the page of a week,
-and `configuration`, the check of a configuration in an entry.
+and `configuration`, the check of a configuration in an entry. Those of public projects are made by `real_projects.py`.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ class Notebook:
     Args:
         folder: Where it is made; named like the project, since pages show it.
         language: "en" or "zh".
+        source: Folder of the project.
     """
 
-    def __init__(self, folder: Path, language: str) -> None:
+    def __init__(self, folder: Path, language: str, source: Path = HERE / "project") -> None:
         self.folder, self.language = folder, language
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("LABBOOK", "GIT_"))},
@@ -71,14 +72,14 @@ class Notebook:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         self.environment.pop("NO_COLOR", None)
-        shutil.copytree(HERE / "project", folder)
+        shutil.copytree(source, folder)
         for command in (
             ["git", "init", "-q", "-b", "main"],
             ["git", "config", "user.name", "Lin"],
             ["git", "config", "user.email", "lin@example.org"],
             ["labbook", "init"],
             ["git", "add", "-A"],
-            ["git", "commit", "-qm", "Train digits"],
+            ["git", "commit", "-qm", "Begin"],
         ):
             self.run(command)
 
@@ -150,14 +151,14 @@ def _make_english(notebook: Notebook) -> None:
     page = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
     (notebook.folder / "train.ipynb").write_text(json.dumps(page), encoding="utf-8")
     recorded = ["labbook", "record", "train.ipynb"]
-    _still("notebook", [(recorded, notebook.show(*recorded))], "A notebook is executed and recorded")
+    still_picture("notebook", [(recorded, notebook.show(*recorded))], "A notebook is executed and recorded")
     again = ["labbook", "reproduce", "last"]
     scene = (again, notebook.show(*again))
-    _still("reproduce", [scene], "A run is run again, and the result is the same")
+    still_picture("reproduce", [scene], "A run is run again, and the result is the same")
     notebook.run(["labbook", "export", "last", "--to", "tensorboard", "-o", "logs/baseline"])
     imported, listed = ["labbook", "import", "tensorboard", "logs"], ["labbook", "list", "-n", "3"]
     scenes = [(imported, notebook.show(*imported)), (listed, notebook.show(*listed))]
-    _still("import", scenes, "A TensorBoard log becomes an entry")
+    still_picture("import", scenes, "A TensorBoard log becomes an entry")
     notebook.run(["labbook", "report"])
     words = ["--config", "config.yaml", "--lr", "0.1", "--lr", "0.05", "--warmup", "3"]
     notebook.run(["labbook", "record", "--", "python", "configured.py", *words])
@@ -171,7 +172,8 @@ def _configuration_picture(notebook: Notebook) -> None:
     screenshots(notebook.folder / "site", wanted, (1280, 400), "en", start="Check of the configuration")
 
 
-def _still(name: str, scenes: list[tuple[list[str], Screen]], title: str) -> None:
+def still_picture(name: str, scenes: list[tuple[list[str], Screen]], title: str) -> None:
+    """Writes the picture `name` of commands and what the terminal showed at each."""
     lines = [line for command, screen in scenes for line in (_prompt(command, 0.0), *map(Line, screen.lines))]
     (IMAGES / f"{name}.svg").write_text(still(lines, COLUMNS, title), encoding="utf-8")
 
