@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -71,20 +74,35 @@ def recorded_code(
     folder.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=f"{run.get('id')}-", dir=folder)) / "code"
     repository = _repository(code, original, notebook) if code.get("repository") else None
+    with _ended_by_sigterm():
+        try:
+            if repository is not None and code.get("commit"):
+                _check_out(repository, place, str(code["commit"]))
+            else:
+                place.mkdir()
+                create_repository(place)
+            _apply(notebook, run, code, place)
+            top = Path(str(code.get("top") or original)).expanduser()
+            below = original.relative_to(top) if original.is_relative_to(top) else Path()
+            (place / below).mkdir(parents=True, exist_ok=True)
+            yield RecordedCode(place, place / below, original, notes)
+        finally:
+            if not keep:
+                _remove(repository, place)
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Lets SIGTERM leave the block as an exception, so that no worktree stays in the repository of the user."""
+    default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not default or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        if repository is not None and code.get("commit"):
-            _check_out(repository, place, str(code["commit"]))
-        else:
-            place.mkdir()
-            create_repository(place)
-        _apply(notebook, run, code, place)
-        top = Path(str(code.get("top") or original)).expanduser()
-        below = original.relative_to(top) if original.is_relative_to(top) else Path()
-        (place / below).mkdir(parents=True, exist_ok=True)
-        yield RecordedCode(place, place / below, original, notes)
+        yield
     finally:
-        if not keep:
-            _remove(repository, place)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _incomplete(run: Mapping[str, Any], code: Mapping[str, Any], *, allowed: bool) -> Message:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import time
 
 import pytest
 from order_of_tests import further
 
+from labbook.rerun.recorded_code import _ended_by_sigterm
 from labbook.rerun.rerun_run import _recorded_stop
 
 PROGRAM = """
@@ -112,6 +115,17 @@ def test_a_run_that_was_stopped_is_stopped_again(stopped, option):
     requests = _recorded_stop({"asked": {"stopped": stopped}})
     assert list(requests) == ([option] if option else [])
     assert requests.get("max_steps", 120) == 120
+
+
+def test_sigterm_lets_the_worktree_be_removed():
+    removed = []
+    with pytest.raises(SystemExit, match="143"), _ended_by_sigterm():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+        finally:
+            removed.append(True)
+    assert removed and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 @pytest.mark.parametrize("harm", ["patch", "data", *further("commit", "masked")])
