@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labbook.imports.imported_run import NO_STATUS, NO_TIMES, ImportedRun, SeriesCollector, root_of, walk
+from labbook.imports.imported_run import NO_STATUS, NO_TIMES, ImportedRun, Reader, SeriesCollector, root_of, walk
 from labbook.imports.yaml_files import read_yaml
 from labbook.model.metric_kinds import is_counter
 
@@ -28,24 +28,14 @@ _EARLIEST, _LATEST = 946_684_800, 4_102_444_800
 """2000 and 2100 in Unix seconds: other numbers in a column of times are durations."""
 
 
-class CSVReader:
-    """Reads tables with a row for each step."""
+def _runs(path: Path) -> Iterator[ImportedRun]:
+    """Yields a run for each table, or for each value of its column `run`.
 
-    name = "csv"
-    title = "CSV"
-
-    def recognizes(self, path: Path) -> bool:
-        """Whether the path is, or has below it, a table with a column of steps."""
-        return next(_tables(path), None) is not None
-
-    def runs(self, path: Path) -> Iterator[ImportedRun]:
-        """Yields a run for each table, or for each value of its column `run`.
-
-        Raises:
-            ValueError: A table that was named has no column of numbers.
-        """
-        for file in [path] if path.is_file() else _tables(path):
-            yield from _read(file, path)
+    Raises:
+        ValueError: A table that was named has no column of numbers.
+    """
+    for file in [path] if path.is_file() else _tables(path):
+        yield from _read(file, path)
 
 
 def _tables(path: Path) -> Iterator[Path]:
@@ -201,3 +191,7 @@ def _number(row: Sequence[str], place: int | None) -> float | None:
         return float(text)
     except ValueError:
         return {"true": 1.0, "false": 0.0}.get(text.lower())
+
+
+CSV = Reader("csv", "CSV", _tables, _runs)
+"""Reads tables with a row for each step."""

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labbook.imports.csv_logs import CSVReader
-from labbook.imports.imported_run import Reader
-from labbook.imports.mlflow_store import MLflowReader
-from labbook.imports.swanlab_files import SwanLabReader
-from labbook.imports.tensorboard_files import TensorBoardReader
-from labbook.imports.trackio_database import TrackioReader
-from labbook.imports.visualdl_files import VisualDLReader
-from labbook.imports.wandb_files import WandbReader
+from labbook.imports.csv_logs import CSV
+from labbook.imports.mlflow_store import MLFLOW
+from labbook.imports.swanlab_files import SWANLAB
+from labbook.imports.tensorboard_files import TENSORBOARD
+from labbook.imports.trackio_database import TRACKIO
+from labbook.imports.visualdl_files import VISUALDL
+from labbook.imports.wandb_files import WANDB
 
-FORMATS: dict[str, Reader] = {
-    reader.name: reader
-    for reader in (
-        TensorBoardReader(),
-        VisualDLReader(),
-        MLflowReader(),
-        WandbReader(),
-        SwanLabReader(),
-        TrackioReader(),
-        CSVReader(),
-    )
-}
+FORMATS = {reader.name: reader for reader in (TENSORBOARD, VISUALDL, MLFLOW, WANDB, SWANLAB, TRACKIO, CSV)}
 """Name on the command line -> reader. CSV is last: other tools write CSV files, too."""
 
 

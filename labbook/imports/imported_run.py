@@ -7,11 +7,11 @@ import json
 import math
 import os
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from labbook.frozen import dataclass
 from labbook.model.series import Series
@@ -119,27 +119,26 @@ def vars_of(text: LoggedText) -> list[Any]:
     return [text.tag, text.step, text.text]
 
 
-class Reader(Protocol):
+@dataclass(frozen=True)
+class Reader:
     """Reads one format.
 
-    `name` is the name of the format on the command line, `title` the name of the tool in sentences.
+    Args:
+        name: Name of the format on the command line.
+        title: Name of the tool in sentences.
+        find: Yields what looks like this format at a path and below it, judged by names and first bytes.
+        runs: Yields the runs in a file, or in a folder and the folders below it. Raises `OSError` if a file cannot be
+            read, `ValueError` if it has another format.
     """
 
     name: str
     title: str
+    find: Callable[[Path], Iterator[object]]
+    runs: Callable[[Path], Iterator[ImportedRun]]
 
     def recognizes(self, path: Path) -> bool:
-        """Whether a file or folder looks like this format, judged by names and first bytes."""
-        ...
-
-    def runs(self, path: Path) -> Iterator[ImportedRun]:
-        """Yields the runs in a file, or in a folder and the folders below it.
-
-        Raises:
-            OSError: A file cannot be read.
-            ValueError: A file has another format.
-        """
-        ...
+        """Whether a file or folder looks like this format."""
+        return next(self.find(path), None) is not None
 
 
 class SeriesCollector:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -20,6 +21,7 @@ from labbook.imports.imported_run import (
     ImportedRun,
     LoggedText,
     Picture,
+    Reader,
     SeriesCollector,
     is_inside,
     read_picture,
@@ -36,24 +38,14 @@ _STATUS_NAMES = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "killed"}
 _TEXT_SUFFIXES = (".txt", ".md")
 
 
-class MLflowReader:
-    """Reads `mlruns` folders and SQLite databases."""
-
-    name = "mlflow"
-    title = "MLflow"
-
-    def recognizes(self, path: Path) -> bool:
-        """Whether the path is, or has below it, an MLflow store."""
-        return next(_databases(path), None) is not None or next(_run_folders(path), None) is not None
-
-    def runs(self, path: Path) -> Iterator[ImportedRun]:
-        """Yields the runs of all stores at the path and below it; deleted runs are left out."""
-        for database in _databases(path):
-            yield from _database_runs(database, root_of(path))
-        for folder in _run_folders(path):
-            run = _folder_run(folder, path)
-            if run is not None:
-                yield run
+def _runs(path: Path) -> Iterator[ImportedRun]:
+    """Yields the runs of all stores at the path and below it; deleted runs are left out."""
+    for database in _databases(path):
+        yield from _database_runs(database, root_of(path))
+    for folder in _run_folders(path):
+        run = _folder_run(folder, path)
+        if run is not None:
+            yield run
 
 
 def _databases(path: Path) -> Iterator[Path]:
@@ -231,3 +223,7 @@ def _local_path(uri: object, beside: Path) -> Path | None:
 
 def _seconds(milliseconds: object) -> float:
     return milliseconds / 1000 if isinstance(milliseconds, (int, float)) else 0.0
+
+
+MLFLOW = Reader("mlflow", "MLflow", lambda path: chain(_databases(path), _run_folders(path)), _runs)
+"""Reads `mlruns` folders and SQLite databases."""

@@ -21,6 +21,7 @@ from labbook.imports.imported_run import (
     ImportedRun,
     LoggedText,
     Picture,
+    Reader,
     SeriesCollector,
     is_inside,
     parse_object,
@@ -35,20 +36,10 @@ from labbook.imports.yaml_files import read_yaml
 _FINISH_STATES = {1: "finished", 2: "failed", 3: "killed"}
 
 
-class SwanLabReader:
-    """Reads folders of runs that SwanLab wrote in its local mode."""
-
-    name = "swanlab"
-    title = "SwanLab"
-
-    def recognizes(self, path: Path) -> bool:
-        """Whether there is a folder of a run at the path or below it."""
-        return next(_run_folders(path), None) is not None
-
-    def runs(self, path: Path) -> Iterator[ImportedRun]:
-        """Yields the runs at the path and below it."""
-        for folder in _run_folders(path):
-            yield _Builder(folder, root_of(path)).run()
+def _runs(path: Path) -> Iterator[ImportedRun]:
+    """Yields the runs at the path and below it."""
+    for folder in _run_folders(path):
+        yield _Builder(folder, root_of(path)).run()
 
 
 def _run_folders(path: Path) -> Iterator[Path]:
@@ -162,3 +153,7 @@ def _moment(text: object) -> float:
         return datetime.fromisoformat(str(text)).timestamp()
     except ValueError:
         return 0.0
+
+
+SWANLAB = Reader("swanlab", "SwanLab", _run_folders, _runs)
+"""Reads folders of runs that SwanLab wrote in its local mode."""

@@ -26,6 +26,7 @@ from labbook.imports.imported_run import (
     ImportedRun,
     LoggedText,
     Picture,
+    Reader,
     SeriesCollector,
     encoded_picture,
     experiment_of,
@@ -59,20 +60,10 @@ class _Folder:
     suffix: str = ""
 
 
-class TensorBoardReader:
-    """Reads folders of event files."""
-
-    name = "tensorboard"
-    title = "TensorBoard"
-
-    def recognizes(self, path: Path) -> bool:
-        """Whether there is an event file at the path or below it."""
-        return next(_folders(path), None) is not None
-
-    def runs(self, path: Path) -> Iterator[ImportedRun]:
-        """Yields the runs at the path and below it."""
-        for folder, parts in _grouped(list(_folders(path))):
-            yield _read_run(folder, parts, path)
+def _runs(path: Path) -> Iterator[ImportedRun]:
+    """Yields the runs at the path and below it."""
+    for folder, parts in _grouped(list(_folders(path))):
+        yield _read_run(folder, parts, path)
 
 
 def _folders(path: Path) -> Iterator[_Folder]:
@@ -293,3 +284,7 @@ def _read_run(folder: Path, parts: Sequence[_Folder], root: Path) -> ImportedRun
         status=built.status,
         unobserved=(NO_STATUS, *((TRUNCATED,) if built.truncated else ())),
     )
+
+
+TENSORBOARD = Reader("tensorboard", "TensorBoard", _folders, _runs)
+"""Reads folders of event files."""

@@ -19,6 +19,7 @@ from labbook.imports.imported_run import (
     ImportedRun,
     LoggedText,
     Picture,
+    Reader,
     SeriesCollector,
     parse_object,
     read_picture,
@@ -28,20 +29,10 @@ from labbook.imports.sqlite_files import databases, open_database, tables
 from labbook.store.moments import moment
 
 
-class TrackioReader:
-    """Reads databases of Trackio."""
-
-    name = "trackio"
-    title = "Trackio"
-
-    def recognizes(self, path: Path) -> bool:
-        """Whether the path is, or has in its folder, a database of Trackio."""
-        return next(_databases(path), None) is not None
-
-    def runs(self, path: Path) -> Iterator[ImportedRun]:
-        """Yields the runs of all databases at the path."""
-        for database in _databases(path):
-            yield from _read(database, root_of(path))
+def _runs(path: Path) -> Iterator[ImportedRun]:
+    """Yields the runs of all databases at the path."""
+    for database in _databases(path):
+        yield from _read(database, root_of(path))
 
 
 def _databases(path: Path) -> Iterator[Path]:
@@ -126,3 +117,7 @@ class _Logged:
 
 def _parsed(data: object) -> dict[str, Any]:
     return parse_object(data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data))
+
+
+TRACKIO = Reader("trackio", "Trackio", _databases, _runs)
+"""Reads databases of Trackio."""

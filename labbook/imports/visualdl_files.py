@@ -18,6 +18,7 @@ from labbook.imports.imported_run import (
     ImportedRun,
     LoggedText,
     Picture,
+    Reader,
     SeriesCollector,
     encoded_picture,
     experiment_of,
@@ -29,20 +30,10 @@ from labbook.imports.wire_format import Message, RecordFile
 _RECORD_FILE = "vdlrecords"
 
 
-class VisualDLReader:
-    """Reads folders of record files."""
-
-    name = "visualdl"
-    title = "VisualDL"
-
-    def recognizes(self, path: Path) -> bool:
-        """Whether there is a record file at the path or below it."""
-        return next(folders_with(path, _RECORD_FILE), None) is not None
-
-    def runs(self, path: Path) -> Iterator[ImportedRun]:
-        """Yields a run for each folder with record files."""
-        for folder, files in folders_with(path, _RECORD_FILE):
-            yield _read_run(folder, files, path)
+def _runs(path: Path) -> Iterator[ImportedRun]:
+    """Yields a run for each folder with record files."""
+    for folder, files in folders_with(path, _RECORD_FILE):
+        yield _read_run(folder, files, path)
 
 
 def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
@@ -105,3 +96,7 @@ def _hparams(data: Message) -> dict[str, object]:
         else:
             found[each.text(4)] = each.integer(1)
     return found
+
+
+VISUALDL = Reader("visualdl", "VisualDL", lambda path: folders_with(path, _RECORD_FILE), _runs)
+"""Reads folders of record files."""

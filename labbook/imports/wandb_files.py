@@ -22,6 +22,7 @@ from labbook.imports.imported_run import (
     ImportedRun,
     LoggedText,
     Picture,
+    Reader,
     SeriesCollector,
     read_object,
     read_picture,
@@ -35,32 +36,22 @@ from labbook.model.run_fields import flatten
 _OWN = ("_step", "_runtime", "_timestamp", "_wandb")
 
 
-class WandbReader:
-    """Reads folders of runs that W&B wrote, synchronized or offline."""
-
-    name = "wandb"
-    title = "Weights & Biases"
-
-    def recognizes(self, path: Path) -> bool:
-        """Whether there is a `.wandb` file, or a folder of a run, at the path or below it."""
-        return next(_run_files(path), None) is not None
-
-    def runs(self, path: Path) -> Iterator[ImportedRun]:
-        """Yields the runs at the path and below it; the folders of a run that was resumed are one run."""
-        files = list(_run_files(path))
-        parts: dict[tuple[Path, str], list[Path]] = {}
-        for file in files:
-            is_record = file.suffix == ".wandb"
-            parts.setdefault((file.parent.parent, file.name) if is_record else (file, ""), []).append(file)
-        for first, *later in parts.values():
-            builder = _Builder(first, root_of(path))
-            for file in later:
-                if not builder.is_resumed_in(file):
-                    yield builder.run()
-                    builder = _Builder(file, root_of(path))
-                else:
-                    builder.read(file)
-            yield builder.run()
+def _runs(path: Path) -> Iterator[ImportedRun]:
+    """Yields the runs at the path and below it; the folders of a run that was resumed are one run."""
+    files = list(_run_files(path))
+    parts: dict[tuple[Path, str], list[Path]] = {}
+    for file in files:
+        is_record = file.suffix == ".wandb"
+        parts.setdefault((file.parent.parent, file.name) if is_record else (file, ""), []).append(file)
+    for first, *later in parts.values():
+        builder = _Builder(first, root_of(path))
+        for file in later:
+            if not builder.is_resumed_in(file):
+                yield builder.run()
+                builder = _Builder(file, root_of(path))
+            else:
+                builder.read(file)
+        yield builder.run()
 
 
 def _run_files(path: Path) -> Iterator[Path]:
@@ -265,3 +256,7 @@ def _folder_time(folder: Path) -> float:
         return stamp.replace(tzinfo=timezone.utc).timestamp() if stamp else 0.0
     except ValueError:
         return 0.0
+
+
+WANDB = Reader("wandb", "Weights & Biases", _run_files, _runs)
+"""Reads folders of runs that W&B wrote, synchronized or offline."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.imports.csv_logs import CSVReader
+from labbook.imports.csv_logs import CSV
 from labbook.imports.formats import FORMATS, likely_formats
 from labbook.imports.imported_run import OUTSIDE, ImportedRun, typed
 from labbook.imports.wire_format import Message, RecordFile, encoded
@@ -268,7 +268,7 @@ def test_a_column_of_runs_separates_them_and_a_table_of_data_is_no_log(tmp_path)
     }
     (tmp_path / "words.csv").write_text("step,word\nx,y\n")
     with pytest.raises(ValueError, match="no column of numbers"):
-        list(CSVReader().runs(tmp_path / "words.csv"))
+        list(CSV.runs(tmp_path / "words.csv"))
 
 
 def test_a_database_is_read_while_the_tool_writes_it(tmp_path):
