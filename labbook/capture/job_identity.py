@@ -6,8 +6,11 @@ Its tasks have the same id on all nodes, and a number each.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from labbook.frozen import dataclass
 
@@ -42,28 +45,12 @@ class JobSystem:
     of_host: bool = False
 
 
-_CLUSTER = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID")
-SYSTEMS = (
-    JobSystem(
-        "torchelastic",
-        ("TORCHELASTIC_RUN_ID",),
-        "RANK",
-        "WORLD_SIZE",
-        "TORCHELASTIC_RESTART_COUNT",
-        ("SLURM_JOB_ID", "MASTER_ADDR", "MASTER_PORT"),
-    ),
-    JobSystem("paddle", ("PADDLE_TRAINER_ENDPOINTS",), "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"),
-    JobSystem("openmpi", ("PMIX_NAMESPACE",), "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", place=_CLUSTER),
-    JobSystem("openmpi", ("OMPI_MCA_ess_base_jobid",), "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", place=_CLUSTER),
-    JobSystem("slurm", _CLUSTER[1:], "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_RESTART_COUNT", _CLUSTER[:1]),
-    JobSystem("mpi", ("PMI_PORT",), "PMI_RANK", "PMI_SIZE"),
-    JobSystem("ray", ("RAY_JOB_ID",), "RANK", "WORLD_SIZE", place=("MASTER_ADDR", "MASTER_PORT")),
-    JobSystem(
-        "kubernetes", ("MASTER_ADDR", "MASTER_PORT"), "RANK", "WORLD_SIZE", "", ("PET_RDZV_ID",),
-        "KUBERNETES_SERVICE_HOST",
-    ),
-    JobSystem("env", ("MASTER_ADDR", "MASTER_PORT"), "RANK", "WORLD_SIZE", of_host=True),
-)  # fmt: skip
+def _read_systems() -> list[JobSystem]:
+    rows: list[dict[str, Any]] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+    return [JobSystem(**{**row, "ids": tuple(row["ids"]), "place": tuple(row.get("place", ()))}) for row in rows]
+
+
+SYSTEMS = _read_systems()
 """The launcher that started this process itself comes first: `torchrun` may run inside `srun`, `mpirun` inside Slurm.
 
 Source: documentation of each launcher; `printenv` under Slurm 22.05 and Open MPI 4.1."""
