@@ -41,6 +41,26 @@ def test_history(code, git):
         repository.commits_between("0" * 40, second)
 
 
+def test_a_patch_has_text_files_only_and_a_limit(code, git, tmp_path):
+    repository = CodeRepository.open(code)
+    (code / "train.py").write_text("lr = 0.2\nBinary files a/x and b/x differ\ndiff --git a/x b/x\n")
+    (code / "data.bin").write_bytes(b"\0\3")
+    (code / "model.py").unlink()
+    git(code, "commit", "-qam", "third")
+    for key, value in (("diff.noprefix", "true"), ("color.ui", "always"), ("diff.mnemonicPrefix", "true")):
+        git(code, "config", key, value)
+    before, after = git(code, "rev-parse", "HEAD~1", "HEAD").split()
+    patch = repository.diff_between(before, after)
+    assert b"data.bin" not in patch
+    git(tmp_path, "clone", "-q", str(code), "clone")
+    git(tmp_path / "clone", "checkout", "-q", before)
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path / "clone", input=patch, check=True)
+    assert (tmp_path / "clone" / "train.py").read_text() == (code / "train.py").read_text()
+    assert not (tmp_path / "clone" / "model.py").exists()
+    with pytest.raises(GitError, match="longer than 300 bytes"):
+        repository.diff_between(before, after, 300)
+
+
 @pytest.mark.parametrize("name", ["--output=/tmp/x", "main", "HEAD..main", "-p", "", "refs/heads/../x", "HEAD:x"])
 def test_invalid_commit_names_are_rejected(code, name):
     with pytest.raises(GitError, match="is not a commit"):

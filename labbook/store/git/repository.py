@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,16 +31,8 @@ _ANSWER_MAX_BYTES = 64 * 1024 * 1024
 _CHUNK = 1 << 16
 _REVISION = re.compile(r"[0-9a-f]{4,64}|HEAD|refs/[^\s~^:?*\[\\-][^\s~^:?*\[\\]*")
 _DIFF = (
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-color",
-    "--no-renames",
-    "--no-relative",
-    "--full-index",
-    "--src-prefix=a/",
-    "--dst-prefix=b/",
-    "--submodule=short",
-    "--ignore-submodules=dirty",
+    *("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--no-relative", "--full-index"),
+    *("--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--ignore-submodules=dirty"),
 )
 
 
@@ -79,13 +70,9 @@ class CodeRepository:
         Raises:
             GitError: A commit is missing, or the patch is longer than `max_bytes`.
         """
-        revisions = (_revision(before), _revision(after))
-        counted = _items(self._run("diff", *_DIFF, "--numstat", "-z", *revisions, "--"))
-        rows = [item.split("\t", 2) for item in counted if item.count("\t") >= 2]
-        patch = b""
-        for part in _parts([path for added, _, path in rows if added != "-"]):
-            patch += self._run("diff", *_DIFF, *revisions, "--", *part, max_bytes=max_bytes - len(patch))
-        return patch
+        patch = self._run("diff", *_DIFF, _revision(before), _revision(after), "--", max_bytes=max_bytes)
+        files = re.split(rb"(?m)^(?=diff --git )", patch)
+        return b"".join(file for file in files if not re.search(rb"(?m)^Binary files ", file))
 
     def commits_between(self, before: str, after: str, limit: int = 100) -> list[HistoryCommit]:
         """Return commits that are in `after` but not in `before`, newest first.
@@ -192,16 +179,3 @@ def _revision(name: str) -> str:
 
 def _items(answer: bytes) -> list[str]:
     return answer.decode("utf-8", "surrogateescape").split("\0")[:-1]
-
-
-def _parts(paths: Sequence[str]) -> list[list[str]]:
-    """Split paths into parts that fit on a command line."""
-    parts: list[list[str]] = []
-    size = 1 << 20
-    for path in paths:
-        size += len(path) + 9
-        if size > 100_000:
-            parts.append([])
-            size = len(path) + 9
-        parts[-1].append(path)
-    return parts
