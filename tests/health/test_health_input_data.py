@@ -137,7 +137,9 @@ def test_an_input_column_that_determines_the_target(ask):
     assert found.observed == "column 5 (counted from 0) of input 0 alone determined the target in 320 samples"
     assert ask("target_in_inputs", signals=batches(telling=[5], telling_n=64)) is None
     found = ask("target_in_inputs", signals=batches(telling=[0], telling_n=320, shape=[64, 24, 1]))
-    assert found.verdict == "warn" and "last value of the sequence" in found.observed
+    assert (
+        found.verdict == "warn" and "last value of the sequence" in found.observed and "series[i + n]" in found.advice
+    )
     assert ask("target_in_inputs", signals=batches(telling=[], telling_n=320)) is None
     assert ask("target_in_inputs", signals=batches()) is None
 

@@ -190,6 +190,7 @@ def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.target_in_inputs.columns", indices=indices, path=path, samples=samples)
             if len(compared[-1].get("shape", ())) == 3:
                 observed = message("health.target_in_inputs.last", path=path, samples=samples)
+                return Outcome("warn", observed, advice=message("health.target_in_inputs.last_advice"))
             return Outcome("warn", observed)
         mixed = [leaf["mixed"] for _, _, leaf in looks if leaf.get("mixed") is not None]
         if len(mixed) >= _FEWEST and all(mixed):
