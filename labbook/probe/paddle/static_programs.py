@@ -14,6 +14,9 @@ from .static_operators import LAYERS, functions_of, is_value, uses_of
 
 HIDDEN = "their steps run inside Executor.run"
 
+NUMBERED = 1000
+"""Number of the first program, apart from those of models that are called."""
+
 _FIRST = 5
 """Runs at the beginning that are all looked at."""
 
@@ -48,7 +51,8 @@ class StaticPrograms:
         program = self._default()
         known = self._trained.get(id(program))
         if known is None and len(self._trained) < 8:
-            self._trained[id(program)] = StaticTraining(self._adapter, program, optimizer, loss)
+            number = NUMBERED + len(self._trained)
+            self._trained[id(program)] = StaticTraining(self._adapter, number, program, optimizer, loss)
         elif known is not None:  # several optimizers in one program step in one run
             known.optimizers += 1
 
@@ -67,13 +71,15 @@ class StaticTraining:
 
     Args:
         adapter: The adapter of PaddlePaddle.
+        number: Of the program, among the models of the process.
         program: The program.
         optimizer: That was built into it.
         loss: What it minimizes, a value of the program.
     """
 
-    def __init__(self, adapter, program, optimizer, loss):
+    def __init__(self, adapter, number, program, optimizer, loss):
         self.optimizers = 1
+        self._number = number
         self._adapter, self._training = adapter, adapter.training
         self._program, self._optimizer, self._loss = program, optimizer, loss
         self._stats = adapter.monitor.inspector.stats if adapter.monitor is not None else None
@@ -200,7 +206,7 @@ class StaticTraining:
             self._parameters.append(name)
         modules[0].update(options={}, input=[], output=[])
         self._emit(
-            MODEL, framework="paddle", root="Program", model=0, modules=modules, parameters=rows, feeds=[],
+            MODEL, framework="paddle", root="Program", model=self._number, modules=modules, parameters=rows, feeds=[],
             shared=[], repeated=[], left_out={"modules": 0, "parameters": 0}, spectral_eval_first=[],
         )  # fmt: skip
         if operations:
@@ -227,7 +233,7 @@ class StaticTraining:
             self._adapter.monitor.loop.optimizer(recorder.index).unchanged.takes(all(unchanged))
         self._looks += 1
         self._emit(
-            TENSORS, framework="paddle", step=recorder.step, opt=recorder.index, model=0, param_print=None,
+            TENSORS, framework="paddle", step=recorder.step, opt=recorder.index, model=self._number, param_print=None,
             params=rows, modules=[], functions=[],
         )  # fmt: skip
         for function in self._functions:
