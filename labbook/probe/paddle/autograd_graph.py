@@ -312,6 +312,7 @@ class AutogradGraph:
             constant=self.inspector.functions.pairs.constant,
             penalised=self.penalised,
             bootstrapped=self.bootstrapped,
+            advantage=None,
             ascends=False,
             ratios=0,
             ratios_one=0,
