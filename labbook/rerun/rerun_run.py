@@ -41,7 +41,6 @@ class Rerun:
         notes: What differed from the recorded run before the command started.
     """
 
-    original: str
     run: str
     code: int
     notes: tuple[Message, ...] = ()
@@ -153,7 +152,7 @@ def rerun(
             end = record(request, print_line)
     if not created or not notebook.paths.entry(created[0]).is_file():
         raise NotebookError("errors.rerun.no_entry")
-    return Rerun(str(run.get("id")), created[0], _status(end), tuple(notes))
+    return Rerun(created[0], _status(end), tuple(notes))
 
 
 def _recorded_stop(run: Mapping[str, Any]) -> dict[str, object]:

@@ -63,7 +63,6 @@ class SyncResult:
         sent_files: Number of changed files that went.
         conflicts: Notes in which two versions of the same lines stay, relative to the repository.
         unsent: Notes that were not committed, each with the reason.
-        attempts: Number of pushes.
         newer: Number of notes that came from a newer labbook.
         left: Files that others deleted and that stay on disk because they were edited here.
     """
@@ -77,7 +76,6 @@ class SyncResult:
     sent_files: int = 0
     conflicts: tuple[str, ...] = ()
     unsent: tuple[tuple[str, str], ...] = ()
-    attempts: int = 0
     newer: int = 0
     left: tuple[str, ...] = ()
 
@@ -325,7 +323,6 @@ class _Sync:
             len(went),
             tuple(sorted(text_path(path) for path in self.conflicts)),
             unsent,
-            self.attempts,
             self._count_newer(came),
             tuple(files_left(self.folders, came)),
         )

@@ -50,7 +50,6 @@ class SweepResult:
     Args:
         finished: Trials that are finished now, those of earlier calls included.
         failed: Trials that failed in this call.
-        skipped: Trials that were finished before.
         left: Trials that were not started.
         stopped_by: Id of the run that ended the sweep, or "".
         interrupted: Whether Ctrl-C ended it.
@@ -58,7 +57,6 @@ class SweepResult:
 
     finished: int
     failed: int
-    skipped: int
     left: int
     stopped_by: str = ""
     interrupted: bool = False
@@ -110,7 +108,7 @@ def run_trials(notebook: Notebook, request: SweepRequest, tell: Callable[..., No
         _interrupt([process for _, process in running])
     finished = _finished(notebook, request.name)
     count = sum(_key(command) in finished for command in request.commands)
-    return SweepResult(count, failed, skipped, len(waiting), stopped_by, interrupted)
+    return SweepResult(count, failed, len(waiting), stopped_by, interrupted)
 
 
 def _start(notebook: Notebook, request: SweepRequest, command: tuple[str, ...]) -> subprocess.Popen[bytes]:
