@@ -38,7 +38,6 @@ class Candidate:
     """A matching page with the evidence that it matched.
 
     Args:
-        exception: The exception, or `None`.
         line: The line of output, or `None`; beside an exception, one that says more about it.
         fatal: Whether it ended a program, as far as is known.
         order: Position in time.

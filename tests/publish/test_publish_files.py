@@ -11,7 +11,8 @@ from mkdocs.config import load_config
 from mkdocs.structure.files import get_files
 from order_of_tests import in_one_test
 
-from labbook.publish.pages.build_record import file_state, files_below, is_text
+from labbook.index.folders import is_text
+from labbook.publish.pages.build_record import file_state, files_below
 from labbook.publish.pages.page import SiteFix, SiteSource
 from labbook.publish.pages.page_context import PageContext
 from labbook.publish.pages.run_table_data import entry_day, entry_month

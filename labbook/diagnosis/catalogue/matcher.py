@@ -90,7 +90,6 @@ class Matcher:
         """The pages that fit a line of output, strongest first.
 
         Args:
-            line: The line.
             framework: "torch", "paddle" or "" if unknown.
             as_exception: Whether it may be the message of an exception without its class.
         """
