@@ -19,8 +19,8 @@ BIN := $(VENV)/bin
 # Compiling 17,000 files takes a minute; each is compiled when it is first imported.
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 PIP := $(PIP_INSTALL) --quiet
-# On two cores: a third process works while others wait for a disk, a server or a program.
-WORKERS ?= 3
+# On two cores: two more processes work while others wait for a disk, a server or a program.
+WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .PHONY: demo check pure test tests ruff mypy test-all test-cluster transcripts docs pictures pictures-real bench bench-health bench-diagnosis bench-site bench-team lint clean
