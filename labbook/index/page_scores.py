@@ -16,6 +16,8 @@ from labbook.model.symptom import Symptom
 Meaning = frozenset[str]
 Phrase = tuple[Meaning, ...]
 
+ENOUGH = 1.05
+"""Smallest score of a page that is an answer. Source: chosen by us, tried on benchmarks/search."""
 _PAIR_WEIGHT = 0.4
 """Two Chinese characters of an unknown word are about half a word."""
 _PARTLY = 0.1

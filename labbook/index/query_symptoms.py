@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from labbook.frozen import dataclass
-from labbook.index.page_scores import PageScore, page_scores
+from labbook.index.page_scores import ENOUGH, PageScore, page_scores
 from labbook.index.query_parser import parse_query
 from labbook.model.symptom import CRASH_FAMILIES, Symptom
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from labbook.index.query_fields import FieldNames
 
 _MOST = 3
-_ENOUGH = 1.05
-"""Smallest score of a page that is an answer. Source: chosen by us, tried on benchmarks/search."""
 _ENOUGH_SAID = 0.9
 """The same if the query has a whole search phrase of the page."""
 _MOSTLY = 0.35
@@ -112,7 +110,7 @@ def _has_evidence(page: PageScore, known: int, count: int) -> bool:
         known: Number of meanings of the query that some page has.
         count: Number of meanings of the query.
     """
-    if page.score < (_ENOUGH_SAID if page.said else _ENOUGH):
+    if page.score < (_ENOUGH_SAID if page.said else ENOUGH):
         return False
     if count < 2:
         return page.said  # one common word, such as "loss", is about no failure

@@ -30,3 +30,8 @@ def test_either_language_finds_the_page():
 
 def test_a_text_without_known_words_has_no_proposal():
     assert nearest_pages("", PAGES) == nearest_pages("zzz qqq", PAGES) == []
+
+
+def test_a_log_without_a_failure_is_near_to_no_page():
+    log = "Downloading shard 3 of 8, resumed\nepoch 2 train 0.601 val 0.598 lr 1e-4\nsaved to out/model.pt, all done\n"
+    assert nearest_pages(log, PAGES) == []
