@@ -251,9 +251,9 @@ def _run_program(arguments, environ, folder):
         status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
     except BaseException as error:
         error.__traceback__ = error.__traceback__.tb_next  # without the frame of this file
-        told = type(error), error, error.__traceback__
-        sys.audit("sys.excepthook", sys.excepthook, *told)
-        sys.excepthook(*told)
+        raised = type(error), error, error.__traceback__
+        sys.audit("sys.excepthook", sys.excepthook, *raised)
+        sys.excepthook(*raised)
         status = 1
     threading._shutdown()
     atexit._run_exitfuncs()

@@ -132,13 +132,13 @@ def test_softmax_over_one(ask, looks):
 
 
 @in_one_test(
-    ("dim", "rows", "told"), [(0, 0.0, True), (1, 0.0, False), (0, 1.0, False)], ids=["nodes", "classes", "proper"]
+    ("dim", "rows", "fails"), [(0, 0.0, True), (1, 0.0, False), (0, 1.0, False)], ids=["nodes", "classes", "proper"]
 )
-def test_log_softmax_over_the_samples(ask, looks, dim, rows, told):
+def test_log_softmax_over_the_samples(ask, looks, dim, rows, fails):
     row = {"fn": "log_softmax", "line": "net.py:4", "dim": dim, "size": 300, "shape": [300, 4]}
     losses = ({"fn": "nll_loss", "training": True, "calls": 9, "observed": 9, "classes": 4, "logprob_rows": rows},)
     found = ask("softmax_wrong_axis", signals={"tensors": looks(functions=lambda _: [row]), "losses": losses})
-    assert (found is not None and found.verdict == "fail") is told
+    assert (found is not None and found.verdict == "fail") is fails
 
 
 def test_softmax_module_over_one(ask, make_model, looks):

@@ -1,8 +1,8 @@
 """The health checks, one module per subject, each with its tuple `CHECKS`.
 
 - What was recorded: `coverage` (steps, loss, seeds, overhead), `requested_settings`.
-- Before the first step: `initial`, `input_data`, `labels`, `wiring`.
-- The loop: `loop`, `batch_order`, `schedule`, `precision`.
+- Before the first step: `initial`, `input_data`, `labels`, `padding`, `wiring`.
+- The loop: `loop`, `model_mode`, `batch_order`, `schedule`, `precision`.
 - The model while it trains: `gradient`, `updates`, `activation`, `numeric`, `first_nonfinite`.
 - What came out: `convergence`, `validation`, `learning_targets`.
 - The machine: `performance`, `memory_use`, `distributed`.

@@ -193,7 +193,7 @@ class ModelInputs:
         samples, columns = shape
         tokens = self._tokens_of((samples, columns))
         if tokens is None and columns > 1 and not any(hidden[::columns]):
-            # A token for the whole sequence stands in front of the others, and is never hidden.
+            # A class token in front of the others, which no mask hides.
             columns -= 1
             tokens = self._tokens_of((samples, columns))
             hidden = [is_hidden for at, is_hidden in enumerate(hidden) if at % (columns + 1)]

@@ -89,12 +89,12 @@ class LossOperator:
         self._last = loss
         self._least = loss if self._least is None or loss < self._least else self._least
 
-    def told(self):
+    def fields(self):
         """Fields of the event."""
-        told = dict.fromkeys(("broadcast", "negative", "all_ignored", "self_pairs", "self_negatives"), 0)
-        told.update(dict.fromkeys(("logprob_rows", "prob_columns"), 0.0))
+        fields = dict.fromkeys(("broadcast", "negative", "all_ignored", "self_pairs", "self_negatives"), 0)
+        fields.update(dict.fromkeys(("logprob_rows", "prob_columns"), 0.0))
         probable = self._activation == "pd_op.softmax" and self._options.get("use_softmax", True)
-        told.update(
+        fields.update(
             framework="paddle", fn=self.function, line=self.line, training=True, step=1, calls=self.calls,
             observed=max(self._seen, self.calls), input={"shape": self._shape, "dtype": "float32"},
             target=self._kind, classes=self.classes, reduction=self.reduction, items=None, weight=False,
@@ -103,7 +103,7 @@ class LossOperator:
             prob_rows=1.0 if probable else 0.0,
             unit_range=1.0 if probable or self._activation == "pd_op.sigmoid" else 0.0,
         )  # fmt: skip
-        return told
+        return fields
 
 
 def functions_of(loss, samples):

@@ -157,7 +157,7 @@ class StaticTraining:
         if one is self._loss:
             return True
         if isinstance(one, str):
-            return one == getattr(self._loss, "name", None) if not is_value(self._loss) else False
+            return not is_value(self._loss) and one == getattr(self._loss, "name", None)
         return is_value(one) and is_value(self._loss) and bool(one.is_same(self._loss))
 
     # parameters
@@ -237,7 +237,7 @@ class StaticTraining:
             params=rows, modules=[], functions=[],
         )  # fmt: skip
         for function in self._functions:
-            self._emit(LOSS_CALL, **function.told())
+            self._emit(LOSS_CALL, **function.fields())
 
     # what is fed
 
