@@ -51,7 +51,7 @@ def _model(name: str, state: Mapping[str, Any], tell_name: bool) -> list[dict[st
     if state.get("model"):
         rows.append({"what": "model", "value": str(state["model"]) + (f" ({name})" if tell_name else "")})
     total, trainable = state.get("parameters"), state.get("trainable")
-    if isinstance(total, int):
+    if isinstance(total, int) and total:  # the optimizer of a static graph holds none
         rows.append(
             {
                 "what": "parameters",
