@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import LabbookError
 from labbook.frozen import dataclass
-from labbook.model.message import message_of
 from labbook.record.jobs.job_place import JobPlace, open_places, place_of
 from labbook.store.journal import Journal, open_journals
 from labbook.store.locks import is_locked
@@ -53,7 +53,7 @@ def recover(notebook: Notebook, print_line: Callable[[str], None] | None = None)
         if not _is_dead(journal) or not journal.claim():
             continue
         try:
-            outcome = _finish(notebook, journal)
+            outcome = _attempt(notebook, journal, partial(_finish, notebook, journal))
         finally:
             journal.release()
         if outcome is not None:
@@ -70,7 +70,8 @@ def _recover_jobs(notebook: Notebook) -> Iterator[RecoveredRun]:
         if not members:
             place.close()
         elif not any(_is_running(member.journal) or member.may_live() for member in members):
-            outcome = _write_entry(notebook, members[0].journal, place)
+            first = members[0].journal
+            outcome = _attempt(notebook, first, partial(_write_entry, notebook, first, place))
             if outcome is not None:
                 yield outcome
 
@@ -82,6 +83,19 @@ def _is_running(journal: Journal) -> bool:
     start = journal.read(journal.paths.start)
     own_host = start.get("host") == os.uname().nodename
     return is_locked(journal.paths.alive) or (own_host and bool(start) and not _is_dead(journal))
+
+
+def _attempt(notebook: Notebook, journal: Journal, work: Callable[[], RecoveredRun | None]) -> RecoveredRun | None:
+    """Returns the result of `work`; a damaged journal must not stop other runs, nor the command of the user."""
+    try:
+        return work()
+    except Exception as error:
+        from labbook.record.child.start_errors import describe_error
+        from labbook.store.text.sentences import Sentences
+
+        values = {"run": journal.run_id, "error": describe_error(error), "journal": str(journal.paths.root)}
+        sentence = Sentences(notebook.config.language_in_use()).line("record.not_recovered", **values)
+        return RecoveredRun(journal.run_id, "", sentence)
 
 
 def _finish(notebook: Notebook, journal: Journal) -> RecoveredRun | None:
@@ -111,11 +125,7 @@ def _write_entry(notebook: Notebook, journal: Journal, place: JobPlace | None = 
     argv = list(journal.read(journal.paths.start).get("argv") or ())
     redactor = make_redactor(dict(os.environ), argv, notebook.redaction_rules())
     finished: FinishedRun | None
-    try:
-        finished = settle_job(notebook, place, redactor) if place is not None else finalize(notebook, journal, redactor)
-    except LabbookError as error:
-        sentence = sentences.line("record.not_recovered", run=journal.run_id, error=message_of(error))
-        return RecoveredRun(journal.run_id, "", sentence)
+    finished = settle_job(notebook, place, redactor) if place is not None else finalize(notebook, journal, redactor)
     if finished is None:
         return None
     status, commit = finished.run.status, sentences(finished.commit.cause) or commit_line(finished.commit, sentences)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,6 +93,34 @@ def test_recovering_twice_changes_nothing(book, git):
     assert "nothing to recover" in book("recover").stdout
 
     assert (git(book.folder, "rev-parse", "HEAD"), book.entry()) == (head, entry)
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("run.json", {"started": "yesterday"}),
+        ("run.json", {"argv": 5}),
+        ("before.json", {"command": "x"}),
+        ("end.json", {"ended": [1]}),
+        ("console/counts.json", {"lines": "x"}),
+    ],
+)
+def test_a_damaged_journal_stops_neither_other_runs_nor_commands(book, file, damage):
+    (book.folder / "train.py").write_text("print('done')\n")
+    book("record", "--", sys.executable, "train.py")
+    runs = book.folder / ".labbook" / "runs"
+    [good] = runs.iterdir()
+    for run in ("20200101-000000-aaaa", "20200102-000000-bbbb"):
+        shutil.copytree(good, runs / run, ignore=shutil.ignore_patterns("done.json"))
+        start = runs / run / "run.json"
+        start.write_text(start.read_text().replace(good.name, run))
+    damaged = runs / "20200101-000000-aaaa" / file
+    damaged.write_text(json.dumps({**json.loads(damaged.read_text()), **damage}))
+
+    done = book("list")
+
+    assert "cannot recover 20200101-000000-aaaa" in done.stderr
+    assert "recovered 20200102-000000-bbbb" in done.stderr
 
 
 def test_a_running_run_is_not_recovered(book):

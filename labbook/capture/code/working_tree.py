@@ -253,7 +253,7 @@ def _list_untracked(code: CodeRepository, listed: list[str], own: Sequence[str])
         except GitError:
             others += [f"{folder} (not listed in time)" for folder in folders]
     sources = sorted(f for f in files if is_source(f) or is_withheld(f))
-    others = [f for f in files if f not in set(sources)] + others + sources[_MAX_UNTRACKED:]
+    others += set(files).difference(sources[:_MAX_UNTRACKED])
     return sources[:_MAX_UNTRACKED], sorted(others)
 
 

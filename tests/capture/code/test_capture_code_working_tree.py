@@ -8,8 +8,9 @@ from pathlib import Path
 
 from order_of_tests import in_one_test
 
+from labbook.capture.code.git_reader import open_repository
 from labbook.capture.code.untracked_files import is_source
-from labbook.capture.code.working_tree import capture
+from labbook.capture.code.working_tree import _list_untracked, capture
 from labbook.capture.sources import capture_before
 
 
@@ -238,6 +239,21 @@ def test_thousands_of_new_data_files_do_not_enter(code, make_context):
     assert facts["untracked"] == []
     assert facts["untracked_other_count"] == 3000
     assert len(facts["untracked_other"]) == 20
+
+
+def test_listing_new_files_takes_time_linear_in_their_number(code):
+    class Name(str):
+        __slots__ = ()
+        hashed = 0
+
+        def __hash__(self):
+            Name.hashed += 1
+            return super().__hash__()
+
+    names = [Name(f"{number}.{'json' if number % 2 else 'npy'}") for number in range(600)]
+    sources, others = _list_untracked(open_repository(code), names, ())
+    assert (len(sources), len(others)) == (300, 300)
+    assert Name.hashed < 10 * len(names)
 
 
 def test_submodule_is_named_and_not_entered(code, make_context, git_in, tmp_path):
