@@ -13,7 +13,7 @@ import time
 from _thread import allocate_lock, get_native_id, start_new_thread
 
 from ..events.protocol import STACKS, STACKS_ENDING
-from ..wrapping import wrap_function
+from ..wrapping import transparent_wrapper, wrap_function
 from . import thread_stacks
 
 SILENCE_S = 10.0
@@ -155,7 +155,9 @@ class StallWatchdog:
         self._open()
         faulthandler.enable(file=self._held[0], all_threads=True)
         self._faults = True
-        guard = self._probe.guard("pulse")
+        guard, is_enabled = self._probe.guard("pulse"), faulthandler.is_enabled
+        # A program that asks first, as several servers do, must not find it enabled and leave it at that.
+        faulthandler.is_enabled = transparent_wrapper(lambda: is_enabled() and not self._faults, is_enabled)
         for name in ("enable", "disable"):
             setattr(faulthandler, name, wrap_function(getattr(faulthandler, name), guard, before=self._taken_over))
 

@@ -6,6 +6,7 @@ from ..events.protocol import GRAPH
 from ..inspection.graph_operations import operations_of, with_names
 from ..inspection.graph_schedule import AGAIN, FIRST
 from ..training.call_site import line_of, place_of, user_frame
+from ..wrapping import leave_out_one_frame
 from .loss_expression import ascends, blown_up, bootstrapped, kind, penalised, unclipped_ratio, weighted_by_values
 from .loss_terms import LossTerms
 
@@ -304,7 +305,11 @@ def cut_mode(torch, took):
         def __torch_function__(self, func, types, args=(), kwargs=None):
             kwargs = kwargs or {}
             graph_before = _has_graph(torch, args) or _has_graph(torch, tuple(kwargs.values()))
-            result = func(*args, **kwargs)
+            try:
+                result = func(*args, **kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
             if graph_before and not _has_graph(torch, (result,)):
                 op = lost_by(torch, func)
                 if op is not None:

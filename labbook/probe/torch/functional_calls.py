@@ -9,6 +9,7 @@ import sys
 from ..inspection.model_inputs import HIDDEN, TOKENS, noise_row
 from ..inspection.nested import tensors_in
 from ..training.call_site import line_of, place_of, user_frame
+from ..wrapping import leave_out_one_frame
 from .autograd_graph import cut_mode, top_of_stack
 from .compiler import compiled
 
@@ -110,7 +111,11 @@ class FunctionalCalls:
             def __torch_function__(self, func, types, args=(), kwargs=None):
                 kwargs = kwargs or {}
                 functions.calls += 1
-                result = func(*args, **kwargs)
+                try:
+                    result = func(*args, **kwargs)
+                except BaseException as error:
+                    leave_out_one_frame(error)
+                    raise
                 name = getattr(func, "__name__", "")
                 if (name in WATCHED or name in _ATTENTION or name in _NOISE) and not self.off:
                     try:

@@ -192,8 +192,9 @@ def test_the_line_of_a_fault_in_native_code_is_written(probed, what):
 
 @pytest.mark.torch
 @pytest.mark.long
-def test_a_program_that_has_faults_shown_itself_gets_them_shown(probed):
-    source = "import ctypes, faulthandler\n" + STEPS["torch"] + "faulthandler.enable()\nstep()\nctypes.string_at(0)\n"
+@pytest.mark.parametrize("enable", ["faulthandler.enable()", "if not faulthandler.is_enabled(): faulthandler.enable()"])
+def test_a_program_that_has_faults_shown_itself_gets_them_shown(probed, enable):
+    source = f"import ctypes, faulthandler\n{STEPS['torch']}{enable}\nstep()\nctypes.string_at(0)\n"
     probed.write("train.py", source)
     done = probed(sys.executable, "train.py", check=None)
     assert done.code == -signal.SIGSEGV and "Segmentation fault" in done.err and 'train.py", line' in done.err

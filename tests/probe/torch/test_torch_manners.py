@@ -49,6 +49,27 @@ print(json.dumps(seen))
     assert watched.result["function"] == bare.result["function"]
 
 
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_a_caught_error_of_a_forward_has_no_frame_of_the_probe(run, healthy, mode):
+    program = (
+        LOOP
+        + f"""
+import json, traceback
+found = []
+for at in range(4):
+    try:
+        net.{mode}()(torch.ones(2, 5))
+    except RuntimeError as error:
+        found.append([frame.name for frame in traceback.extract_tb(error.__traceback__)])
+    net.train()
+    step()
+print(json.dumps(found))
+"""
+    )
+    bare, watched = run(program, probe=False, fork="torch"), healthy(run(program, fork="torch"))
+    assert watched.result == bare.result
+
+
 @pytest.mark.long
 def test_without_global_hooks_each_class_is_wrapped(run, healthy):
     """PyTorch before 2.0 has none."""
