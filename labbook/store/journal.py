@@ -318,7 +318,8 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> Non
     Raises:
         OSError: The disk is full or not writable; the old file is unchanged.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Not the process id: containers that share a folder have the same ones, and so have threads.
+    temporary = path.with_name(f".{path.name}.{int.from_bytes(os.urandom(6), 'big')}.tmp")
     try:
         with temporary.open("wb") as stream:
             stream.write(content)

@@ -117,6 +117,21 @@ def test_drafts_of_killed_writers_are_removed_and_fresh_ones_are_not(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".a.md.7.tmp", ".own.tmp", "c.9.tmp"]
 
 
+def test_two_writers_with_one_process_id_do_not_write_into_one_draft(tmp_path, monkeypatch):
+    """As threads, and as containers that share a folder."""
+    page, sync = tmp_path / "page.md", os.fsync
+
+    def write_between(descriptor):
+        monkeypatch.setattr(os, "fsync", sync)
+        write_atomically(page, b"another page")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", write_between)
+    write_atomically(page, b"a page")
+    assert page.read_bytes() == b"a page"
+    assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
+
+
 def test_a_run_id_names_nothing_outside_the_notebook(tmp_path):
     paths = NotebookPaths(tmp_path)
 

@@ -234,9 +234,7 @@ class Pump:
             os.kill(0, signal.SIGWINCH)
 
 
-def run_in_fork(
-    make: Callable[[], Pump], descriptors: Iterable[int], witness: int, mask: Collection[signal.Signals]
-) -> int:
+def run_in_fork(make: Callable[[], Pump], descriptors: Iterable[int], witness: int, mask: Collection[int]) -> int:
     """Forks a process that pumps, and returns its process id.
 
     Args:

@@ -41,7 +41,7 @@ class SignalRelay:
         self._relayed = [number for number in RELAYED_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
         self._blocked = {*self._relayed, signal.SIGCHLD}
         self._last: dict[int, float] = {}
-        self.mask: Collection[signal.Signals] = ()
+        self.mask: Collection[int] = ()
         self.witness_read, self.witness_write = -1, -1
         self.core_dumped = False
         self.stopped = 0.0
@@ -51,8 +51,7 @@ class SignalRelay:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.witness_read, self.witness_write = os.pipe()
         os.set_blocking(self.witness_read, False)
-        old = signal.pthread_sigmask(signal.SIG_BLOCK, self._blocked)
-        self.mask = {signal.Signals(number) for number in old}
+        self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._blocked)
         return self
 
     def __exit__(

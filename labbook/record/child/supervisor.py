@@ -14,6 +14,7 @@ import termios
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -35,7 +36,7 @@ class ChildEnd:
     """The end of the command.
 
     Args:
-        code: Its exit status, `None` when a signal ended it.
+        code: Its exit status, `None` when a signal with a name ended it.
         signal: Name of that signal ("SIGKILL"), or "".
         started: Unix time, s.
         ended: Unix time, s.
@@ -43,6 +44,7 @@ class ChildEnd:
         trouble: Errors of labbook meanwhile, or "".
         core_dump: Whether a core was dumped.
         stopped: Unix time of the last SIGINT or SIGTERM for it, 0 if there was none; s.
+        signal_number: Number of the signal that ended it, also of a real-time signal, or 0.
     """
 
     code: int | None
@@ -53,6 +55,7 @@ class ChildEnd:
     trouble: str = ""
     core_dump: bool = False
     stopped: float = 0.0
+    signal_number: int = 0
 
 
 def run_child(
@@ -107,9 +110,7 @@ def run_child(
         if command is None:
             raise
         if end is None:
-            end = ChildEnd(
-                *_exit_status(_wait(command)), started, time.time(), False, f"{type(error).__name__}: {error}"
-            )
+            end = replace(_end_of(_wait(command), started), trouble=f"{type(error).__name__}: {error}")
     assert end is not None
     return end
 
@@ -141,18 +142,18 @@ def _supervise(
         status = attempt(relay.wait_for, command)
     if status is None:
         status = _wait(command)
-    ended = time.time()
+    end = _end_of(status, started)
     attempt(streams.restore)
     output_open = bool(attempt(copier.finish))
-    return ChildEnd(
-        *_exit_status(status), started, ended, output_open, "; ".join(errors), relay.core_dumped, relay.stopped
-    )
+    trouble = "; ".join(errors)
+    return replace(end, output_open=output_open, trouble=trouble, core_dump=relay.core_dumped, stopped=relay.stopped)
 
 
-def _exit_status(status: int) -> tuple[int | None, str]:
-    """Returns exit status and signal name for a `Popen.returncode`."""
+def _end_of(status: int, started: float) -> ChildEnd:
+    """Returns the end of a command that has just ended with this `Popen.returncode`."""
     name = signal.Signals(-status).name if status < 0 and -status in set(signal.Signals) else ""
-    return status if status >= 0 else None if name else 128 - status, name
+    code = status if status >= 0 else None if name else 128 - status
+    return ChildEnd(code, name, started, time.time(), False, signal_number=max(0, -status))
 
 
 def _wait(command: subprocess.Popen[bytes]) -> int:
@@ -261,14 +262,14 @@ def exit_like_child(end: ChildEnd) -> NoReturn:
     """
     try:
         _flush_own_output()
-        if end.signal:
-            _kill_self(signal.Signals[end.signal])
+        if end.signal_number:
+            _kill_self(end.signal_number)
     finally:
         # After any error above, and if the signal did not end this process.
-        os._exit((128 + signal.Signals[end.signal]) if end.signal else (end.code or 0) & 0xFF)
+        os._exit(128 + end.signal_number if end.signal_number else (end.code or 0) & 0xFF)
 
 
-def _kill_self(number: signal.Signals) -> None:
+def _kill_self(number: int) -> None:
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if number in _DUMPING:

@@ -95,6 +95,24 @@ def test_death_by_a_signal_is_passed_on(record, name, tmp_path):
     assert not list(tmp_path.glob("core*"))
 
 
+def test_death_by_a_signal_without_a_name_is_passed_on(record, tmp_path):
+    number = signal.SIGRTMIN + 6
+
+    assert record("sh", "-c", f"kill -{number:d} $$; sleep 5").returncode == -number
+    assert how_it_ended(tmp_path)["code"] == 128 + number
+
+
+def test_a_blocked_real_time_signal_stays_blocked(record, tmp_path):
+    number = signal.SIGRTMIN + 1
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        done = record(sys.executable, "-c", "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert str(number).encode() in done.stdout
+    assert how_it_ended(tmp_path)["code"] == 0
+
+
 def test_an_unknown_program(record):
     done = record("pyhton", "train.py")
 
