@@ -298,10 +298,10 @@ def _land(
                     update_files(top, changes, unchanged)
                 return CommitOutcome("committed", answer.out.decode("ascii").strip(), target.ref)
             trouble = temporary_obstacle(answer.error)
+        if lock is not None and _clear_stale_locks(target, previous_died):
+            continue
         if time.monotonic() > deadline:
             raise _MustWaitError.from_data(trouble.as_data())
-        if lock is not None:
-            _clear_stale_locks(target, previous_died)
         time.sleep(random.uniform(0.005, 0.05))
 
 
@@ -378,17 +378,20 @@ def _as_before(tree: WorkTree, changes: Sequence[FileChange], stored: Mapping[by
     return found
 
 
-def _clear_stale_locks(target: _Target, previous_died: float | None) -> None:
-    """Remove locks on the branch that a killed process left.
+def _clear_stale_locks(target: _Target, previous_died: float | None) -> bool:
+    """Remove locks on the branch that a killed process left, and return whether there were any.
 
     Only called under labbook's own lock. Git holds these two locks for milliseconds: one that is a minute old is
     stale, and so is one that is a second old if a labbook died during a commit before it was created.
     """
     locks = [target.folders.common_dir / f"{target.ref}.lock"]
     locks += [tree.folders.git_dir / "HEAD.lock" for tree in target.trees]
+    removed = False
     for path in locks:
         with contextlib.suppress(OSError):
             made = path.stat().st_mtime
             age = time.time() - made
             if age > _STALE_S or (previous_died is not None and made >= previous_died - 0.01 and age > 1.0):
                 path.unlink()
+                removed = True
+    return removed
