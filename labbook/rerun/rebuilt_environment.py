@@ -125,7 +125,7 @@ def _local_sources(python: Mapping[str, Any], code: RecordedCode) -> tuple[list[
         if "://" in url:
             continue
         folder = Path(url).expanduser()
-        if folder == code.original_top or code.original_top in folder.parents:
+        if folder.is_relative_to(code.original_top):
             folder = code.top / folder.relative_to(code.original_top)
         elif folder.is_dir():
             notes.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import sys
@@ -33,7 +34,8 @@ class RecordedCode:
     """The code of a run in a folder.
 
     Args:
-        cwd: The working folder of the command in it.
+        top: Its top folder.
+        cwd: The working folder of the command; it lies to `top` as `original` lay to the top folder then.
         original: The folder that the run was recorded in.
         notes: What differs from the recorded code.
     """
@@ -46,8 +48,23 @@ class RecordedCode:
     @property
     def original_top(self) -> Path:
         """The top folder of the code that the run was recorded in."""
-        below = len(self.cwd.relative_to(self.top).parts)
-        return self.original.parents[below - 1] if below else self.original
+        return Path(os.path.normpath(self.original / os.path.relpath(self.top, self.cwd)))
+
+    def move_path(self, path: Path) -> Path:
+        """Returns where a path of the recorded code is now; what is here no more, such as data, stays where it was."""
+        if not path.is_relative_to(self.original_top):
+            return path
+        moved = self.top / path.relative_to(self.original_top)
+        return moved if moved.exists() or not path.exists() else path
+
+    def move_paths(self, text: str) -> str:
+        """Returns a text, such as a list of folders, in which each path is moved, and `~` is the home folder."""
+        top = self.original_top
+        tops = {str(top), f"~/{top.relative_to(Path.home())}" if top.is_relative_to(Path.home()) else str(top)}
+        begin = r"(?<![^:;,=\s\"'\[({])"
+        paths = rf"{begin}(?:{'|'.join(map(re.escape, tops))})(?![^/:;,\s\"'\])}}])[^:;,\s\"'\])}}]*"
+        text = re.sub(paths, lambda found: str(self.move_path(Path(found[0]).expanduser())), text)
+        return re.sub(rf"{begin}~(?=/|$|[:;,])", lambda _: str(Path.home()), text)
 
 
 @contextlib.contextmanager
@@ -69,26 +86,30 @@ def recorded_code(
         raise UsageError("errors.rerun.no_code", run=run.get("id"))
     notes = () if code.get("patch_complete", True) else (_incomplete(run, code, allowed=incomplete),)
     original = Path(str(run.get("cwd") or "")).expanduser()
+    top = Path(str(code.get("top") or original)).expanduser()
+    original = original if original.is_absolute() else top
+    # `python ../code/train.py`: a program may have been started outside of its code.
+    shared = os.path.commonpath([top, original])
+    repository = _repository(code, original, notebook) if code.get("repository") else None
     # Not in the notebook, whose files the recorder does not count as the program's.
     folder = cache_folder() / "reruns"
     folder.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix=f"{run.get('id')}-", dir=folder)) / "code"
-    repository = _repository(code, original, notebook) if code.get("repository") else None
+    root = Path(tempfile.mkdtemp(prefix=f"{run.get('id')}-", dir=folder))
+    place, cwd = (root / "code" / path.relative_to(shared) for path in (top, original))
     with _ended_by_sigterm():
         try:
             if repository is not None and code.get("commit"):
                 _check_out(repository, place, str(code["commit"]))
             else:
-                place.mkdir()
+                place.mkdir(parents=True)
                 create_repository(place)
             _apply(notebook, run, code, place)
-            top = Path(str(code.get("top") or original)).expanduser()
-            below = original.relative_to(top) if original.is_relative_to(top) else Path()
-            (place / below).mkdir(parents=True, exist_ok=True)
-            yield RecordedCode(place, place / below, original, notes)
+            cwd.mkdir(parents=True, exist_ok=True)
+            yield RecordedCode(place, cwd, original, notes)
         finally:
             if not keep:
                 _remove(repository, place)
+                shutil.rmtree(root, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -180,4 +201,3 @@ def _remove(repository: GitFolders | None, place: Path) -> None:
     with contextlib.suppress(OSError, GitError):
         if repository is not None and (place / ".git").is_file():
             run_git(repository, "worktree", "remove", "--force", str(place), timeout_s=_GIT_S)
-    shutil.rmtree(place.parent, ignore_errors=True)

@@ -59,17 +59,11 @@ def _rebuilt_program(word: str, prefix: str, code: RecordedCode, programs: Path,
 
 def _moved(word: str, code: RecordedCode, *, is_program: bool) -> str:
     """Returns a word with the path in it, if it has one, moved to the folder of the code."""
-    name, equals, value = word.partition("=")
-    if equals and name.startswith("-") and value.startswith(("/", "~/")):
-        return f"{name}={_moved(value, code, is_program=False)}"
     if is_program and "/" in word and not word.startswith(("/", "~")):
         original = code.original / word
         return word if (code.cwd / word).exists() or not original.exists() else str(original)
-    if not word.startswith(("/", "~/")):
-        return word
-    path = Path(word).expanduser()
-    top = code.original_top
-    if path != top and top not in path.parents:
-        return str(path)
-    moved = code.top / path.relative_to(top)
-    return str(moved if moved.exists() or not path.exists() else path)
+    name, equals, value = word.partition("=")
+    for before, path in (("", word), (name + equals, value)):
+        if path.startswith(("/", "~/")) and Path(path).expanduser().is_relative_to(code.original_top):
+            return f"{before}{code.move_path(Path(path).expanduser())}"
+    return code.move_paths(word)

@@ -90,6 +90,8 @@ def container_launcher(
         with_gpus: Whether the recorded run had GPUs.
     """
     places = [code.top, code.original_top, notebook_root, Path(labbook.__file__).resolve().parent]
+    if not code.cwd.is_relative_to(code.top):
+        places += [code.cwd, code.original]
     mounts = list(dict.fromkeys(str(place) for place in places if place.is_dir()))
     names = sorted({*variables, ENV_PROBE, "PYTHONPATH"})
     if Path(container.engine).name in _APPTAINER_LIKE:

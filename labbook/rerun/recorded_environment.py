@@ -29,7 +29,7 @@ def recorded_variables(run: Mapping[str, Any], code: RecordedCode) -> dict[str, 
     for name, value in (environment_variables(run) or {}).items():
         text = str(value)
         if isinstance(value, str) and "[REDACTED" not in text and not name.startswith(_OF_THE_MACHINE):
-            found[str(name)] = text.replace(str(code.original), str(code.cwd))
+            found[str(name)] = code.move_paths(text)
     return found
 
 

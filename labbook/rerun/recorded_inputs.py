@@ -28,17 +28,19 @@ def prepare_inputs(run: Mapping[str, Any], code: RecordedCode) -> list[Message]:
             continue
         path = Path(str(row.get("path") or "")).expanduser()
         there, here = code.original / path, code.cwd / path
-        if there.is_relative_to(code.original_top):
-            # The program may have read it by a relative path, however the entry shows it.
-            here = code.top / there.relative_to(code.original_top)
-            if not here.exists():
-                _link(there, here)
+        for then, now in ((code.original_top, code.top), (code.original, code.cwd)):
+            if there.is_relative_to(then):
+                # The program may have read it by a relative path, however the entry shows it.
+                here = now / there.relative_to(then)
+                if not here.exists():
+                    _link(there, here)
+                break
         if not here.exists():
             notes.append(message("rerun.input_missing", path=str(row.get("path"))))
         elif (was := str(row.get("before") or row.get("fingerprint") or "")) and here.is_file():
-            now = fingerprint_file(here, budget).text
+            found = fingerprint_file(here, budget).text
             # A sampled fingerprint and a whole one cannot be compared.
-            if now and now.partition(":")[0] == was.partition(":")[0] and now != was:
+            if found and found.partition(":")[0] == was.partition(":")[0] and found != was:
                 notes.append(message("rerun.input_changed", path=str(row.get("path"))))
     rest = len(notes) - _MAX_TOLD
     return notes if rest <= 0 else [*notes[:_MAX_TOLD], message("rerun.more_inputs", count=rest)]

@@ -13,6 +13,7 @@ from labbook.rerun.rebuilt_environment import _call, _local_sources, _requiremen
 from labbook.rerun.recorded_code import RecordedCode
 from labbook.rerun.recorded_command import rerun_command
 from labbook.rerun.recorded_container import Container, container_launcher, recorded_container
+from labbook.rerun.recorded_environment import recorded_variables
 
 pytestmark = pytest.mark.process
 
@@ -36,7 +37,11 @@ def code(tmp_path, monkeypatch):
         ("--config=~/project/train.py", "--config={home}/cache/code/train.py"),
         ("~/project/sub/big.bin", "{home}/project/sub/big.bin"),
         ("~/elsewhere/x", "{home}/elsewhere/x"),
+        ("data.root=~/elsewhere/x", "data.root={home}/elsewhere/x"),
+        ("parts=[~/project/train.py,~/elsewhere/x]", "parts=[{home}/cache/code/train.py,{home}/elsewhere/x]"),
+        ("--other=~/project2/x", "--other={home}/project2/x"),
         ("--lr=1e-4", "--lr=1e-4"),
+        ("~name", "~name"),
         ("data/x", "data/x"),
     ],
 )
@@ -44,6 +49,22 @@ def test_paths_lead_to_the_worktree_or_to_what_it_lacks(code, tmp_path, word, mo
     program = word if "bin/python" in word else "python"
     found = rerun_command({"argv": [program] if program == word else [program, word]}, code)
     assert found[-1] == moved.format(home=tmp_path)
+
+
+def test_recorded_variables_name_folders_that_are_there(code, tmp_path):
+    """Entries have `~` in place of the home folder, which a shell expands and a program does not."""
+    recorded = {
+        "PYTHONPATH": f"~/project:~/project/sub:{tmp_path}/project2",
+        "HF_HOME": "~/.cache/hf",
+        "NCCL_DEBUG": "INFO",
+        "HF_ENDPOINT": "https://hf.example.org/~team",
+    }
+    assert recorded_variables({"captured": {"command": {"environment": recorded}}}, code) == {
+        "PYTHONPATH": f"{code.top}:{code.cwd}:{tmp_path}/project2",
+        "HF_HOME": f"{tmp_path}/.cache/hf",
+        "NCCL_DEBUG": "INFO",
+        "HF_ENDPOINT": "https://hf.example.org/~team",
+    }
 
 
 def test_a_rebuilt_interpreter_replaces_the_recorded_one(code, tmp_path):

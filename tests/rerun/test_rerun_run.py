@@ -66,6 +66,26 @@ def test_uncommitted_code_and_ignored_data_give_the_same_result(project, code, g
     assert "branch:" not in entries[1].read_text().partition("## Changes")[2].partition("\n## ")[0]
 
 
+@pytest.mark.parametrize(("place", "started_in"), [("code", "data"), ("sub/code", ".")])
+def test_a_program_started_outside_of_its_repository_runs_again(project, git, place, started_in):
+    """As in `cd data && python ../code/train.py`, and a script in a submodule."""
+    code, folder = project.folder / place, project.folder / started_in
+    for each in (code, folder):
+        each.mkdir(parents=True, exist_ok=True)
+    git(project.folder, "clone", "-q", ".", str(code))
+    for key in ("name", "email"):
+        git(code, "config", f"user.{key}", "wei@example.com")
+    (code / "train.py").write_text("import sys\nprint('val_loss:', open(sys.argv[1]).read())\n")
+    git(code, "add", "-A")
+    git(code, "commit", "-qm", "code")
+    (folder / "start.txt").write_text("3.0")
+    project("record", "--", "python", os.path.relpath(code / "train.py", folder), "start.txt", cwd=folder)
+    (code / "train.py").write_text("raise SystemExit('another version')\n")
+
+    assert "Identical in all printed digits." in project("reproduce", "last").stdout
+    assert len(git(code, "worktree", "list").splitlines()) == 1
+
+
 def test_a_rerun_in_a_container_records_the_command_alone(project, code, tmp_path):
     project("record", "--", "python", "train.py")
     (data,) = code.glob("notes/runs/*/*/*/*/run.json")
@@ -167,6 +187,8 @@ print(f"epoch 1 val_loss: {{value:.17g}}")
 
 def test_the_guilty_line_is_found_among_innocent_differences(project, git):
     folder = project.folder
+    # Both versions of a module have the same size, and may be of the same second: bytecode of the first would run.
+    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     for name in ("good", "bad"):
         bad = name == "bad"
         (folder / "train.py").write_text(BISECTED.format(comment="# tidied" if bad else "# as it was"))
@@ -182,7 +204,7 @@ def test_the_guilty_line_is_found_among_innocent_differences(project, git):
         git(folder, "add", "train.py", "settings.py", "model.py")
         git(folder, "commit", "-qm", name)
         options = ("--width", "2", "--depth", "3", "--seed", "4") if bad else ("--drop", "2")
-        project("record", "--", "python", "train.py", *options)
+        project("record", "--", "python", "train.py", *options, env=environ)
     ids = sorted(path.stem for path in folder.glob("notes/runs/*/*/*/*.md"))
 
     before = git(folder, "status", "--porcelain")
