@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from labbook.errors import NothingFoundError, UsageError
 from labbook.frozen import dataclass
 from labbook.index.build import Refreshed, query_index
+from labbook.index.cjk import normalized
 from labbook.index.fix_outcomes import confirmed_fix
 from labbook.index.hit import Hit
 from labbook.index.query_error import QueryError, unknown
@@ -190,7 +191,7 @@ def find_run(notebook: Notebook, word: str) -> Entry:
         UsageError: Several runs match.
     """
     word = word.strip()
-    name = word.rsplit("/", 1)[-1].removesuffix(".md")
+    name = normalized(word).rsplit("/", 1)[-1].removesuffix(".md")
 
     def rows(index: sqlite3.Connection) -> list[tuple[str, str, str]]:
         columns = "SELECT name, path, meta FROM notes WHERE kind = 'run'"

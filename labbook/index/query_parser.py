@@ -138,7 +138,7 @@ class _Reader:
     def question(self) -> Question:
         """Returns what was read."""
         return Question(
-            tuple(_joined(self._terms)),
+            tuple(term for term in _joined(self._terms) if _term_expression(term, prefix=False)),
             tuple(self._excluded),
             tuple(group[0] for group in self._groups if len(group) == 1),
             tuple(tuple(group) for group in self._groups if len(group) > 1),

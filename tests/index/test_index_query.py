@@ -184,6 +184,8 @@ def test_no_question_crashes(book, words):
         "\ud800",
         "x" * 5000,
         "' OR 1=1",
+        'nothing "->" like this',
+        'xyzzy": "',
     ],
 )
 def test_signs_of_the_index_are_only_signs(book, words):
@@ -210,7 +212,7 @@ def test_a_run_that_is_not_there(book, notes):
     assert GOOD in caught.value.hint
     with pytest.raises(UsageError, match="3 runs begin"):
         find_run(book, "2026")
-    for odd in ("%", "_", "../../etc/passwd", "\x00", "''"):
+    for odd in ("%", "_", "../../etc/passwd", "\x00", "''", "caf\udce9"):
         with pytest.raises((NothingFoundError, UsageError)):
             find_run(book, odd)
 
