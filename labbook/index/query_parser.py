@@ -90,7 +90,7 @@ def parse_query(
         QueryError: A name or a value is not known, or a date cannot be read.
     """
     tokens = _WORD.findall(_SPACED.sub(r"\1", normalized(words)))
-    plain = sum(_CONDITION.fullmatch(token) is None for token in tokens)
+    plain = sum(_count_words(token) for token in tokens if _CONDITION.fullmatch(token) is None)
     reader = _Reader(names, strict=strict, plain=plain, now=now or datetime.now().astimezone())
     for at, token in enumerate(tokens):
         follows = tokens[at + 1] if at + 1 < len(tokens) else ""
@@ -274,6 +274,11 @@ def match_expression(question: Question, *, prefix: bool = False) -> str:
         expression = f"({expression}) OR (({expression}) AND ({' OR '.join(minor)}))"
     excluded = [text for text in (_term_expression(term, prefix=False) for term in question.excluded) if text]
     return f"({expression}) NOT ({' OR '.join(excluded)})" if excluded else expression
+
+
+def _count_words(token: str) -> int:
+    """Returns the number of words of a token; a Chinese one has two characters on average."""
+    return max(1, sum(-(-len(part) // 2) for part in split_scripts(token) if is_cjk(part)))
 
 
 def _terms(text: str) -> Iterator[Term]:

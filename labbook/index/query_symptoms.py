@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from labbook.frozen import dataclass
 from labbook.index.page_scores import ENOUGH, PageScore, page_scores
 from labbook.index.query_parser import parse_query
+from labbook.index.vocabulary import is_request
 from labbook.model.symptom import CRASH_FAMILIES, Symptom
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _ENOUGH_SAID = 0.9
 """The same if the query has a whole search phrase of the page."""
 _MOSTLY = 0.35
 """Smallest share of a query that a page must explain if only one word of it is known. Source: as above."""
+_REQUESTED = 0.5
+"""The same of a question that asks for a way or a fact. Source: chosen by us."""
 _NAMED = 0.05
 """Largest share of pages that a single word may name by their titles: "nan" does, "loss" does not. Source: chosen by
 us."""
@@ -90,6 +93,8 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
     titled = sorted((one for one in ranked if one.titled), key=lambda one: -one.titled)
     ranked = [] if scores.is_about_something_else(question.text) else ranked
     ranked = [one for one in ranked if _has_evidence(one, known_words, count)]
+    if is_request(question.text):
+        ranked = [one for one in ranked if one.said and one.share >= _REQUESTED]
     if not ranked and count < 2 and len(titled) <= _NAMED * len(known):
         ranked = [replace(one, score=one.titled) for one in titled]
     if not ranked:

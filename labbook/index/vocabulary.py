@@ -42,8 +42,9 @@ class Vocabulary:
         meanings: Roots of the atoms of each form -> the lines of the file with it, by their first form; empty for
             words that say little.
         weak: Meanings that say little about which failure it is.
-        adverbs: Roots of the words that may stand, or be missing, anywhere inside of a form.
+        adverbs: Words that may stand, or be missing, anywhere inside of a form.
         everyday: Meanings that are about something else beside words that no page has.
+        requests: Roots of the forms that ask for a way or a fact.
         longest: First root -> number of atoms of the longest form that begins with it.
     """
 
@@ -54,6 +55,7 @@ class Vocabulary:
     weak: frozenset[str] = frozenset()
     adverbs: frozenset[str] = frozenset()
     everyday: frozenset[str] = frozenset()
+    requests: tuple[tuple[str, ...], ...] = ()
 
 
 @cache
@@ -82,11 +84,10 @@ def vocabulary() -> Vocabulary:
     forms: dict[str, tuple[str, ...]] = {}
     lines: dict[tuple[str, ...], set[str]] = {}
     meanings, minor = vocabulary_lines()
-    adverbs = frozenset(root(word) for word in _line_words("~~"))
+    adverbs = frozenset(_line_words("~~"))
     for words in meanings:
         for word in words:
-            key = _roots(word)
-            lines.setdefault(tuple(one for one in key if one not in adverbs) or key, set()).add(words[0])
+            lines.setdefault(_roots(word, adverbs) or _roots(word), set()).add(words[0])
             forms[word] = tuple(dict.fromkeys([word, *forms.get(word, ()), *words]))
     for word in minor:
         lines.setdefault(_roots(word), set())
@@ -98,7 +99,14 @@ def vocabulary() -> Vocabulary:
         frozenset(name for word in _line_words(mark) for name in keys.get(_roots(word), {root(word)}))
         for mark in ("~~~", "~~~~")
     )
-    return Vocabulary(forms, frozenset(minor), keys, longest, weak, adverbs, everyday)
+    requests = tuple(map(_roots, _line_words("~~~~~")))
+    return Vocabulary(forms, frozenset(minor), keys, longest, weak, adverbs, everyday, requests)
+
+
+def is_request(text: str) -> bool:
+    """Whether a text asks for a way or a fact: "how to add a scheduler"."""
+    roots = _roots(text)
+    return any(roots[at : at + len(form)] == form for form in vocabulary().requests for at in range(len(roots)))
 
 
 def _line_words(mark: str) -> list[str]:
@@ -107,8 +115,8 @@ def _line_words(mark: str) -> list[str]:
     return [word.strip() for line in found for word in line.removeprefix(mark).split("|")]
 
 
-def _roots(text: str) -> tuple[str, ...]:
-    return tuple(root(atom) for atom in atoms(text))
+def _roots(text: str, without: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    return tuple(root(atom) for atom in atoms(text) if atom not in without)
 
 
 def atoms(text: str) -> list[str]:
@@ -123,11 +131,13 @@ def atoms(text: str) -> list[str]:
 
 
 def _parts(atom: str) -> list[str]:
-    """Returns the words of `OutOfMemoryError`, in lower case."""
+    """Returns the words of `OutOfMemoryError`, in lower case, and the class as a word of its own."""
     if not (atom.isascii() and atom.isalpha()) or atom.islower():
         return [atom.lower()]
     parts = NAME_PART.findall(atom)
-    return [part.lower() for part in (parts if len(parts) > 1 and min(map(len, parts)) > 1 else [atom])]
+    if len(parts) < 2 or min(map(len, parts)) < 2:
+        return [atom.lower()]
+    return [part.lower() for part in (*parts, *([atom] if parts[-1] == "Error" else []))]
 
 
 @lru_cache(maxsize=65536)
@@ -192,7 +202,7 @@ def read_meanings(text: str) -> tuple[frozenset[str], ...]:
     """
     known = vocabulary()
     longest, meanings = known.longest, known.meanings
-    roots = tuple(one for one in _roots(text) if one not in known.adverbs)
+    roots = _roots(text, known.adverbs)
     found: list[frozenset[str]] = []
     start = at = 0  # the roots from `start` to `at` are unknown
     while at < len(roots):

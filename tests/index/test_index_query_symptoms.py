@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 
 import pytest
@@ -13,8 +14,14 @@ from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.errors import NothingFoundError, UsageError
 from labbook.index.hit import Hit
 from labbook.index.query import search
+from labbook.index.query_error import QueryError
+from labbook.index.query_fields import FieldNames
+from labbook.index.query_parser import parse_query
 from labbook.index.query_symptoms import QuerySymptoms, match_symptoms
+from labbook.index.vocabulary import read_meanings
 from labbook.model.symptom import Example, Pattern, Symptom, Wording
+
+CLASS = re.compile(r"`(\w+Error)`")
 
 
 def symptom(id_, family, title, title_zh, words, patterns=(), matches=()):
@@ -129,6 +136,47 @@ def test_a_description_finds_its_page():
 )
 def test_a_question_about_something_else_is_about_no_symptom(words):
     assert match_symptoms(words, load_catalogue().symptoms.values()).symptoms == ()
+
+
+@in_one_test(
+    "words",
+    [
+        "how to write a custom sampler for my dataset",
+        "what is the meaning of gamma in the scheduler config",
+        "could you share the checkpoint and the training log",
+        "请问这个数据集在哪里下载",
+        "请问训练用了几张显卡，训练了多久",
+        "如何把模型部署到手机上",
+    ],
+)
+def test_a_request_without_a_failure_is_about_no_symptom(words):
+    assert match_symptoms(words, load_catalogue().symptoms.values()).symptoms == ()
+
+
+@in_one_test("words", ["how to fix exploding gradients in an lstm", "显存不足怎么办", "如何避免过拟合"])
+def test_a_request_about_a_failure_finds_its_page(words):
+    assert match_symptoms(words, load_catalogue().symptoms.values()).symptoms
+
+
+def test_the_class_of_an_exception_among_words_finds_its_page():
+    catalogue = load_catalogue().symptoms
+    pages = {name: page for page in catalogue.values() for name in CLASS.findall(page.wording["en"].title)}
+    assert len(pages) > 8
+    for name in pages:
+        found = match_symptoms(f"{name} in the loader of my images", catalogue.values()).symptoms
+        assert found, name
+        assert f"`{name}`" in catalogue[found[0]].wording["en"].title
+
+
+def test_an_adverb_is_not_its_adjective():
+    assert read_meanings("constant output") != read_meanings("output") == read_meanings("actually output")
+
+
+def test_a_comparison_in_a_chinese_sentence_is_words():
+    names = FieldNames(params=("lr",))
+    assert not parse_query("数据加载的 num_workers>0 在 windows 上报错", names).is_restricted
+    with pytest.raises(QueryError):
+        parse_query("num_workers>0", names)
 
 
 @in_one_test(
