@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from labbook.diagnosis.service import Diagnoser, list_fingerprints
-from labbook.diagnosis.text.log_reader import read_text
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.index.hit import Hit
 from labbook.index.query import read_field_names
 from labbook.index.query_fields import FILTERS
@@ -16,23 +15,24 @@ from labbook.model.symptom import Symptom
 from labbook.store.notebook import Notebook
 
 _ERROR = re.compile(r"\b\w*(?:Error|Exception|Traceback|NotMet)\b")
+_LATIN_WORD = re.compile(r"[A-Za-z]{2,}")
 _MOST_WORDS = 12
 _PAGES = 3
 
 
 def interpret_search(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
     """Returns the query, and the failures that typed or pasted text is about."""
-    diagnoser = Diagnoser(book)
-    catalogue = diagnoser.catalogue
+    language = book.config.language_in_use()
+    catalogue = load_catalogue(book.paths.symptoms, language=language)
     names = read_field_names(book)
     pasted = "\n" in typed.strip() or _ERROR.search(typed) is not None
     if not pasted:
         symptoms = match_symptoms(typed, catalogue.symptoms.values(), names)
         question = parse_query(typed, names)
-        if len(question.terms) > _PAGES and not question.is_restricted:
+        if len(_LATIN_WORD.findall(typed)) > _PAGES and not question.is_restricted:
             # It may be a message without its class: what the catalogue recognises comes before what words suggest,
             # unless the words are a search phrase of another symptom: "loss becomes nan after some hundred steps".
-            _, of_message = _interpret_paste(diagnoser, typed)
+            _, of_message = _interpret_paste(book, typed)
             if of_message.symptoms:
                 asked = symptoms.symptoms[:1] if symptoms.said else ()
                 found = tuple(dict.fromkeys([*asked, *of_message.symptoms, *symptoms.symptoms]))[:_PAGES]
@@ -41,7 +41,7 @@ def interpret_search(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
         # Filters next to a message are filters; a text of many lines has none.
         filters = [] if "\n" in typed.strip() else [word for word in typed.split() if _is_filter(word)]
         message = typed if not filters else " ".join(word for word in typed.split() if word not in filters)
-        words, symptoms = _interpret_paste(diagnoser, message)
+        words, symptoms = _interpret_paste(book, message)
         if not symptoms.symptoms and "\n" not in typed.strip():
             # The name of a class among the words of a question: `OutOfMemoryError, what can I do`.
             matched = match_symptoms(message, catalogue.symptoms.values())
@@ -50,7 +50,6 @@ def interpret_search(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
             typed = " ".join([words, *filters])
         question = parse_query(typed)
     if question.terms and not question.is_restricted:
-        language = book.config.language_in_use()
         pages = [_page(catalogue.symptoms[name], language) for name in symptoms.symptoms[:_PAGES]]
         symptoms = replace(symptoms, pages=tuple(pages))
     return typed, symptoms
@@ -60,10 +59,14 @@ def _is_filter(word: str) -> bool:
     return re.match(r"-?([a-z]+):\S", word) is not None and word.lstrip("-").partition(":")[0] in FILTERS
 
 
-def _interpret_paste(diagnoser: Diagnoser, text: str) -> tuple[str, QuerySymptoms]:
+def _interpret_paste(book: Notebook, text: str) -> tuple[str, QuerySymptoms]:
     """Returns the words of the message of a pasted error, and its failures."""
+    # Most questions are no messages, and the patterns of a diagnosis take 60 ms to compile.
+    from labbook.diagnosis.service import Diagnoser, list_fingerprints
+    from labbook.diagnosis.text.log_reader import read_text
+
     evidence = read_text(text)
-    diagnosis = diagnoser.diagnose(evidence)
+    diagnosis = Diagnoser(book).diagnose(evidence)
     primary = diagnosis.primary
     message = (
         primary.message if primary else evidence.exceptions[-1].message if evidence.exceptions else _last_line(text)

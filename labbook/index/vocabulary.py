@@ -116,7 +116,7 @@ def _line_words(mark: str) -> list[str]:
 
 
 def _roots(text: str, without: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    return tuple(root(atom) for atom in atoms(text) if atom not in without)
+    return tuple([root(atom) for atom in atoms(text) if atom not in without])
 
 
 def atoms(text: str) -> list[str]:
