@@ -28,6 +28,7 @@ _ENDINGS = (
     *("ings", "ing", "ied", "ed", "ies", "es", "ly", "s", "e"),
 )
 _MIN_ROOT = 3
+_VOWELS = tuple("aeiou")
 # Shorter words are near too many others.
 _LONG_WORD = re.compile(r"(?<![A-Za-z0-9_.])[A-Za-z]{5,}(?![A-Za-z0-9_])")
 
@@ -45,6 +46,7 @@ class Vocabulary:
         adverbs: Words that may stand, or be missing, anywhere inside of a form.
         everyday: Meanings that are about something else beside words that no page has.
         requests: Roots of the forms that ask for a way or a fact.
+        calls: Forms such as `model.train`, which "the model trains" is not.
         longest: First root -> number of atoms of the longest form that begins with it.
     """
 
@@ -56,6 +58,7 @@ class Vocabulary:
     adverbs: frozenset[str] = frozenset()
     everyday: frozenset[str] = frozenset()
     requests: tuple[tuple[str, ...], ...] = ()
+    calls: frozenset[tuple[str, ...]] = frozenset()
 
 
 @cache
@@ -100,7 +103,8 @@ def vocabulary() -> Vocabulary:
         for mark in ("~~~", "~~~~")
     )
     requests = tuple(map(_roots, _line_words("~~~~~")))
-    return Vocabulary(forms, frozenset(minor), keys, longest, weak, adverbs, everyday, requests)
+    calls = frozenset(tuple(atoms(form)) for form in forms if "." in form)
+    return Vocabulary(forms, frozenset(minor), keys, longest, weak, adverbs, everyday, requests, calls)
 
 
 def is_request(text: str) -> bool:
@@ -175,7 +179,10 @@ def _known_word(word: str, roots: Mapping[str, int]) -> str:
 
 
 def _typed_nearly(word: str) -> Iterator[str]:
-    """Yields what differs from a word by one letter; its first letter is right."""
+    """Yields what a letter too many, too few or swapped, or another vowel makes of a word; its first letter is right.
+
+    Another consonant is more often another word: "react" is not "reach", "explore" not "explode".
+    """
     for at in range(1, len(word) + 1):
         head, tail = word[:at], word[at:]
         if tail:
@@ -183,7 +190,8 @@ def _typed_nearly(word: str) -> Iterator[str]:
             yield head + tail[1:2] + tail[:1] + tail[2:]
         for letter in ascii_lowercase:
             yield head + letter + tail
-            yield head + letter + tail[1:]
+        if tail[:1] in _VOWELS:
+            yield from (head + vowel + tail[1:] for vowel in _VOWELS)
 
 
 @cache
@@ -202,13 +210,15 @@ def read_meanings(text: str) -> tuple[frozenset[str], ...]:
     """
     known = vocabulary()
     longest, meanings = known.longest, known.meanings
-    roots = _roots(text, known.adverbs)
+    words = [atom for atom in atoms(text) if atom not in known.adverbs]
+    roots = tuple(map(root, words))
     found: list[frozenset[str]] = []
     start = at = 0  # the roots from `start` to `at` are unknown
     while at < len(roots):
         for width in range(longest.get(roots[at], 0), 0, -1):
-            names = meanings.get(roots[at : at + width])
-            if names is not None:
+            key = roots[at : at + width]
+            names = meanings.get(key)
+            if names is not None and (key not in known.calls or key == tuple(words[at : at + width])):
                 if start < at:
                     found += _unknown(roots[start:at])
                 if names:

@@ -18,7 +18,7 @@ from labbook.index.query_error import QueryError
 from labbook.index.query_fields import FieldNames
 from labbook.index.query_parser import parse_query
 from labbook.index.query_symptoms import QuerySymptoms, match_symptoms
-from labbook.index.vocabulary import read_meanings
+from labbook.index.vocabulary import correct_typing, read_meanings
 from labbook.model.symptom import Example, Pattern, Symptom, Wording
 
 CLASS = re.compile(r"`(\w+Error)`")
@@ -170,6 +170,20 @@ def test_the_class_of_an_exception_among_words_finds_its_page():
 
 def test_an_adverb_is_not_its_adjective():
     assert read_meanings("constant output") != read_meanings("output") == read_meanings("actually output")
+
+
+def test_a_model_that_trains_is_not_in_train_mode():
+    assert read_meanings("my model trains fast") == read_meanings("trains fast") != read_meanings("model.train() fast")
+
+
+@in_one_test(("typed", "words"), [("gradeint", "gradient"), ("gradiant", "gradient"), ("grdient", "gradient")])
+def test_a_typing_error_is_corrected(typed, words):
+    assert correct_typing(typed, {}) == words
+
+
+@in_one_test("word", ["react", "explore", "forum"])
+def test_another_word_is_no_typing_error(word):
+    assert correct_typing(word, {"reach": 1, "explode": 1}) == word
 
 
 def test_a_comparison_in_a_chinese_sentence_is_words():
