@@ -98,7 +98,9 @@ def indexed_text(note: Note) -> tuple[str, str, str, str, str]:
     listed = ("tags", "symptoms", "families", "frameworks")
     tags = [note.entry.id, *(value for key in listed for value in _many(meta.get(key)))]
     tags += [
-        str(meta[key]) for key in ("experiment", "script", "command", "author", "host", "fix_text") if meta.get(key)
+        str(meta[key])
+        for key in ("project", "experiment", "script", "command", "author", "host", "fix_text")
+        if meta.get(key)
     ]
     # A number says nothing by itself: numbers are found by `lr<0.02`.
     tags += [value for value in option_values(meta).values() if isinstance(value, str) and as_number(value) is None]

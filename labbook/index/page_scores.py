@@ -155,9 +155,11 @@ class PageScores:
         return sorted(scores, key=lambda one: (-one.score, one.symptom))
 
     def is_about_something_else(self, question: str) -> bool:
-        """Whether a question has words that no page has, and beside them only words of everyday life."""
+        """Whether a question has only numbers and weak words, or everyday words beside those that no page has."""
         meanings = self._read(question)
         known = [one for one in meanings if any(name in self._counts for name in one)]
+        if all(one & vocabulary().weak or all(map(_is_number, one)) for one in known):
+            return True
         return len(known) < len(meanings) and all(one & vocabulary().everyday for one in known)
 
     def count_known(self, question: str) -> tuple[int, int]:

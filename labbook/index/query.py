@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,17 +14,22 @@ from labbook.index.cjk import normalized
 from labbook.index.fix_outcomes import confirmed_fix
 from labbook.index.hit import Hit
 from labbook.index.query_error import QueryError, unknown
-from labbook.index.query_fields import FieldNames, field_names, unmatched_value
+from labbook.index.query_fields import FieldNames, condition_json, field_names, fits, unmatched_value
 from labbook.index.query_parser import Question, match_expression, parse_query
 from labbook.index.query_symptoms import QuerySymptoms
 from labbook.index.ranking import Row, best
 from labbook.index.snippet import find_snippet
 from labbook.index.sql_filters import escaped, filter_sql, with_stored_values
 from labbook.model.entry import Entry
+from labbook.model.run_fields import as_number, field_values
 from labbook.store.notebook import Notebook
 
 if TYPE_CHECKING:
     import sqlite3
+
+
+_MOST_RANGED = 2000
+"""Newest runs whose values are read for the range of a comparison that no run fits."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +124,27 @@ def _missing(index: sqlite3.Connection, question: Question) -> QueryError | None
     """Returns what is wrong with a query without an answer: a value that no note has."""
     found = unmatched_value(index, question.filters)
     if found is None:
-        return None
+        return _beyond(index, question)
     wanted, known = found
     key = wanted.key
     return unknown(
         "terminal.query.no_such_value", ",".join(wanted.values), known, lambda near: f"{key}:{near}", field=key
     )
+
+
+def _beyond(index: sqlite3.Connection, question: Question) -> QueryError | None:
+    """Returns what is wrong with a comparison that no run fits: the range of the values."""
+    for wanted in question.filters:
+        if wanted.negated or wanted.operator not in ("<", "<=", ">", ">="):
+            continue
+        newest = "SELECT meta FROM notes WHERE kind = 'run' ORDER BY started DESC LIMIT ?"
+        metas = [meta for (meta,) in index.execute(newest, (_MOST_RANGED,)).fetchall()]
+        values = [as_number(value) for meta in metas for value in field_values(json.loads(meta), wanted.key)]
+        numbers = [value for value in values if value is not None and math.isfinite(value)]
+        if numbers and not any(fits(meta, condition_json(wanted)) for meta in metas):
+            low, high = f"{min(numbers):.4g}", f"{max(numbers):.4g}"
+            return QueryError("terminal.query.beyond", name=wanted.key, low=low, high=high, advice="terminal.query.all")
+    return None
 
 
 def _nothing_found(words: str, question: Question, missing: QueryError | None) -> NothingFoundError:

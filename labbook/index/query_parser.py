@@ -17,10 +17,11 @@ from labbook.index.query_fields import FILTERS, SAME_FIELD, VALUES, FieldNames, 
 from labbook.index.vocabulary import vocabulary
 
 _WORD = re.compile(r"""-?(?:[^\s"]*[:=<>])?"[^"]*"?|\S+""")
-_CONDITION = re.compile(r"(-?)((?:--)?[A-Za-z_][\w./-]*?)(<=|>=|!=|==|<|>|:|=)(.+)", re.DOTALL)
+_CONDITION = re.compile(r"(-?)((?:--)?[^\W\d][\w./-]*?)(<=|>=|!=|==|<|>|:|=)(.+)", re.DOTALL)
 _OPTION = re.compile(r"--([A-Za-z][\w.-]*)")
 _SPACED = re.compile(r"(?<=\w)\s+(<=|>=|!=|<|>)\s+(?=[-+.\d]|nan\b|inf\b)")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
+_DAY = re.compile(r"\d{4}-\d\d(?:-\d\d)?|\d{4}-W\d\d?|today|yesterday|今天|昨天", re.IGNORECASE)
 _AGE = re.compile(r"(\d{1,5})([hdw])")
 _DAY_S = 86400.0
 _MOST_FORM = 12
@@ -122,14 +123,19 @@ class _Reader:
             self._negates = True
             return
         condition = self._condition(token)
+        is_day = _DAY.fullmatch(token) is not None and (self._strict or not self._is_sentence)
         kind = "condition" if condition else "word"
-        if condition and condition.key in ("since", "before"):
+        if is_day or (condition and condition.key in ("since", "before")):
             kind = "date"
         if self._joins and "date" in (kind, self._last):
             raise QueryError("terminal.query.or_with_date", advice="terminal.query.or_advice")
         if self._joins and kind != self._last:
             raise QueryError("terminal.query.or_between_kinds", advice="terminal.query.or_advice")
-        if condition is None:
+        if is_day:
+            begin, end = _day(token, self._now)
+            self._since.append(begin)
+            self._before.append(end)
+        elif condition is None:
             self._read_words(token)
         else:
             self._read_condition(condition)
@@ -351,6 +357,15 @@ def _form_expression(form: str, *, prefix: bool) -> str:
         # The stemmer writes `memori` for `memory` and `converg` for `converge`; the prefix must match both.
         phrase = phrase[:-1]
     return '"' + phrase.replace('"', '""') + '"' + ("*" if wide else "")
+
+
+def _day(value: str, now: datetime) -> tuple[float, float]:
+    """Returns the Unix seconds of the start and the end of a day, week or month."""
+    begin = _moment(value, now)
+    first = date.fromtimestamp(begin)
+    is_month = value[:4].isdigit() and len(value) == len("2026-11")
+    last = (first + timedelta(31)).replace(day=1) if is_month else first + timedelta(7 if "W" in value.upper() else 1)
+    return begin, datetime(last.year, last.month, last.day).astimezone().timestamp()
 
 
 def _moment(value: str, now: datetime) -> float:

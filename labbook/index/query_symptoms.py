@@ -91,11 +91,13 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
         return QuerySymptoms((), tuple(quoted), families, whole=True, equal=max(len(exact), 1))
     known_words, count = scores.count_known(question.text)
     titled = sorted((one for one in ranked if one.titled), key=lambda one: -one.titled)
-    ranked = [] if scores.is_about_something_else(question.text) else ranked
+    if scores.is_about_something_else(question.text):
+        return QuerySymptoms()
     ranked = [one for one in ranked if _has_evidence(one, known_words, count)]
     if is_request(question.text):
         ranked = [one for one in ranked if one.said and one.share >= _REQUESTED]
-    if not ranked and count < 2 and len(titled) <= _NAMED * len(known):
+    is_word = sum(not term.minor for term in question.terms) < 2
+    if not ranked and is_word and count < 2 and len(titled) <= _NAMED * len(known):
         ranked = [replace(one, score=one.titled) for one in titled]
     if not ranked:
         return QuerySymptoms()
@@ -104,7 +106,8 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
     equal = sum(one.exact or one.score >= _EQUAL * ranked[0].score for one in near)
     families = _families(known[one.symptom] for one in near[:1])
     chosen = tuple(one.symptom for one in near)
-    return QuerySymptoms((), chosen, families, whole=ranked[0].share >= _WHOLE, equal=equal, said=ranked[0].said)
+    is_whole = ranked[0].share >= _WHOLE and (ranked[0].said or ranked[0].exact)
+    return QuerySymptoms((), chosen, families, whole=is_whole, equal=equal, said=ranked[0].said)
 
 
 def _has_evidence(page: PageScore, known: int, count: int) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from labbook.frozen import dataclass
 from labbook.index.fix_outcomes import FixOutcome, confirmed_fix, fix_outcome
 from labbook.index.hit import Hit
+from labbook.index.query_fields import Filter
 from labbook.index.query_parser import Question, match_expression
 from labbook.index.query_symptoms import QuerySymptoms
 from labbook.index.sql_filters import filter_sql
@@ -79,6 +80,10 @@ def best(
     if terms and not subject.whole:
         rows, counted = _by_words(index, question, limit, _COLUMNS_OF_PEOPLE)
         answers.add(rows)
+    if named := _named(index, question):
+        # "Wei nan": the runs of a person, project or machine come before the pages.
+        own = replace(question, filters=(*question.filters, *named))
+        answers.add(_alike(index, own, replace(subject, fingerprints=(), families=()), limit))
     pages = {page.symptom: page for page in subject.pages}
     # Of symptoms that are as likely, all fixes come before the pages.
     first, others = subject.symptoms[: subject.equal], subject.symptoms[subject.equal :]
@@ -115,6 +120,14 @@ class _Answers:
             if len(self.found) >= self._limit:
                 return
             self.found.setdefault(row.symptom if isinstance(row, Hit) else row.number, row)
+
+
+def _named(index: sqlite3.Connection, question: Question) -> list[Filter]:
+    """Returns filters for the people, projects and machines among the words of a query."""
+    words = {form.lower() for term in question.terms for form in term.forms[:1]}
+    marks = ", ".join("?" * len(words))
+    query = f"SELECT DISTINCT key, value FROM facets WHERE key IN ('author', 'project', 'host') AND value IN ({marks})"
+    return [Filter(key, (value,)) for key, value in index.execute(query, [*words]).fetchall()]
 
 
 def _only(subject: QuerySymptoms, name: str) -> QuerySymptoms:

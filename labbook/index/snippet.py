@@ -9,6 +9,7 @@ from pathlib import Path
 
 from labbook.index.cjk import is_cjk, normalized
 from labbook.index.documents import MAX_BYTES
+from labbook.index.entry_evidence import is_quiet_row
 
 _WIDTH = 160
 _MARKUP = re.compile(r"<!--.{0,200}?-->|</?[a-zA-Z][^<>]{0,200}>|\]\([^()\s]{0,300}\)|[`*|\[\]]+")
@@ -29,6 +30,8 @@ def find_snippet(path: Path, words: Sequence[str]) -> tuple[int, str]:
     roots = {_root(word) for word in words}
     best = (0, 0.0)
     for number, line in _body(text):
+        if is_quiet_row(line):
+            continue
         lowered = normalized(html.unescape(line)).lower()
         score = sum(root in lowered for root in roots) - (0.5 if _is_table_or_comment(line) else 0.0)
         if score > best[1]:

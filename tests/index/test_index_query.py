@@ -252,3 +252,31 @@ def test_the_last_run_is_no_trial_of_another_one(notes):
     notes.run("20261121-110000-bbbbt0001", trial_of="20261121-110000-bbbb")
     assert find_run(notes.notebook, "last").id == "20261121-110000-bbbb"
     assert find_run(notes.notebook, "bbbbt0001").id == "20261121-110000-bbbbt0001"
+
+
+@pytest.mark.parametrize("day", ["2026-11-20", "2026-W47 tune", "2026-11 device"])
+def test_a_date_among_words_is_a_condition(book, day):
+    assert names(search(book, day))[-1] == OOM
+    assert [entry.id for entry in list_notes(book, day).entries][-1] == OOM
+
+
+def test_a_project_is_found_by_its_name(notes):
+    notes.run(NAN, project="speech")
+    notes.run(OOM, project="vision")
+
+    assert names(search(notes.notebook, "speech")) == [NAN]
+
+
+def test_a_comparison_that_no_run_fits_names_the_range(notes):
+    for run, value in ((NAN, 0.2), (OOM, 0.85)):
+        notes.run(run, metrics={"val_acc": {"best": value, "last": value}})
+
+    missing = list_notes(notes.notebook, "val_acc>0.9").missing
+    assert missing is not None and missing.texts("en")[0] == "val_acc is from 0.2 to 0.85 in the runs of this notebook"
+
+
+def test_the_passage_is_no_row_of_a_check_that_is_fine(notes):
+    table = "| check | verdict |\n|---|---|\n| Overfitting | ok |\n\nThe overfitting began at step 12.\n"
+    notes.run(NAN, table)
+
+    assert search(notes.notebook, "overfitting").hits[0].snippet == "The overfitting began at step 12."

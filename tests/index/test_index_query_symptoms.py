@@ -247,6 +247,25 @@ def test_words_more_specific_than_the_symptom_rank_first(book):
     assert ids(found)[:4] == [TEXT, FIXED, "x", OTHER]
 
 
+def test_runs_of_a_named_person_come_before_the_page(notes):
+    facts = {"status": "failed", "symptoms": ["cuda_out_of_memory"]}
+    notes.run(OLD, **facts, author="Ines")
+    notes.run(OTHER, **facts, author="Wei")
+    about = QuerySymptoms((), ("cuda_out_of_memory",), (), pages=(page(),))
+
+    assert ids(search(notes.notebook, "Ines out of memory", subject=about))[:2] == [OLD, "x"]  # OTHER is newer
+    assert ids(search(notes.notebook, "out of memory", subject=about))[0] == OTHER
+
+
+@in_one_test("words", ["2026-11-24 failed", "model.py:18", "11/24", "train.py 0.5"])
+def test_numbers_and_weak_words_are_about_no_symptom(words):
+    assert match_symptoms(words, load_catalogue().symptoms.values()).symptoms == ()
+
+
+def test_words_here_and_there_on_a_page_are_not_the_whole_question():
+    assert not match_symptoms("augmentation of the crops", load_catalogue().symptoms.values()).whole
+
+
 def test_filters_hold_for_all_answers(book):
     about = QuerySymptoms((), ("cuda_out_of_memory",), ("cuda_oom",), whole=True)
 

@@ -40,10 +40,11 @@ QUERIES = (
     "verdict:unknown", "verdict:healthy,unknown", "-verdict:unknown", "status:failed OR val_acc<0.5", "status:fin",
     "status:finished OR status:failed lr<0.005", "host=gpu-01", "host:gpu", "tag:swe", "-since:2026-11-22",
     "started<2026-11-21",
+    "2026-11-21", "2026-11", "2026-W47", "2026-11-20 lr:0.01",
     "since:2026-W47", "check:dead OR tag:nightly", "has:symptom", "framework:torch", "experiment:exp2",
 )  # fmt: skip
 REFUSED = ("staus:failed", "status:finishd", "verdict:helthy", "optimiser:adamw", "val_ac>0.9", "foo:bar", "zzz<3",
-           "status<3", "lr<high", "lr>0.1 OR well", "since:7d OR lr>1", "since:yesteryear")  # fmt: skip
+           "准确率>0.8", "status<3", "lr<high", "lr>0.1 OR well", "since:7d OR lr>1", "since:yesteryear")  # fmt: skip
 
 
 @pytest.fixture

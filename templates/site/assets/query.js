@@ -5,8 +5,9 @@
 /* `known` is filled by the table: {titles, metrics, params}; `text` returns what the words of a run are looked for in. */
 window.labbook.query = (known, say, text) => {
   const WORD = /-?(?:[^\s"]*[:=<>])?"[^"]*"?|\S+/g;
-  const CONDITION = /^(-?)((?:--)?[A-Za-z_][\w./-]*?)(<=|>=|!=|==|<|>|:|=)(.+)$/s;
-  const UNFINISHED = /^-?(?:--)?[A-Za-z_][\w./-]*(?:<=|>=|!=|==|<|>|:|=|!)"?$/;
+  const CONDITION = /^(-?)((?:--)?[\p{L}_][\p{L}\w./-]*?)(<=|>=|!=|==|<|>|:|=)(.+)$/su;
+  const UNFINISHED = /^-?(?:--)?[\p{L}_][\p{L}\w./-]*(?:<=|>=|!=|==|<|>|:|=|!)"?$/u;
+  const DAY = /^(?:\d{4}-\d\d(?:-\d\d)?|\d{4}-w\d\d?|today|yesterday|今天|昨天)$/i;
   const OPTION = /^--([A-Za-z][\w.-]*)$/;
   const SPACED = /(?<=\w)\s+(<=|>=|!=|<|>)\s+(?=[-+.\d]|nan\b|inf\b)/g;
   const NUMBER = /^[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?$/i;
@@ -132,8 +133,19 @@ window.labbook.query = (known, say, text) => {
     return (run) => TEXTS[key](run).some((value) => wanted.some((one) => same(String(value ?? "").toLowerCase(), one)));
   }
 
+  /* Seconds since 1970 of the start and the end of a day, week or month. */
+  function span(value) {
+    const begin = moment(value), first = new Date(begin * 1000);
+    const [months, days] = /^\d{4}-\d\d$/.test(value) ? [1, 0] : [0, /-w/i.test(value) ? 7 : 1];
+    return [begin, new Date(first.getFullYear(), first.getMonth() + months, first.getDate() + days).getTime() / 1000];
+  }
+
   /* A condition as {kind, test}, or null for words. */
   function condition(token) {
+    if (DAY.test(token)) {
+      const [begin, end] = span(token);
+      return { kind: "date", test: (run) => run.started >= begin && run.started < end };
+    }
     const option = OPTION.exec(token);
     if (option) {
       const keys = known.params.flatMap(keysOf);
