@@ -66,8 +66,8 @@ def _lines() -> tuple[str, ...]:
     return tuple(PATH.read_text(encoding="utf-8").splitlines())
 
 
-def vocabulary_lines() -> tuple[list[list[str]], list[str]]:
-    """Returns the forms of each meaning of `words.txt`, and the words that say little."""
+def vocabulary_lines() -> tuple[list[list[str]], list[str], list[str]]:
+    """Returns the forms of each meaning of `words.txt`, the words that say little, and the forms of requests."""
     meanings: list[list[str]] = []
     minor: list[str] = []
     for line in _lines():
@@ -78,7 +78,7 @@ def vocabulary_lines() -> tuple[list[list[str]], list[str]]:
             minor += words
         else:
             meanings.append(words)
-    return meanings, minor
+    return meanings, minor, _line_words("~~~~~")
 
 
 @cache
@@ -86,7 +86,7 @@ def vocabulary() -> Vocabulary:
     """Returns the words of `words.txt`."""
     forms: dict[str, tuple[str, ...]] = {}
     lines: dict[tuple[str, ...], set[str]] = {}
-    meanings, minor = vocabulary_lines()
+    meanings, minor, requests = vocabulary_lines()
     adverbs = frozenset(_line_words("~~"))
     for words in meanings:
         for word in words:
@@ -102,9 +102,9 @@ def vocabulary() -> Vocabulary:
         frozenset(name for word in _line_words(mark) for name in keys.get(_roots(word), {root(word)}))
         for mark in ("~~~", "~~~~")
     )
-    requests = tuple(map(_roots, _line_words("~~~~~")))
+    asking = tuple(map(_roots, requests))
     calls = frozenset(tuple(atoms(form)) for form in forms if "." in form)
-    return Vocabulary(forms, frozenset(minor), keys, longest, weak, adverbs, everyday, requests, calls)
+    return Vocabulary(forms, frozenset(minor), keys, longest, weak, adverbs, everyday, asking, calls)
 
 
 def is_request(text: str) -> bool:

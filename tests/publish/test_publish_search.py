@@ -77,7 +77,10 @@ def test_a_run_is_found_by_its_error_and_peoples_words_and_not_by_console_or_tab
         + "## Observations\n\nAsk *Wei* about warm-up.\n\n| a | table |\n|---|---|\n\n```\nfenced\n```\n"
         "<details><summary>s</summary>folded</details>\n<!-- hidden -->\n"
     )
-    found = record_of(entry(body, symptoms=["loss_nonfinite"], tags=["ablation"], experiment="exp001", author="Wei"))
+    found = record_of(
+        entry(body, symptoms=["loss_nonfinite"], tags=["ablation"], experiment="exp001", author="Wei", project="vision")
+    )
+    assert {"Wei", "vision"} <= set(found.text.split())
 
     assert found.line == "RuntimeError: size mismatch * bad" and found.title == "train.py: loss is NaN"
     for word in ("Ask Wei about warm-up", "the batch holds infinity", "损失为 NaN 或无穷", "ablation", "exp001"):

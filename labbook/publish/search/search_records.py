@@ -78,13 +78,14 @@ def run_record(entry: Entry, row: RunRow, symptoms: Mapping[str, Symptom]) -> Se
     known = [name for name in row.symptoms if name in symptoms]
     titles = [wording.title for name in known for wording in symptoms[name].wording.values()]
     parts = row.path.split("/")
+    names = [row.author, str(entry.meta.get("project") or "")]
     words = " ".join(texts)[:MOST_CHARACTERS]
     return SearchRecord(
         "run",
         row.path.removeprefix("notes/"),
         _line(row.title),
         _line(fix or error or next(iter(_sentences(texts)), "")),
-        " ".join([error, *row.symptoms, *titles, *row.tags, row.experiment, row.script, fix, words]),
+        " ".join([error, *row.symptoms, *titles, *row.tags, row.experiment, row.script, *names, fix, words]),
         record_facets(row),
         f"{parts[2]}-{parts[3]}" if len(parts) >= 5 and parts[2].isdigit() and parts[3].isdigit() else "",
         f"{parts[2]}-{parts[3]}-{parts[4]}" if len(parts) >= 6 else "",

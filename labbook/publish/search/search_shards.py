@@ -34,7 +34,7 @@ FOLDER = "search"
 MOST_RUNS = 1000
 """Most runs in a shard. Source: measured; building one takes about 1 s, and only the last one of a month changes."""
 
-_FORMAT = 3
+_FORMAT = 4
 """Increased with the format of shards, so that cached ones are rebuilt."""
 
 _MOST_FACETS = 300
@@ -293,9 +293,9 @@ def _manifest(shards: Mapping[str, Shard]) -> dict[str, Any]:
         for key, values in shard.facets.items():
             counts[key].update(values)
     first = shards[_FIRST]
-    meanings, minor = vocabulary_lines()
+    meanings, minor, requests = vocabulary_lines()
     return {
-        "vocabulary": {"meanings": meanings, "minor": minor},
+        "vocabulary": {"meanings": meanings, "minor": minor, "requests": requests},
         "first": {"key": first.key, "count": first.count},
         "months": [
             {"name": name, "key": shard.key, "count": shard.count} for name, shard in shards.items() if shard.month

@@ -16,7 +16,7 @@
   const ENOUGH_RUNS = 5;
   const FETCHED_AT_ONCE = 12;
   const STILL_MS = 500;
-  const ENOUGH = 0.3; // smallest share of a question, by the rarity of its words, that an answer has
+  const ENOUGH = { plain: 0.3, request: 0.7 }; // smallest share of a question, by the rarity of its words, that an answer has
 
   const made = (tag, classes, text) => {
     const element = document.createElement(tag);
@@ -213,7 +213,7 @@
       fillFilters(found.manifest);
       if (older) await mergeMonth(found);
       for (;;) {
-        const hits = await ranked(found, groups, chosen, question.trim().includes("\n") ? 0 : ENOUGH);
+        const hits = await ranked(found, groups, chosen, question.trim().includes("\n") ? 0 : ENOUGH[found.vocabulary.isRequest(question) ? "request" : "plain"]);
         const quick = hits.filter(({ result }) => found.cards[result.id]);
         if (mine !== asked) return;
         const runs = hits.length - quick.length;

@@ -84,7 +84,7 @@ window.labbookSearch = (() => {
   const atomsOf = (text) => [...text.normalize("NFKC").matchAll(ATOM)].map((match) => ({ atom: match[0].toLowerCase(), from: match.index, to: match.index + match[0].length }));
 
   /** The known words of labbook/index/words.txt: atoms of a form -> all forms that mean the same; none for words that say little. */
-  const vocabularyOf = ({ meanings, minor }) => {
+  const vocabularyOf = ({ meanings, minor, requests }) => {
     const forms = new Map();
     let longest = 1;
     const add = (form, same) => {
@@ -95,7 +95,11 @@ window.labbookSearch = (() => {
     };
     for (const same of meanings) for (const form of same) add(form, [form, ...same]);
     for (const form of minor) add(form, []);
-    return { forms, longest };
+    const keyOf = (form) => ` ${atomsOf(form).map(({ atom }) => atom).join(" ")} `;
+    const asks = requests.map(keyOf);
+    /** Whether a question asks for a way or a fact: "how to add a scheduler". */
+    const isRequest = (question) => asks.some((form) => keyOf(question).includes(form));
+    return { forms, longest, isRequest };
   };
 
   /**
