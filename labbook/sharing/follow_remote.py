@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from labbook.errors import LabbookError
 from labbook.model.message import Message, message
 from labbook.store.commit.sync_state import read_state, tracking_marks, update_state
@@ -24,7 +26,8 @@ def follow_remote(notebook: Notebook) -> list[Message]:
             return []
         tracked, head = tracking_marks(notebook, folders), _head_mark(folders)
         state = read_state(notebook)
-        if state.get("tracked") == tracked and state.get("head") == head:
+        behind = (state.get("base") or "") != read_commit(folders, f"refs/heads/{notebook.config.branch}")
+        if state.get("tracked") == tracked and state.get("head") == head and not behind:
             return []
         done = _follow(notebook, folders, first="tracked" not in state, moved=state.get("head") != head)
         update_state(notebook, tracked=tracking_marks(notebook, folders), head=_head_mark(folders))
@@ -47,29 +50,38 @@ def _follow(notebook: Notebook, folders: GitFolders, *, first: bool, moved: bool
     # Every command calls this module, and needs these 20 ms of imports only when something has moved.
     from labbook.sharing.disk_update import notebook_ref
     from labbook.sharing.remote_git import list_remotes, tracking_ref
-    from labbook.sharing.synchronize import merge_fetched
+    from labbook.sharing.synchronize import align_disk, merge_fetched
     from labbook.sharing.tree_diff import diff_trees, is_ancestor, runs_among
-    from labbook.store.commit.branch_checkout import known_commit, restore_missing
+    from labbook.store.commit.branch_checkout import known_commit, notebook_prefix, restore_missing
 
     ref = notebook_ref(notebook, folders)
     done = []
-    tip = read_commit(folders, ref)
+    tip, state = read_commit(folders, ref), read_state(notebook)
+    base = str(state.get("base") or "")
+    if base and tip and not state.get("landing"):
+        align_disk(notebook, folders, ref)  # another work tree or notebook of the repository has moved the branch
     remotes = list_remotes(folders)
     wanted = notebook.config.remote or ("origin" if "origin" in remotes else next(iter(remotes), ""))
     fetched = read_commit(folders, tracking_ref(wanted, ref)) if wanted else ""
     fetched = fetched if tip else known_commit(folders, ref)
     if fetched and fetched != tip and not (tip and is_ancestor(folders, fetched, tip)):
         new = merge_fetched(notebook, folders, ref, fetched)
-        count = runs_among(p for p, c in diff_trees(folders, tip, new).items() if c.before is None)
-        if not tip:
-            done.append(message("sync.created_branch", branch=notebook.config.branch, remote=wanted, count=count))
-        elif count:
-            done.append(message("sync.followed", count=count))
-    if tip and (moved or first) and not done:
+    else:
+        new = read_commit(folders, ref)
+    came = diff_trees(folders, base or tip, new) if new not in ("", base) else {}
+    inside = os.fsencode(f"{notebook_prefix(notebook, folders)}/notes/".lstrip("/"))
+    count = runs_among(p for p, c in came.items() if c.before is None and p.startswith(inside))
+    if not tip and new:
+        done.append(message("sync.created_branch", branch=notebook.config.branch, remote=wanted, count=count))
+    elif count:
+        done.append(message("sync.followed", count=count))
+    if tip and (moved or first or not base):
         restored = restore_missing(notebook)
         if read_state(notebook).get("landing"):
             merge_fetched(notebook, folders, ref, tip)  # a commit has adopted the remote's branch
-        if restored:
+        elif not base:
+            update_state(notebook, base=new)
+        if restored and not done:
             done.append(message("sync.restored", count=len(restored), branch=notebook.config.branch))
     return done
 

@@ -122,8 +122,9 @@ def merge_fetched(notebook: Notebook, folders: GitFolders, ref: str, fetched: st
 
 
 def align_disk(notebook: Notebook, folders: GitFolders, ref: str) -> None:
-    """Bring the notes on disk to the branch: where git itself has moved it, in a fresh clone, and after a killed sync.
+    """Bring the notes on disk to the branch.
 
+    Git, another work tree or another notebook of the repository may have moved it; or this is a fresh clone.
     Of a killed sync, some files are on disk, but the branch has not moved. Committed as edits, the notes among them
     would bring back entries that others delete meanwhile, without their data.
     """
@@ -140,9 +141,10 @@ def align_disk(notebook: Notebook, folders: GitFolders, ref: str) -> None:
         if fetched := known_commit(folders, ref):
             _land(notebook, folders, ref, fetched, "")
     elif notebook.config.commit == "branch" and base and base != tip:
-        if is_ancestor(folders, base, tip):
-            update_disk(notebook, folders, ref, base, tip)
-        update_state(notebook, base=tip)
+        with hold_lock(folders.common_dir / "labbook-commits", _COMMIT_WAIT_S):
+            if is_ancestor(folders, base, tip):
+                update_disk(notebook, folders, ref, base, tip)
+            update_state(notebook, base=tip)
 
 
 def commit_edited(notebook: Notebook) -> tuple[tuple[str, str], ...]:

@@ -54,6 +54,14 @@ def copy_clones(template: Path, folder: Path, count: int) -> list[Notebook]:
     return [open_clone(folder / f"clone{number}") for number in range(count)]
 
 
+def add_work_trees(notebook: Notebook, count: int) -> list[Notebook]:
+    """Further work trees of a clone, each with the notebook."""
+    folders = [notebook.paths.root.parent / f"tree{number}" for number in range(count)]
+    for folder in folders:
+        call_git(notebook.paths.root, "worktree", "add", "-q", str(folder))
+    return [open_clone(folder) for folder in folders]
+
+
 def open_clone(folder: Path) -> Notebook:
     return find_notebook(folder, chosen=folder, environ={})
 
@@ -110,4 +118,5 @@ def disk(notebook: Notebook) -> dict[str, str]:
 
 def assert_code_untouched(notebook: Notebook) -> None:
     assert call_git(notebook.paths.root, "status", "--porcelain") == ""
-    assert call_git(notebook.paths.root, "symbolic-ref", "HEAD") == "refs/heads/main"
+    root = notebook.paths.root
+    assert call_git(root, "symbolic-ref", "--short", "HEAD") == (root.name if (root / ".git").is_file() else "main")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from sharing_clones import (
+    add_work_trees,
     assert_code_untouched,
     call_git,
     copy_clones,
@@ -21,6 +22,7 @@ from sharing_clones import (
 
 from labbook.errors import GitError
 from labbook.sharing import disk_update, remote_git, synchronize, tree_diff, tree_merge
+from labbook.sharing.follow_remote import follow_remote
 from labbook.store.commit.branch_checkout import restore_before_writing
 from labbook.store.commit.entry_commit import commit_files
 from labbook.store.notebook import Notebook
@@ -90,6 +92,7 @@ class History:
 
     def step(self) -> None:
         book = self.chance.choice(self.books)
+        follow_remote(book)  # as every command does
         actions = [self.record, self.edit, self.edit, self.replace, self.tag, self.page, self.rename, self.delete]
         self.chance.choice([*actions, self.share, self.share, self.killed, self.killed])(book)
 
@@ -194,6 +197,7 @@ class History:
     def settle(self) -> None:
         for _ in range(2):
             for book in self.books:
+                follow_remote(book)
                 sync(book)
         assert len({tip(book) for book in self.books}) == 1, "the clones differ"
         texts = [disk(book) for book in self.books]
@@ -203,7 +207,8 @@ class History:
         entries = {Path(name).stem for name in texts[0] if name.startswith("runs/") and name.endswith(".md")}
         assert self.entries <= entries, self.entries - entries
         assert all(f"{name}/run.json" in "\n".join(texts[0]) for name in self.entries)
-        assert all(text == texts[0] for text in texts), "files on disk differ"
+        differ = [name for text in texts for name in {*text, *texts[0]} if text.get(name) != texts[0].get(name)]
+        assert not differ, f"files on disk differ: {differ}"
         listed = call_git(self.books[0].paths.root, "ls-tree", "-r", "--name-only", "labbook", "notes/")
         assert set(listed.splitlines()) == {f"notes/{name}" for name in texts[0]}
         for book in self.books:
@@ -218,9 +223,9 @@ def template(tmp_path_factory):
 def live_through(template: Path, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     with monkeypatch.context() as patches:
-        history = History(
-            copy_clones(template, folder, chance.randint(2, 5)), chance, Killer(patches, random.Random(-1 - seed))
-        )
+        books = copy_clones(template, folder, chance.randint(2, 5))
+        books += add_work_trees(books[0], seed % 3)
+        history = History(books, chance, Killer(patches, random.Random(-1 - seed)))
         history.record(history.books[0])
         for _ in range(chance.randint(5, 40)):
             history.step()

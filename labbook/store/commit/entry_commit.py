@@ -21,7 +21,7 @@ from labbook.frozen import dataclass
 from labbook.model.message import Message, message_of
 from labbook.store.commit import commit_queue
 from labbook.store.commit.branch_checkout import adopt_remote_branch, hide_entries, notebook_prefix
-from labbook.store.commit.sync_state import update_state
+from labbook.store.commit.sync_state import read_state, update_state
 from labbook.store.git.fast_import import (
     FileChange,
     blob_hash,
@@ -214,7 +214,11 @@ def _attempt(
                 update_state(notebook, landing=adopted)
             if only_new:
                 changes = _leave_existing(target, changes, when)
-            return _land(target, changes, message, signers, when, patience_s, lock, previous_died)
+            follows_tip = (read_state(notebook).get("base") or "") == read_commit(folders, ref)
+            outcome = _land(target, changes, message, signers, when, patience_s, lock, previous_died)
+            if follows_tip and outcome.commit and not target.trees and lock is not None:
+                update_state(notebook, base=outcome.commit)
+            return outcome
     except GitError as error:
         return _not_committed("queued", error, ref)
     except ValueError as error:
