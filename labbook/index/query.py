@@ -205,7 +205,7 @@ def list_notes(
 def find_run(notebook: Notebook, word: str) -> Entry:
     """Returns the run named by "last", an id, its first or last characters, or the path of its entry.
 
-    "last" is no trial inside of another run: it is the run that has them.
+    "last" is the newest run that nobody else has recorded, else the newest of all; no trial inside of another run.
 
     Raises:
         NothingFoundError: There is no such run; names the nearest ids.
@@ -218,7 +218,13 @@ def find_run(notebook: Notebook, word: str) -> Entry:
         columns = "SELECT name, path, meta FROM notes WHERE kind = 'run'"
         order = "ORDER BY started DESC, name DESC"
         if name in ("last", ""):
-            return index.execute(f"{columns} AND name NOT LIKE '%-____t%' {order} LIMIT 1").fetchall()
+            whole = f"{columns} AND name NOT LIKE '%-____t%'"
+            from labbook.store.git.git_identity import run_author
+
+            author = run_author(notebook.paths.root, notebook.config.author)
+            own = f"{whole} AND coalesce(json_extract(meta, '$.author'), ?) = ? {order} LIMIT 1"
+            found = index.execute(own, (author, author)).fetchall()
+            return found or index.execute(f"{whole} {order} LIMIT 1").fetchall()
         exact = index.execute(f"{columns} AND name = ?", (name,)).fetchall()
         if exact:
             return exact[:1]

@@ -1,4 +1,4 @@
-"""Whose run it is: its experiment and its author."""
+"""The experiment that a run belongs to."""
 
 from __future__ import annotations
 
@@ -26,20 +26,3 @@ def _started_here(notebook: Notebook) -> str:
     except OSError:  # the folder was deleted
         return ""
     return slug if slug and (notebook.paths.experiments / f"{slug}.md").is_file() else ""
-
-
-def run_author(notebook: Notebook) -> str:
-    """Returns the author of a run: the setting, git's user name or the login name."""
-    if notebook.config.author:
-        return notebook.config.author
-    from labbook.store.git.git_identity import user_name
-
-    name = user_name(notebook.paths.root)
-    if name:
-        return name
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""

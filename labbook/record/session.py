@@ -18,7 +18,7 @@ from labbook.capture.exit_cause import read_oom_counters, read_time_limit
 from labbook.errors import NotebookError, UsageError
 from labbook.probe.events.protocol import RULES_FILE
 from labbook.record.child.start_errors import describe_error
-from labbook.record.run_owner import run_author, run_experiment
+from labbook.record.run_owner import run_experiment
 from labbook.store.journal import Journal, create_journal, readable_text
 from labbook.store.paths import new_run_id
 from labbook.store.process_identity import start_ticks
@@ -253,9 +253,10 @@ class _Session:
     def _capture(self) -> None:
         """Captures the start and writes the running entry, in a thread; failures are ignored."""
         from labbook.record.finalize import capture_start, write_running_entry
+        from labbook.store.git.git_identity import run_author
 
         with suppress(Exception):
-            self.start["author"] = run_author(self.notebook)
+            self.start["author"] = run_author(self.notebook.paths.root, self.notebook.config.author)
             self.start["time_limit"] = read_time_limit(os.environ, ask=self.writes_start)
         with suppress(Exception):
             # Synced in this thread, so that the command does not wait for the disk.

@@ -280,3 +280,13 @@ def test_the_passage_is_no_row_of_a_check_that_is_fine(notes):
     notes.run(NAN, table)
 
     assert search(notes.notebook, "overfitting").hits[0].snippet == "The overfitting began at step 12."
+
+
+def test_the_last_run_is_not_that_of_a_colleague(notes):
+    (notes.folder / "labbook.toml").write_text('language = "en"\ncommit = "off"\nauthor = "Li"\n')
+    notes.run("20261121-120000-cccc", author="Wei")
+    assert find_run(notes.notebook, "last").id == "20261121-120000-cccc", "nobody else's would be none at all"
+    notes.run("20261121-100000-aaaa", author="Li")
+    assert find_run(notes.notebook, "last").id == "20261121-100000-aaaa"
+    notes.run("20261121-110000-bbbb", author=None)
+    assert find_run(notes.notebook, "last").id == "20261121-110000-bbbb", "an imported run without an author"

@@ -61,7 +61,9 @@ def proposal_line(proposal: Proposal, language: str = "en") -> str:
     """Returns the proposal in one line for the terminal."""
     labels = words(language)["fix"]
     changes = Sentences(language)(describe_changes(proposal.changes))
-    return shorten_middle(str(labels["line"]).format(run=proposal.failed, changes=changes), 300)
+    # Not "last": the clock of this machine may be behind that of another one with the same notebook.
+    by = proposal.by.rpartition("-")[2]
+    return shorten_middle(str(labels["line"]).format(run=proposal.failed, changes=changes, by=by), 300)
 
 
 def list_differences(changes: Sequence[Change], language: str = "en") -> list[str]:

@@ -51,9 +51,17 @@ def read_signers(folders: GitFolders | None, author: str = "") -> Signers:
     )
 
 
-def user_name(folder: Path) -> str:
-    """Return the author name that git uses in `folder`, or ""."""
-    return read_signers(discover(folder)).author
+def run_author(folder: Path, chosen: str) -> str:
+    """Return the author of a run in `folder`: the chosen one, git's user name or the login name, or ""."""
+    name = chosen or read_signers(discover(folder)).author
+    if name:
+        return name
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
 
 
 def _files(folders: GitFolders | None, environ: Mapping[str, str]) -> Iterator[Path]:
