@@ -62,8 +62,7 @@ def proposal_line(proposal: Proposal, language: str = "en") -> str:
     labels = words(language)["fix"]
     changes = Sentences(language)(describe_changes(proposal.changes))
     # Not "last": the clock of this machine may be behind that of another one with the same notebook.
-    by = proposal.by.rpartition("-")[2]
-    return shorten_middle(str(labels["line"]).format(run=proposal.failed, changes=changes, by=by), 300)
+    return shorten_middle(str(labels["line"]).format(run=proposal.failed, changes=changes, by=proposal.by), 300)
 
 
 def list_differences(changes: Sequence[Change], language: str = "en") -> list[str]:
