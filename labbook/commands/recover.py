@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from labbook.commands.options import notebook_option, terminal_sentences, warn_of_settings
 from labbook.help_text import HelpCommand
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
 
 
 @click.command(cls=HelpCommand)
@@ -26,6 +22,7 @@ def command(notebook: str | None) -> None:
     An entry that may contain a secret is withheld: neither committed nor shown on the site. This command scans it
     again, masks what it finds in the entry and its files, and commits it. Running it twice does no harm.
     """
+    from labbook.record.jobs.part_entries import join_jobs
     from labbook.record.recovery import recover
     from labbook.record.withheld_entries import release_withheld
     from labbook.store.commit.entry_commit import commit_queued
@@ -36,7 +33,7 @@ def command(notebook: str | None) -> None:
     warn_of_settings(book)
     say = terminal_sentences(book)
     recovered = recover(book, click.echo)
-    joined = _join_jobs(book)
+    joined = join_jobs(book)
     for run_id in joined:
         click.echo(say.line("terminal.recover.joined", run=run_id))
     committed = [outcome for outcome in commit_queued(book) if outcome.status == "committed"]
@@ -46,18 +43,3 @@ def command(notebook: str | None) -> None:
     released = release_withheld(book, click.echo)
     if not recovered and not joined and not committed and not released:
         click.echo(say.line("terminal.recover.nothing"))
-
-
-def _join_jobs(book: Notebook) -> list[str]:
-    """Joins and commits the entries of jobs whose nodes had no shared file system."""
-    from labbook.record.jobs.part_entries import find_parts, join_parts
-    from labbook.store.commit.entry_commit import commit_files
-
-    joined = []
-    for job, run_ids in find_parts(book).items():
-        run_id = join_parts(book, job, run_ids)
-        if run_id:
-            files = [path for each in run_ids for path in (book.paths.entry(each), book.paths.attachments(each))]
-            commit_files(book, files, f"Join the parts of the job {job}\n\nRun: {run_id}\n")
-            joined.append(run_id)
-    return joined

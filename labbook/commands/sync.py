@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -68,7 +69,6 @@ def command(
     Any git remote works. Git asks for passwords itself; labbook stores none.
     """
     from labbook.sharing.remote_git import choose_remote
-    from labbook.sharing.synchronize import synchronize
 
     book = open_notebook(notebook)
     if background:
@@ -77,7 +77,7 @@ def command(
     remote = choose_remote(book, remote_name, timeout_s=timeout, quiet=quiet)
 
     def once() -> SyncResult:
-        result = synchronize(remote, rewritten=rewritten or "")
+        result = _share(remote, rewritten or "")
         if as_json:
             print_json(_data(result, remote))
         else:
@@ -92,14 +92,27 @@ def command(
         once()
 
 
+def _share(remote: Remote, rewritten: str) -> SyncResult:
+    """Shares, and once more if entries of the nodes of one job have come together and were joined."""
+    from labbook.sharing.synchronize import synchronize
+
+    result = synchronize(remote, rewritten=rewritten)
+    if result.parts:
+        from labbook.record.jobs.part_entries import join_jobs
+
+        if join_jobs(remote.notebook, is_complete=True):
+            again = synchronize(remote, rewritten=rewritten)
+            return replace(result, commit=again.commit, sent_files=result.sent_files + again.sent_files)
+    return result
+
+
 def _sync_in_background(book: Notebook, timeout: float) -> None:
     """Shares once; a failure is printed by the next command of the user."""
     from labbook.sharing.remote_git import choose_remote
-    from labbook.sharing.synchronize import synchronize
     from labbook.store.commit.sync_state import update_state
 
     try:
-        result = synchronize(choose_remote(book, timeout_s=timeout, quiet=True))
+        result = _share(choose_remote(book, timeout_s=timeout, quiet=True), "")
         click.echo(f"{result.commit} {result.remote}")
     except LabbookError as error:
         update_state(book, error=error.message, advice=error.hint, failure=error.as_data(), told=False)

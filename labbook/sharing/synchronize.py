@@ -64,6 +64,7 @@ class SyncResult:
         conflicts: Notes in which two versions of the same lines stay, relative to the repository.
         unsent: Notes that were not committed, each with the reason.
         newer: Number of notes that came from a newer labbook.
+        parts: Number of entries that came and lack ranks of their job.
         left: Files that others deleted and that stay on disk because they were edited here.
     """
 
@@ -77,6 +78,7 @@ class SyncResult:
     conflicts: tuple[str, ...] = ()
     unsent: tuple[tuple[str, str], ...] = ()
     newer: int = 0
+    parts: int = 0
     left: tuple[str, ...] = ()
 
 
@@ -122,9 +124,8 @@ def merge_fetched(notebook: Notebook, folders: GitFolders, ref: str, fetched: st
 
 
 def align_disk(notebook: Notebook, folders: GitFolders, ref: str) -> None:
-    """Bring the notes on disk to the branch.
+    """Bring the notes on disk to the branch, which git, another work tree or another notebook may have moved.
 
-    Git, another work tree or another notebook of the repository may have moved it; or this is a fresh clone.
     Of a killed sync, some files are on disk, but the branch has not moved. Committed as edits, the notes among them
     would bring back entries that others delete meanwhile, without their data.
     """
@@ -325,16 +326,17 @@ class _Sync:
             len(went),
             tuple(sorted(text_path(path) for path in self.conflicts)),
             unsent,
-            self._count_newer(came),
+            *self._count_newer_and_parts(came),
             tuple(files_left(self.folders, came)),
         )
 
-    def _count_newer(self, came: Mapping[bytes, PathChange]) -> int:
-        """Return how many of the notes that came were written by a newer labbook; their unknown parts were kept."""
+    def _count_newer_and_parts(self, came: Mapping[bytes, PathChange]) -> tuple[int, int]:
+        """Return how many of the notes that came are from a newer labbook, and how many entries lack ranks."""
         notes = sorted(p for p, c in came.items() if p.endswith(b".md") and c.after is not None and c.after.is_file)
         blobs = read_blobs(self.folders, [came[p].after.blob for p in notes[-_LOOKED_AT:]])  # type: ignore[union-attr]
         found = [re.match(rb"---\r?\nschema: (\d{1,9})\r?\n", data) for data in blobs.values()]
-        return sum(1 for each in found if each and int(each[1]) > _SCHEMA)
+        parts = sum(b"\nranks_missing:" in data.partition(b"\n---")[0] for data in blobs.values())
+        return sum(1 for each in found if each and int(each[1]) > _SCHEMA), parts
 
 
 def _land(

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,41 @@ _MISSING = re.compile(r"^ranks_missing:", re.MULTILINE)
 _WORDS = re.compile(r"<!--.*?-->|^#.*$", re.DOTALL | re.MULTILINE)
 _FRONT_MATTER_BYTES = 8192
 _LINES_OF_OTHERS = 40
+_APART_S = 60.0
+"""Longest time between the end of one part and the start of another of the same launch. Source: chosen by us; ranks
+that talk to each other run at the same time, and clocks of a cluster differ by less."""
 _DECIDES = ("failed", "alike", "killed", "lost")
 
 
-def find_parts(notebook: Notebook) -> dict[str, list[str]]:
-    """Returns the jobs whose entries lack ranks and that have several entries: job -> run ids."""
+def join_jobs(notebook: Notebook, *, is_complete: bool = False) -> list[str]:
+    """Joins and commits the entries of jobs whose nodes had no shared file system; returns the ids of the entries.
+
+    Args:
+        is_complete: Only jobs of which all ranks are there. Of others, two notebooks could join different parts, and
+            a merge of the two would lack some.
+
+    Raises:
+        OSError: An entry cannot be written.
+    """
+    from labbook.store.commit.entry_commit import commit_files
+
+    joined = []
+    for job, run_ids in find_parts(notebook, is_complete=is_complete):
+        run_id = join_parts(notebook, job, run_ids)
+        if run_id:
+            paths = notebook.paths
+            files = [path for each in run_ids for path in (paths.entry(each), paths.attachments(each))]
+            commit_files(notebook, files, f"Join the parts of the job {job}\n\nRun: {run_id}\n")
+            joined.append(run_id)
+    return joined
+
+
+def find_parts(notebook: Notebook, *, is_complete: bool = False) -> list[tuple[str, list[str]]]:
+    """Returns the jobs whose entries lack ranks and that have several entries: name and run ids of each launch.
+
+    Args:
+        is_complete: Only launches of which all ranks are there.
+    """
     found: dict[str, list[str]] = {}
     parts: set[str] = set()
     for path, head in _heads(notebook):
@@ -39,7 +70,29 @@ def find_parts(notebook: Notebook) -> dict[str, list[str]]:
         if match is not None:
             found.setdefault(match[1].strip(), []).append(path.stem)
             parts.update([match[1].strip()] if _MISSING.search(head) else [])
-    return {job: sorted(ids) for job, ids in found.items() if len(ids) > 1 and job in parts}
+    several = []
+    for job in sorted(job for job, ids in found.items() if len(ids) > 1 and job in parts):
+        for launch in _launches([run for run in (_read(notebook, each) for each in found[job]) if run is not None]):
+            world = max(int((run.captured.get("ranks") or {}).get("world") or 0) for run in launch)
+            if len(launch) > 1 and (not is_complete or len(_ranks(*launch)) == world):
+                several.append((job, sorted(run.id for run in launch)))
+    return several
+
+
+def _launches(runs: Sequence[Run]) -> list[list[Run]]:
+    """Returns the parts of each launch: a launcher gives the same id again when a job of the same name is sent again.
+
+    Parts belong together if they have no rank in common and ran at the same time; the nearest in time come first.
+    """
+    launches = {run.id: [run] for run in runs}
+    pairs = ((abs(one.started - other.started), one, other) for one, other in combinations(runs, 2))
+    for _, one, other in sorted(pairs, key=lambda pair: (pair[0], pair[1].id, pair[2].id)):
+        left, right = launches[one.id], launches[other.id]
+        begin, end = max(one.started, other.started), min(run.ended or run.started for run in (one, other))
+        if left is not right and not _ranks(*left) & _ranks(*right) and begin - end <= _APART_S:
+            left += right
+            launches.update((run.id, left) for run in right)
+    return [launch for run_id, launch in launches.items() if launch[0].id == run_id]
 
 
 def join_parts(notebook: Notebook, job: str, run_ids: Sequence[str]) -> str:
@@ -48,7 +101,7 @@ def join_parts(notebook: Notebook, job: str, run_ids: Sequence[str]) -> str:
     The joined entry has the roll-call, the exceptions, the series and the processes of all parts, and the status and
     diagnosis of the part whose rank failed first. The other parts are deleted, unless people wrote something in them.
     The result does not depend on the order of the parts, and joining again changes nothing. The caller commits: changed
-    and deleted are the files of `run_ids`. `labbook recover` and a synchronisation of notebooks call this.
+    and deleted are the files of `run_ids`.
 
     Args:
         job: Names the job, as in the front matter.
@@ -119,6 +172,10 @@ def _console(deciding: Run, parts: Sequence[Run]) -> Console:
 
 def _rows(run: Run) -> list[dict[str, Any]]:
     return [row for row in (run.captured.get("ranks") or {}).get("rows") or () if isinstance(row, dict)]
+
+
+def _ranks(*runs: Run) -> set[int]:
+    return {int(row["rank"]) for run in runs for row in _rows(run)}
 
 
 def _read(notebook: Notebook, run_id: str) -> Run | None:
