@@ -31,9 +31,13 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\"]+", re.IGNORECASE)
 _MAX_QUOTED = 400
 _SLOWER = r"\[rejected\]|cannot lock ref|incorrect old value|failed to update ref|already exists|stale info"
 """What git says when the branch moved since it was fetched."""
-_UNTELLING = r"\d+% \(|^(To|Done|Everything) ?|^(hint|=|Total|Delta)"
+_UNTELLING = (
+    r"\d+% \(|^(remote: )?(Enumerating|Counting|Compressing|Writing|Total|Delta)|^(To|Done|Everything) ?|^(hint|=)"
+    r"|^error: failed to push some refs|^remote:$"
+)
 
 _CAUSES = (
+    ("sync.error.name_taken", r"' exists; cannot create '"),
     ("sync.error.full", r"no space left|disk quota exceeded|file too large"),
     (
         "sync.error.denied",
@@ -55,6 +59,8 @@ _CAUSES = (
     ("sync.error.rejected", r"remote rejected|hook declined|protected branch"),
 )
 """Cause of a failure, by what git or a server prints; the first that fits."""
+_LASTING = ("sync.error.name_taken", "sync.error.full", "sync.error.denied")
+"""Causes of a refused push that another attempt does not remove."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +196,8 @@ class Remote:
         if not code:
             return PushAnswer("ok")
         row = next((line for line in text.splitlines() if line.startswith("!")), "")
-        if row and re.search(_SLOWER, row) and "hook declined" not in row:
+        is_lasting = "hook declined" in row or _cause_of(text, "") in _LASTING
+        if row and re.search(_SLOWER, row) and not is_lasting:
             return PushAnswer("retry", self._quoted(text))
         if row:
             return PushAnswer("refused", self._quoted(text))
@@ -201,8 +208,8 @@ class Remote:
         return self._failure(text, "sync.error.rejected")
 
     def _failure(self, text: str, default: str = "sync.error.other") -> GitError:
-        cause = next((name for name, pattern in _CAUSES if re.search(pattern, text, re.IGNORECASE)), default)
-        if default == "sync.error.rejected" and cause not in ("sync.error.denied", "sync.error.full"):
+        cause = _cause_of(text, default)
+        if default == "sync.error.rejected" and cause not in _LASTING:
             cause = default
         return GitError(cause, remote=self.name, address=self.address, reason=self._quoted(text))
 
@@ -273,6 +280,10 @@ class Remote:
         except subprocess.TimeoutExpired:
             call.process.kill()
             call.process.wait()
+
+
+def _cause_of(text: str, default: str) -> str:
+    return next((name for name, pattern in _CAUSES if re.search(pattern, text, re.IGNORECASE)), default)
 
 
 def choose_remote(

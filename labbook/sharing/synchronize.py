@@ -310,7 +310,7 @@ class _Sync:
             # What the others wrote is readable here, also for those who may not write there.
             _land(self.notebook, self.folders, self.ref, merged, local)
         if answer.status == "retry":
-            raise GitError("sync.error.too_busy", remote=self.remote.name, count=self.attempts)
+            raise GitError("sync.error.too_busy", remote=self.remote.name, count=self.attempts, reason=answer.text)
         raise self.remote.refusal(answer.text)
 
     def _result(self, start: str, first: str, tip: str, unsent: tuple[tuple[str, str], ...]) -> SyncResult:

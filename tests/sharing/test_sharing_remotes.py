@@ -217,6 +217,15 @@ def test_a_remote_whose_disk_is_full_loses_nothing(pair):
     assert (pair[0].paths.attachments(run_id(1)) / "figure.bin").read_bytes() == data.read_bytes()
 
 
+def test_a_branch_in_the_way_of_the_notebook_is_named_at_once(pair):
+    call_git(pair[1].paths.root, "push", "-q", "origin", "main:refs/heads/labbook/site")
+    write_entry(pair[0], run_id(0), "mine")
+    with pytest.raises(GitError, match="in the way.* names: remote: error.*'refs/heads/labbook/site' exists"):
+        sync(pair[0])
+    call_git(pair[1].paths.root, "push", "-q", "origin", "--delete", "labbook/site")
+    sync(pair[0])
+
+
 def test_a_remote_that_is_silent_is_given_up(pair):
     write_entry(pair[0], run_id(0), "kept")
     with socket.socket() as silent:
