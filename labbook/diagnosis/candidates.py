@@ -93,9 +93,8 @@ def _importance(candidate: Candidate) -> tuple[object, ...]:
     """Sort key: what ended the program before other output, certain before likely, causes in time order."""
     consequence = ANYTHING in candidate.match.symptom.caused_by
     hint = candidate.exception is None and candidate.match.weight == 1
-    several_ranks = candidate.rank is not None
     # Of several ranks the first to fail is the cause; in one process what came last ended it.
-    order = candidate.order if several_ranks or candidate.exception is None else -candidate.order
+    order = candidate.order if candidate.rank is not None or candidate.exception is None else -candidate.order
     weight = candidate.match.weight
     return (
         not candidate.fatal,

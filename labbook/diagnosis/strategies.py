@@ -34,6 +34,8 @@ _SURVIVED = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch
 _OF_PYTHON = "type_error_user_code"
 _NOT_SETTINGS = ("data_decode_error", _OF_PYTHON, "api_version_mismatch")
 _LIKELY = 2
+_LISTED = 4
+"""Families that make a text without a traceback a list. Source: no failure of `benchmarks.diagnosis` shows three."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,10 @@ def choose_findings(case: Case) -> list[Finding]:
     """
     findings = choose_strategy(case)[1]
     candidates, evidence = case.candidates, case.evidence
+    families = {c.match.symptom.family for c in candidates if c.match.weight > 1}
+    if len(families) >= _LISTED and not any(one.frames or one.inner for one in evidence.exceptions):
+        # A list of messages, as names of tests or in a manual: only the end of the process counts.
+        return _page_findings(case, [c for c in candidates if not (c.exception or c.line)])
     wrappers = {c.id for c in candidates[:1] if c.match.weight == 1 and ANYTHING in c.match.symptom.caused_by}
     if wrappers and _has_unexplained_exception(evidence, candidates):
         findings = [f for f in findings if f.symptom not in wrappers]

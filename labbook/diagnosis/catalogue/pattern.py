@@ -126,7 +126,8 @@ class CompiledPattern:
                 captured[piece.name] = text.flat[position:end].strip()
             position = end
         # A word that goes on is another name: `loss=nan` is not in `loss=nan_to_num`.
-        goes_on = " " not in self.source and text.low.startswith("_", position) and text.low[position - 1].isalnum()
+        behind = text.low[position : position + 1]
+        goes_on = " " not in self.source and text.low[position - 1].isalnum() and re.match("[a-z_]", behind)
         return None if goes_on else captured
 
     def find_cut(self, text: NormalisedText) -> int:

@@ -30,6 +30,7 @@ class LogLine(NamedTuple):
         source: The writer, where the prefix names one, or "".
         time: Seconds, comparable within one text, or `None`.
         level: "ERROR", "WARNING", "INFO", ... of a logging prefix, or "".
+        is_edge: Whether it reports nothing and separates what does, as `log_reader` finds.
     """
 
     number: int
@@ -38,6 +39,7 @@ class LogLine(NamedTuple):
     source: str = ""
     time: float | None = None
     level: str = ""
+    is_edge: bool = False
 
     @property
     def indent(self) -> int:

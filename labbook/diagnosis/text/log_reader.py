@@ -72,7 +72,9 @@ def _seen(chunks: Iterable[bytes], collected: EvidenceCollector) -> Iterator[byt
 
 
 def _lines_of(region: ErrorWindow) -> list[LogLine]:
-    lines = [line for number, raw in region.lines for line in split_line(number, decode_line(raw) if raw else "")]
+    read = (line for number, raw in region.lines for line in split_line(number, decode_line(raw) if raw else ""))
+    # Before a prefix is removed that only the neighbouring lines show: that of `grep`.
+    lines = [line._replace(is_edge=True) if _RE["edges"].match(line.text) else line for line in read]
     # Copied from a web page, a text may have an empty line behind each line.
     spaced = len(lines) > _LEAST_SPACED and not any(line.text.strip() for line in lines[1::2])
     return lines[::2] if spaced else lines
@@ -82,7 +84,7 @@ def _read_alone(region: ErrorWindow, collected: EvidenceCollector) -> None:
     """Adds lines that are read one by one."""
     for line in _lines_of(region):
         kind = line_kind(line)
-        if kind:
+        if kind and not line.is_edge:
             collected.add_line(line, kind, strip_warning_place(line.text) if kind == "warning" else line.text.strip())
 
 
@@ -96,7 +98,9 @@ def _read_region(region: ErrorWindow, collected: EvidenceCollector) -> None:
     for own in by_source.values():
         shaped = normalise_tracebacks(own)
         reader = TracebackReader(shaped)
-        found = [one for one in reader.read() if one.frames or not _RE["retried"].search(one.at.text)]
+        found = [
+            one for one in reader.read() if one.frames or not (one.at.is_edge or _RE["retried"].search(one.at.text))
+        ]
         found = _joined(found) if region.whole else found
         rest = [line for place, line in enumerate(shaped) if place not in reader.used]
         if region.whole and not any(one.type for one in found):
@@ -129,7 +133,7 @@ def _say_rest(rest: list[LogLine], collected: EvidenceCollector, *, whole: bool,
         if place or (not kind and "NCCL INFO" in text):  # NCCL logs what it tries in turn
             continue
         warned = line.number if kind == "warning" else 0
-        edge = _RE["edges"].match(line.text)
+        edge = line.is_edge or _RE["edges"].match(line.text)
         if not edge and (kind or (whole and _RE["words"].search(text) and not is_progress_bar(text))):
             collected.add_line(line, kind or "output", strip_warning_place(text) if kind == "warning" else text)
         if not blocks:
@@ -152,7 +156,7 @@ def _say_block(block: list[LogLine], collected: EvidenceCollector) -> None:
 
 def _inline(lines: list[LogLine]) -> Iterator[ParsedException]:
     """Exceptions that a sentence quotes: "报错 RuntimeError: ... 请问怎么解决"."""
-    for line in lines:
+    for line in (one for one in lines if not one.is_edge):
         text = _RE["retyped"].sub(lambda found: f"{found['word'].capitalize()}Error", line.text)
         shown = _RE["inline"].search(text)
         if shown is not None and shown["type"] not in without_speculation(text):

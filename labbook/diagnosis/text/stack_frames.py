@@ -19,18 +19,12 @@ CHAINED = (
 def is_exception_class(name: str, *, in_traceback: bool = False) -> bool:
     """Whether a name looks like that of an exception's class; at the end of a traceback unusual names count, too."""
     last = re.split(r"\.|::", name)[-1]
-    if SHAPES["dotted"].match(name):
+    other = SHAPES["not_a_class"].match(last)
+    if SHAPES["dotted"].match(name) or (SHAPES["named"].match(last) and (in_traceback or not other)):
         return True
-    if SHAPES["named"].match(last) and (in_traceback or not SHAPES["not_a_class"].match(last)):
-        return True
-    if not in_traceback:
-        return False
-    return bool(re.search(r"err|exc|fail|abort|timeout|fault|stop", last, re.IGNORECASE)) or (
-        last[:1].isupper()
-        and not last.isupper()
-        and not SHAPES["not_a_class"].match(last)
-        and not re.search(r"\d$|_", last)
-    )
+    said = in_traceback and re.search(r"err|exc|fail|abort|timeout|fault|stop", last, re.IGNORECASE)
+    capitalised = last[:1].isupper() and not last.isupper() and not re.search(r"\d$|_", last)
+    return bool(said or (in_traceback and capitalised and not other))
 
 
 def split_class(name: str) -> tuple[str, str]:

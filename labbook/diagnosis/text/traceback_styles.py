@@ -54,9 +54,8 @@ def _unlinked(line: LogLine) -> LogLine:
     found = _RE["linked"].match(line.text)
     if found is None:
         return line
-    if found["line"]:
-        return line._replace(text=f"File {found['file']}{found['line']}, in {found['function']}")
-    return line._replace(text=f"{found['file']} in {found['function']}")
+    file = f"File {found['file']}{found['line']}," if found["line"] else found["file"]
+    return line._replace(text=f"{file} in {found['function']}")
 
 
 def _frame_lines(at: LogLine, file: str, line: str, function: str, source: str) -> Iterable[LogLine]:
@@ -189,14 +188,10 @@ def _pytest(lines: list[LogLine]) -> list[LogLine]:
         if first is None or not is_exception_class(first["type"]):
             words[0] = f"{(last['type'] if last else '') or 'AssertionError'}: {words[0].strip()}"
         made.append(line._replace(text=PLAIN_HEAD))
-        for number, (file, row, function) in enumerate(places[-40:]):
-            is_last = number == len(places[-40:]) - 1
-            made.extend(
-                _frame_lines(line, file, row, function, source if is_last and not SHAPES["frame"].match(source) else "")
-            )
+        sources = [""] * (len(places[-40:]) - 1) + ["" if SHAPES["frame"].match(source) else source]
+        for frame, code in zip(places[-40:], sources, strict=False):
+            made += _frame_lines(line, *frame, code)
         made.append(line._replace(text=words[0].strip()))
-        made.extend(
-            one._replace(text=f"  {text.strip()}") for one, text in zip(lines[at + 1 :], words[1:], strict=False)
-        )
+        made += (one._replace(text=f"  {text.strip()}") for one, text in zip(lines[at + 1 :], words[1:], strict=False))
         places, at = [], end
     return made

@@ -1,0 +1,69 @@
+"""Lines that show code, results of a search, names of tests or rows of a table report no failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from order_of_tests import in_one_test
+
+OOM = "CUDA out of memory"
+SHOWN = {
+    "grep -rn": "src/fit.py:41:    raise RuntimeError('{}')\nsrc/retry.py:7:        if '{}' in str(error):\n",
+    "grep -A": "src/fit.py-40-def step():\nsrc/fit.py:41:    message = 'RuntimeError: {}'\nsrc/fit.py-42-    stop()\n",
+    "shell code": 'set -e\nif grep -q "RuntimeError: {}" out.log; then\n  echo "{}, trying again"\nfi\n',
+    "a shell script": "#!/bin/sh\n# RuntimeError: {}\n./fit --small || exit 1\n",
+    "calls of Python": "def step(batch):\n    logger.error('RuntimeError: {}')\n    raise errors.Stop('{}')\n",
+    "a patch": "diff --git a/f.py b/f.py\n@@ -3,2 +3,2 @@ def step():\n-RuntimeError: {}\n+RuntimeError: {}!\n",
+    "a source line below a warning": 'f.c:9:3: warning: unused variable\n    9 |   char *m = "{}";\n      |   ^~~\n',
+    "names of tests": "tests/test_fit.py::test_raises[RuntimeError: {}] PASSED   [ 50%]\ntest_retry[{}] ... ok\n",
+    "tests with expected failures": "RuntimeError: {}\n== 9 passed, 1 skipped, 2 xfailed, 1 warning in 2.10s ==\n",
+    "a table": "| class of failure   | precision | recall | texts |\n| {} | 0.91 | 0.88 | 120 |\n",
+    "a list in JSON": '{{\n  "retried": ["{}", "Connection reset by peer"],\n  "times": 3\n}}\n',
+    "a changelog": "## 1.4.0\n\n### Fixed\n\n- RuntimeError: {} with two workers\n",
+    "a manual": "Help on class Failure in module fit:\n\nclass Failure(builtins.Exception)\n |  RuntimeError: {}\n",
+    "a log that says please": "please install libaio for faster reads\n[W] RuntimeError: {}, halving\n"
+    + "loss: 0.3\n" * 4,
+}
+
+
+WHOLE = ("a patch", "a shell script", "a changelog", "a manual")
+"""Known by the beginning of the text."""
+
+
+@in_one_test("name", SHOWN)
+def test_what_a_line_shows_did_not_happen(family_of: Callable[[str], str], name: str) -> None:
+    """Neither in a short text nor in a long one, of which only the lines with rare words are read."""
+    text = SHOWN[name].format(OOM, OOM)
+    assert family_of(text) == ""
+    assert family_of("reading samples\n" * 300 + text) == "" or name in WHOLE
+
+
+@in_one_test(
+    "text",
+    [
+        f"fit.log:812:RuntimeError: {OOM}. Tried to allocate 2.00 GiB\n",
+        f"fit.log:811:step 40\nfit.log:812:RuntimeError: {OOM}. Tried to allocate 2.00 GiB\n",
+        f"fit.py:88:ERROR:RuntimeError: {OOM}\n",
+        f"- RuntimeError: {OOM}\n- with 8 samples\n",
+        f"| RuntimeError: {OOM} |\n",
+        f"with a batch of 64 I get this:\nRuntimeError: {OOM}\n",
+        f"raise RuntimeError(text)\nRuntimeError: {OOM}\n",
+        f"test_a.py::test_a PASSED\ntest_a.py::test_b FAILED\nE   RuntimeError: {OOM}\n1 failed, 1 passed\n",
+        f"9 passed\n$ python fit.py\nRuntimeError: {OOM}\n",
+    ],
+)
+def test_the_same_message_in_a_report_is_found(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text) == "cuda_oom"
+
+
+def test_many_failures_of_different_kinds_without_a_traceback_are_a_list(family_of: Callable[[str], str]) -> None:
+    rows = ["Address already in use", "No space left on device", "Permission denied: 'a.bin'", f"RuntimeError: {OOM}"]
+    assert family_of("\n".join(rows)) == ""
+    assert family_of("\n".join([*rows[:1], *rows[3:]])) != ""
+    traceback = 'Traceback (most recent call last):\n  File "fit.py", line 3, in <module>\n    step()\n'
+    assert family_of("\n".join([*rows, traceback + f"RuntimeError: {OOM}"])) == "cuda_oom"
+
+
+def test_a_longer_word_is_not_the_word_of_a_page(family_of: Callable[[str], str]) -> None:
+    assert family_of("cudaHostAlloc failed for 2 GiB") != ""
+    assert family_of("bound to the cudaHostAllocator of this process") == ""
