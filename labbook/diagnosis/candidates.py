@@ -12,6 +12,7 @@ from dataclasses import replace
 from labbook.diagnosis.catalogue.matcher import Match, Matcher
 from labbook.diagnosis.text.exit_lines import prints_nonfinite
 from labbook.diagnosis.text.hedging import drop_questions, without_speculation
+from labbook.diagnosis.text.survived_errors import is_soft
 from labbook.frozen import dataclass
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 
@@ -103,6 +104,8 @@ def _importance(candidate: Candidate) -> tuple[object, ...]:
         weight == 1,
         candidate.exception is None and weight < 3,
         candidate.exception is None,
+        # A missing file or connection that a program reports before it fails in another way.
+        candidate.exception is None and candidate.line is not None and is_soft(candidate.line.text),
         order,
         candidate.depth,
         -weight,

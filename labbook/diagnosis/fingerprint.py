@@ -132,9 +132,7 @@ def _place(frames: Sequence[Frame]) -> str:
 
 
 def _module(file: str) -> str:
-    if _RE["notebook"].search(file):
-        return "notebook"
-    return PurePosixPath(file.replace("\\", "/")).stem
+    return "notebook" if _RE["notebook"].search(file) else PurePosixPath(file.replace("\\", "/")).stem
 
 
 def normalise_source(source: str) -> str:

@@ -57,8 +57,12 @@ def collect_run_evidence(run: Run) -> Evidence:
     if raised and ending.facts.get("child_signal"):
         # The exception is about the child, or a consequence of its death.
         ending = replace(ending, facts={k: v for k, v in ending.facts.items() if k != "child_signal"})
-    printed = _read_text(run.console.text) if run.console.text.strip() else Evidence()
-    if all(_is_of_launcher(one) and one.inner is None for one in raised):
+    launched = all(_is_of_launcher(one) and _is_of_launcher(one.inner or one) for one in raised)
+    cells = (run.captured.get("notebook") or {}).get("cells") or ()
+    own = "\n".join(row["output"] for row in cells if launched and row["state"] == "failed")
+    # What other cells of a notebook printed is not about the command that failed.
+    printed = _read_text(own or run.console.text) if run.console.text.strip() else Evidence()
+    if launched:
         # What the child printed says more than its exit status.
         known = {(one.type, one.message[:200]) for one in raised}
         raised = (*(one for one in printed.exceptions if (one.type, one.message[:200]) not in known), *raised)

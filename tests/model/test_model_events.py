@@ -19,7 +19,7 @@ READERS = (
 OTHER_FACTS = {
     *("id", "author", "experiment", "script", "tags", "started", "last_seen", "child_pid", "code", "ended"),
     *("project", "top", "ending", "child_signal", "reader_died", "stalled", "stopped", "time_limit", "memory_free"),
-    *("container", "compiled", "trainings"),
+    *("container", "compiled", "trainings", "notebook", "cells"),
     *("resources", "hardware", "gpus", "cores", "mean_utilisation_percent", "own_peak_memory_bytes"),
     *(
         "sweep",

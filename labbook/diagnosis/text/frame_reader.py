@@ -78,8 +78,6 @@ def names_exception(line: LogLine, base: int, frames: Sequence[Frame]) -> bool:
     shown = SHAPES["exception"].match(line.text.strip())
     if shown is None:
         return False
-    if line.indent <= base:
-        return is_exception_class(shown["type"], in_traceback=True)
-    return (
-        bool(frames) and line.indent <= base + 4 and shown["message"] is not None and is_exception_class(shown["type"])
-    )
+    flush = line.indent <= base
+    near = flush or (bool(frames) and line.indent <= base + 4 and shown["message"] is not None)
+    return near and is_exception_class(shown["type"], in_traceback=flush)

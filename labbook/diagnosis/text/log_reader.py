@@ -55,8 +55,9 @@ def read_stream(chunks: Iterable[bytes]) -> Evidence:
     if not whole:
         # Of a long log only windows were parsed.
         lines = collected.tail.decode("utf-8", "replace").splitlines()
-        for number in survived_errors.find_last_steps(lines, collected.newlines):
-            collected.add_step(number)
+        for number, text in enumerate(lines, collected.newlines - len(lines) + 1):
+            if survived_errors.is_training_step(text):
+                collected.add_step(number)
         collected.going = sorted(set(collected.going))
     return _evidence(collected)
 

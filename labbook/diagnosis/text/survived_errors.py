@@ -6,7 +6,7 @@ Only for logs: in the report of a person every error that they show counts.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from labbook.diagnosis.text.exit_lines import prints_nonfinite
 from labbook.diagnosis.toml_data import compile_patterns
@@ -30,9 +30,9 @@ def is_training_step(text: str) -> bool:
     return _RE["step"].search(text) is not None and not prints_nonfinite(text)
 
 
-def find_last_steps(lines: Sequence[str], last: int) -> Iterable[int]:
-    """Numbers of the step lines among the last lines of a log."""
-    return (last - len(lines) + place for place, text in enumerate(lines, 1) if is_training_step(text))
+def is_soft(text: str) -> bool:
+    """Whether a line reports only what programs often do without."""
+    return _RE["soft"].search(text) is not None
 
 
 def find_good_end(lines: Sequence[str], last: int) -> int:
@@ -76,11 +76,9 @@ def drop_survived(
         return raised, lines
 
     def stays(one: ObservedException | OutputLine) -> bool:
-        printed = isinstance(one, OutputLine)
-        text = one.text if isinstance(one, OutputLine) else f"{one.type}: {one.message}"
-        soft = one.rank is None and (_RE["soft"].search(text) or (printed and not _RE["hard"].search(text)))
-        enough = _ENOUGH_BEFORE_END if soft or good_end > one.line else _ENOUGH
-        enough = 1 if isinstance(one, OutputLine) and one.kind == "warning" else enough
+        text, kind = (one.text, one.kind) if isinstance(one, OutputLine) else (f"{one.type}: {one.message}", "")
+        soft = one.rank is None and (is_soft(text) or (kind and not _RE["hard"].search(text)))
+        enough = 1 if kind == "warning" else _ENOUGH_BEFORE_END if soft or good_end > one.line else _ENOUGH
         return len(steps) - bisect_right(steps, one.line) < enough
 
     return [one for one in raised if stays(one)], [one for one in lines if stays(one)]

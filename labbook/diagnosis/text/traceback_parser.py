@@ -137,14 +137,8 @@ class TracebackReader:
         if SHAPES["user_code"].search(above) and not lead.strip():
             return "user code"
         ending = self._last.message.rstrip()[-300:]
-        if (
-            re.search(r"[Oo]riginal|Remote|traceback\s*:", lead)
-            or "TorchScript" in self.lines[start].text
-            or _RE["intro"].search(above)
-            or _RE["intro"].search(ending)
-        ):
-            return "inner"
-        return ""
+        quoted = re.search(r"[Oo]riginal|Remote|traceback\s*:", lead) or "TorchScript" in self.lines[start].text
+        return "inner" if quoted or _RE["intro"].search(above) or _RE["intro"].search(ending) else ""
 
     def _words(self, at: int, first: str, most_flush: int) -> tuple[list[str], int]:
         words, end, used = read_message(self.lines, at, first, most_flush)
@@ -167,11 +161,11 @@ class TracebackReader:
                 self.found.append(one)
             self._last, self._outer = one, owner
             return
-        if relation == "inner":
-            last.inner = one
-            self._last, self._outer = one, last
+        if relation != "inner":
+            self._chain(one, relation, last)
             return
-        self._chain(one, relation, last)
+        last.inner = self._last = one
+        self._outer = last
 
     def _chain(self, one: ParsedException, relation: str, last: ParsedException) -> None:
         outer = self._outer
@@ -195,11 +189,8 @@ class TracebackReader:
         """Parses a line that names an exception without a traceback."""
         lead = _RE["in_front"].match(text)
         shown = SHAPES["exception"].match(text[lead.end() :] if lead else text)
-        if (
-            shown is None
-            or not is_exception_class(shown["type"])
-            or self.lines[self._at].level in ("INFO", "DEBUG", "WARNING")
-        ):
+        quiet = self.lines[self._at].level in ("INFO", "DEBUG", "WARNING")
+        if shown is None or quiet or not is_exception_class(shown["type"]):
             return
         message = (shown["message"] or "").rstrip()
         while lead and message and message[-1] in _QUOTES and message[-1] in lead[0].replace("“", "”"):
@@ -226,10 +217,8 @@ class TracebackReader:
             self._attach(one, "inner" if relation == "user code" else relation)
 
     def _terminate(self, thrown: re.Match[str]) -> None:
-        start = self._at
-        one = ParsedException(
-            self.lines[start], start + 1, thrown["a"] or thrown["b"], "", thrown["what"] or "", bare=True
-        )
+        start, kind = self._at, thrown["a"] or thrown["b"]
+        one = ParsedException(self.lines[start], start + 1, kind, "", thrown["what"] or "", bare=True)
         self.used.add(start)
         for at in range(start + 1, min(start + 4, len(self.lines))):
             what = _RE["what"].match(self.lines[at].text)

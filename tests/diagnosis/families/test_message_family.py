@@ -47,6 +47,8 @@ def test_classes_are_typed_from_memory(family_of: Callable[[str], str], wanted: 
         ("data_decode_error", "AssertionError: Annotation must have bbox"),
         ("data_decode_error", "ValueError: not enough image data"),
         ("shape_mismatch", "AssertionError: q, k and v must have the same length"),
+        ("shape_mismatch", "GraphError: the number of weights has to match the number of arcs, 40 and 44 were given"),
+        ("data_decode_error", "AudioCutError: the clip of 3.1 s goes beyond the recording"),
         ("type_error_user_code", "ValueError: `fit` only supports `list` of `str` for argument `names`"),
         ("type_error_user_code", "EnforceNotMet: holder_ should not be null"),
         ("file_not_found", "Exception: can not find weights/best.pt"),
