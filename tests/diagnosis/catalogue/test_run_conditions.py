@@ -44,6 +44,12 @@ def test_the_likeliest_cause_for_this_run_comes_first(flight: dict[str, object],
     run = dataclasses.replace(RUN, checks=(WRONG,), signals=(Signals("torch", flight=flight),))
     found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
     assert found.symptom == "loss_nonfinite" and cause in found.causes[0]
+    # The program's own check of the same value: the flight recorder knows the operation of any plain function.
+    raised = CaughtException("main", "AssertionError", "builtins", "score is nan at step 6", ended_process=True)
+    stopped = dataclasses.replace(run, status="failed", exceptions=(raised,))
+    found = diagnose(collect_run_evidence(stopped), Matcher(load_catalogue())).findings[0]
+    assert found.symptom == "nonfinite_value_found"
+    assert ("epsilon" in found.causes[0]) == (cause == "logarithm")
 
 
 @pytest.mark.parametrize(
