@@ -68,6 +68,7 @@ class AutogradGraph:
         if number == 1:
             self._rows = self._take_operations(tensors)
             self.inspector.roots.discover(list(leaves.values()))
+            self.inspector.observe_forwards(leaves)
         if number == 1:
             self.terms.arm(tensors)
             self.penalised = penalised(tensors)

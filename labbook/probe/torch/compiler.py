@@ -1,6 +1,7 @@
 """What `torch.compile` has done, and how the probe stays out of what it looks at."""
 
 import sys
+from types import CodeType
 
 from ..training.backward import NEVER_COMPILING
 from ..wrapping import is_ours
@@ -85,4 +86,5 @@ def _members(module):
 
 
 def _code(member):
-    return getattr(member, "__code__", None)
+    code = getattr(member, "__code__", None)
+    return code if isinstance(code, CodeType) else None  # the type of functions has a descriptor of that name

@@ -76,6 +76,16 @@ class TensorInspector(inspector.TensorInspector):
         self._hold(optimizer)
         super().optimizer_made(optimizer)
 
+    def observe_forwards(self, reached):
+        """Observes `model.forward(x)` of models that train without being called, given the ids of reached parameters.
+
+        Their parameters have not been changed yet: they are the initial ones.
+        """
+        for root in self.roots.observe_forwards(reached):
+            table = self.table(root)
+            if table is not None and table.initial is None:
+                table.initial = self.describer.initial(table)
+
     def held_by_optimizers(self):
         """Ids of the parameters that optimizers hold or have held."""
         for one in list(self.optimizers):

@@ -11,7 +11,9 @@ passes it over like the rest of PyTorch. A wrapper around it costs four times as
 
 import ast
 import inspect
+import sys
 from contextlib import contextmanager
+from types import FunctionType
 
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 
@@ -40,6 +42,7 @@ class ModuleCalls:
 
     def __init__(self):
         self._observers = {}
+        self._home = ""
 
     def install(self, torch):
         """Replaces `Module.__call__`.
@@ -48,9 +51,34 @@ class ModuleCalls:
         """
         kind = torch.nn.Module
         original = kind.__call__
+        self._home = original.__code__.co_filename
         replacement = transparent_wrapper(_with_look_up(original, self._observers, self._caller(original)), original)
         replacement._torchdynamo_inline = original  # what the compiler traces in its place
         kind.__call__ = replacement
+
+    def observe_forward(self, kind):
+        """Observes direct calls of `forward` of a class, too, as in `model.forward(x)`; its subclasses' are left alone.
+
+        The replacement has the globals of the original: TorchScript looks up there what its source names.
+
+        Cost: 0.3 microseconds a call of a module of this class.
+        """
+        original, observed, frame = kind.forward, self._observers, sys._getframe
+        if type(original) is not FunctionType or original.__code__.co_name == "_forward_unimplemented":
+            return
+        call, leave_out, home = self._caller(original, False), leave_out_one_frame, self._home
+
+        def forward(self, *args, **kwargs):
+            direct = id(self) in observed and type(self) is kind and frame(1).f_code.co_filename != home
+            try:
+                return call(self, args, kwargs) if direct else original(self, *args, **kwargs)
+            except BaseException as error:
+                leave_out(error)
+                raise
+
+        replacement = FunctionType(forward.__code__, original.__globals__, "forward", None, forward.__closure__)
+        kind.forward = transparent_wrapper(replacement, original)
+        kind.forward._torchdynamo_inline = original
 
     def add(self, module, observer):
         """Observes the calls of a module; an observer compares the module, whose id may come again."""
@@ -80,7 +108,8 @@ class ModuleCalls:
                 else:
                     self._observers[key] = observers
 
-    def _caller(self, original):
+    def _caller(self, original, replaced=True):
+        """`call(module, args, kwargs)` of a function whose own frame is `replaced` in tracebacks by a copy of it."""
         observers_of, code = self._observers.get, original.__code__
 
         def call(module, args, kwargs):
@@ -93,7 +122,7 @@ class ModuleCalls:
                 for observer in observers:
                     observer.raised(module)
                 leave_out_one_frame(error)
-                if error.__traceback__ is not None and error.__traceback__.tb_frame.f_code is code:
+                if replaced and error.__traceback__ is not None and error.__traceback__.tb_frame.f_code is code:
                     leave_out_one_frame(error)  # the frame of the replacement stands for it
                 raise
             for observer in observers:

@@ -3,6 +3,7 @@
 from ..inspection import root_modules
 from ..inspection.model_lookup import SpareParameters
 from ..inspection.root_modules import MOST_ROOTS, is_stochastic
+from ..wrapping import is_ours
 from .module_calls import Observer
 
 SWEEPS_S = 0.6
@@ -40,6 +41,7 @@ class RootModules(root_modules.RootModules):
         self._clock = clock
         self._swept = 0.0
         self._begun = clock()
+        self._parts = set()
 
     def discover(self, parameters):
         """Looks for the model that owns these parameters, unless one that was called does.
@@ -115,6 +117,30 @@ class RootModules(root_modules.RootModules):
         self._calls.add(module, root.observer)
         return root
 
+    def observe_forwards(self, reached):
+        """Observes direct calls of `forward`, as in `model.forward(x)`, where a model trains without being called.
+
+        Args:
+            reached: Ids of the parameters that the graph of the loss reaches.
+
+        Returns:
+            The models.
+        """
+        idle = [root for root in self.all() if not root.called and not self.ids(root).isdisjoint(reached)]
+        if any(root.called for root in self.all()):
+            return []
+        for kind in {type(root.module()) for root in idle}:
+            self._calls.observe_forward(kind)
+        return idle
+
+    def _drop_submodels(self, root):
+        """Forgets the children of a model that were followed before its `forward` was first called directly."""
+        inner = {id(one) for one in root.module().modules()}
+        for key, other in list(self._known.items()):
+            if other in self._parts and not other.called and key in inner:
+                del self._known[key]
+                self._calls.remove(key, other.observer)
+
     def find_submodels(self):
         """Follows the children of models that train without being called: something else calls their parts."""
         for root in self.all():
@@ -123,7 +149,7 @@ class RootModules(root_modules.RootModules):
                 continue
             for child in list(module._modules.values())[:MOST_ROOTS]:
                 if child is not None and any(True for _ in child.parameters()):
-                    self.add(child)
+                    self._parts.add(self.add(child))
 
     def _observer(self, root):
         monitor, is_compiling, failed = self.monitor, self._is_compiling, self._failed
@@ -145,6 +171,8 @@ class RootModules(root_modules.RootModules):
             try:
                 grad = grad_on()
                 if grad:
+                    if not root.called and self._parts:
+                        self._drop_submodels(root)
                     root.called += 1
                 monitor.forward_begins(root, args, kwargs, grad, module.training)
             except Exception as error:
@@ -182,7 +210,9 @@ def _why_hidden(module, torch):
         if kind == "OptimizedModule" or getattr(one, "_compiled_call_impl", None) is not None:
             return "the model is compiled"
         forward = getattr(one, "forward", None)
-        if hasattr(forward, "_torchdynamo_orig_callable") or hasattr(forward, "_torchdynamo_inline"):
+        if hasattr(forward, "_torchdynamo_orig_callable") or (
+            hasattr(forward, "_torchdynamo_inline") and not is_ours(forward.__code__)
+        ):
             return "the model is compiled"
         if kind in ("FullyShardedDataParallel",) or kind.startswith("FSDP"):
             return "the parameters are sharded over ranks"

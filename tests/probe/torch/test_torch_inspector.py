@@ -122,9 +122,11 @@ def test_probabilities_into_cross_entropy_are_seen(play):
     assert call["calls"] == 60
 
 
-@pytest.mark.long
-def test_a_softmax_over_the_batch_is_seen_in_the_loss_and_in_the_function(play):
-    outcome = play("softaxis")
+@pytest.mark.parametrize("case", [pytest.param("softaxis", marks=pytest.mark.long), "softaxisforward"])
+def test_a_softmax_over_the_batch_is_seen_in_the_loss_and_in_the_function(play, case):
+    outcome = play(case)
+    assert [one["root"] for one in outcome.of("model")] == ["N"]
+    assert all(one["init"] for one in outcome.of("model")[0]["parameters"])
     assert outcome.of("loss_call")[-1]["prob_columns"] == 1.0
     (softmax,) = outcome.of("tensors")[-1]["functions"]
     assert (softmax["fn"], softmax["dim"], softmax["size"]) == ("softmax", 0, 32)

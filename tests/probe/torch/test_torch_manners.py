@@ -143,3 +143,52 @@ torch.ones(2, requires_grad=True).backward()
         [line for line in outcome.err.splitlines() if "program.py" not in line] for outcome in (watched, bare)
     )
     assert printed == expected
+
+
+def test_a_forward_that_is_called_directly_keeps_its_errors_and_can_be_compiled(run, healthy):
+    program = """
+import inspect, json, pickle, traceback, torch
+from torch import nn
+def doubled(x):
+    if x.dim() == 1:
+        raise ValueError("no batch")
+    return 2 * x
+class Base(nn.Module):
+    def forward(self, x):
+        return doubled(x)
+class Net(Base):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+    def forward(self, x):
+        return super().forward(self.layer(x))
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+    def forward(self, x):
+        return doubled(self.layer(x))
+def train(net):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(5):
+        net.forward(torch.ones(8, 4)).sum().backward()
+        optimizer.step()
+torch.manual_seed(0)
+shown = []
+for net in (Net(), Plain()):
+    train(net)
+    for args in ((torch.ones(4),), ()):
+        for call in (net, net.forward):
+            try:
+                call(*args)
+            except (ValueError, TypeError):
+                shown.append([line for line in traceback.format_exc().splitlines() if "program.py" not in line])
+def doubled(x):
+    return 2 * x
+compiled = torch.compile(net, backend="eager", fullgraph=True)(torch.ones(1, 4)).item()
+shown += [compiled, torch.jit.script(net)(torch.ones(1, 4)).item(), torch.jit.trace(net, torch.ones(1, 4)).code]
+shown += [str(torch.fx.symbolic_trace(net).graph), str(inspect.signature(net.forward)), len(pickle.dumps(net))]
+print(json.dumps(shown))
+"""
+    bare, watched = run(program, probe=False, fork="torch"), healthy(run(program))
+    assert watched.result == bare.result
