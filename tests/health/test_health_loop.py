@@ -39,6 +39,12 @@ CASES = [
         "50 losses with gradients, no backward",
     ),
     (
+        "forward_but_no_backward",
+        loop(steps=0, backwards=0, forwards={"train_grad": 50, "raised": 50}),
+        loop(forwards={"train_grad": 150, "raised": 50}),
+        "all 50 training forwards raised an exception",
+    ),
+    (
         "backward_in_eval_mode",
         loop(backward_in_eval={"count": 80, "in_train": 20, "first_step": 21, "stochastic": True}),
         loop(backward_in_eval={"count": 80, "in_train": 20, "first_step": 21, "stochastic": False}),

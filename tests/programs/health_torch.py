@@ -298,6 +298,21 @@ elif case == "sqrtinside":
 
     m = N()
     loop(m, torch.optim.SGD(m.parameters(), 0.1), ce)
+elif case in ("flags", "flagsapplied"):
+    m = mk()
+    m.requires_grad = True
+    m[0].requires_grad = False
+    if case == "flagsapplied":
+        m[0].requires_grad_(False)
+    loop(m, torch.optim.SGD(m.parameters(), 0.1), ce)
+elif case == "caught":
+    m = mk()
+    o = torch.optim.SGD(m.parameters(), 0.1)
+    for x, y in batches():
+        try:
+            loop(m, o, lambda m, x, y: F.cross_entropy(m(x.double()), y), n=1)
+        except RuntimeError:
+            continue
 elif case in ("teacher", "play", "self"):
     m, other = mk(), mk()
     loop(other, torch.optim.SGD(other.parameters(), 0.1), ce, n=30)

@@ -73,12 +73,14 @@ def steps_have_backwards(run: Run, signals: Signals) -> Outcome:
 def losses_have_backwards(run: Run, signals: Signals) -> Outcome | None:
     """Whether an optimizer was made and losses of training forwards were computed, and backward never called.
 
-    Source: a logical invariant (tier 1), after 20 losses.
+    Source: a logical invariant (tier 1), after 20 losses, or 20 forwards that all raised what the program caught.
     """
-    losses = signals.loop.get("losses_lonely", 0)
+    losses, forwards = signals.loop.get("losses_lonely", 0), signals.loop.get("forwards", {})
     if signals.loop.get("backwards", 0) or not signals.loop.get("optimizers"):
         return None
-    if losses < 20 or signals.loop.get("forwards", {}).get("train_grad", 0) < 20:
+    if run.status == "finished" and 20 <= forwards.get("raised", 0) == forwards.get("train_grad", 0):
+        return Outcome("fail", message("health.forward_but_no_backward.raised", forwards=forwards.get("raised", 0)))
+    if losses < 20 or forwards.get("train_grad", 0) < 20:
         return None
     return Outcome("fail", message("health.forward_but_no_backward.none", losses=losses))
 

@@ -294,6 +294,18 @@ def copies_are_updated(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("ok", message("health.averaged_copy_never_updated.ok")) if changed else None
 
 
+@check("requires_grad_on_module", family="gradient", tier=1, needs=("loop",))
+def flags_are_on_parameters(run: Run, signals: Signals) -> Outcome | None:
+    """Whether `requires_grad` or `stop_gradient` was set on a module, of which no parameter has that value.
+
+    Source: a logical invariant (tier 1): PyTorch's `Module` and PaddlePaddle's `Layer` have no such flag.
+    """
+    flags = signals.loop.get("idle_flags", [])
+    if not flags:
+        return None
+    return Outcome("warn", message("health.requires_grad_on_module.idle", flags=join_names(flags)))
+
+
 @check("layers_share_weights", family="loop-bug", tier=2, needs=("models",))
 def layers_are_separate(run: Run, signals: Signals) -> Outcome | None:
     """Whether a list of modules is one and the same module with parameters, whose outputs are formed as its inputs.
@@ -325,5 +337,6 @@ CHECKS = (
     state_fits,
     kept_state_is_a_copy,
     copies_are_updated,
+    flags_are_on_parameters,
     layers_are_separate,
 )

@@ -206,6 +206,7 @@ class Forwards(TypedDict, total=False):
     eval_grad: Count
     eval_nograd: Count
     of_others: Count
+    raised: Count
     small: Count
     compared: Count
 
@@ -381,6 +382,8 @@ class Loop(Event, total=False):
     scaler: Scaling
     toggled: list[str]
     toggled_n: Count
+    idle_flags: list[str]
+    idle_flags_n: Count
     wrapper: str
     collectives: Collectives
     copies: list[ModelCopy]

@@ -256,6 +256,7 @@ LOOP = "loop"
 """Running totals of the training loop; written at steps 1, 2, 4, 8, ... and at exit; the last one wins. Tables are
 keyed by the number of the optimizer as text; those that would be empty are left out; lists of names <= 100.
 - `optimizers`: constructed so far. `backwards`: `backward` and `autograd.grad`. `forwards`: of outermost models;
+  `raised`: those in training mode that ended in an exception (torch).
   `of_others`: those without gradients that are of models which are not, or no longer, trained: teachers.
   `small`: those with gradients of at most a quarter of the samples that the model was last trained on, `compared`:
   the steps in which they were counted: a policy that acts. `forwards_lonely`: training forwards with gradients that
@@ -281,6 +282,7 @@ keyed by the number of the optimizer as text; those that would be empty are left
 - `idle`: optimizers that never stepped, and how many of their parameters got a gradient and are in no other one.
 - `accumulation`: {backwards for a step: steps} (<= 20). `clip`: `empty`: calls on a norm of 0; `scaled`: calls while
   gradients carried the factor of a scaler. `toggled`: names whose requires_grad changed after the first step.
+  `idle_flags`: `requires_grad` or `stop_gradient` set on a module, of which no parameter below has that value.
   `wrapper`: a class for data parallelism around a model, called or not. `collectives`: calls that the program makes
   itself, over all ranks; `first`: [call, name of the parameter whose gradient it is given, else the elements] of the
   first step; `of_gradients`: steps looked at in which one was given a gradient. `copies` (<= 4, of the trained

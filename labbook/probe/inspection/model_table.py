@@ -90,7 +90,7 @@ def key_of_parameters(parameters):
 class Describer:
     """Writes the `model` event.
 
-    A framework implements `_own_parameters(module)`, `_count(parameter)`, `is_trainable(parameter)` and
+    A framework has `FLAG`, the name of the attribute by which a parameter is frozen, and implements `_own_parameters(module)`, `_count(parameter)`, `is_trainable(parameter)` and
     `_options(module)`.
 
     Args:

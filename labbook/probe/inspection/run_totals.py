@@ -44,9 +44,23 @@ def note_parameters(inspector, loop, models, held, had_gradient, were_called, ju
                 if were_called and (root.index, table.owners[at]) not in were_called:
                     uncalled.append(table.names[at])
     loop.names.update(never_grad=never, outside=outside, toggled=inspector.toggled, never_called=uncalled)
+    loop.names["idle_flags"] = [flag for _, table in models for flag in _idle_flags(table, inspector.describer)]
     loop.facts.update(trainable_n=trainable, frozen=frozen, elements=elements, judged=loop.backwards)
     loop.facts["outside_models"] = bool(judges) and not any(root in trained or root.training() for root in judges)
     return known, reached
+
+
+def _idle_flags(table, describer):
+    """The flags of parameters that the program set on a module, of which no parameter below has that value."""
+    name, found = describer.FLAG, []
+    for path, owner in table.listed:
+        value = getattr(owner(), "__dict__", {}).get(name)
+        if type(value) is not bool:
+            continue
+        below = [held() for own, held in zip(table.names, table.held) if not path or own.startswith(path + ".")]
+        if below and all(p is not None and getattr(p, name) is not value for p in below):
+            found.append("%s.%s = %s" % (path or type(owner()).__name__, name, value))
+    return found
 
 
 def living_optimizers(inspector):

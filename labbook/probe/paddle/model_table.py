@@ -61,6 +61,7 @@ class Describer(model_table.Describer):
     """Writes the `model` event of PaddlePaddle models."""
 
     FRAMEWORK = "paddle"
+    FLAG = "stop_gradient"
 
     def initial(self, table):
         """The initial values of the parameters, as they are now; `None` for each that cannot be read."""

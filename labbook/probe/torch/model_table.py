@@ -78,6 +78,7 @@ class Describer(model_table.Describer):
     """
 
     FRAMEWORK = "torch"
+    FLAG = "requires_grad"
 
     def __init__(self, torch, stats, without_modes, emit, writes):
         super().__init__(stats, emit, writes)

@@ -196,6 +196,7 @@ class RootModules(root_modules.RootModules):
             try:
                 if monitor.inside is root:
                     monitor.inside = None
+                    monitor.loop.raised += module.training and grad_on()
                 end_look()
             except Exception as error:
                 failed("torch.forward raised", error)

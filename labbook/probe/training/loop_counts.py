@@ -97,7 +97,7 @@ class LoopCounts:
         self.backwards = 0
         self.backwards_asked = 0
         self.train_grad = self.train_nograd = self.eval_grad = self.eval_nograd = 0
-        self.of_others = 0
+        self.of_others = self.raised = 0
         self.small = self.compared = 0
         self.losses_open = 0
         self.eval_backwards = 0
@@ -111,7 +111,7 @@ class LoopCounts:
         self.clip = {"calls": 0, "clipped": 0, "empty": 0, "scaled": 0, "limit": None, "kind": None}
         self.scaler = {"steps": 0, "skipped": 0, "scale_min": None, "scale_last": None, "stepped": 0, "raw": 0}
         self.rng = {"checked": 0, "same": 0, "seeded": 0, "line": ""}
-        self.names = {"never_grad": [], "outside": [], "toggled": [], "never_called": []}
+        self.names = {"never_grad": [], "outside": [], "toggled": [], "never_called": [], "idle_flags": []}
         self.facts = {}
         self._opens = {}
         self._loss_opens = {}
@@ -238,6 +238,7 @@ class LoopCounts:
                 "eval_grad": self.eval_grad,
                 "eval_nograd": self.eval_nograd,
                 "of_others": self.of_others,
+                "raised": self.raised,
                 "small": self.small,
                 "compared": self.compared,
             },

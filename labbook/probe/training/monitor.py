@@ -380,7 +380,7 @@ class TrainingMonitor:
     # Events that are written.
 
     def _write_loop(self, step=None):
-        if not (self.loop.backwards or self.loop.steps or self.loop.losses_open):
+        if not (self.loop.backwards or self.loop.steps or self.loop.losses_open or self.loop.raised):
             return
         self.loop.scaler["skipped"] = sum(m.skipped_in_all for m in self.training.recorders.values())
         if may_read_gradients(self.thread):

@@ -87,6 +87,20 @@ def test_parameters_that_only_the_first_evaluation_freezes_are_trained(play):
     assert looks and all(row["g"] > 0 and row["ratio"] > 0 for row in looks), "computed in a closure"
 
 
+@pytest.mark.parametrize(
+    ("case", "idle"),
+    [("flags", ["0.requires_grad = False"]), pytest.param("flagsapplied", [], marks=pytest.mark.long)],
+)
+def test_flags_on_modules_that_no_parameter_follows_are_named(play, case, idle):
+    assert loop(play(case))["idle_flags"] == idle
+
+
+def test_training_forwards_that_raise_are_counted(play):
+    told = loop(play("caught"))
+    assert told["steps"] == told["backwards"] == 0
+    assert told["forwards"]["raised"] == told["forwards"]["train_grad"] == 60
+
+
 @pytest.mark.long
 def test_stale_optimizer_parameters_are_counted(play):
     told = loop(play("stale"))
