@@ -90,8 +90,8 @@ def key_of_parameters(parameters):
 class Describer:
     """Writes the `model` event.
 
-    A framework has `FLAG`, the name of the attribute by which a parameter is frozen, and implements `_own_parameters(module)`, `_count(parameter)`, `is_trainable(parameter)` and
-    `_options(module)`.
+    A framework has `FLAG`, the name of the attribute by which a parameter is frozen, and implements
+    `_own_parameters(module)`, `_count(parameter)`, `is_trainable(parameter)` and `_options(module)`.
 
     Args:
         stats: Looks at tensors.
