@@ -12,7 +12,7 @@ from ..training.backward import NEVER_COMPILING, watched_backward
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 from . import framework_state, gradient_norm, monitor_hooks
 from .scalars import Scalars
-from .static_programs import HIDDEN, StaticPrograms
+from .static_programs import NO_STEPS, StaticPrograms
 
 NAME = "paddle"
 
@@ -301,7 +301,7 @@ def hook_graphs(adapter):
     def run(*args, **kwargs):
         adapter.executions += 1
         if adapter.executions == 1:
-            adapter.training.steps_hidden = HIDDEN
+            adapter.training.steps_hidden = NO_STEPS
         followed = observe(adapter.static_programs.training_of, args, kwargs)
         if followed is not None:
             observe(followed.begins, args, kwargs)

@@ -10,20 +10,15 @@ from math import prod
 from ..events.protocol import BATCH, GRAPH, LOSS_CALL, MODEL, TENSORS
 from ..inspection.parameter_stats import MOST_PARAMETERS
 from ..training.batch_fingerprints import histogram, told_histogram
+from ..training.sampling_schedule import Schedule
 from .static_operators import LAYERS, functions_of, is_value, uses_of
 
-HIDDEN = "their steps run inside Executor.run"
+NO_STEPS = "static graphs ran in Executor.run, but none of them has an optimizer added by minimize()"
+HIDDEN = "Executor.run computes them and returns none; to fetch them would compile the graph again and slow its steps"
 
 NUMBERED = 1000
 """Number of the first program, apart from those of models that are called."""
 
-_FIRST = 5
-"""Runs at the beginning that are all looked at."""
-
-_SHARE = 0.005
-"""Of the time of the program that later looks may take. Source: chosen by us."""
-
-_GROWTH = 1.1
 _ELEMENTS = 1 << 22
 """Elements of all parameters that are copied at a look; of larger programs the first ones."""
 
@@ -41,10 +36,18 @@ class StaticPrograms:
         self._adapter = adapter
         self._default = adapter.module.static.default_main_program
         self.forget()
+        adapter.probe.at_exit(self.finish)
 
     def forget(self):
         """Begins anew, in a forked child."""
         self._trained = {}
+
+    def finish(self):
+        """Reports where the budget has left out planned looks."""
+        for training in self._trained.values():
+            what, reason = training.schedule.left_out() if training.schedule is not None else ("", "")
+            if reason:
+                self._adapter.probe.unobserved(what, reason)
 
     def built(self, optimizer, loss):
         """Takes an optimizer that was built into the current program, and the loss that it minimizes."""
@@ -82,22 +85,22 @@ class StaticTraining:
         self._number = number
         self._adapter, self._training = adapter, adapter.training
         self._program, self._optimizer, self._loss = program, optimizer, loss
-        self._stats = adapter.monitor.inspector.stats if adapter.monitor is not None else None
+        monitor = adapter.monitor
+        self._stats = monitor.inspector.stats if monitor is not None else None
+        self.schedule = Schedule(monitor.schedule.level, self._training.clock()) if monitor is not None else None
         self._emit = adapter.probe.event
         self._scope_of = adapter.module.static.global_scope
         self._parameters = None
         self._functions = []
-        self._looks = 0
         self._before = self._began = None
-        self._due, self._cost = 1, 0.0
-        self._first_s = None
+        self._cost = 0.0
 
     def begins(self, args, kwargs):
         """Looks before a run: at what is fed, and at the parameters, where it is due."""
         if self._stats is None:
             return
-        recorder = self._training.recorder(self._optimizer)
-        if recorder is None or recorder.step + 1 < self._due or self._adapter.probe.is_profiling:
+        recorder, began = self._training.recorder(self._optimizer), self._training.clock()
+        if recorder is None or not self.schedule.due(recorder.step + 1, began) or self._adapter.probe.is_profiling:
             return
         scope = (args[6] if len(args) > 6 else kwargs.get("scope")) or self._scope_of()
         feed = args[2] if len(args) > 2 else kwargs.get("feed")
@@ -105,11 +108,10 @@ class StaticTraining:
         if self._parameters is None:
             self._training.unobserved("gradient norm, gradients and module outputs of static graphs", HIDDEN)
             self._describe(scope, feed[0][1].shape[0] if feed and feed[0][1].ndim else -1)
-        began = self._training.clock()
         self._before = [self._read(scope, name) for name in self._parameters]
         self._began = scope
         self._look_at_feed(recorder.step + 1, feed)
-        self._cost += self._training.clock() - began
+        self._cost = self._training.clock() - began
 
     def ended(self, args, kwargs, result):
         """Numbers the step, and looks at what has become of the parameters."""
@@ -122,26 +124,14 @@ class StaticTraining:
             adapter.monitor.loop.step(recorder.index, 0)
         losses = [] if loss is None else [loss]
         training.step(recorder, losses, adapter.rates(self._optimizer), None, 1, None, None)
-        if self._first_s is None:
-            self._first_s = training.clock()
         if self._before is not None:
             began = training.clock()
             self._look_at_parameters(recorder)
             now = training.clock()
-            self._cost += now - began
-            self._plan(recorder.step, now)
+            self.schedule.looked(recorder.step, now, self._cost + now - began)
         for function in self._functions:
             function.calls += 1
             function.values(loss)
-
-    def _plan(self, step, now):
-        """Decides at which step to look again."""
-        if step < _FIRST:
-            self._due = step + 1
-            return
-        step_s = max((now - self._first_s - self._cost) / step, 1e-6)
-        affordable = step + int(self._cost / self._looks / (_SHARE * step_s))
-        self._due = min(max(int(step * _GROWTH), step + _FIRST, affordable), 2 * step)
 
     def _fetched(self, fetched, result):
         """The value of the loss, where the program fetches it as a number on the host."""
@@ -231,7 +221,6 @@ class StaticTraining:
         rates = self._adapter.rates(self._optimizer)
         if unchanged and rates and rates[0] > 0 and self._adapter.monitor is not None:
             self._adapter.monitor.loop.optimizer(recorder.index).unchanged.takes(all(unchanged))
-        self._looks += 1
         self._emit(
             TENSORS, framework="paddle", step=recorder.step, opt=recorder.index, model=self._number, param_print=None,
             params=rows, modules=[], functions=[],

@@ -53,3 +53,11 @@ def test_what_is_fed_and_what_the_operators_show(run, healthy):
     assert calls["mse_loss"]["prob_rows"] == 0.0 and calls["mse_loss"]["reduction"] == "mean"
     (graph,) = outcome.of("graph")
     assert graph["blown"]["shape"] == [5, 5] and graph["blown"]["line"] == calls["mse_loss"]["line"] == "program.py:11"
+
+
+def test_the_level_decides_how_often_a_static_program_is_looked_at(run, healthy):
+    counts = [
+        len(healthy(run(PROGRAM, fork="paddle", settings={"level": level})).of("tensors"))
+        for level in ("light", "normal", "deep")
+    ]
+    assert counts[0] < counts[1] < counts[2]

@@ -156,7 +156,7 @@ for _ in range(5):
     assert outcome.merged()["mode"] == "static" and outcome.merged()["executions"] == 6
     assert outcome.of("step") == [] and outcome.of("optimizer") == []
     unseen = {event["what"]: event["reason"] for event in outcome.of("unobserved")}
-    assert unseen["training steps"] == "their steps run inside Executor.run" and len(unseen) == 1
+    assert "none of them has an optimizer" in unseen["training steps"] and len(unseen) == 1
 
 
 @paddle_only
