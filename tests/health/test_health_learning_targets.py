@@ -107,6 +107,7 @@ CASES = [
     ("policy_ratio_constant", clipped(20), clipped(19), "exactly 1 in all 20 updates inspected"),
     ("policy_ratio_constant", clipped(20), clipped(20, phases=160), "160 steps on 10 rollouts"),
     ("policy_ratio_constant", clipped(20), clipped(20, backwards=640), "160 steps"),
+    ("policy_ratio_inverted", {"graphs": ({"inverted": "t.py:9"},)}, {"graphs": ({},)}, "exp(old - new)"),
     ("attention_mask_inverted", masked(True, True, None, True), masked(True, True, False), "sees only padding"),
     (
         "scaled_gradients_stepped",

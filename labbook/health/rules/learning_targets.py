@@ -196,6 +196,18 @@ def ratio_leaves_one(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check("policy_ratio_inverted", family="loop-bug", tier=2, needs=("graphs",))
+def ratio_is_new_over_old(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the ratio of a clipped policy loss is exp(old - new), of which the gradient has the opposite sign.
+
+    Source: the graph of the loss: a constant minus what is trained, under `exp`, under `clip`; Schulman et al. 2017.
+    """
+    line = next((line for graph in signals.graphs if (line := graph.get("inverted")) is not None), None)
+    if line is None:
+        return None
+    return Outcome("warn", message("health.policy_ratio_inverted.swapped"), called_in(line), place_of(line))
+
+
 @check("posterior_collapse", family="convergence", tier=2, needs=("modules",))
 def posterior_differs_from_prior(run: Run, signals: Signals) -> Outcome | None:
     """Whether the encoder of a variational autoencoder gives the prior, mean 0 and log variance 0, for every sample.
@@ -291,6 +303,7 @@ CHECKS = (
     adversaries_oppose,
     teachers_are_fixed,
     ratio_leaves_one,
+    ratio_is_new_over_old,
     posterior_differs_from_prior,
     terms_are_balanced,
 )

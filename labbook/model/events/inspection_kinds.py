@@ -247,6 +247,7 @@ class Graph(Event, total=False):
     penalised: Count
     bootstrapped: str
     advantage: str
+    inverted: str
     ratios: Count
     ratios_one: Count
     ascends: bool

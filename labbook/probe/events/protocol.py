@@ -245,9 +245,10 @@ too. `cut`: where a tensor with a graph lost it in the forward of this step; `op
 "no_grad", "argmax", "stop_gradient", "to_tensor". `blown`: where the loss sets a column of outputs against a row of
 targets by hand; `shape`: of the result; `of`: of the outputs; `sure`: what the graph keeps shows it; `line`: of
 `backward`. `constant`: what was added to the loss in 3 steps without having a gradient, and changed; `number`: a Python
-number. `penalised`: leaves that the first losses reach by plain arithmetic alone. `ratios` (torch): looks in the first
-20 backwards at the ratio of a clipped policy loss; `ratios_one`: it was exactly 1 for all samples. `advantage`
-(torch): line of a `backward` where log-probabilities are multiplied by returns minus values that have a gradient.
+number. `penalised`: leaves that the first losses reach by plain arithmetic alone. `ratios`: looks in the first 20
+backwards at the ratio of a clipped policy loss; `ratios_one`: it was exactly 1 for all samples; `inverted`: line of a
+`backward` where that ratio is exp(old - new). `advantage`: line of a `backward` where log-probabilities are multiplied
+by returns minus values that have a gradient.
 `operations` (<= 400), in the first event only, else null: `[name, indices of what it takes from, parameter]`,
 nearest to the loss first; a parameter has "" as its name, and an operation null as its parameter. `more`: there are
 more operations."""

@@ -6,6 +6,7 @@ from ..events.protocol import GRAPH
 from ..inspection.graph_operations import operations_of, with_names
 from ..inspection.graph_schedule import AGAIN, FIRST
 from ..inspection.model_lookup import parameters_of
+from ..inspection.policy_loss import LossGraph, PolicyLoss
 from ..process.gc_scan import live_instances
 from ..training.call_site import line_of, user_frame
 from .detach_finder import most_likely
@@ -32,6 +33,15 @@ _ARITHMETIC = (
     "p_norm",
 )
 """Beginnings of the names of operations that a penalty on parameters is made of, as nodes have them."""
+
+_KINDS = {
+    "multiply": "Mul", "subtract": "Sub", "divide": "Div", "clip": "Clamp", "square": "Pow", "elementwise_pow": "Pow",
+    "concat": "Cat", "gather_nd": "Index", "index_select": "Index", "index_sample": "Gather",
+    "take_along_axis": "Gather", "cast": "ToCopy", "reshape": "View", "flatten": "View", "assign": "Clone",
+    "cross_entropy_with_softmax": "NllLoss", "mean_all": "Mean", "div_scale": "Scale",
+    "logsigmoid": "LogSigmoid",
+}  # fmt: skip
+"""Operation -> its name in PyTorch, where that is another one."""
 
 _SHAPING = ("cast", "squeeze", "unsqueeze", "reshape", "flatten", "assign")
 
@@ -148,6 +158,18 @@ def _plain(name):
     return words.strip("_").replace("_grad_node", "").replace("_grad", "")
 
 
+def _kind(node):
+    """Name of an operation as PyTorch has it."""
+    name = _plain(node.name())
+    return _KINDS.get(name) or name.title().replace("_", "")
+
+
+LOSS_GRAPH = LossGraph(
+    _kind, lambda node: node.next_functions, lambda node: node.node_ptr(), lambda node: None
+)  # the graph keeps no values
+"""The graphs of PaddlePaddle."""
+
+
 def owners(paddle, addresses):
     """The parameters behind accumulating nodes that belong to no known module, by a sweep over all objects.
 
@@ -184,6 +206,7 @@ class AutogradGraph:
         self.bare = False
         self.penalised = 0
         self.bootstrapped = None
+        self.policy = PolicyLoss(LOSS_GRAPH)
         self._inside = []
         self._output = None
         self._pending = None
@@ -211,6 +234,7 @@ class AutogradGraph:
         bare, self.bare = self.bare, False
         if self.cuts.on:
             self.cuts.end()
+        self._look_at_ratio(number, tensors)
         if not (number == 1 or number == AGAIN or ((self.missing or bare) and number <= FIRST)):
             return
         found = leaves(tensors)
@@ -222,9 +246,18 @@ class AutogradGraph:
             self.penalised = penalised(tensors)
             self.bootstrapped = line_of(user_frame()) if bootstrapped(tensors) else None
             self._rows = _operations(tensors)
+        self.policy.look(number, _roots(tensors), lambda: line_of(user_frame()))
         before = set(self.reached)
         self.reached |= found
         self._pending = (number, found, before)
+
+    def _look_at_ratio(self, number, tensors):
+        """Notes the ratio of a clipped policy loss; its values are watched from the first graph on that shows one."""
+        watched = self.inspector.functions.ratios
+        if number <= 2 and not watched.on:
+            watched.on = self.policy.look_at_ratio(_roots(tensors), lambda: line_of(user_frame())) is not None
+        self.policy.ratios += watched.take()
+        watched.on = watched.on and number < AGAIN
 
     def ended(self, number):
         """Takes the end of the backward call: what has a gradient now was reached after all."""
@@ -312,10 +345,7 @@ class AutogradGraph:
             constant=self.inspector.functions.pairs.constant,
             penalised=self.penalised,
             bootstrapped=self.bootstrapped,
-            advantage=None,
-            ascends=False,
-            ratios=0,
-            ratios_one=0,
+            **self.policy.fields(),
             operations=operations.get("operations"),
             more=operations.get("more"),
         )

@@ -16,6 +16,7 @@ from ..wrapping import leave_out_one_frame, transparent_wrapper, wrap_function
 from .elementwise_losses import ElementwiseLosses
 from .loss_lines import LossLines
 from .module_outputs import cast_dtype
+from .policy_ratio import PolicyRatio
 
 MOST = 64
 MOST_READS = 20
@@ -54,6 +55,7 @@ class FunctionalCalls:
         self._busy = False
         self.pairs = ElementwiseLosses(paddle, inspector.failed)
         self.lines = LossLines(paddle, inspector.failed)
+        self.ratios = PolicyRatio(inspector)
         self.found = {}
         self.reads = {}
 
@@ -63,6 +65,7 @@ class FunctionalCalls:
         self._outputs = None
         self.pairs.forget()
         self.lines.forget()
+        self.ratios.forget()
         self.found, self.reads = {}, {}
 
     def begin(self, root):
@@ -121,6 +124,7 @@ class FunctionalCalls:
         for name in _NOISE:
             if type(paddle.__dict__.get(name)) is FunctionType:
                 patches.put(paddle, name, self._drawing(paddle.__dict__[name]))
+        self.ratios.install(paddle, patches)
         patches.put(functional, "embedding", self._embedding(functional.embedding))
         layers = sys.modules.get("paddle.nn.layer.transformer")
         if type(getattr(layers, "_convert_attention_mask", None)) is FunctionType:

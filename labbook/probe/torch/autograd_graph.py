@@ -5,9 +5,11 @@ import sys
 from ..events.protocol import GRAPH
 from ..inspection.graph_operations import operations_of, with_names
 from ..inspection.graph_schedule import AGAIN, FIRST
+from ..inspection.policy_loss import PolicyLoss
 from ..training.call_site import line_of, place_of, user_frame
 from ..wrapping import leave_out_one_frame
-from .loss_expression import ascends, blown_up, bootstrapped, kind, penalised, unclipped_ratio, weighted_by_values
+from .loss_expression import GRAPH as LOSS_GRAPH
+from .loss_expression import blown_up, bootstrapped, is_one, kind, penalised, roots
 from .loss_terms import LossTerms
 
 MOST_NODES = 200000
@@ -37,9 +39,7 @@ class AutogradGraph:
         self.constant = None
         self.penalised = 0
         self.bootstrapped = None
-        self.ascends = False
-        self.advantage = None
-        self.ratios = []
+        self.policy = PolicyLoss(LOSS_GRAPH)
         self.terms.forget()
         self.missing = []
         self._rows = self._operations = None
@@ -60,7 +60,7 @@ class AutogradGraph:
             self.constant = constant
             if self._last is not None:
                 self.tell(*self._last)
-        if number <= 2 or (self.ratios and number <= AGAIN):
+        if number <= 2 or (self.policy.ratios and number <= AGAIN):
             self._look_at_ratio(tensors)
         if not (number == 1 or number == AGAIN or (self.missing and number <= FIRST)):
             return
@@ -72,11 +72,9 @@ class AutogradGraph:
         if number == 1:
             self.terms.arm(tensors)
             self.penalised = penalised(tensors)
-            self.ascends = ascends(tensors)
         if self.bootstrapped is None and bootstrapped(tensors):
             self.bootstrapped = line_of(user_frame())
-        if self.advantage is None and weighted_by_values(tensors):
-            self.advantage = line_of(user_frame())
+        self.policy.look(number, roots(tensors), lambda: line_of(user_frame()))
         if self.blown is None:
             self.blown = self._blown_up(tensors)
         before = set(self.reached)
@@ -85,9 +83,10 @@ class AutogradGraph:
 
     def _look_at_ratio(self, tensors):
         with self.inspector.without_modes:
-            one = unclipped_ratio(tensors)
+            ratio = self.policy.look_at_ratio(roots(tensors), lambda: line_of(user_frame()))
+            one = is_one(ratio) if ratio is not None else None
         if one is not None:
-            self.ratios.append(one)
+            self.policy.ratios.append(one)
 
     def _take_operations(self, tensors):
         """The rows of the graph; leaves are identified by their parameters."""
@@ -198,10 +197,7 @@ class AutogradGraph:
             constant=self.constant,
             penalised=self.penalised,
             bootstrapped=self.bootstrapped,
-            advantage=self.advantage,
-            ascends=self.ascends,
-            ratios=len(self.ratios),
-            ratios_one=sum(self.ratios),
+            **self.policy.fields(),
             operations=operations.get("operations"),
             more=operations.get("more"),
         )

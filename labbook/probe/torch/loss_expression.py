@@ -1,27 +1,14 @@
 """Reads from its graph by what expression a loss was computed: what lies between it and the outputs of the models."""
 
-MOST = 400
-"""Nodes of the expression that are walked."""
+from ..inspection.policy_loss import MOST, SHAPING, LossGraph, walk
 
 _MOST_TERMS = 20000
 """Nodes that are walked for a penalty: about five a parameter."""
 
-_SINGLE = frozenset(
-    [
-        *("Mean", "Sum", "Nansum", "Pow", "Abs", "Neg", "Sqrt", "Log", "Log1P", "Exp", "Cosh", "Clamp", "Relu"),
-        *("Softplus", "LogSigmoid", "ToCopy", "Squeeze", "Unsqueeze", "View", "UnsafeView", "Reshape", "Expand"),
-        *("Clone", "Alias"),
-    ]
-)
-_PAIRED = frozenset(["Add", "Sub", "Rsub", "Mul", "Div", "Where", "Maximum", "Minimum"])
 _BLOWING = frozenset(["Add", "Sub", "Rsub", "Mul", "Div"])
 _NORMS = frozenset(["Norm", "LinalgVectorNorm"])
-_SHAPING = frozenset(["ToCopy", "Squeeze", "Unsqueeze", "View", "UnsafeView", "Reshape", "Clone", "Alias"])
-_JOINING = frozenset(["Stack", "Cat", "Unbind", "Select", "Index", "Expand", "Gather", "Neg", "Sum", *_SHAPING])
 _DIFFERENCES = frozenset(["MseLoss", "SmoothL1Loss", "HuberLoss"])
 _FACTORS = 256
-_LOGARITHMS = frozenset(["LogSoftmax", "LogSigmoid"])
-_KEEPING = frozenset(["Mean", "Sum", "Gather", "Index", "Select", "Slice", "Diagonal", *_SHAPING])
 _LEAST = 4
 """Samples from which on a square cannot be two axes that are equal by chance."""
 
@@ -32,25 +19,13 @@ def kind(node):
 
 
 def nodes(tensors, also=frozenset(), most=MOST):
-    """The operations from losses down to the first that is no plain arithmetic: `(node, the one it feeds)`.
+    """The operations from losses down to the first that is no plain arithmetic: `(node, the one it feeds)`."""
+    return walk(GRAPH, roots(tensors), also, most)
 
-    Args:
-        tensors: The losses.
-        also: Further operations that are walked through.
-        most: Nodes that are walked.
 
-    Cost: 2 microseconds a node.
-    """
-    waiting = [(t.grad_fn, None) for t in tensors if t.grad_fn is not None]
-    seen = set()
-    while waiting and len(seen) < most:
-        node, feeds = waiting.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        yield node, feeds
-        if kind(node) in _SINGLE or kind(node) in _PAIRED or kind(node) in also:
-            waiting += [(following, node) for following, _ in node.next_functions if following is not None]
+def roots(tensors):
+    """The operations that made some tensors."""
+    return [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
 
 
 def penalised(tensors):
@@ -99,7 +74,7 @@ def _is_discounted(node):
 
 def _through(node):
     """The first operation that is no change of shape or type."""
-    while node is not None and kind(node) in _SHAPING:
+    while node is not None and kind(node) in SHAPING:
         node = node.next_functions[0][0]
     return node
 
@@ -118,95 +93,10 @@ def _leaves(node):
     return found
 
 
-def ascends(tensors):
-    """Whether log-probabilities are added to the losses with a positive sign only, so that they are minimised.
-
-    Factors count where they are one number; what is weighted by several, as by advantages, tells nothing.
-    """
-    waiting, signs = [(t.grad_fn, 1) for t in tensors if t.grad_fn is not None], set()
-    for _ in range(MOST):
-        if not waiting:
-            break
-        node, sign = waiting.pop()
-        name = kind(node)
-        sides = [following for following, _ in node.next_functions]
-        if name in _LOGARITHMS:
-            signs.add(sign)
-        elif name in _KEEPING:
-            waiting.append((sides[0], sign))
-        elif name == "Neg":
-            waiting.append((sides[0], -sign))
-        elif name in ("Mul", "Div"):
-            factor = _kept(node, "other") if len(sides) == 2 and sides[1] is None else None
-            if factor is not None and factor.numel() == 1:
-                waiting.append((sides[0], sign if factor.item() > 0 else -sign))
-        elif name in ("Add", "Sub", "Rsub"):
-            first, second = (sides[0], sides[1]) if len(sides) == 2 else (sides[0], None)
-            waiting.append((first, -sign if name == "Rsub" else sign))
-            waiting.append((second, -sign if name == "Sub" else sign))
-        waiting = [(node, sign) for node, sign in waiting if node is not None]
-    return signs == {1}
-
-
-def weighted_by_values(tensors):
-    """Whether log-probabilities are multiplied by returns minus values, and the values have a gradient as well.
-
-    The loss of the actor then trains the critic, too. An entropy has a gradient on both sides and is no difference.
-    """
-    for node, _ in nodes(tensors, _JOINING):
-        sides = [following for following, _ in node.next_functions]
-        if kind(node) != "Mul" or len(sides) != 2 or None in sides:
-            continue
-        if any(_is_log_probability(one) and _is_advantage(other) for one, other in (sides, sides[::-1])):
-            return True
-    return False
-
-
-def _below(node):
-    """The first operation that neither joins, picks nor reshapes values, nor turns their sign."""
-    while node is not None and kind(node) in _JOINING:
-        node = next((following for following, _ in node.next_functions if following is not None), None)
-    return node
-
-
-def _is_log_probability(node):
-    """Whether values come from a log softmax, or from the logarithm of a normal density."""
-    node = _below(node)
-    while node is not None and kind(node) == "Sub":
-        first, second = (following for following, _ in node.next_functions)
-        if second is not None and kind(_below(second) or second) == "Logsumexp":
-            return True
-        node = _below(first)
-    if node is None or kind(node) in ("LogSoftmax", "NllLoss"):
-        return node is not None
-    square = _below(node.next_functions[0][0]) if kind(node) == "Div" else None
-    return square is not None and kind(square) == "Pow"
-
-
-def _is_advantage(node):
-    """Whether values are a difference of which one side is constant, standardised or not."""
-    node = _below(node)
-    if node is not None and kind(node) == "Div":
-        node = _below(node.next_functions[0][0])
-    sides = [following for following, _ in node.next_functions] if node is not None else []
-    if len(sides) == 2 and kind(node) == "Sub" and None not in sides and kind(sides[1]) == "Mean":
-        node = _below(sides[0])
-        sides = [following for following, _ in node.next_functions] if node is not None else []
-    return len(sides) == 2 and kind(node) in ("Sub", "Rsub") and sides.count(None) == 1
-
-
-def unclipped_ratio(tensors):
-    """Whether the ratio of a clipped policy loss, `min(ratio * a, clamp(ratio) * a)`, is exactly 1 for all samples.
-
-    Returns:
-        `None` where the losses have no such ratio.
-    """
-    found = [node for node, _ in nodes(tensors)]
-    clamped = {below for node in found if kind(node) == "Clamp" for below, _ in node.next_functions}
-    results = [_kept(node, "result") for node in found if kind(node) == "Exp" and node in clamped]
-    if not any(kind(node) in ("Minimum", "Maximum") for node in found) or len(results) != 1 or results[0] is None:
-        return None
-    return bool((results[0].detach() == 1).all())
+def is_one(ratio):
+    """Whether what an operation returned is exactly 1 for all samples; `None` where the graph does not keep it."""
+    result = _kept(ratio, "result")
+    return None if result is None else bool((result.detach() == 1).all())
 
 
 def blown_up(tensors):
@@ -263,6 +153,20 @@ def _kept(node, name):
     """
     kept = getattr(getattr(node, "_raw_saved_" + name, None), "data", None)
     return kept if hasattr(kept, "shape") and hasattr(kept, "detach") else None
+
+
+def _sides(node):
+    return [following for following, _ in node.next_functions]
+
+
+def _factor(node):
+    """The one number by which an operation multiplies or divides, `None` for several."""
+    sides = _sides(node)
+    kept = _kept(node, "other") if len(sides) == 2 and sides[1] is None else None
+    return kept.item() if kept is not None and kept.numel() == 1 else None
+
+
+GRAPH = LossGraph(kind, _sides, lambda node: node, _factor)
 
 
 def _is_new_axis(node):

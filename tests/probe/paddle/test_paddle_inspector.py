@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -215,6 +216,69 @@ for loss, goal in (
 def test_a_target_with_a_gradient_is_told_by_the_graph(probed):
     done = probed(sys.executable, probed.write("bootstrapped.py", BOOTSTRAPPED), OMP_NUM_THREADS="1")
     assert done.out.split()[-7:] == ["True"] * 3 + ["False"] * 4
+
+
+POLICIES = """
+import json, paddle
+from labbook.probe.inspection.policy_loss import ascends, clipped_ratio, is_inverted, weighted_by_values
+from labbook.probe.paddle.autograd_graph import LOSS_GRAPH, _roots
+functional = paddle.nn.functional
+net, x, a = paddle.nn.Linear(5, 4), paddle.rand([8, 5]), paddle.zeros([8, 1], "int64")
+r, critic = paddle.rand([8]), paddle.nn.Linear(5, 1)
+log, v = functional.log_softmax(net(x)).take_along_axis(a, 1).squeeze(1), critic(x).squeeze(-1)
+chosen = paddle.log(functional.softmax(net(x))[:, 0])
+old = log.detach() * 1.01
+scaled = lambda one: (one - one.mean()) / (one.std() + 1e-8)
+clipped = lambda one: -paddle.minimum(one * r, paddle.clip(one, 0.8, 1.2) * r).mean()
+read = lambda loss: [
+    ascends(LOSS_GRAPH, _roots([loss])),
+    weighted_by_values(LOSS_GRAPH, _roots([loss])),
+    (ratio := clipped_ratio(LOSS_GRAPH, _roots([loss]))) and is_inverted(LOSS_GRAPH, ratio),
+]
+print(json.dumps([read(loss) for loss in (
+    log.mean(),
+    -log.mean(),
+    (log * r).sum(),
+    -(log * (r - v)).mean(),
+    (-chosen * scaled(r - v)).sum() + functional.mse_loss(v, r),
+    -(paddle.distribution.Normal(v, paddle.ones([8])).log_prob(r) * (r - v)).mean(),
+    -(log * (r - v.detach())).mean() + functional.mse_loss(v, r),
+    (functional.softmax(net(x)) * functional.log_softmax(net(x))).sum(),
+    clipped(paddle.exp(log - old)),
+    clipped((old - log).exp()),
+    (old - log).exp().mean(),
+)]))
+"""
+
+
+def test_a_policy_loss_is_read_from_the_graph(probed):
+    done = probed(sys.executable, probed.write("policies.py", POLICIES), OMP_NUM_THREADS="1")
+    ascending, weighted, inverted = zip(*json.loads(done.out.splitlines()[-1]), strict=True)
+    assert ascending == (True, *[False] * 10)
+    assert weighted == (*[False] * 3, *[True] * 3, *[False] * 5)
+    assert inverted == (*[None] * 8, False, True, None)
+
+
+CLIPPED = """
+import sys, paddle
+net, rows = paddle.nn.Linear(5, 4), paddle.rand([16, 5])
+optimizer = paddle.optimizer.SGD(0.1, parameters=net.parameters())
+new = lambda: paddle.nn.functional.log_softmax(net(rows))[:, 0]
+old = new().detach()
+for _ in range(24):
+    log = new()
+    ratio = (log - (log.detach() if "always" in sys.argv else old)).exp()
+    (-paddle.minimum(ratio, ratio.clip(0.8, 1.2))).mean().backward()
+    optimizer.step()
+    optimizer.clear_grad()
+"""
+
+
+def test_the_ratio_of_a_policy_loss_is_watched_in_the_first_steps(probed):
+    for arguments, ones in (([], 0), (["always"], 19)):
+        done = probed(sys.executable, probed.write("clipped.py", CLIPPED), *arguments, OMP_NUM_THREADS="1")
+        graph = done.of("graph")[-1]
+        assert (graph["ratios"], graph["ratios_one"]) == (19, ones)
 
 
 LEAKING = """

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from labbook.probe.torch.loss_expression import ascends, blown_up, bootstrapped, unclipped_ratio, weighted_by_values
+from labbook.probe.inspection.policy_loss import ascends, clipped_ratio, is_inverted, weighted_by_values
+from labbook.probe.torch.loss_expression import GRAPH, blown_up, bootstrapped, is_one, roots
 from labbook.probe.torch.loss_terms import LossTerms
 from labbook.probe.torch.model_copies import ModelCopies
 from labbook.probe.torch.model_inputs import ModelInputs
@@ -282,21 +283,25 @@ def test_a_target_with_a_gradient_is_told_by_the_graph(loss, found):
     ],
 )
 def test_the_sign_of_a_log_probability_is_told_by_the_graph(loss, found):
-    assert ascends([loss(torch.nn.Linear(5, 3)(X), torch.zeros(8, 1, dtype=torch.long))]) is found
+    one = loss(torch.nn.Linear(5, 3)(X), torch.zeros(8, 1, dtype=torch.long))
+    assert ascends(GRAPH, roots([one])) is found
 
 
 @pytest.mark.parametrize(
-    ("ratio", "found"),
+    ("ratio", "ones", "inverted"),
     [
-        (lambda new: torch.exp(new - new.detach()), True),
-        (lambda new: (new - new.detach() * 1.001).exp(), False),
-        (lambda new: 1 + 0 * new, None),
+        (lambda new: torch.exp(new - new.detach()), True, False),
+        (lambda new: (new - new.detach() * 1.001).exp(), False, False),
+        (lambda new: (new.detach() * 1.001 - new).unsqueeze(0).exp(), False, True),
+        (lambda new: 1 + 0 * new, None, None),
     ],
 )
-def test_the_ratio_of_a_clipped_policy_loss_is_read_from_the_graph(ratio, found):
+def test_the_ratio_of_a_clipped_policy_loss_is_read_from_the_graph(ratio, ones, inverted):
     one = ratio(MODEL(X).squeeze(1))
     loss = -torch.min(one * Y, one.clamp(0.8, 1.2) * Y).mean()
-    assert unclipped_ratio([loss]) is found and unclipped_ratio([one.mean()]) is None
+    found = clipped_ratio(GRAPH, roots([loss]))
+    assert (found and is_one(found), found and is_inverted(GRAPH, found)) == (ones, inverted)
+    assert clipped_ratio(GRAPH, roots([one.mean()])) is None
 
 
 def test_what_another_model_computed_is_no_input():
@@ -342,4 +347,4 @@ def standardised(values):
 def test_an_advantage_with_a_gradient_is_told_by_the_graph(loss, found):
     policy = torch.distributions.Categorical(logits=torch.nn.Linear(5, 4)(X))
     value, actions = torch.nn.Linear(5, 1)(X).squeeze(-1), torch.randint(0, 4, (len(X),))
-    assert weighted_by_values([loss(policy, value, actions, Y)]) is found
+    assert weighted_by_values(GRAPH, roots([loss(policy, value, actions, Y)])) is found

@@ -15,7 +15,6 @@ NUMBERS = "loss_nonfinite nonfinite_gradient nonfinite_activation nonfinite_para
 FLAT = "loss_not_decreasing loss_at_chance below_trivial_baseline label_noise_or_shuffled activation_collapse"
 WILD = "update_too_large exploding_gradient loss_diverging loss_spike dead_relu saturated_activation"
 STILL = f"step_changed_nothing gradient_all_zero vanishing_gradient step_with_no_gradient {FLAT}"
-LEFT = f"grad_not_cleared {STILL}"
 UNUSED = f"param_never_gets_grad {STILL}"
 SCALE = f"init_scale_bad init_loss_off input_not_normalised {WILD} {FLAT}"
 SCALED = f"{SCALE} {STILL}"
@@ -27,8 +26,7 @@ class Case:
     """One program as it is run; a twin is the corrected half of a pair.
 
     Args:
-        expected: Ids that were planted, each of which should be named; empty for a healthy program.
-        instead, allowed: Ids that name the same fault as well; ids that are true consequences.
+        expected: Ids that were planted, all to be named; `instead`, `allowed`: names of the same fault, consequences.
     """
 
     id: str
@@ -69,7 +67,7 @@ gradients_torch clears_before_the_step | step_with_no_gradient | | {STILL}
 gradients_torch wrong_tower | param_never_gets_grad | |
 gradients_torch hard_routing | param_never_gets_grad | detached_graph |
 gradients_torch new_head_after_the_optimizer | grad_param_not_in_optimizer optimizer_params_stale | | grad_not_cleared
-gradients_torch optimizer_of_the_original | optimizer_params_stale grad_param_not_in_optimizer | | {LEFT}
+gradients_torch optimizer_of_the_original | optimizer_params_stale grad_param_not_in_optimizer | | grad_not_cleared {STILL}
 gradients_torch only_the_encoder | grad_param_not_in_optimizer | | grad_not_cleared
 gradients_torch weights_in_bfloat16 | step_changed_nothing | | {FLAT}
 gradients_torch warm_up_by_whole_numbers | step_changed_nothing | lr_schedule_wrong learning_rate_seen | {FLAT}
@@ -187,7 +185,7 @@ gradients_paddle clears_too_early | step_with_no_gradient | gradient_all_zero | 
 gradients_paddle forgets_places | param_never_gets_grad | |
 gradients_paddle body_under_no_grad | detached_graph | param_never_gets_grad | input_not_normalised
 gradients_paddle replaced_head | grad_param_not_in_optimizer optimizer_params_stale | | grad_not_cleared
-gradients_paddle trains_a_copy | optimizer_params_stale grad_param_not_in_optimizer | | {LEFT}
+gradients_paddle trains_a_copy | optimizer_params_stale grad_param_not_in_optimizer | | grad_not_cleared {STILL}
 gradients_paddle judge_forgotten | grad_param_not_in_optimizer | | grad_not_cleared {STILL}
 gradients_paddle only_the_head | grad_param_not_in_optimizer | |
 gradients_paddle rate_divided_to_nothing | step_changed_nothing | lr_schedule_wrong learning_rate_seen | {FLAT}
@@ -312,6 +310,8 @@ silent_paddle mask_upside_down | attention_mask_inverted | | {STILL}
 silent_paddle attention_over_the_batch | softmax_wrong_axis | |
 silent_paddle colours_side_by_side | image_layout_suspect | |
 silent_paddle tags_of_padding | padding_in_loss | | padding_ratio_high
+silent_paddle old_policy_of_now | policy_ratio_constant | |
+silent_paddle ratio_upside_down | policy_ratio_inverted | | reward_falling
 silent_paddle drops_in_two_batches | dropout_active_in_eval | |
 static_paddle column_against_row | loss_broadcast | |
 static_paddle probabilities_as_scores | softmax_before_cross_entropy | | {FLAT}
@@ -355,8 +355,8 @@ ODD = {
         scaled_on_the_cpu reads_forecasts policy_against_a_reference""",
     "odd5_torch": """forward_by_name slot_of_padding values_by_bootstrap values_of_a_fixed_set drawn_from_seeds
         few_are_labelled full_graph""",
-    "odd6_torch": """gradients_of_two_tasks gradients_sample_by_sample queue_of_negatives
-        preferences_against_a_reference pictures_and_texts""",
+    "odd6_torch": """gradients_of_two_tasks gradients_sample_by_sample queue_of_negatives pictures_and_texts
+        preferences_against_a_reference""",
     "strangers_torch": "labelled_nodes one_epoch_in_a_function five_folds search_for_a_rate same_records_for_two_tasks",
     "silent_torch": "one_step_a_rollout",
     "numeric_paddle": "mixed_precision_on_the_processor",
@@ -366,7 +366,7 @@ ODD = {
     "odd2_paddle": """high_level low_precision_weights soft_labels_in_four_parts hinge_adversaries labels_of_its_own
         teacher_of_before judged_by_features looks_ahead average_of_weights low_rank_adapters recomputed_blocks
         unaligned_sequences four_folds no_layer_at_all""",
-    "odd3_paddle": """forward_by_name slot_of_padding""",
+    "odd3_paddle": "forward_by_name slot_of_padding",
 }
 
 DEVICES = {"asks_for_a_device": ("cuda", "cpu"), "wants_a_gpu": ("gpu", "cpu")}

@@ -195,5 +195,40 @@ def tags_of_padding(broken):
         print(float(loss))
 
 
+def improve(ratio_of):
+    """A policy with a clipped ratio, on a bandit whose best arm depends on the state."""
+    paddle.seed(3)
+    policy = nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 4))
+    optimizer = paddle.optimizer.Adam(3e-3, parameters=policy.parameters())
+    best = paddle.randn([6, 4])
+    for _ in range(20):
+        states = paddle.randn([128, 6])
+        with paddle.no_grad():
+            logs = F.log_softmax(policy(states))
+            actions = paddle.multinomial(logs.exp(), 1)
+            stored = logs.take_along_axis(actions, 1).squeeze(1)
+        reward = ((states @ best).argmax(1) == actions.squeeze(1)).astype("float32")
+        gain = (reward - reward.mean()) / (reward.std() + 1e-6)
+        for _ in range(4):
+            for rows in paddle.randperm(128).split(4):
+                new = F.log_softmax(policy(states[rows])).take_along_axis(actions[rows], 1).squeeze(1)
+                ratio = ratio_of(new, stored[rows])
+                loss = -paddle.minimum(ratio * gain[rows], ratio.clip(0.8, 1.2) * gain[rows]).mean()
+                optimizer.clear_grad()
+                loss.backward()
+                optimizer.step()
+        print(f"reward {float(reward.mean()):.3f}")
+
+
+def old_policy_of_now(broken):
+    """The old probabilities are those of the current policy."""
+    improve(lambda new, stored: paddle.exp(new - (new.detach() if broken else stored)))
+
+
+def ratio_upside_down(broken):
+    """The ratio is that of the old policy to the new one."""
+    improve(lambda new, stored: (stored - new if broken else new - stored).exp())
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](sys.argv[2:] != ["fixed"])
