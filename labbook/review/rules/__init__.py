@@ -6,6 +6,7 @@ before recall: a rule that cannot resolve a name in the reviewed files yields no
 - `training_loop`: backward, step and zero_grad that are missing or in the wrong order.
 - `loss_functions`: arguments of losses, and losses that do not reach the model.
 - `numeric_range`: functions that are infinite at a value which their argument can reach.
+- `policy_gradients`: the sign of a policy gradient.
 - `model_classes`: layers that are not registered, not used or used wrongly.
 - `modes_and_devices`: train and eval mode, gradients in evaluation, devices.
 - `shared_storage`: in-place changes, aliased best weights, stale optimizers.

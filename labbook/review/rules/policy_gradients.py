@@ -1,0 +1,124 @@
+"""Rules about losses of policies: the sign of a policy gradient."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from labbook.review.code_index import Code, dotted_target, last_name
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, Rule
+
+_LOG_PROBABILITY = re.compile(r"(?:^|_)log_?(?:probs?|pi|p)s?(?:$|_)", re.IGNORECASE)
+_GAIN = re.compile(r"(?:^|_)(?:rewards?|returns?|advantages?|adv)(?:$|_)", re.IGNORECASE)
+_TURNED = re.compile(r"neg|minus|cost|loss|penalt", re.IGNORECASE)
+_JOINING = frozenset({"mean", "sum", "stack", "cat", "concat", "add_n"})
+_AS_IS = frozenset(
+    {"detach", "to_tensor", "tensor", "squeeze", "unsqueeze", "reshape", "view", "astype", "to", "float"}
+)
+_ENTROPIES = frozenset({"cross_entropy", "softmax_with_cross_entropy", "nll_loss"})
+
+
+def policy_gradient_sign(code: Code, source: Source) -> Iterator[Hit]:
+    """A loss is log-probability times reward or advantage without a minus, so that good actions become less likely."""
+    maximises = any(isinstance(node, ast.keyword) and node.arg == "maximize" for node in source.nodes)
+    if maximises or not code.calls.get("backward"):
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+        elif isinstance(node, ast.Call) and last_name(node.func) == "append" and len(node.args) == 1:
+            target, value = node.func.value, node.args[0]  # type: ignore[attr-defined]
+        else:
+            continue
+        name = dotted_target(target)
+        if "loss" not in name.lower() or _TURNED.search(name.lower().replace("loss", "")):
+            continue
+        for sign, chance, gain in _products(value, 1):
+            uncertain = _may_be_negative(source, chance) or _may_be_negative(source, gain)
+            if sign > 0 and not uncertain and not _is_negated(source, last_name(target)):
+                yield Hit(node, {"loss": name, "chance": chance, "gain": gain})
+                break
+
+
+def _products(node: ast.expr, sign: int) -> Iterator[tuple[int, str, str]]:
+    """Yield `(sign, log-probability, gain)` of the summands of an expression that are such a product."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        yield from _products(node.operand, -sign)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+        yield from _products(node.left, sign)
+        yield from _products(node.right, -sign if isinstance(node.op, ast.Sub) else sign)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        yield from _products(node.left, sign)
+    elif isinstance(node, ast.Call) and last_name(node.func) in _JOINING and isinstance(node.func, ast.Attribute):
+        owner = node.func.value
+        given = node.args[0] if node.args and dotted_target(owner) in ("torch", "paddle") else owner
+        yield from _products(given, sign)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        signs, names = _factors(node)
+        chance = [name for name in names if _LOG_PROBABILITY.search(name) and not _TURNED.search(name)]
+        gain = [name for name in names if _GAIN.search(name) and not _TURNED.search(name)]
+        if len(chance) == len(gain) == 1 and len(names) == 2:
+            yield sign * signs, chance[0], gain[0]
+        elif isinstance(node.left, ast.Constant) or isinstance(node.right, ast.Constant):
+            inner, number = (node.right, node.left) if isinstance(node.left, ast.Constant) else (node.left, node.right)
+            if isinstance(number, ast.Constant) and isinstance(number.value, (int, float)) and number.value:
+                yield from _products(inner, sign if number.value > 0 else -sign)
+
+
+def _factors(node: ast.expr) -> tuple[int, list[str]]:
+    """Return the sign of a product, and the names of its factors; "" for a factor that is no name."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        sign, names = _factors(node.operand)
+        return -sign, names
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        (one, first), (other, second) = _factors(node.left), _factors(node.right)
+        return one * other, first + second
+    if isinstance(node, ast.Call) and last_name(node.func) in _AS_IS | _JOINING:
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        is_method = owner is not None and dotted_target(owner) not in ("torch", "paddle", "")
+        inner = owner if is_method else (node.args[0] if node.args else None)
+        return _factors(inner) if inner is not None else (1, [""])
+    if isinstance(node, ast.Subscript):
+        return _factors(node.value)
+    if isinstance(node, ast.Call):
+        return 1, [last_name(node.func)]
+    return 1, [dotted_target(node).rpartition(".")[2]]
+
+
+def _is_negated(source: Source, name: str) -> bool:
+    """Whether a name is used with a minus before it, or subtracted, anywhere in the file."""
+    return any(
+        (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and name in _names(node.operand))
+        or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and name in _names(node.right))
+        for node in source.nodes
+    )
+
+
+def _may_be_negative(source: Source, name: str) -> bool:
+    """Whether a name is given a negative, a cost, a cross entropy, or a difference with a reward on its right side."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Assign) or all(last_name(one) != name for one in node.targets):
+            continue
+        for one in ast.walk(node.value):
+            if isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.USub) and one is node.value:
+                return True
+            if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Sub):
+                if any(_GAIN.search(other) for other in _names(one.right) - _names(one.left)):
+                    return True
+            elif last_name(one) in _ENTROPIES or _TURNED.search(last_name(one)):
+                return True
+    return False
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {last_name(one) for one in ast.walk(node)} - {""}
+
+
+RULES = (
+    Rule(
+        "policy-gradient-sign", "reward_falling", "warning", 2, policy_gradient_sign,
+        "Sutton and Barto, Reinforcement Learning (2018), chapter 13",
+    ),
+)  # fmt: skip
