@@ -107,6 +107,18 @@ CASES = [
     ("policy_ratio_constant", clipped(20), clipped(19), "exactly 1 in all 20 updates inspected"),
     ("policy_ratio_constant", clipped(20), clipped(20, phases=160), "160 steps on 10 rollouts"),
     ("policy_ratio_constant", clipped(20), clipped(20, backwards=640), "160 steps"),
+    (
+        "parameters_initialised_again",
+        {"loop": {"steps": 99, "restarts": {"count": 4, "rising": 3, "line": "t.py:9"}}},
+        {"loop": {"steps": 99, "restarts": {"count": 4, "rising": 1, "line": "t.py:9"}}},
+        "ran again in 3 epochs",
+    ),
+    (
+        "evaluation_updates_parameters",
+        {"loop": {"steps": 99, "evaluation_updates": {"count": 3, "function": "", "line": "t.py:9"}}},
+        {"loop": {"steps": 99, "evaluation_updates": {"count": 2, "function": "", "line": "t.py:9"}}},
+        "3 runs used a copy",
+    ),
     ("policy_ratio_inverted", {"graphs": ({"inverted": "t.py:9"},)}, {"graphs": ({},)}, "exp(old - new)"),
     ("attention_mask_inverted", masked(True, True, None, True), masked(True, True, False), "sees only padding"),
     (

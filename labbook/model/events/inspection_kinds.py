@@ -255,6 +255,15 @@ class Graph(Event, total=False):
     more: bool
 
 
+class ProgramRuns(TypedDict, total=False):
+    """Runs of a static program that are no steps, or should be none."""
+
+    count: Count
+    rising: Count
+    function: str
+    line: str
+
+
 class NamedModule(TypedDict, total=False):
     """Name and class of a module."""
 

@@ -6,6 +6,7 @@ from typing import TypedDict
 
 from labbook.model.events.data_kinds import InputStatistics
 from labbook.model.events.field_types import Count, Finite, Options, Shape, Text
+from labbook.model.events.inspection_kinds import ProgramRuns
 from labbook.model.events.process_kinds import Event
 
 
@@ -395,5 +396,7 @@ class Loop(Event, total=False):
     outside_models: bool
     held_twice: Count
     idle: Idle
+    restarts: ProgramRuns
+    evaluation_updates: ProgramRuns
     frozen: Count
     elements: Count

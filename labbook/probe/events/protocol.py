@@ -292,7 +292,10 @@ keyed by the number of the optimizer as text; those that would be empty are left
   `cast_ignored`: of autocast on a CPU, paddle. `held_twice`: parameters that a second optimizer holds. `frozen`:
   elements with trainable false. `elements`: all. `teachers` (<= 4): with dropout or batch norm, called without
   gradients in training mode beside the trained model; `steps`: in which; `fixed`: between two looks at its
-  parameters that found them unchanged."""
+  parameters that found them unchanged. Static graphs: `restarts`: runs of the program that initializes the parameters
+  after steps; `rising`: those in which a variable of the program that is named as an epoch had grown.
+  `evaluation_updates`: runs of a program with an optimizer in a `function` named as an evaluation, or of a copy of one
+  (`function` is ""), beside runs that train."""
 
 EVALUATION = "evaluation"
 """A validation phase: forwards of an outermost model without gradients or in eval mode, with no optimizer step and no

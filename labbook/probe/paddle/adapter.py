@@ -178,7 +178,8 @@ def _watched_update(adapter, original):
         steady = fast_path.steady is optimizer
         if not steady and not probe.suspended and not dynamic():
             try:
-                adapter.static_programs.built(optimizer, args[0] if args else kwargs.get("loss"))
+                loss, startup = args[0] if args else kwargs.get("loss"), args[1:2] or [kwargs.get("startup_program")]
+                adapter.static_programs.built(optimizer, loss, startup[0])
             except Exception as error:
                 failed("paddle.static graph", error)
         if probe.suspended or (not steady and (not dynamic() or isinstance(optimizer, averaging))):

@@ -23,6 +23,10 @@ _LOSSES = {
 }
 """Operator -> name of the loss function in the protocol; its operands begin with input and target."""
 
+_OPTIMIZERS = "sgd momentum merged_momentum adam adamw fused_adam adamax adagrad adadelta rmsprop lamb"
+_UPDATES = frozenset("pd_op.%s_" % name for name in _OPTIMIZERS.split(" "))
+"""Operators of optimizers."""
+
 LAYERS = {
     "pd_op.matmul": "Linear",
     "pd_op.mul": "Linear",
@@ -106,21 +110,19 @@ class LossOperator:
         return fields
 
 
-def functions_of(loss, samples):
-    """Reads what a loss is made of.
+def functions_of(losses, samples):
+    """Reads what losses are made of.
 
     Args:
-        loss: A value of a program.
+        losses: Values of a program.
         samples: Length of an axis whose length the program leaves open.
 
     Returns:
         `(loss functions, blown, operators)`: as `LossOperator`, what is broadcast by mistake as in the event, `None`
         else, and how many operators were read, 0 where the program does not show them.
     """
-    if not is_value(loss):
-        return [], None, 0
     found, blown, seen = [], None, set()
-    waiting = [(loss, False)]
+    waiting = [(loss, False) for loss in losses if is_value(loss)]
     while waiting and len(seen) < _DEPTH:
         value, averaged = waiting.pop(0)
         operator = value.get_defining_op()
@@ -146,7 +148,7 @@ def functions_of(loss, samples):
             continue
         waiting += [(one, averaged) for one in operands]
     for function in found:
-        function.is_alone = len(found) == 1
+        function.is_alone = len(found) == len(losses) == 1
     return found, blown, len(seen)
 
 
@@ -174,6 +176,12 @@ def uses_of(program):
                 if made is not None and made.name() == "builtin.parameter":
                     found.setdefault(value.name, (name, place))
     return found
+
+
+def updates_parameters(program):
+    """Whether operators of an optimizer are in a program."""
+    operators = program.global_block().ops if _has_operators(program) else ()
+    return any(operator.name() in _UPDATES for operator in operators)
 
 
 def line_of_operator(operator):

@@ -11,7 +11,8 @@ from ..events.protocol import BATCH, GRAPH, LOSS_CALL, MODEL, TENSORS
 from ..inspection.parameter_stats import MOST_PARAMETERS
 from ..training.batch_fingerprints import histogram, told_histogram
 from ..training.sampling_schedule import Schedule
-from .static_operators import LAYERS, functions_of, is_value, uses_of
+from .program_misuse import ProgramMisuse
+from .static_operators import LAYERS, functions_of, is_value, updates_parameters, uses_of
 
 NO_STEPS = "static graphs ran in Executor.run, but none of them has an optimizer added by minimize()"
 HIDDEN = "Executor.run computes them and returns none; to fetch them would compile the graph again and slow its steps"
@@ -19,6 +20,7 @@ HIDDEN = "Executor.run computes them and returns none; to fetch them would compi
 NUMBERED = 1000
 """Number of the first program, apart from those of models that are called."""
 
+_MOST_PROGRAMS = 8
 _ELEMENTS = 1 << 22
 """Elements of all parameters that are copied at a look; of larger programs the first ones."""
 
@@ -40,7 +42,8 @@ class StaticPrograms:
 
     def forget(self):
         """Begins anew, in a forked child."""
-        self._trained = {}
+        self._trained, self._startups, self._others = {}, {}, {}
+        self.misuse = ProgramMisuse()
 
     def finish(self):
         """Reports where the budget has left out planned looks."""
@@ -49,15 +52,23 @@ class StaticPrograms:
             if reason:
                 self._adapter.probe.unobserved(what, reason)
 
-    def built(self, optimizer, loss):
-        """Takes an optimizer that was built into the current program, and the loss that it minimizes."""
+    def built(self, optimizer, loss, startup):
+        """Takes an optimizer that was built into the current program.
+
+        Args:
+            optimizer: It.
+            loss: The value of the program that it minimizes.
+            startup: The program that initializes its parameters, `None` for the default one.
+        """
         program = self._default()
         known = self._trained.get(id(program))
-        if known is None and len(self._trained) < 8:
+        if known is None and len(self._trained) < _MOST_PROGRAMS:
             number = NUMBERED + len(self._trained)
-            self._trained[id(program)] = StaticTraining(self._adapter, number, program, optimizer, loss)
-        elif known is not None:  # several optimizers in one program step in one run
-            known.optimizers += 1
+            known = self._trained[id(program)] = StaticTraining(self._adapter, number, program)
+        if known is not None:
+            known.built(optimizer, loss)
+            startup = startup or self._adapter.module.static.default_startup_program()
+            self._startups[id(startup)] = (startup, known)
 
     def training_of(self, args, kwargs):
         """The training that a run of the executor is a step of, `None` for any other run."""
@@ -65,26 +76,46 @@ class StaticPrograms:
             return None
         program = args[1] if len(args) > 1 else kwargs.get("program")
         program = getattr(program, "_program", program)  # of a CompiledProgram
-        training = self._trained.get(id(self._default() if program is None else program))
-        return training if training is not None and training.optimizers == 1 else None
+        program = self._default() if program is None else program
+        training = self._trained.get(id(program))
+        if training is not None:
+            self.misuse.ran(training.has_stepped)
+        elif id(program) in self._startups:
+            if self._startups[id(program)][1].has_stepped:
+                self.misuse.restarted()
+        elif any(one.has_stepped for one in self._trained.values()) and self._updates(program):
+            self.misuse.ran_copy()
+        if self._adapter.monitor is not None:
+            self._adapter.monitor.loop.facts.update(self.misuse.fields())
+        return training
+
+    def _updates(self, program):
+        """Whether a program that no optimizer was built into has the operators of one: a copy made after that."""
+        known = self._others.get(id(program))
+        if known is None and len(self._others) < _MOST_PROGRAMS:
+            known = self._others[id(program)] = (program, updates_parameters(program))
+        return known is not None and known[1]
 
 
 class StaticTraining:
     """The training of one program.
 
+    Several optimizers in one program step in one run. Looks are those of the first.
+
     Args:
         adapter: The adapter of PaddlePaddle.
         number: Of the program, among the models of the process.
         program: The program.
-        optimizer: That was built into it.
-        loss: What it minimizes, a value of the program.
+
+    Attributes:
+        has_stepped: Whether it was run.
     """
 
-    def __init__(self, adapter, number, program, optimizer, loss):
-        self.optimizers = 1
+    def __init__(self, adapter, number, program):
+        self.has_stepped = False
+        self._optimizers = []
         self._number = number
-        self._adapter, self._training = adapter, adapter.training
-        self._program, self._optimizer, self._loss = program, optimizer, loss
+        self._adapter, self._training, self._program = adapter, adapter.training, program
         monitor = adapter.monitor
         self._stats = monitor.inspector.stats if monitor is not None else None
         self.schedule = Schedule(monitor.schedule.level, self._training.clock()) if monitor is not None else None
@@ -95,11 +126,16 @@ class StaticTraining:
         self._before = self._began = None
         self._cost = 0.0
 
+    def built(self, optimizer, loss):
+        """Takes an optimizer that was built into the program, and the loss that it minimizes."""
+        if all(optimizer is not one for one, _ in self._optimizers):
+            self._optimizers.append((optimizer, loss))
+
     def begins(self, args, kwargs):
         """Looks before a run: at what is fed, and at the parameters, where it is due."""
         if self._stats is None:
             return
-        recorder, began = self._training.recorder(self._optimizer), self._training.clock()
+        recorder, began = self._training.recorder(self._optimizers[0][0]), self._training.clock()
         if recorder is None or not self.schedule.due(recorder.step + 1, began) or self._adapter.probe.is_profiling:
             return
         scope = (args[6] if len(args) > 6 else kwargs.get("scope")) or self._scope_of()
@@ -114,41 +150,28 @@ class StaticTraining:
         self._cost = self._training.clock() - began
 
     def ended(self, args, kwargs, result):
-        """Numbers the step, and looks at what has become of the parameters."""
+        """Numbers the step of each optimizer, and looks at what has become of the parameters."""
         training, adapter = self._training, self._adapter
-        recorder = training.recorder(self._optimizer)
-        if recorder is None:
-            return
-        loss = self._fetched(args[3] if len(args) > 3 else kwargs.get("fetch_list"), result)
-        if adapter.monitor is not None:
-            adapter.monitor.loop.step(recorder.index, 0)
-        losses = [] if loss is None else [loss]
-        training.step(recorder, losses, adapter.rates(self._optimizer), None, 1, None, None)
+        self.has_stepped = True
+        fetched = args[3] if len(args) > 3 else kwargs.get("fetch_list")
+        first = value = None
+        for optimizer, loss in self._optimizers:
+            recorder = training.recorder(optimizer)
+            if recorder is None:
+                return
+            one = _fetched(loss, fetched, result)
+            first, value = (recorder, one) if first is None else (first, value)
+            if adapter.monitor is not None:
+                adapter.monitor.loop.step(recorder.index, 0)
+            training.step(recorder, [] if one is None else [one], adapter.rates(optimizer), None, 1, None, None)
         if self._before is not None:
             began = training.clock()
-            self._look_at_parameters(recorder)
+            self._look_at_parameters(first)
             now = training.clock()
-            self.schedule.looked(recorder.step, now, self._cost + now - began)
+            self.schedule.looked(first.step, now, self._cost + now - began)
         for function in self._functions:
             function.calls += 1
-            function.values(loss)
-
-    def _fetched(self, fetched, result):
-        """The value of the loss, where the program fetches it as a number on the host."""
-        if not isinstance(fetched, (list, tuple)) or not isinstance(result, (list, tuple)):
-            return None
-        for at, one in enumerate(fetched[: len(result)]):
-            value = result[at]
-            if self._is_loss(one) and getattr(value, "size", 0) == 1 and type(value).__module__ == "numpy":
-                return float(value.reshape(-1)[0])
-        return None
-
-    def _is_loss(self, one):
-        if one is self._loss:
-            return True
-        if isinstance(one, str):
-            return not is_value(self._loss) and one == getattr(self._loss, "name", None)
-        return is_value(one) and is_value(self._loss) and bool(one.is_same(self._loss))
+            function.values(value)
 
     # parameters
 
@@ -169,7 +192,7 @@ class StaticTraining:
         """
         self._parameters, rows, elements = [], [], 0
         modules = [{"i": 0, "name": "", "type": "Program", "depth": 0, "order": 0, "parameters": 0, "trainable": 0}]
-        self._functions, blown, operations = functions_of(self._loss, samples)
+        self._functions, blown, operations = functions_of([loss for _, loss in self._optimizers], samples)
         order = uses_of(self._program)
         for parameter in self._program.global_block().all_parameters()[:MOST_PARAMETERS]:
             name, shape = parameter.name, list(parameter.shape)
@@ -218,7 +241,7 @@ class StaticTraining:
             unchanged.append(same)
             norm = self._stats.norm_of(now)
             rows.append({"i": at, "w": norm, "g": None, "ratio": ratio, "bad": self._stats.bad(now)})
-        rates = self._adapter.rates(self._optimizer)
+        rates = self._adapter.rates(self._optimizers[0][0])
         if unchanged and rates and rates[0] > 0 and self._adapter.monitor is not None:
             self._adapter.monitor.loop.optimizer(recorder.index).unchanged.takes(all(unchanged))
         self._emit(
@@ -259,3 +282,21 @@ class StaticTraining:
 def is_array(thing):
     """Whether it is an array of numbers that is not empty."""
     return type(thing).__module__ == "numpy" and thing.size > 0 and thing.dtype.kind in "fiub"
+
+
+def _fetched(loss, fetched, result):
+    """The value of a loss, where the program fetches it as a number on the host."""
+    if not isinstance(fetched, (list, tuple)) or not isinstance(result, (list, tuple)):
+        return None
+    for one, value in zip(fetched, result):
+        if _is_loss(loss, one) and getattr(value, "size", 0) == 1 and type(value).__module__ == "numpy":
+            return float(value.reshape(-1)[0])
+    return None
+
+
+def _is_loss(loss, one):
+    if one is loss:
+        return True
+    if isinstance(one, str):
+        return not is_value(loss) and one == getattr(loss, "name", None)
+    return is_value(one) and is_value(loss) and bool(one.is_same(loss))

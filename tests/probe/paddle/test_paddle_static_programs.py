@@ -61,3 +61,47 @@ def test_the_level_decides_how_often_a_static_program_is_looked_at(run, healthy)
         for level in ("light", "normal", "deep")
     ]
     assert counts[0] < counts[1] < counts[2]
+
+
+MISUSED = """
+import sys, numpy, paddle
+paddle.enable_static()
+static = paddle.static
+x = static.data("x", [None, 6])
+loss = paddle.mean(paddle.square(static.nn.fc(static.nn.fc(x, 8), 1)))
+parts = static.default_main_program().global_block().all_parameters()
+early = static.default_main_program().clone()
+paddle.optimizer.SGD(0.01).minimize(loss, parameters=parts[:2])
+paddle.optimizer.Adam(0.01).minimize(loss, parameters=parts[2:])
+late = static.default_main_program().clone()
+executor = static.Executor()
+
+def run(program=None):
+    executor.run(program, feed={"x": numpy.ones((4, 6), "float32")}, fetch_list=[] if program else [loss])
+
+def evaluate():
+    run({"early": early, "late": late}.get(sys.argv[1]))
+
+for fold in range(3):
+    executor.run(static.default_startup_program())
+    for epoch in range(4):
+        if sys.argv[1] == "again":
+            executor.run(static.default_startup_program())
+        run()
+        if sys.argv[1] in ("early", "late", "same"):
+            evaluate()
+"""
+
+
+@pytest.mark.parametrize(
+    ("mistake", "rising", "updates"),
+    [("", 0, None), ("again", 12, None), ("early", 0, None), ("late", 0, (12, "")), ("same", 0, (12, "evaluate"))],
+)
+def test_runs_that_disturb_a_training_are_counted(run, healthy, mistake, rising, updates):
+    outcome = healthy(run(MISUSED, mistake, fork="paddle"))
+    loop = outcome.of("loop")[-1]
+    assert abs(loop["restarts"]["rising"] - rising) <= 3
+    wrong = loop.get("evaluation_updates")
+    assert (wrong and (wrong["count"], wrong["function"])) == updates
+    by_optimizer = {one["opt"] for one in outcome.of("step")}
+    assert len(by_optimizer) == 2

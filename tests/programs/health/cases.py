@@ -15,10 +15,8 @@ NUMBERS = "loss_nonfinite nonfinite_gradient nonfinite_activation nonfinite_para
 FLAT = "loss_not_decreasing loss_at_chance below_trivial_baseline label_noise_or_shuffled activation_collapse"
 WILD = "update_too_large exploding_gradient loss_diverging loss_spike dead_relu saturated_activation"
 STILL = f"step_changed_nothing gradient_all_zero vanishing_gradient step_with_no_gradient {FLAT}"
-UNUSED = f"param_never_gets_grad {STILL}"
 SCALE = f"init_scale_bad init_loss_off input_not_normalised {WILD} {FLAT}"
-SCALED = f"{SCALE} {STILL}"
-ORDER = "order_identical_each_epoch"
+UNUSED, SCALED, ORDER = f"param_never_gets_grad {STILL}", f"{SCALE} {STILL}", "order_identical_each_epoch"
 
 
 @dataclass(frozen=True)
@@ -316,6 +314,8 @@ silent_paddle drops_in_two_batches | dropout_active_in_eval | |
 static_paddle column_against_row | loss_broadcast | |
 static_paddle probabilities_as_scores | softmax_before_cross_entropy | | {FLAT}
 static_paddle steps_as_large_as_weights | update_too_large | | {WILD} {FLAT}
+static_paddle initialized_in_each_epoch | parameters_initialised_again | | {FLAT}
+static_paddle judged_by_a_late_copy | evaluation_updates_parameters | |
 static_paddle steps_that_change_nothing | update_too_small | step_changed_nothing | {FLAT}
 running_paddle waits_for_the_disk | dataloader_bottleneck | |
 running_paddle saves_too_often | step_time_outlier | |

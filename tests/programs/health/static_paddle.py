@@ -76,5 +76,45 @@ def steps_that_change_nothing(broken):
     trained(build, {"x": x[:1000], "y": y[:1000, None]}, 1e-7 if broken else 3e-3)
 
 
+def initialized_in_each_epoch(broken):
+    """The program that initializes the parameters runs inside the loop over epochs, or before each of three folds."""
+    rows, wanted = squares()
+    paddle.enable_static()
+    paddle.seed(3)
+    x, y = static.data("x", [None, 6]), static.data("y", [None, 1])
+    loss = paddle.mean(F.square_error_cost(static.nn.fc(static.nn.fc(x, 32, activation="relu"), 1), y))
+    paddle.optimizer.Adam(5e-3).minimize(loss)
+    executor = static.Executor(paddle.CPUPlace())
+    for _ in range(3):
+        executor.run(static.default_startup_program())
+        for epoch in range(5):
+            if broken and epoch:
+                executor.run(static.default_startup_program())
+            for begin in range(0, 1000, 50):
+                part = slice(begin, begin + 50)
+                (value,) = executor.run(feed={"x": rows[part], "y": wanted[part, None]}, fetch_list=[loss])
+            print(epoch, float(value))
+
+
+def judged_by_a_late_copy(broken):
+    """The program for the evaluation is copied after the optimizer was built into it."""
+    rows, wanted = squares()
+    paddle.enable_static()
+    paddle.seed(3)
+    x, y = static.data("x", [None, 6]), static.data("y", [None, 1])
+    loss = paddle.mean(F.square_error_cost(static.nn.fc(static.nn.fc(x, 32, activation="relu"), 1), y))
+    copy = None if broken else static.default_main_program().clone()
+    paddle.optimizer.Adam(5e-3).minimize(loss)
+    copy = copy or static.default_main_program().clone()
+    executor = static.Executor(paddle.CPUPlace())
+    executor.run(static.default_startup_program())
+    for _ in range(8):
+        for begin in range(0, 800, 50):
+            part = slice(begin, begin + 50)
+            (value,) = executor.run(feed={"x": rows[part], "y": wanted[part, None]}, fetch_list=[loss])
+        executor.run(copy, feed={"x": rows[800:], "y": wanted[800:, None]}, fetch_list=[])
+        print(float(value))
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](sys.argv[2:] != ["fixed"])

@@ -1,0 +1,82 @@
+"""Finds runs of static programs that disturb a training: parameters initialized again, evaluation that trains."""
+
+import re
+
+from ..training.call_site import line_of, user_frame
+
+_EVALUATES = re.compile(r"(?:^|_)(?:eval|evaluate|evaluation|val|valid|validate|validation|test|infer|predict)(?:_|$)")
+_EPOCH = re.compile(r"(?:^|_)(?:epoch|pass)(?:_|$)")
+_MOST_FUNCTIONS = 256
+_MOST_FRAMES = 8
+
+
+class ProgramMisuse:
+    """The runs of one process that are no steps, or should be none."""
+
+    def __init__(self):
+        self._named = {}
+        self._restarts = {"count": 0, "rising": 0, "line": ""}
+        self._updates = {"count": 0, "function": "", "line": ""}
+        self._epoch = None
+        self._is_trained_elsewhere = False
+
+    def ran(self, has_stepped):
+        """Takes a run of a training program; one in a function named as an evaluation, beside others, should be none.
+
+        Args:
+            has_stepped: Whether the program ran before.
+        """
+        frame = user_frame()
+        function = next((one.f_code.co_name for one in _frames(frame) if self._evaluates(one.f_code)), "")
+        if not function:
+            self._is_trained_elsewhere = True
+        elif has_stepped and self._is_trained_elsewhere:
+            self._updated(frame, function)
+
+    def ran_copy(self):
+        """Takes a run of a copy of a training program that was made with its optimizer."""
+        self._updated(user_frame(), "")
+
+    def restarted(self):
+        """Takes a run of the program that initializes the parameters, after steps."""
+        frame = user_frame()
+        told, self._epoch = self._epoch, _epoch_in(frame)
+        self._restarts["count"] += 1
+        # Folds and seeds begin anew rightly: only one in a loop over epochs is known to be wrong.
+        if self._epoch is not None and (told is None or self._epoch > told):
+            self._restarts.update(rising=self._restarts["rising"] + 1, line=line_of(frame))
+
+    def _evaluates(self, code):
+        known = self._named.get(code)
+        if known is None and len(self._named) < _MOST_FUNCTIONS:
+            known = self._named[code] = bool(_EVALUATES.search(code.co_name))
+        return known
+
+    def _updated(self, frame, function):
+        self._updates.update(count=self._updates["count"] + 1, function=function, line=line_of(frame))
+
+    def fields(self):
+        """Fields of the event of the loop."""
+        told = {"restarts": self._restarts} if self._restarts["count"] else {}
+        return dict(told, evaluation_updates=self._updates) if self._updates["count"] else told
+
+
+def _frames(frame):
+    """The frames from one up, those of functions."""
+    found = []
+    while frame is not None and frame.f_code.co_name != "<module>" and len(found) < _MOST_FRAMES:
+        found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def _epoch_in(frame):
+    """The number of the epoch, as the innermost variable of that name has it; `None` without one."""
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            return None
+        for name, value in list(frame.f_locals.items()):
+            if type(value) is int and _EPOCH.search(name):
+                return value
+        frame = frame.f_back
+    return None
