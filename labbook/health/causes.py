@@ -32,6 +32,7 @@ ORDER = (
     "accumulation_discarded",
     "init_symmetric",
     "input_not_normalised",
+    "input_double_normalised",
     "validation_inputs_differ",
     "init_scale_bad",
     "softmax_wrong_axis",

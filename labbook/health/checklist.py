@@ -15,6 +15,7 @@ from labbook.health.rules import (
     distributed,
     first_nonfinite,
     gradient,
+    image_scale,
     initial,
     input_data,
     labels,
@@ -51,6 +52,7 @@ _MODULES = (
     numeric,
     precision,
     input_data,
+    image_scale,
     labels,
     padding,
     batch_order,
@@ -101,8 +103,8 @@ _ALPHA = 0.01
 """Family-wise error rate: the chance that any of the tests with a stated null fires on a healthy run."""
 
 _NOTES = 6
-_RAISED_BY_EFFECT = ("accumulation_not_scaled", "frozen_at_random")
-"""Hints that are findings where an effect of theirs is found: both are right in other programs."""
+_RAISED_BY_EFFECT = ("accumulation_not_scaled", "frozen_at_random", "input_double_normalised")
+"""Hints that are findings where an effect of theirs is found: all are right in other programs."""
 
 _LARGE_STEPS = ("update_too_large", "exploding_gradient")
 _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)

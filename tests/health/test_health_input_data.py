@@ -59,19 +59,6 @@ def test_images(ask, make_model, looks):
         assert (found.verdict if found else None) == verdict
 
 
-@pytest.mark.parametrize(("center", "spread"), [(0.1307, 0.3081), (0.45, 0.225), (0.5, 0.2)])
-def test_pixels_that_were_normalised_twice(ask, center, spread):
-    def pixels(times, mean=center, deviation=spread):
-        values = {"min": 0.0, "max": 1.0, "mean": mean}
-        for _ in range(times):
-            values = {key: (value - center) / spread for key, value in values.items()}
-        return batches(shape=[32, 1, 28, 28], std=deviation / spread**times, **values)
-
-    assert "normalised twice" in str(ask("input_double_normalised", signals=pixels(2)).observed)
-    assert ask("input_double_normalised", signals=pixels(1)) is None
-    assert ask("input_double_normalised", signals=pixels(1, center + 0.1, 0.6 * spread)) is None
-
-
 def test_constant_columns(ask):
     def signals(constant, columns=8, n=640):
         return batches(constant=constant, constant_n=n, shape=[32, columns])

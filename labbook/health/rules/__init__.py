@@ -1,7 +1,7 @@
 """The health checks, one module per subject, each with its tuple `CHECKS`.
 
 - What was recorded: `coverage` (steps, loss, seeds, overhead), `requested_settings`.
-- Before the first step: `initial`, `input_data`, `labels`, `padding`, `wiring`.
+- Before the first step: `initial`, `input_data`, `image_scale`, `labels`, `padding`, `wiring`.
 - The loop: `loop`, `model_mode`, `batch_order`, `schedule`, `precision`, `static_graphs`.
 - The model while it trains: `gradient`, `updates`, `activation`, `numeric`, `first_nonfinite`.
 - What came out: `convergence`, `validation`, `learning_targets`.

@@ -19,8 +19,6 @@ from labbook.model.signals import Signals
 
 _SAMPLES = 500
 _FEWEST = 3
-_NEAR_MEAN = 0.25
-_NEAR_DEVIATION = 0.25
 _SHORTEST = 8
 _HIDDEN = 0.2
 """Share of exact zeros in the weights of an attention; a causal mask makes nearly half so. Source: chosen by us."""
@@ -104,42 +102,6 @@ def _scale(path: str, leaves: Sequence[Leaf], first: Module | None) -> Outcome:
         message("health.input_not_normalised.first_used", layer=first.label),
     )
     return Outcome("warn" if deviation > 10 and top >= 100 else "note", observed, evidence)
-
-
-@check("input_double_normalised", family="data", tier=3, needs=("batches",))
-def images_scaled_once(run: Run, signals: Signals) -> Outcome | None:
-    """Whether images in floating point have no value above 1/255, or look as if they were normalised twice.
-
-    Source: a hint (tier 3); TheDeepChecker.
-    """
-    for path, looks in input_leaves(signals).items():
-        leaves = [leaf for _, _, leaf in looks if len(leaf.get("shape", ())) == 4 and not leaf.get("integer")]
-        tops, lows = [leaf.get("max") for leaf in leaves], [leaf.get("min") for leaf in leaves]
-        if len(leaves) < 2 or None in tops or None in lows:
-            continue
-        if 0 < max(t for t in tops if t is not None) <= 1 / 255 + 1e-4 and min(v for v in lows if v is not None) >= 0:
-            top = max(t for t in tops if t is not None)
-            return Outcome("note", message("health.input_double_normalised.top", path=path, top=top))
-        mean = median([leaf.get("mean") or 0.0 for leaf in leaves])
-        deviation = median([leaf.get("std") or 0.0 for leaf in leaves])
-        if _is_normalised_twice(min(v or 0.0 for v in lows), max(t or 0.0 for t in tops), mean, deviation):
-            values = {"mean": mean, "deviation": deviation}
-            return Outcome("note", message("health.input_double_normalised.twice", path=path, **values))
-    return None
-
-
-def _is_normalised_twice(low: float, top: float, mean: float, deviation: float) -> bool:
-    """Whether values fit pixels from 0 to 1 from which m was subtracted, and which were divided by s, both twice.
-
-    Their range is then 1 / s ** 2, which gives s and, with the lowest value, m; pixels with mean m and standard
-    deviation s end with mean -m / s and standard deviation 1 / s.
-    """
-    if top - low < 4:
-        return False
-    once = 1 / math.sqrt(top - low)
-    middle = -low * once**2 / (1 + once)
-    near = abs(mean + middle / once) < _NEAR_MEAN * deviation and abs(deviation * once - 1) < _NEAR_DEVIATION
-    return near and 0 < middle < 1
 
 
 @check("constant_feature", family="data", tier=1, needs=("batches",))
@@ -385,7 +347,6 @@ def indices_inside(run: Run, signals: Signals) -> Outcome | None:
 
 CHECKS = (
     inputs_normalised,
-    images_scaled_once,
     features_vary,
     inputs_do_not_hold_target,
     attention_is_causal,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypedDict
 
-from labbook.model.events.data_kinds import BatchContent
+from labbook.model.events.data_kinds import BatchContent, InputStatistics
 from labbook.model.events.field_types import LONG, Count, Finite, Options, Shape, Text
 from labbook.model.events.process_kinds import Event
 
@@ -142,6 +142,7 @@ class ModuleLook(TypedDict, total=False):
     dead: Finite
     dead_n: Count
     carried: bool
+    given: InputStatistics
     cast: str
     bn: BatchNorm
 

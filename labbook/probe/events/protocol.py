@@ -174,9 +174,10 @@ sample of all parameters after the step; distributed runs only.
   null for fewer than 2 samples: near 0 says that all samples get the same output; `alike`, of the model itself:
   whether all samples of its inputs are equal, null without a batch; `dead` (ReLU family): share of
   units, channels in images, that were 0 for all of the last `dead_n` samples, collected over dense steps up to 2048;
-  `carried` (recurrent layers): it began with the state in which its call in the look before ended; `cast`: dtype of
-  the autocast region it ran in, null outside; `bn`, batch norms in training mode: `n`: values for
-  each channel, `ratio`: median over channels of running variance / variance in the batch.
+  `carried` (recurrent layers): it began with the state in which its call in the look before ended; `given`, of the
+  module that returns first: values of its input; `cast`: dtype of the autocast region it ran in, null outside; `bn`,
+  batch norms in training mode: `n`: values for each channel, `ratio`: median over channels of running variance /
+  variance in the batch.
 - `functions` (<= 64): watched functions called by the program itself: relu, leaky_relu, gelu, elu, sigmoid, tanh,
   softmax, log_softmax, dropout; "attention" (torch), the fused one: `shape`: queries, keys, `masked`: causal or with a
   mask for its scores, `hides`: or one over keys; "attention_mask" (paddle); both `padding_only`: of a mask over keys:

@@ -81,10 +81,20 @@ class ModuleOutputs:
         if tensor is None:
             return
         told = self._look_at(number, module, args, tensor)
+        if not self.found:
+            told["given"] = self._given(args)
         if any(kind.__name__ == "RNNBase" for kind in type(module).__mro__):
             told["carried"] = self._is_carried((id(self._root), number), args, output)
         self.found[number] = told
         self._remember(number, tensor, told)
+
+    def _given(self, args):
+        """Statistics of what the first module is given: of the input, once the model itself has scaled it."""
+        given = first_tensor(args, self.stats)
+        if given is None or "float" not in self.stats.dtype(given):
+            return None
+        look = self.stats.look(given)
+        return {name: look[name] for name in ("shape", "min", "max", "mean", "std")}
 
     def _remember(self, number, tensor, told=None):
         if tensor is not None:

@@ -1,0 +1,40 @@
+"""Images that were scaled or normalised twice."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def batches(**leaf):
+    made = {"path": "0", "role": "input", "shape": [32, 1, 28, 28], "integer": False, **leaf}
+    return {"batches": tuple({"step": at, "phase": "train", "samples": 32, "leaves": [made]} for at in range(1, 21))}
+
+
+@pytest.mark.parametrize(("center", "spread"), [(0.1307, 0.3081), (0.45, 0.225), (0.5, 0.2)])
+def test_pixels_that_were_normalised_twice(ask, center, spread):
+    def pixels(times, mean=center, deviation=spread):
+        values = {"min": 0.0, "max": 1.0, "mean": mean}
+        for _ in range(times):
+            values = {key: (value - center) / spread for key, value in values.items()}
+        return batches(std=deviation / spread**times, **values)
+
+    assert "normalised twice" in str(ask("input_double_normalised", signals=pixels(2)).observed)
+    assert ask("input_double_normalised", signals=pixels(1)) is None
+    assert ask("input_double_normalised", signals=pixels(1, center + 0.1, 0.6 * spread)) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "observed"),
+    [
+        ({"min": 0.0, "max": 1 / 255, "mean": 0.001, "std": 0.001}, "divides it by 255 again before"),
+        ({"min": -4.75, "max": 5.8, "mean": -1.38, "std": 3.25}, "like pixels normalised twice"),
+        ({"min": -0.42, "max": 2.82, "mean": 0.0, "std": 1.0}, ""),
+        ({"min": 0.0, "max": 0.004, "mean": 0.001, "std": 0.001}, ""),
+    ],
+)
+def test_a_model_that_scales_scaled_images(ask, make_model, looks, given, observed):
+    row = {"i": 1, "std": 1.0, "given": {"shape": [32, 1, 28, 28], **given}}
+    layers = {"models": (make_model("Conv2d", "Linear"),), "tensors": looks(modules=lambda _: [row])}
+    signals = {**batches(min=0.0, max=1.0), **layers}
+    found = ask("input_double_normalised", signals=signals)
+    assert observed in found.observed if observed else found is None
