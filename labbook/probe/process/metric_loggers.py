@@ -80,7 +80,7 @@ def _is_recorded(probe, source, name, step, value):
     key = (source, name)
     count = names.counts.get(key, 0) + 1
     if count == 1 and len(names.counts) >= MAX_NAMES:
-        probe.unobserved("some numbers logged to " + source, "more than %d names were used" % MAX_NAMES)
+        probe.unobserved("some numbers logged to `%s`" % source, "more than %d names were used" % MAX_NAMES)
         return False
     names.counts[key] = count
     every = 1 << (count // ONE_BY_ONE).bit_length()

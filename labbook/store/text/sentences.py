@@ -11,7 +11,8 @@ unchanged, a nested message in the same language, a list with its separator. A f
 - anything else is Python's format of a number: `{seconds:.2f}`
 
 Texts that are stored in English, such as the reasons of the probe, have their translation in `<language>_texts.toml`,
-with the whole text as key. So have texts with values, `{"text": template, "values": {...}}`, with their template.
+with the whole text as key, in which `#` may be a number or a name in backticks. So have texts with values,
+`{"text": template, "values": {...}}`, with their template.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -42,6 +44,7 @@ _SEPARATORS = {
     "or": "values.or_separator",
 }
 _FORMATTER = string.Formatter()
+_VALUE = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?|`[^`]*`")
 _NAMED_KINDS = ("code", "command")
 """Kinds of changes whose names may be words of labbook: "commit", "branch", "command"."""
 
@@ -80,7 +83,7 @@ class Sentences:
             ValueError: A value does not fit its format.
         """
         if isinstance(message, str):
-            return str(_messages(self.language, "texts", self._own).get(message, message))
+            return _translated(message, _messages(self.language, "texts", self._own))
         if isinstance(message, Message):
             template, values = self.template(message.key), message.values
         else:
@@ -158,6 +161,14 @@ class Sentences:
         if spec == "mib":
             return f"{value / _MIB:.0f} MiB"
         return format(value, spec) if spec else format_number(value)
+
+
+def _translated(text: str, known: Mapping[str, str]) -> str:
+    """Return the translation of a stored text; its numbers and names are `{0}`, `{1}` ... of the translation."""
+    if not known or text in known:
+        return str(known.get(text, text))
+    found = known.get(_VALUE.sub("#", text))
+    return text if found is None else str(found).format(*_VALUE.findall(text))
 
 
 def translate(texts: Sequence[str], messages: object, sentences: Sentences) -> list[str]:
