@@ -36,6 +36,21 @@ ce = lambda m, x, y: F.cross_entropy(m(x), y)
 if case == "nozero":
     m = mk()
     loop(m, torch.optim.SGD(m.parameters(), 0.01), ce, zero=False)
+elif case == "owncall":
+
+    class OwnCall(nn.Module):  # as the models of GPyTorch: hooks of `nn.Module.__call__` never run
+        def __init__(self):
+            super().__init__()
+            self.scale, self.shift = nn.Parameter(torch.ones(1, 10)), nn.Parameter(torch.zeros(()))
+
+        def __call__(self, x):
+            return self.forward(x)
+
+        def forward(self, x):
+            return (x * self.scale).sum(1) + self.shift
+
+    m = OwnCall()
+    loop(m, torch.optim.SGD(m.parameters(), 0.01), lambda m, x, y: F.mse_loss(m(x), y.float()), n=10)
 elif case == "frozeneval":
     m = mk()
     o = torch.optim.SGD(m.parameters(), 0.01)

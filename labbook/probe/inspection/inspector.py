@@ -143,7 +143,8 @@ class TensorInspector:
         if table is None or table.told:
             return False
         table.told = root.shown = True
-        self.describer.tell(root, table, table.initial, None if self._hidden(root) else self.modules, self._spectral)
+        modules = self.modules if root.called and not self._hidden(root) else None
+        self.describer.tell(root, table, table.initial, modules, self._spectral)
         # A first evaluation may freeze the parameters for as long as it runs.
         self._watch_flags(root, table)
         table.initial = None
@@ -199,6 +200,8 @@ class TensorInspector:
         if unchanged is not None and norm != 0.0:
             one.unchanged.takes(unchanged)
         root = self._stepped
+        if told and root is not None and not root.called and recorder.step:
+            self._describe(root)  # its class has a `__call__` of its own, as those of GPyTorch: no forward is seen
         ratios = sorted(p["ratio"] for p in told if p.get("ratio") is not None)
         self._monitor.ratio = ratios[len(ratios) // 2] if ratios else None
         self.modules.settle()

@@ -301,3 +301,10 @@ def test_what_is_paid_once_is_told_apart_from_what_every_step_costs(play):
     assert sustained["step"] == 32
     assert 0 < sustained["overhead_s"] < bye["overhead_s"]
     assert 0 < sustained["elapsed_s"] < bye["elapsed_s"]
+
+
+def test_parameters_of_a_model_with_its_own_call_have_names_and_shapes(play):
+    outcome = play("owncall")
+    (model,) = outcome.of("model")
+    assert [(p["name"], p["shape"]) for p in model["parameters"]] == [("scale", [1, 10]), ("shift", [])]
+    assert {p["i"] for event in outcome.of("tensors") for p in event["params"]} == {0, 1}
