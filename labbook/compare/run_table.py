@@ -165,6 +165,7 @@ def _states(run: Mapping[str, Any]) -> dict[str, Any]:
                 values = flatten({key: state[key]} if state[key] != {} else {})
                 found |= {f"{name} {what}": value for what, value in values if ".rank" not in what}
                 if key == "seeds":
+                    found = {what: "none" if value is None else value for what, value in found.items()}
                     for seeded in ("python", "numpy", name):
                         found.setdefault(f"{name} seeds.{seeded}", "none")
     return found

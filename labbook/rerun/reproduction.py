@@ -297,7 +297,7 @@ def _state(run: Mapping[str, Any]) -> dict[str, Any]:
         state = framework.get("state")
         if not isinstance(state, Mapping):
             continue
-        if "seeds" in state and not state["seeds"]:
+        if "seeds" in state and (state["seeds"] or {}).get(framework.get("name")) is None:
             found["seeded"] = False
         flags = state.get("deterministic")
         flags = flags if isinstance(flags, Mapping) else {}

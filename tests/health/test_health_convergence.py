@@ -120,6 +120,14 @@ def test_a_policy_that_acts_with_gradients_need_not_fall(ask, make_series):
     assert ask("loss_diverging", make_series("loss", rising), signals=signals).verdict == "fail"
 
 
+@pytest.mark.parametrize(("chained", "verdict"), [(290, "fail"), (9, "not observed"), (None, "not observed")])
+def test_a_model_that_a_solver_calls_on_its_own_results_is_no_policy(ask, make_series, chained, verdict):
+    rising = [1.0] * 20 + [0.2 + 0.01 * i for i in range(300)]
+    forwards = {"train_grad": 9000} if chained is None else {"train_grad": 9000, "looked": 300, "chained": chained}
+    signals = {"loop": {"steps": 300, "backwards": 300, "forwards": forwards}}
+    assert ask("loss_diverging", make_series("loss", rising), signals=signals).verdict == verdict
+
+
 @pytest.mark.parametrize(("whole", "verdict"), [(300, "warn"), (0, "not observed")])
 def test_a_validation_in_every_step_does_not_silence_the_loss(ask, make_series, whole, verdict):
     phases = tuple({"batches": 1, "samples": 400, "phases": i + 1, "whole": min(whole, i + 1)} for i in range(300))

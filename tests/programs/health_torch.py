@@ -51,6 +51,19 @@ elif case == "owncall":
 
     m = OwnCall()
     loop(m, torch.optim.SGD(m.parameters(), 0.01), lambda m, x, y: F.mse_loss(m(x), y.float()), n=10)
+elif case == "solver":
+    m = nn.Linear(10, 10)
+    for x, _ in batches(10):
+
+        def solve(x, steps=10):
+            for _ in range(steps):
+                x = x + 0.1 * torch.tanh(m(x))
+            return x
+
+        o = torch.optim.SGD(m.parameters(), 0.01)
+        o.zero_grad()
+        (solve(x) - x.flip(1)).abs().mean().backward()
+        o.step()
 elif case == "frozeneval":
     m = mk()
     o = torch.optim.SGD(m.parameters(), 0.01)

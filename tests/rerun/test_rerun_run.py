@@ -205,7 +205,9 @@ def test_the_guilty_line_is_found_among_innocent_differences(project, git):
         git(folder, "commit", "-qm", name)
         options = ("--width", "2", "--depth", "3", "--seed", "4") if bad else ("--drop", "2")
         project("record", "--", "python", "train.py", *options, env=environ)
-    ids = sorted(path.stem for path in folder.glob("notes/runs/*/*/*/*.md"))
+    # Two runs of one second are not in the order of their ids.
+    entries = sorted(folder.glob("notes/runs/*/*/*/*.md"), key=lambda path: path.stat().st_mtime_ns)
+    ids = [path.stem for path in entries]
 
     before = git(folder, "status", "--porcelain")
     done = project("bisect", ids[0], ids[1])

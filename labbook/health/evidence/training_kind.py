@@ -155,7 +155,8 @@ def acts(signals: Signals) -> bool:
 
     Source: chosen by us; at least one such forward in two steps: policies that act. Those of models that are not
     trained, as of a teacher, say nothing of the loss and are left out. A policy may act with gradients, too, on far
-    fewer samples than it is trained on. Phases in evaluation mode on batches as large as those of training validate.
+    fewer samples than it is trained on, or many times for each `backward`; a solver or a recurrent loop calls the model
+    on what it has computed. Phases in evaluation mode on batches as large as those of training validate.
     """
     forwards = signals.loop.get("forwards", {})
     compared = forwards.get("compared", 0)
@@ -172,7 +173,8 @@ def acts(signals: Signals) -> bool:
     if often or (steps >= 10 and seen - in_phases > _ACTING * steps):
         return True
     collected = forwards.get("train_grad", 0) > 5 * max(1, signals.loop.get("backwards", 0))
-    return collected and not signals.losses
+    is_unrolled = forwards.get("chained", 0) > _ACTING * max(1, forwards.get("looked", 0))
+    return collected and not signals.losses and not is_unrolled
 
 
 def bootstraps(signals: Signals) -> bool:

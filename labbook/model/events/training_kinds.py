@@ -210,6 +210,8 @@ class Forwards(TypedDict, total=False):
     raised: Count
     small: Count
     compared: Count
+    looked: Count
+    chained: Count
 
 
 class Cleared(TypedDict, total=False):

@@ -166,6 +166,11 @@ class TensorInspector:
         shape = tensor.shape if tensor is not None else ()
         return shape[0] if len(shape) else 0
 
+    def is_computed(self, args):
+        """Whether an input of a model was computed with gradients, as by an earlier call of it."""
+        kind = self.framework.Tensor
+        return any(type(one) is kind and one.grad_fn is not None for one in args)
+
     def evaluates(self, root, args, kwargs):
         """Looks at a forward that is no training forward, and at its first input where the phase is new."""
         evaluation = self._monitor.evaluation

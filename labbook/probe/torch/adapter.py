@@ -7,6 +7,7 @@ every hook steps aside before it does anything, and a hook never returns a value
 import sys
 
 from ..inspection.framework_adapter import FrameworkAdapter
+from ..training import seeds
 from ..training.backward import watched_backward
 from ..training.loop_follower import is_engine_thread
 from ..wrapping import transparent_wrapper
@@ -47,6 +48,8 @@ class Adapter(FrameworkAdapter):
 
     def __init__(self, module, probe):
         super().__init__(module, probe, Scalars(module))
+        with probe.guard("torch.generator"):
+            seeds.follow(self.name, lambda: framework_state.generator_state(module))
         self._tensor = module.Tensor
         tracing, flags = self.questions = questions(module)
         # The compiler, which may look into hooks, folds its own question first and never meets the probe.

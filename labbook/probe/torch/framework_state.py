@@ -46,6 +46,11 @@ def initial_seed(torch):
     return torch.initial_seed()
 
 
+def generator_state(torch):
+    """Hash of the state of the generator of the CPU. Draws nothing; 0.1 ms."""
+    return hash(bytes(torch.default_generator.get_state().tolist()))
+
+
 def state_facts(torch, seed_at_import, mode):
     """Fields of the `state` event that hold for the whole process: seed, determinism, mode, distributed training."""
     cudnn = torch.backends.cudnn

@@ -99,6 +99,7 @@ class LoopCounts:
         self.train_grad = self.train_nograd = self.eval_grad = self.eval_nograd = 0
         self.of_others = self.raised = 0
         self.small = self.compared = 0
+        self.looked = self.chained = 0
         self.losses_open = 0
         self.eval_backwards = 0
         self.train_backwards = 0
@@ -241,6 +242,8 @@ class LoopCounts:
                 "raised": self.raised,
                 "small": self.small,
                 "compared": self.compared,
+                "looked": self.looked,
+                "chained": self.chained,
             },
             "forwards_lonely": self.without_optimizer(),
             "losses_lonely": self.losses_open + _beyond_usual(self._loss_opens),

@@ -48,6 +48,8 @@ class ModelRoles:
             self.steps[root.index] = monitor.step
             self._samples = samples or self._samples
             self._compare(monitor.loop, root.index, samples or monitor.inspector.samples_of(args, kwargs))
+            monitor.loop.looked += 1
+            monitor.loop.chained += monitor.inspector.is_computed(args)
             return False
         count = samples or monitor.inspector.samples_of(args, kwargs)
         self.whole = not root.training() and 0 < self._last.get(root.index, 0) < count * FEWER

@@ -16,11 +16,21 @@ def attach(module, probe):
     _STATES[source] = [_numpy_state(module) if source == "numpy" else _python_state(module), None]
 
 
-def drawn_unseeded():
-    """Return the generators that numbers were drawn from in training without a seed: generator -> `None`.
+def follow(source, state):
+    """Follow the generator of a framework from now on: its first numbers are the weights.
 
-    The first call is the beginning of training: what imports draw before says nothing. Reads the states (about 0.1 ms)
-    and changes nothing.
+    Args:
+        source: Name of the framework.
+        state: `state()` hashes the state of the generator.
+    """
+    _STATES[source] = [state, state()]
+
+
+def drawn_unseeded():
+    """Return the generators that numbers were drawn from without a seed: generator -> `None`.
+
+    Of Python and NumPy, the first call is the beginning of training: what imports draw before says nothing. Reads the
+    states (about 0.1 ms) and changes nothing.
     """
     drawn = {}
     for source, known in _STATES.items():

@@ -308,3 +308,9 @@ def test_parameters_of_a_model_with_its_own_call_have_names_and_shapes(play):
     (model,) = outcome.of("model")
     assert [(p["name"], p["shape"]) for p in model["parameters"]] == [("scale", [1, 10]), ("shift", [])]
     assert {p["i"] for event in outcome.of("tensors") for p in event["params"]} == {0, 1}
+
+
+def test_a_model_called_on_its_own_results_is_counted_as_chained(play):
+    forwards = loop(play("solver"))["forwards"]
+    assert 0.8 * forwards["looked"] < forwards["chained"] < forwards["looked"] <= forwards["train_grad"]
+    assert loop(play("nozero"))["forwards"]["chained"] == 0

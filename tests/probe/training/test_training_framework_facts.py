@@ -59,6 +59,27 @@ assert not torch.cuda.is_initialized()
     assert optimizer["groups"] == [{"lr": 0.5, "tensors": 2, "elements": 5}]
 
 
+@torch_only
+@pytest.mark.parametrize(
+    ("before", "seeds"),
+    [
+        ("numpy.random.seed(5)", {"numpy": 5, "torch": None}),
+        ("torch.manual_seed(5)", {"torch": 5}),
+        ("", {"torch": None}),
+    ],
+)
+def test_weights_drawn_without_a_seed_are_recorded(run, healthy, before, seeds):
+    program = f"""
+import numpy, torch
+{before}
+net = torch.nn.Linear(4, 1)
+o = torch.optim.SGD(net.parameters(), 0.1)
+net(torch.ones(2, 4)).sum().backward()
+o.step()
+"""
+    assert healthy(run(program, fork="torch")).merged()["seeds"] == seeds
+
+
 @paddle_only
 def test_facts_of_paddle(run, healthy):
     program = """
@@ -273,13 +294,14 @@ def test_the_adapters_have_the_same_names():
 
 
 ONLY = {
-    "torch": {"adapter": {"wrap_steps"}, "scalars": {"DeviceReader"}},
+    "torch": {"adapter": {"wrap_steps"}, "framework_state": {"generator_state"}, "scalars": {"DeviceReader"}},
     "paddle": {
         "adapter": {"hook_graphs"},
         "framework_state": {"averaging_kinds", "parameter_groups", "group_count", "rates"},
     },
 }
-"""What only one needs: PyTorch before 2.0 has no hooks, PaddlePaddle keeps groups and rates in its own way."""
+"""What only one needs: PyTorch before 2.0 has no hooks, PaddlePaddle keeps groups and rates in its own way, and its
+generator has no state that can be compared."""
 
 
 def public(module):
