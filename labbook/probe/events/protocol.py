@@ -263,7 +263,8 @@ keyed by the number of the optimizer as text; those that would be empty are left
   `small`: those with gradients of at most a quarter of the samples that the model was last trained on, `compared`:
   the steps in which they were counted: a policy that acts. `chained`: of the `looked` ones with gradients, those of an
   input that was computed with gradients, as by a solver that calls the model in a loop. `forwards_lonely`: training
-  forwards with gradients that no backward followed. `losses_lonely`: loss function calls with gradients that no backward followed.
+  forwards with gradients that no backward followed. `losses_lonely`: loss function calls with gradients that no
+  backward followed.
 - `cleared`: `streak`: longest run. Judged when that optimizer steps: not cleared when some gradient it holds was not
   zero before *every* backward since its last step (in accumulation the first one finds zeros; in a GAN the backward of
   the other network may find old gradients, its own does not). The first step is not judged.

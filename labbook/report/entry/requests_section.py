@@ -128,12 +128,17 @@ def _operator(row: Mapping[str, Any], steps: int, seconds: float, limits: Limits
     weight = own if own is not None else total
     return {
         "name": shorten_middle(str(row.get("name") or ""), limits.cell),
-        "calls": numbers.number(_whole(row.get("calls")) / steps, 3),
-        "own": numbers.number(own / steps, 3) if own is not None else "",
-        "total": numbers.number(total / steps, 3) if total is not None else "",
-        "device": numbers.number(device / steps, 3) if device is not None else "",
+        "calls": _rounded(_whole(row.get("calls")) / steps),
+        "own": _rounded(own / steps) if own is not None else "",
+        "total": _rounded(total / steps) if total is not None else "",
+        "device": _rounded(device / steps) if device is not None else "",
         "share": numbers.percent(weight / 1e3 / seconds) if weight is not None and seconds > 0 else "",
     }
+
+
+def _rounded(value: float) -> str:
+    """Returns three significant digits, and no exponent for the thousands of a slow step."""
+    return numbers.number(round(value) if value >= 100 else value, 3)
 
 
 def checked_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
