@@ -33,11 +33,38 @@ def recorded_variables(run: Mapping[str, Any], code: RecordedCode) -> dict[str, 
     return found
 
 
-def compare_environment(run: Mapping[str, Any], command: Sequence[str], cwd: Path) -> list[Message]:
+def project_sources(run: Mapping[str, Any], code: RecordedCode) -> list[Path]:
+    """Returns the folders of the worktree for packages that are installed from the project, to import from first.
+
+    An editable installation leads to the checkout, which has other code by now. A package with compiled modules, which
+    git does not hold, remains where it is.
+    """
+    found = []
+    for folder in _project_folders(run, code).values():
+        original = code.original_top / folder.relative_to(code.top)
+        place = folder / "src" if (folder / "src").is_dir() else folder
+        if place.is_dir() and not any(any(original.glob(f"{below}*.so")) for below in ("", "*/", "*/*/", "*/*/*/")):
+            found.append(place)
+    return list(dict.fromkeys(found))
+
+
+def _project_folders(run: Mapping[str, Any], code: RecordedCode) -> dict[str, Path]:
+    """Returns the packages that come from folders of the project: name -> the same folder of the worktree."""
+    origins = captured_facts(run, "python").get("origins")
+    urls = {name: str(origin.get("url")) for name, origin in origins.items()} if isinstance(origins, Mapping) else {}
+    folders = {str(name): Path(url).expanduser() for name, url in urls.items() if "://" not in url}
+    return {
+        name: code.top / folder.relative_to(code.original_top)
+        for name, folder in folders.items()
+        if folder.is_relative_to(code.original_top)
+    }
+
+
+def compare_environment(run: Mapping[str, Any], command: Sequence[str], code: RecordedCode) -> list[Message]:
     """Returns how the environment in which a command would run differs from the recorded one, at most one sentence."""
     recorded = captured_facts(run, "python")
     was = recorded.get("packages")
-    program = find_program_file(command, cwd)
+    program = find_program_file(command, code.cwd)
     name = program.interpreter or (command[0] if command and is_python(Path(command[0]).name) else "python")
     interpreter = shutil.which(name, path=os.environ.get("PATH"))
     if not isinstance(was, Mapping) or not was or interpreter is None:
@@ -47,7 +74,7 @@ def compare_environment(run: Mapping[str, Any], command: Sequence[str], cwd: Pat
     if not version:
         return []
     changes = [f"Python {version} ({recorded['version']})"] if version != recorded.get("version") else []
-    for package in sorted({*was, *now} - _INSTALLERS):
+    for package in sorted({*was, *now} - _INSTALLERS - {*_project_folders(run, code)}):
         before, present = str(was.get(package) or ""), now.get(package, "")
         # A package more does not change a program that ran without it.
         if before and before != present:

@@ -19,7 +19,12 @@ from labbook.rerun.rebuilt_environment import rebuild_environment
 from labbook.rerun.recorded_code import RecordedCode, recorded_code
 from labbook.rerun.recorded_command import rerun_command
 from labbook.rerun.recorded_container import container_launcher, recorded_container
-from labbook.rerun.recorded_environment import compare_environment, recorded_variables, with_environment
+from labbook.rerun.recorded_environment import (
+    compare_environment,
+    project_sources,
+    recorded_variables,
+    with_environment,
+)
 from labbook.rerun.recorded_inputs import prepare_inputs
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
@@ -128,6 +133,8 @@ def rerun(
             for note in environment.notes if environment else ():
                 report(note)
         programs, sources = (environment.programs, environment.sources) if environment else (None, ())
+        if environment is None and container is None:
+            sources = tuple(project_sources(run, code))
         command = rerun_command(run, code, more, programs)
         launcher, facts = [], {"rerun_of": run.get("id")}
         if container is not None:
@@ -135,7 +142,7 @@ def rerun(
             launcher = container_launcher(container, code, notebook.paths.root, set_here, with_gpus=has_gpus)
             facts["container"] = container.facts
         with with_environment(set_here, programs, sources), _inside(code.cwd):
-            for note in compare_environment(run, command, code.cwd) if container is None and not quiet else ():
+            for note in compare_environment(run, command, code) if container is None and not quiet else ():
                 report(note)
             request = RecordRequest(
                 tuple(command),

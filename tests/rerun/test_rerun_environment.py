@@ -13,7 +13,7 @@ from labbook.rerun.rebuilt_environment import _call, _local_sources, _requiremen
 from labbook.rerun.recorded_code import RecordedCode
 from labbook.rerun.recorded_command import rerun_command
 from labbook.rerun.recorded_container import Container, container_launcher, recorded_container
-from labbook.rerun.recorded_environment import recorded_variables
+from labbook.rerun.recorded_environment import compare_environment, project_sources, recorded_variables
 
 pytestmark = pytest.mark.process
 
@@ -95,6 +95,28 @@ def test_packages_are_pinned_by_version_commit_or_folder(code, tmp_path):
     ]
     sources, notes = _local_sources(python, code)
     assert sources == [code.top] and [note.key for note in notes] == ["rerun.local_package_gone"]
+
+
+@pytest.mark.parametrize(
+    ("url", "layout", "found"),
+    [
+        ("~/project", "src/mine", ["src"]),
+        ("~/project", "mine", [""]),
+        ("~/project/lib", "lib/mine", ["lib"]),
+        ("~/elsewhere", "mine", []),
+        ("git+https://example.org/mine", "mine", []),
+    ],
+)
+def test_a_package_installed_from_the_project_is_imported_from_the_worktree(code, tmp_path, url, layout, found):
+    for top in (code.top, tmp_path / "project"):
+        (top / layout).mkdir(parents=True)
+    run = {"captured": {"python": {"version": "3", "packages": {"mine": "0.1"}, "origins": {"mine": {"url": url}}}}}
+    assert project_sources(run, code) == [code.top / place for place in found]
+    (tmp_path / "project" / layout / "fast.so").touch()
+    assert project_sources(run, code) == []
+    # Its code is in git, and it is not installed in the environment: no other version.
+    differs = any("mine" in str(note.values) for note in compare_environment(run, ["python"], code))
+    assert differs == (not found)
 
 
 @pytest.mark.parametrize(
