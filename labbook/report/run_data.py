@@ -11,9 +11,10 @@ from labbook.model.run import FileUse, Run
 from labbook.model.run_json import run_from_json, run_to_json
 from labbook.model.series import Series
 from labbook.model.verdict import judge_run
+from labbook.report.entry.console_section import CONSOLE_FILE
 from labbook.report.run_row import run_row
 from labbook.report.series_choice import run_best, run_series
-from labbook.store.json_files import read_run_facts
+from labbook.store.json_files import read_run_facts, read_text_or_nothing
 from labbook.store.paths import NotebookPaths
 
 
@@ -23,6 +24,9 @@ def load_run(paths: NotebookPaths, run_id: str) -> Run | None:
     if data.get("id") != run_id:
         return None
     run = run_from_json(data)
+    whole = read_text_or_nothing(paths.attachments(run_id) / CONSOLE_FILE)
+    if whole:
+        run = replace(run, console=replace(run.console, text=whole))
     return run if run.verdict else judged(run)  # recorded before there were verdicts
 
 

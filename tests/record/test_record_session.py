@@ -276,6 +276,20 @@ def test_the_notebooks_own_rules_mask_in_console_and_probe(book, git):
     assert found.stdout == "" and "[REDACTED:badge]" in book.entry()
 
 
+def test_a_long_output_has_a_file_of_its_own(book):
+    code = "for i in range(20000): print(f'line {i} of a long output')\nraise ValueError('at the end')"
+    (book.folder / "talk.py").write_text(code)
+    book.record(sys.executable, "talk.py", check=False)
+
+    run, entry = book.run(), book.entry()
+    (file,) = (book.folder / "notes").rglob("console.txt")
+    stored = json.loads((file.parent / "run.json").read_text())["console"]
+    assert len(stored["text"]) < 300_000 and stored["lines"] > 20000
+    assert "line 0 of" in stored["text"] and "ValueError: at the end" in stored["text"]
+    assert file.read_text() == run["console"]["text"] and file.read_text().count(" of a long output") == 20000
+    assert f"[console.txt]({run['id']}/console.txt)" in entry
+
+
 def test_the_journal_is_private_and_ignored(book, git):
     book.record("true")
 

@@ -16,6 +16,9 @@ _TROUBLE = re.compile(
     r"|错误|失败|异常|[A-Z]\w*(?:Error|Exception)\b",
     re.IGNORECASE,
 )
+CONSOLE_FILE = "console.txt"
+MOST_INLINE = 256 * 1024
+"""Most characters of the output in `run.json`; a longer one is in a file of its own. Source: chosen by us."""
 _MAX_LINE = 400
 _TROUBLE_LINES = 8
 _SHORT = 12
@@ -50,6 +53,7 @@ def console_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "head_count": len(head),
         "whole": len(last) == len(lines) and not run.console.left_out,
         "left_out": run.console.left_out,
+        "file": f"{run.id}/{CONSOLE_FILE}" if len(run.console.text) > MOST_INLINE else "",
         "secrets": ", ".join(f"{rule} {n}" for rule, n in sorted(masked.items()) if rule not in PATH_RULES),
         "paths": sum(n for rule, n in masked.items() if rule in PATH_RULES),
         "warnings": warnings,
