@@ -7,13 +7,14 @@ import json
 import math
 import os
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from labbook.frozen import dataclass
+from labbook.imports.wire_format import RecordFile
 from labbook.model.series import Series
 from labbook.store.json_files import read_text_or_nothing
 
@@ -25,9 +26,16 @@ MAX_DEPTH = 8
 """Limits of one run. Source: chosen by us; the folder of an entry stays under some MiB."""
 
 TRUNCATED = ("record file", "it ends in the middle of a record; everything before that was read")
+DAMAGED = ("record file", "records were left out because their checksums do not match")
 NO_STATUS = ("exit status", "the tool does not record how a run ended")
 NO_TIMES = ("time", "the file has no times; the time is that of the file")
 OUTSIDE = ("artifacts", "their folder is not in the imported one")
+
+
+def lost_records(files: Sequence[RecordFile]) -> tuple[tuple[str, str], ...]:
+    """Returns what is not known of a run because its record files are truncated or damaged."""
+    truncated, damaged = any(file.truncated for file in files), any(file.damaged for file in files)
+    return (*((TRUNCATED,) if truncated else ()), *((DAMAGED,) if damaged else ()))
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from labbook.imports.imported_run import (
     MAX_PICTURES,
     MAX_TEXT,
     MAX_TEXTS,
-    TRUNCATED,
     ImportedRun,
     LoggedText,
     Picture,
     Reader,
     SeriesCollector,
     is_inside,
+    lost_records,
     parse_object,
     read_object,
     read_picture,
@@ -66,7 +66,7 @@ class _Builder:
         self._last = 0.0
 
     def run(self) -> ImportedRun:
-        truncated = False
+        parts: list[RecordFile] = []
         for file in self._files("*.swanlab"):
             records = RecordFile(file)
             try:
@@ -74,7 +74,7 @@ class _Builder:
                     self._add(Message(record))
             except ValueError:
                 records.truncated = True
-            truncated = truncated or records.truncated
+            parts.append(records)
         self._read_logs()
         start = self._start
         state = self._finish.integer(1) if self._finish is not None else 0
@@ -98,7 +98,7 @@ class _Builder:
             ended=(self._finish.time(3) if self._finish is not None else 0.0) or self._last or None,
             status=_FINISH_STATES.get(state, "lost"),
             host=str(runtime.get("hostname") or ""),
-            unobserved=(TRUNCATED,) if truncated else (),
+            unobserved=lost_records(parts),
         )
 
     def _add(self, record: Message) -> None:

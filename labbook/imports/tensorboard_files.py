@@ -22,7 +22,6 @@ from labbook.imports.imported_run import (
     MAX_TEXT,
     MAX_TEXTS,
     NO_STATUS,
-    TRUNCATED,
     ImportedRun,
     LoggedText,
     Picture,
@@ -31,6 +30,7 @@ from labbook.imports.imported_run import (
     encoded_picture,
     experiment_of,
     folders_with,
+    lost_records,
     name_below,
 )
 from labbook.imports.wire_format import Message, RecordFile
@@ -149,7 +149,7 @@ class _RunBuilder:
         self.status = "finished"
         self.first = math.inf
         self.last = -math.inf
-        self.truncated = False
+        self.parts: list[RecordFile] = []
         self._plugins: dict[str, str] = {}
         self._begun: set[str] = set()
 
@@ -164,7 +164,7 @@ class _RunBuilder:
                         self._add(Message(record), folder)
             except (ValueError, struct.error):
                 records.truncated = True
-            self.truncated = self.truncated or records.truncated
+            self.parts.append(records)
 
     def _add_fast(self, record: bytes, folder: _Folder) -> bool:
         """Adds an event with one scalar of a short name; returns whether it was one."""
@@ -282,7 +282,7 @@ def _read_run(folder: Path, parts: Sequence[_Folder], root: Path) -> ImportedRun
         started=built.first if math.isfinite(built.first) else 0.0,
         ended=built.last if math.isfinite(built.last) else None,
         status=built.status,
-        unobserved=(NO_STATUS, *((TRUNCATED,) if built.truncated else ())),
+        unobserved=(NO_STATUS, *lost_records(built.parts)),
     )
 
 

@@ -14,7 +14,6 @@ from labbook.imports.imported_run import (
     MAX_TEXT,
     MAX_TEXTS,
     NO_STATUS,
-    TRUNCATED,
     ImportedRun,
     LoggedText,
     Picture,
@@ -23,6 +22,7 @@ from labbook.imports.imported_run import (
     encoded_picture,
     experiment_of,
     folders_with,
+    lost_records,
     name_below,
 )
 from labbook.imports.wire_format import Message, RecordFile
@@ -42,7 +42,7 @@ def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
     texts: list[LoggedText] = []
     pictures: list[Picture] = []
     times: list[float] = []
-    truncated = False
+    parts: list[RecordFile] = []
     for path in files:
         records = RecordFile(path)
         begun: set[str] = set()
@@ -68,7 +68,7 @@ def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
                 elif not any(value.has(other) for other in (6, 7, 8, 9, 10, 11)):
                     # A value of 0 is not written: it is the default of the field.
                     points.add_of_file(begun, tag, step, value.float32(4))
-        truncated = truncated or records.truncated
+        parts.append(records)
     return ImportedRun(
         tool="visualdl",
         path=folder,
@@ -81,7 +81,7 @@ def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
         pictures=tuple(pictures),
         started=min(times, default=0.0),
         ended=max(times, default=None),
-        unobserved=(NO_STATUS, *((TRUNCATED,) if truncated else ())),
+        unobserved=(NO_STATUS, *lost_records(parts)),
     )
 
 

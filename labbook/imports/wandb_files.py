@@ -18,12 +18,12 @@ from labbook.imports.imported_run import (
     MAX_PICTURES,
     MAX_TEXT,
     MAX_TEXTS,
-    TRUNCATED,
     ImportedRun,
     LoggedText,
     Picture,
     Reader,
     SeriesCollector,
+    lost_records,
     read_object,
     read_picture,
     root_of,
@@ -88,7 +88,7 @@ class _Builder:
         self._step = 0
         self._times: list[float] = []
         self._runtime = 0.0
-        self._truncated = False
+        self._parts: list[RecordFile] = []
         self.read(file)
 
     def is_resumed_in(self, file: Path) -> bool:
@@ -111,7 +111,7 @@ class _Builder:
                     self._add(Message(record))
             except ValueError:
                 records.truncated = True
-            self._truncated = self._truncated or records.truncated
+            self._parts.append(records)
         self._read_files(_files_beside(file))
 
     def run(self) -> ImportedRun:
@@ -128,7 +128,7 @@ class _Builder:
         runtime = max(self._runtime, float(self._exit.integer(2)) if self._exit is not None else 0.0)
         metadata = read_object(files / "wandb-metadata.json", self._root)
         run_id = run.text(1) or self._file.stem.removeprefix("run-") if self._file.suffix == ".wandb" else folder.name
-        unobserved = [TRUNCATED] if self._truncated else []
+        unobserved = [*lost_records(self._parts)]
         if self._file.suffix != ".wandb":
             unobserved.append(("history", "the folder has no .wandb file; only the last values are known"))
         program = str(metadata.get("program") or "")

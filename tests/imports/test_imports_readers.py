@@ -10,6 +10,7 @@ import math
 import shutil
 import sqlite3
 import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -113,9 +114,9 @@ def test_an_end_that_wandb_wrote_for_a_program_that_was_gone_is_no_end(tmp_path)
     records = list(RecordFile(source).block_records())
     ends = [place for place, record in enumerate(records) if Message(record).has(18)]
     records[ends[-1]] = encoded((1, 99), (18, b""))
-    (tmp_path / "run-x.wandb").write_bytes(
-        source.read_bytes()[:7] + b"".join(struct.pack("<IHB", 0, len(each), 1) + each for each in records)
-    )
+    heads = [struct.pack("<IHB", zlib.crc32(each, zlib.crc32(b"\1")), len(each), 1) for each in records]
+    parts = [part for pair in zip(heads, records, strict=True) for part in pair]
+    (tmp_path / "run-x.wandb").write_bytes(source.read_bytes()[:7] + b"".join(parts))
 
     (run,) = read("wandb", tmp_path)
 
@@ -194,6 +195,30 @@ def test_a_truncated_file_gives_everything_before_its_end(tool, tmp_path):
         before = count
     assert before > 50
     assert any("middle" in reason for run in found for _, reason in run.unobserved)
+
+
+@pytest.mark.parametrize("tool", ["tensorboard", "wandb", "swanlab"])
+def test_a_damaged_record_is_left_out_and_named(tool, tmp_path):
+    """At every place: no error, no value that the tool did not write, and never a silent loss."""
+    records = {"tensorboard": "*tfevents*"}.get(tool, f"*.{tool}")
+    source = max(FILES.joinpath(tool).rglob(records), key=lambda file: file.stat().st_size)
+    content = source.read_bytes()
+    file = tmp_path / source.name
+
+    def series(data):
+        file.write_bytes(data)
+        found = read(tool, file)
+        values = {repr((one.name, value)) for run in found for one in run.series for value in one.values}
+        return values, [reason for run in found for _, reason in run.unobserved if "record" in reason]
+
+    whole, _ = series(content)
+    lost = 0
+    for place in range(20, len(content), 131):
+        values, named = series(content[:place] + bytes((content[place] ^ 0x5A,)) + content[place + 1 :])
+        assert values <= whole
+        assert named or values == whole
+        lost += bool(named)
+    assert lost > 20
 
 
 @pytest.mark.parametrize("tool", ["tensorboard", "visualdl", "wandb", "swanlab"])
