@@ -139,6 +139,7 @@ def test_the_magics_in_a_kernel(book):
     assert [row["source"] for row in several["captured"]["notebook"]["cells"]][:2] == cells[3:5]
     assert several["series"][0]["name"] == "loss" and several["status"] == "finished"
     assert "in between" in next((book.folder / "notes").rglob(f"{several['id']}.md")).read_text()
+    assert several["title"].endswith("(1 of 6 cells failed)") and "cells failed" not in one["title"]
     rows = several["captured"]["notebook"]["cells"]
     assert [row["source"] for row in rows] == cells[3:9]
     assert [row["state"] for row in rows] == ["done", "done", "done", "failed", "done", "done"]

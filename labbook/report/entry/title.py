@@ -41,6 +41,10 @@ def run_title(run: Run, language: str = "en") -> str:
             sentence = fill(labels["finished"])
         else:
             sentence = fill(labels["finished_with"], verdict=verdict)
+        cells = [row.get("state") for row in (run.captured.get("notebook") or {}).get("cells") or ()]
+        if "failed" in cells:  # of a live session that went on
+            failed = str(cells.count("failed"))
+            sentence = fill(labels["cells_failed"], verdict=sentence, failed=failed, count=str(len(cells)))
     elif run.status == "failed":
         has_result = ending_exception(run) is not None or find_primary_series(run) is not None
         sentence = verdict if has_result else fill(labels["failed_with"], verdict=verdict)
