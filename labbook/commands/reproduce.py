@@ -49,22 +49,20 @@ def command(
     say = terminal_sentences(book)
 
     original = read_run(book, run)
-    if other:
-        made = [read_run(book, other)]
-    else:
+    made = [read_run(book, other)] if other else []
+    if not other:
         with program_on_stderr() if as_json else contextlib.nullcontext():
-            ids = [
-                rerun(
+            for _ in range(runs):
+                done = rerun(
                     book,
                     original,
                     print_line=print_recorder_line,
                     tell=message_printer(say),
                     incomplete=incomplete,
                     rebuild=rebuild,
-                ).run
-                for _ in range(runs)
-            ]
-        made = [read_run(book, one) for one in ids]
+                )
+                done.check_not_stopped()
+                made.append(read_run(book, done.run))
     possible = recorded_variations(book, original)
     found = compare_results(original, made[0], repeated_runs(book, original, made), possible)
     names = [str(one["id"]) for one in made]

@@ -68,6 +68,7 @@ def bisect_runs(
             tag=SEARCH_TAG,
             quiet=True,
         )
+        done.check_not_stopped()
         return read_run(notebook, done.run)
 
     candidates = [*setting_differences(good, bad), *_code(notebook, good, bad)]

@@ -44,11 +44,22 @@ class Rerun:
         run: Id of the new run.
         code: Exit status of the command.
         notes: What differed from the recorded run before the command started.
+        stopped: Whether labbook got SIGINT or SIGTERM meanwhile, and passed it on to the command.
     """
 
     run: str
     code: int
     notes: tuple[Message, ...] = ()
+    stopped: bool = False
+
+    def check_not_stopped(self) -> None:
+        """Ends a series of runs that the user has stopped.
+
+        Raises:
+            UsageError: It was stopped in this run.
+        """
+        if self.stopped:
+            raise UsageError("errors.rerun.stopped", run=self.run, exit_code=130)
 
 
 def read_run(notebook: Notebook, word: str) -> dict[str, Any]:
@@ -159,7 +170,7 @@ def rerun(
             end = record(request, print_line)
     if not created or not notebook.paths.entry(created[0]).is_file():
         raise NotebookError("errors.rerun.no_entry")
-    return Rerun(created[0], _status(end), tuple(notes))
+    return Rerun(created[0], _status(end), tuple(notes), bool(end.stopped))
 
 
 def _recorded_stop(run: Mapping[str, Any]) -> dict[str, object]:

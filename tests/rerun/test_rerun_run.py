@@ -219,3 +219,26 @@ def test_the_guilty_line_is_found_among_innocent_differences(project, git):
         in (folder / "notes" / "runs" / f"{ids[1][:4]}").joinpath(ids[1][4:6], ids[1][6:8], f"{ids[1]}.md").read_text()
     )
     assert git(folder, "status", "--porcelain") == before
+
+
+@pytest.mark.parametrize("command", ["bisect", "reproduce"])
+def test_a_signal_ends_the_series_and_not_one_run_alone(project, git, tmp_path, command):
+    folder, slow = project.folder, tmp_path / "slow"
+    (folder / "train.py").write_text(
+        "import os, signal, sys, time\nprint('loss: 1.0')\n"
+        f"if os.path.exists({str(slow)!r}):\n    os.kill(os.getppid(), signal.SIGTERM)\n    time.sleep(100)\n"
+        "assert '--bad' not in sys.argv\n"
+    )
+    git(folder, "add", "train.py")
+    git(folder, "commit", "-qm", "train")
+    for options in ([], ["--bad", "--a", "1"]):
+        project("record", "--", "python", "train.py", *options, check=False)
+    # Two runs of one second are not in the order of their ids.
+    good, bad = sorted(folder.glob("notes/runs/*/*/*/*.md"), key=lambda path: path.stat().st_mtime_ns)
+    slow.touch()
+
+    words = ["bisect", good.stem, bad.stem] if command == "bisect" else ["reproduce", good.stem, "--runs", "3"]
+    done = project(*words, check=False)
+
+    assert done.returncode == 130 and "stopped by a signal" in done.stderr
+    assert len(list(folder.glob("notes/runs/*/*/*/*.md"))) == 3
