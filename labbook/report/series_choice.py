@@ -281,8 +281,15 @@ def _of_best(name: str, best: str) -> str:
     return f"{script}{slash}{head}.opt0{dot}{tail}"
 
 
-def without_repeats(series: Sequence[Series]) -> list[Series]:
-    """Returns the series without printed ones that repeat a logged one: `val_acc` printed, `val/accuracy` logged."""
+def without_repeats(run: Run, series: Sequence[Series]) -> list[Series]:
+    """Returns the series without printed ones that repeat a logged one: `val_acc` printed, `val/accuracy` logged.
+
+    Of optimizers that share one loss, as those of Pyro do for each parameter, the loss and the learning rate are
+    listed once.
+    """
+    if not (run.captured.get("trainings") or run.captured.get("phases")):
+        shared = {(base_name(s.name), s.steps, s.values): s for s in reversed(series) if s.source == "probe"}
+        series = [s for s in series if shared.get((base_name(s.name), s.steps, s.values), s) is s]
     logged = [s for s in series if s.source not in ("text", "probe") and metric_kind(s.name).quantity]
     return [s for s in series if s.source != "text" or not any(_repeats(s, other) for other in logged)]
 

@@ -51,6 +51,15 @@ elif case == "owncall":
 
     m = OwnCall()
     loop(m, torch.optim.SGD(m.parameters(), 0.01), lambda m, x, y: F.mse_loss(m(x), y.float()), n=10)
+elif case == "ofeach":  # an optimizer for each parameter, as Pyro makes them; the model itself is never called
+    m = nn.ModuleDict({"encoder": nn.Linear(10, 4), "decoder": nn.Linear(4, 10)})
+    os = [torch.optim.Adam([p], 1e-3) for p in m.parameters()]
+    for x, _ in batches(10):
+        for o in os:
+            o.zero_grad()
+        (m["decoder"](torch.tanh(m["encoder"](x))) - x).pow(2).mean().backward()
+        for o in os:
+            o.step()
 elif case == "solver":
     m = nn.Linear(10, 10)
     for x, _ in batches(10):

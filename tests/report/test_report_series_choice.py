@@ -153,8 +153,17 @@ def test_what_never_was_a_number_does_not_stand_for_a_run():
 def test_printed_values_of_a_logged_metric_are_no_second_metric():
     logged = of("val/accuracy", [0.78125, 0.9], "tensorboard")
     printed, other = of("val_acc", [0.781, 0.9]), of("val_acc", [0.7, 0.8])
-    assert without_repeats([logged, printed]) == [logged]
-    assert without_repeats([logged, other]) == [logged, other] and without_repeats([printed]) == [printed]
+    assert without_repeats(RUN, [logged, printed]) == [logged]
+    assert without_repeats(RUN, [logged, other]) == [logged, other] and without_repeats(RUN, [printed]) == [printed]
+
+
+def test_optimizers_that_share_a_loss_list_it_once():
+    names = ["loss", "lr", "grad_norm", "loss.opt1", "lr.opt1", "grad_norm.opt1", "loss.opt2"]
+    values = [[3.0, 2.0], [0.1, 0.1], [1.0, 2.0], [3.0, 2.0], [0.1, 0.1], [5.0, 6.0], [7.0, 8.0]]
+    series = [of(name, each, "probe") for name, each in zip(names, values, strict=True)]
+    assert [s.name for s in without_repeats(RUN, series)] == ["loss", "lr", "grad_norm", "grad_norm.opt1", "loss.opt2"]
+    trainings = replace(RUN, captured={"trainings": {"count": 2}})
+    assert without_repeats(trainings, series) == series
 
 
 def test_where_the_loss_may_rise_that_of_no_optimizer_has_a_best_value():

@@ -170,6 +170,8 @@ class TrainedModels:
         shapes = tuple(tuple(p.shape) for p in own)
         if root is not None and len(self._names) < 256:
             self._names.setdefault(shapes, class_name(whole))
+        if root is not None and not facts["trainable"].keys() <= {id(p) for p in own}:
+            facts["name"] = class_name(whole)  # the optimizer has a part of a layer: one of several of the model
         facts["trains"] = self._number(whole, {id(p) for p in own})
         facts["own"] = {id(p) for p in own}
         self._facts[id(optimizer)] = (ref(optimizer), facts)

@@ -192,7 +192,7 @@ def _metrics(run: Run) -> dict[str, Any]:
     """Returns first, best and last value of each metric, without step times and learning rates."""
     primary = find_primary_series(run)
     quiet = set(MEASURED_BY_PROBE) - {"loss"}
-    chosen = [s for s in without_repeats(run_series(run)) if base_name(s.name) not in quiet]
+    chosen = [s for s in without_repeats(run, run_series(run)) if base_name(s.name) not in quiet]
     chosen.sort(key=lambda s: primary is None or s.name != primary.name)
     rows = {
         s.name[:_MAX_NAME]: {

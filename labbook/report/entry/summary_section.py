@@ -217,9 +217,11 @@ def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] |
 def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     """Returns curves and a table of first, best and last values, or `None` without metrics."""
     shown = [
-        s for s in without_repeats(one_a_name(run.series)) if base_name(s.name) not in ("step_time_s", "grad_scale")
+        s
+        for s in without_repeats(run, one_a_name(run.series))
+        if base_name(s.name) not in ("step_time_s", "grad_scale")
     ]
-    shown.sort(key=lambda series: series.name != run.primary)
+    shown.sort(key=lambda series: (series.name != run.primary, ".opt" in series.name))
     if not shown:
         return None
     rows = []

@@ -314,3 +314,7 @@ def test_a_model_called_on_its_own_results_is_counted_as_chained(play):
     forwards = loop(play("solver"))["forwards"]
     assert 0.8 * forwards["looked"] < forwards["chained"] < forwards["looked"] <= forwards["train_grad"]
     assert loop(play("nozero"))["forwards"]["chained"] == 0
+
+
+def test_optimizers_of_single_parameters_train_the_model_that_has_them_all(play):
+    assert {event["model"] for event in play("ofeach").of("state") if event.get("model")} == {"ModuleDict"}
