@@ -148,7 +148,8 @@ def gradients_reach_the_front(run: Run, signals: Signals) -> Outcome | None:
     Source: AUTOTRAINER's pair (first/last < 1e-3 and first < 1e-4; 0 of 12 healthy runs), and only with a monotonous
     profile (Kendall's tau above 0.6 over at least 4 layers, of weights or of biases): the mean alone gave false alarms.
     Queries and keys are left out: their gradients pass through a softmax that is nearly uniform at the start, and are
-    tiny there while those of values and outputs of the same layer are not.
+    tiny there while those of values and outputs of the same layer are not. So are weights in front of one that begins
+    as 0, as the first matrix of LoRA.
     """
     profile = _profile(signals)
     if len(profile) < 4:
@@ -197,9 +198,12 @@ def _profile(signals: Signals, *, biases: bool = False) -> list[tuple[Parameter,
     Only the first looks count: they are the same in every run of a program, later ones depend on the time they take.
     """
     found = []
+    zeros = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and (p.init or {}).get("zero") == 1.0]
     for parameter in parameters_of(signals):
         wanted = parameter.is_bias if biases else parameter.is_matrix
         if not wanted or not parameter.trainable or not math.isfinite(parameter.order) or _is_query_or_key(parameter):
+            continue
+        if any(parameter.order < zero.order and parameter.name.startswith(_branch(zero)) for zero in zeros):
             continue
         norms = [value for value in parameter.values("g", 2)[:_EARLY] if value > 0]
         if len(norms) >= 3:
@@ -207,10 +211,18 @@ def _profile(signals: Signals, *, biases: bool = False) -> list[tuple[Parameter,
     return found
 
 
+def _branch(parameter: Parameter) -> str:
+    """Returns how the names of weights in the block of this one begin."""
+    parts = parameter.name.split(".")
+    return "".join(f"{part}." for part in parts[: -3 if len(parts) > 3 else -2])
+
+
 def _is_query_or_key(parameter: Parameter) -> bool:
-    layer = parameter.name.lower().split(".")[-2:-1]
-    words = layer[0].split("_") if layer else []
-    return not _QUERIES_AND_KEYS.isdisjoint(words)
+    """Whether it belongs to such a layer, or to an adapter in one: `query.lora_B.default.weight`."""
+    *outer, layer = [set(part.split("_")) for part in parameter.name.lower().split(".")[:-1]] or [set()]
+    return not _QUERIES_AND_KEYS.isdisjoint(layer) or any(
+        words & _QUERIES_AND_KEYS and words <= _QUERIES_AND_KEYS | {"proj", "lin", "to"} for words in outer
+    )
 
 
 @check("exploding_gradient", family="gradient", tier=2, needs=("grad_norm",))

@@ -240,7 +240,7 @@ def state_fits(run: Run, signals: Signals) -> Outcome | None:
     """Whether a model was loaded from weights that mostly do not belong to it.
 
     Source: a logical invariant (tier 1): unmatched keys; silent in paddle. A new head on old weights is usual, so a few
-    unmatched keys on both sides are only noted.
+    unmatched keys on both sides are only noted, and a file whose keys all match, as that of an adapter.
     """
     worst: Outcome | None = None
     for event in signals.loaded:
@@ -254,7 +254,8 @@ def state_fits(run: Run, signals: Signals) -> Outcome | None:
             continue
         lists = event.get("missing", []) + event.get("mismatched", [])
         evidence = (message("health.partial_state_load.not_loaded", names=join_names(lists, lost)),)
-        verdict = "fail" if matched < 0.5 * keys else "note"
+        foreign = event.get("unexpected_n", 0) + event.get("mismatched_n", 0)
+        verdict = "fail" if matched < 0.5 * keys and (foreign or not matched) else "note"
         if worst is None or worst.verdict in ("ok", "note"):
             worst = Outcome(verdict, observed, evidence, place_of(event.get("line", "")))
     return worst
