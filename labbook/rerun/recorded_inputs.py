@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from labbook.model.message import Message, message
 from labbook.rerun.recorded_code import RecordedCode
 
 _MAX_TOLD = 10
+_MOST_COPIED = 4 << 30
+"""Largest folder that is copied, in bytes. Source: chosen by us."""
 
 
 def prepare_inputs(run: Mapping[str, Any], code: RecordedCode) -> list[Message]:
@@ -24,8 +27,12 @@ def prepare_inputs(run: Mapping[str, Any], code: RecordedCode) -> list[Message]:
     budget = Budget(seconds=20.0, full_bytes=8 << 30)
     notes: list[Message] = []
     for row in list_rows(run, "files"):
-        if not str(row.get("mode") or "").startswith("read"):
+        mode, was = str(row.get("mode") or ""), str(row.get("before") or row.get("fingerprint") or "")
+        if not mode.startswith("read"):
             continue
+        is_folder, is_overwritten = str(row.get("path")).endswith("/"), mode != "read"
+        if is_overwritten and not row.get("before") and not is_folder:
+            continue  # the run made it: there was nothing to read when it began
         path = Path(str(row.get("path") or "")).expanduser()
         there, here = code.original / path, code.cwd / path
         for then, now in ((code.original_top, code.top), (code.original, code.cwd)):
@@ -33,17 +40,29 @@ def prepare_inputs(run: Mapping[str, Any], code: RecordedCode) -> list[Message]:
                 # The program may have read it by a relative path, however the entry shows it.
                 here = now / there.relative_to(then)
                 if not here.exists():
-                    _link(there, here)
+                    # What the program writes must not reach the original through a link.
+                    _copy(there, here) if is_overwritten else _link(there, here)
                 break
         if not here.exists():
             notes.append(message("rerun.input_missing", path=str(row.get("path"))))
-        elif (was := str(row.get("before") or row.get("fingerprint") or "")) and here.is_file():
+        elif was and here.is_file():
             found = fingerprint_file(here, budget).text
             # A sampled fingerprint and a whole one cannot be compared.
             if found and found.partition(":")[0] == was.partition(":")[0] and found != was:
                 notes.append(message("rerun.input_changed", path=str(row.get("path"))))
     rest = len(notes) - _MAX_TOLD
     return notes if rest <= 0 else [*notes[:_MAX_TOLD], message("rerun.more_inputs", count=rest)]
+
+
+def _copy(there: Path, here: Path) -> None:
+    """Copies a file, or a folder of up to `_MOST_COPIED` bytes."""
+    with contextlib.suppress(OSError, shutil.Error):
+        here.parent.mkdir(parents=True, exist_ok=True)
+        if there.is_dir():
+            if sum(file.stat().st_size for file in there.rglob("*") if file.is_file()) <= _MOST_COPIED:
+                shutil.copytree(there, here, dirs_exist_ok=True)
+        elif there.exists():
+            shutil.copy2(there, here)
 
 
 def _link(there: Path, here: Path) -> None:

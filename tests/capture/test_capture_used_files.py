@@ -36,6 +36,16 @@ def test_small_files_are_hashed_whole_and_shown_relative(tmp_path):
     assert row.fingerprint == "sha256:" + hashlib.sha256(b"a,b\n1,2\n").hexdigest()
 
 
+def test_files_of_a_project_below_the_home_folder_are_shown_relative(tmp_path, monkeypatch):
+    """The probe writes the home folder as "~"."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = make(tmp_path / "project" / "data" / "train.csv", b"a,b\n1,2\n")
+    make(tmp_path / "other" / "x.csv")
+    items = [{**item(file), "path": "~/project/data/train.csv"}, {**item(file), "path": "~/other/x.csv"}]
+    found = rows(items, tmp_path / "project")
+    assert set(found) == {"data/train.csv", "~/other/x.csv"} and found["data/train.csv"].fingerprint
+
+
 def test_uses_of_several_processes_are_merged(tmp_path):
     one, two = make(tmp_path / "a.bin"), make(tmp_path / "b.bin")
     found = rows([item(one), item(two, "w"), item(one), item(two, "w"), item(two, "r")], tmp_path)

@@ -14,6 +14,7 @@ from labbook.rerun.recorded_code import RecordedCode
 from labbook.rerun.recorded_command import rerun_command
 from labbook.rerun.recorded_container import Container, container_launcher, recorded_container
 from labbook.rerun.recorded_environment import compare_environment, project_sources, recorded_variables
+from labbook.rerun.recorded_inputs import prepare_inputs
 
 pytestmark = pytest.mark.process
 
@@ -158,3 +159,31 @@ def test_a_recorded_image_is_run_where_an_engine_answers(code, tmp_path, monkeyp
         monkeypatch.setattr(os, "getuid", lambda user=user: user)
         words = container_launcher(podman, code, tmp_path / "notes", [], with_gpus=False)
         assert {"--init", "--userns=keep-id"} & set(words) == options  # catatonit is not installed here
+
+
+@pytest.mark.parametrize(
+    ("row", "kind"),
+    [
+        ({"mode": "read"}, "link"),
+        ({"mode": "read and written", "before": "sha256:1"}, "copy"),
+        ({"mode": "read and written"}, ""),
+        ({"mode": "written"}, ""),
+    ],
+)
+def test_what_the_run_wrote_is_no_link_to_the_original(code, tmp_path, row, kind):
+    there, here = tmp_path / "project/sub/state.bin", code.cwd / "state.bin"
+    there.write_bytes(b"original")
+    prepare_inputs({"files": [{"path": "state.bin", **row}]}, code)
+    assert (here.is_symlink(), here.exists()) == (kind == "link", kind != "")
+    if kind == "copy":
+        here.write_bytes(b"of the rerun")
+        assert there.read_bytes() == b"original"
+
+
+@pytest.mark.parametrize(("mode", "is_link"), [("read", True), ("read and written", False)])
+def test_folders_are_linked_or_copied_as_files_are(code, tmp_path, mode, is_link):
+    there = tmp_path / "project/sub/cache"
+    there.mkdir()
+    (there / "a").write_bytes(b"1")
+    prepare_inputs({"files": [{"path": "cache/", "mode": mode}]}, code)
+    assert (code.cwd / "cache/a").read_bytes() == b"1" and (code.cwd / "cache/a").is_symlink() == is_link

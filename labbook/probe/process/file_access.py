@@ -214,6 +214,8 @@ class FileAccess:
         item = {"path": resolved, "mode": use, "size": size, "mtime_ns": time, "opens": 1, "via": via}
         if use == "w":
             item["size"] = -1
+        elif use == "rw" and via == "open" and size >= 0:
+            item["before"] = self._fingerprint(resolved)  # it was there, and is about to be changed
         self._files[path] = self._files[resolved] = item
         folder = os.path.dirname(path)
         self._folders[folder] = self._folders.get(folder, 0) + 1

@@ -159,17 +159,17 @@ def test_a_checkpoint_is_a_file_and_one_that_is_read_and_then_written_keeps_both
     import hashlib
 
     probed.write("last.pth", "old")
-    body = (
-        "open('last.pth').read(); open('last.pth', 'w').write('newer'); open('new.pth', 'w').write('x'); import helper"
-    )
+    probed.write("study.db", "old")
+    body = "open('study.db', 'r+').write('y'); open('last.pth').read(); open('last.pth', 'w').write('newer'); open('new.pth', 'w').write('x'); import helper"
     probed.write("train.py", body)
     probed.write("helper.py", "x = 1")
     done = probed(python, "train.py", PYTHONPYCACHEPREFIX=str(probed.folder / "cache"))
 
     seen = by_name(done)
-    assert sorted(seen) == ["last.pth", "new.pth"]
+    assert sorted(seen) == ["last.pth", "new.pth", "study.db"]
     assert (seen["last.pth"]["mode"], seen["last.pth"]["size"]) == ("rw", 5)
-    assert seen["last.pth"]["before"] == "sha256:" + hashlib.sha256(b"old").hexdigest()
+    for name in ("last.pth", "study.db"):
+        assert seen[name]["before"] == "sha256:" + hashlib.sha256(b"old").hexdigest()
     assert "before" not in seen["new.pth"]
 
 
