@@ -160,7 +160,10 @@ def test_a_checkpoint_is_a_file_and_one_that_is_read_and_then_written_keeps_both
 
     probed.write("last.pth", "old")
     probed.write("study.db", "old")
-    body = "open('study.db', 'r+').write('y'); open('last.pth').read(); open('last.pth', 'w').write('newer'); open('new.pth', 'w').write('x'); import helper"
+    body = """
+open('study.db', 'r+').write('y'); open('last.pth').read(); open('last.pth', 'w').write('newer')
+open('new.pth', 'w').write('x'); import helper
+"""
     probed.write("train.py", body)
     probed.write("helper.py", "x = 1")
     done = probed(python, "train.py", PYTHONPYCACHEPREFIX=str(probed.folder / "cache"))
