@@ -92,7 +92,7 @@ def capture(context: CaptureContext) -> dict[str, Any]:
         "kind": program.kind,
         "launchers": list(program.launchers),
         "arguments": list(program.arguments),
-        "environment": dict(sorted(allowed.items())),
+        "environment": allowed,
         "environment_names": len(context.environ) - len(allowed),
         "environment_set": sorted(name_digest(name) for name in context.environ),
     }
@@ -118,12 +118,12 @@ def _resolve_words(words: list[str], cwd: Path, depth: int) -> Program:
     if name in ("jupyter", "jupyter-nbconvert", "papermill"):
         return _resolve_notebook(words, cwd)
     if name in LAUNCHERS:
-        return _resolve_launcher(name, LAUNCHERS[name], rest, words, cwd, depth)
+        return _resolve_launcher(name, LAUNCHERS[name], rest, cwd, depth)
     return _resolve_file(words, cwd)
 
 
 def _resolve_launcher(
-    name: str, launcher: Launcher, rest: list[str], words: list[str], cwd: Path, depth: int, interpreter: str = ""
+    name: str, launcher: Launcher, rest: list[str], cwd: Path, depth: int, interpreter: str = ""
 ) -> Program:
     command, module = unwrap_launcher(launcher, rest)
     if not command:
@@ -188,7 +188,7 @@ def _resolve_module(words: list[str], cwd: Path, depth: int, interpreter: str) -
         return Program("python -m", "module", cwd, interpreter=interpreter)
     name = words[0]
     if name in LAUNCHERS:
-        return _resolve_launcher(name, LAUNCHERS[name], words[1:], words, cwd, depth, interpreter)
+        return _resolve_launcher(name, LAUNCHERS[name], words[1:], cwd, depth, interpreter)
     if name in ("nbconvert", "jupyter", "papermill", "labbook.execute_notebook"):
         return replace(_resolve_notebook(words, cwd), interpreter=interpreter)
     parts = name.split(".")

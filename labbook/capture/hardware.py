@@ -132,8 +132,8 @@ def memory_total(info: Path = Path("/proc/meminfo")) -> int:
     return 0
 
 
-def _os_name(release: Path = Path("/etc/os-release")) -> str:
-    for line in read_text_or_nothing(release).splitlines():
+def _os_name() -> str:
+    for line in read_text_or_nothing(Path("/etc/os-release")).splitlines():
         if line.startswith("PRETTY_NAME="):
             return line.partition("=")[2].strip().strip("\"'")
     return os.uname().sysname

@@ -234,10 +234,10 @@ def shape_text(shape: Sequence[int]) -> str:
     return "x".join(str(n) for n in shape) or "scalar"
 
 
-def names_text(names: Sequence[str], most: int = 5) -> str:
-    """Join names; at most the first `most` are listed."""
-    shown = ", ".join(names[:most])
-    return Text("{names} and {more} more", names=shown, more=len(names) - most) if len(names) > most else shown
+def names_text(names: Sequence[str]) -> str:
+    """Join names; the first five are listed."""
+    shown = ", ".join(names[:5])
+    return Text("{names} and {more} more", names=shown, more=len(names) - 5) if len(names) > 5 else shown
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

@@ -34,7 +34,7 @@ def command(as_json: bool, language: str | None, book: Notebook, say: Sentences,
     language = language or book.config.language_in_use()
     catalogue = load_catalogue(book.paths.symptoms, language=book.config.language_in_use())
     warn_of_pages(catalogue.problems, say)
-    page = _find_page(catalogue, symptom, say)
+    page = _find_page(catalogue, symptom)
     runs = _list_runs(book, page.id)
     if as_json:
         print_json({**_data(page, language), "runs": runs})
@@ -46,7 +46,7 @@ def command(as_json: bool, language: str | None, book: Notebook, say: Sentences,
         click.echo(screen.harmless(text), nl=False)
 
 
-def _find_page(catalogue: Catalogue, wanted: str, say: Sentences) -> Symptom:
+def _find_page(catalogue: Catalogue, wanted: str) -> Symptom:
     """Returns the symptom with this id.
 
     Raises:

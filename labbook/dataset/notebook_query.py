@@ -52,7 +52,7 @@ def run_query(notebook: Notebook, sql: str, *, tell: Callable[[int, int], None] 
         try:
             return connection.sql(sql).to_arrow_table()
         except duckdb.Error as error:
-            raise _explain(connection, error) from error
+            raise _explain(error) from error
 
 
 def _bring_up_to_date(notebook: Notebook, folder: Path, tell: Callable[[int, int], None] | None) -> None:
@@ -109,7 +109,7 @@ def _open_tables(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
     connection.execute("SET lock_configuration = true")
 
 
-def _explain(connection: duckdb.DuckDBPyConnection, error: Exception) -> UsageError:
+def _explain(error: Exception) -> UsageError:
     """Returns the error for an unanswered statement, with the nearest name of a column or table."""
     text = str(error)
     if found := _COLUMN.search(text):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _MAX_OUTCOMES = 5
 """Maximum earlier runs whose fix is followed in later runs."""
+_MOST_RUNS, _MOST_FIXED = 20, 200
+"""Maximum runs of a finding, and runs that a symptom page lists as fixed."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,6 @@ def find_earlier_runs(
     run: str = "",
     script: str = "",
     now: Run | None = None,
-    most: int = 20,
 ) -> Mapping[str, tuple[Seen, ...]]:
     """Returns earlier runs with the same failures.
 
@@ -53,7 +54,6 @@ def find_earlier_runs(
         run: Id of that run, which is left out.
         script: Project and script of that run (`labbook.index.documents.script_key`), "" to look it up in the index.
         now: That run, to tell whether an earlier fix is still to be made in it; `None` if only a text is known.
-        most: Maximum runs per finding.
 
     Returns:
         Symptom, or family of a finding without one -> runs with the same fingerprint, then with the same symptom,
@@ -70,7 +70,7 @@ def find_earlier_runs(
     def run_query(index: sqlite3.Connection) -> dict[str, tuple[Seen, ...]]:
         place = script or script_of_run(index, run)
         # Of two findings with one symptom the first one counts.
-        return {name: tuple(_find_runs(index, finding, run, place, most)) for name, finding in by_name.items()}
+        return {name: tuple(_find_runs(index, finding, run, place)) for name, finding in by_name.items()}
 
     seen = query_without_refresh(notebook, run_query)
     if not any(one.fix for runs in seen.values() for one in runs):
@@ -79,7 +79,7 @@ def find_earlier_runs(
     return {name: judge.judge(by_name[name], runs) for name, runs in seen.items()}
 
 
-def _find_runs(index: sqlite3.Connection, finding: Finding, run: str, place: str, most: int) -> Iterator[Seen]:
+def _find_runs(index: sqlite3.Connection, finding: Finding, run: str, place: str) -> Iterator[Seen]:
     wanted = (
         ("fingerprint", finding.fingerprint, (1, 0)),
         ("symptom", finding.symptom, (1, 0)),
@@ -87,10 +87,12 @@ def _find_runs(index: sqlite3.Connection, finding: Finding, run: str, place: str
     )
     named = {run}
     for key, value, states in wanted:
-        for name, meta, where in (row for fixed in states for row in runs_with(index, key, value, fixed, most + 1)):
+        for name, meta, where in (
+            row for fixed in states for row in runs_with(index, key, value, fixed, _MOST_RUNS + 1)
+        ):
             if name in named:
                 continue
-            if len(named) > most:
+            if len(named) > _MOST_RUNS:
                 return
             named.add(name)
             still_fixed = None
@@ -121,11 +123,11 @@ def _name_of(index: sqlite3.Connection, note: int) -> str:
     return str(index.execute("SELECT name FROM notes WHERE id = ?", (note,)).fetchone()[0])
 
 
-def list_fixed_runs(notebook: Notebook, symptom: str, most: int = 200) -> list[tuple[str, Mapping[str, Any]]]:
+def list_fixed_runs(notebook: Notebook, symptom: str) -> list[tuple[str, Mapping[str, Any]]]:
     """Returns runs with a confirmed fix of a symptom and their front matter, newest first."""
 
     def run_query(index: sqlite3.Connection) -> list[tuple[str, Mapping[str, Any]]]:
-        return [(path, meta) for path, meta, _ in runs_with(index, "symptom", symptom, 1, most)]
+        return [(path, meta) for path, meta, _ in runs_with(index, "symptom", symptom, 1, _MOST_FIXED)]
 
     return query_without_refresh(notebook, run_query)
 
@@ -152,7 +154,7 @@ def find_newest_run(notebook: Notebook, key: str, value: str, *, before: float) 
     return query_without_refresh(notebook, run_query)
 
 
-def find_later_runs(notebook: Notebook, run: str, most: int = 20) -> list[str]:
+def find_later_runs(notebook: Notebook, run: str) -> list[str]:
     """Returns finished later runs of the same script and project, then of the same experiment, oldest first."""
 
     def run_query(index: sqlite3.Connection) -> list[str]:
@@ -168,7 +170,7 @@ def find_later_runs(notebook: Notebook, run: str, most: int = 20) -> list[str]:
                 " WHERE mine.note = ? AND mine.key = ? AND n.kind = 'run' AND n.started > ?"
                 " AND EXISTS (SELECT 1 FROM outcomes o WHERE o.note = n.id)"
                 " ORDER BY n.started, n.name LIMIT ?",
-                (row[0], key, row[1], most),
+                (row[0], key, row[1], _MOST_RUNS),
             )
             names += [name for name, meta in rows.fetchall() if json.loads(meta).get("project") == project]
         return list(dict.fromkeys(names))

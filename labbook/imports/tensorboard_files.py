@@ -112,7 +112,7 @@ def _part_suffix(folder: _Folder, run: Path) -> str | None:
     below = folder.path.relative_to(run)
     seen = 0
     try:
-        for event in _events(folder.files[0], RecordFile(folder.files[0])):
+        for event in _events(RecordFile(folder.files[0])):
             for value in event.message(5).messages(1):
                 tag = value.text(1)
                 if tag.startswith("_hparams_/"):
@@ -130,7 +130,7 @@ def _part_suffix(folder: _Folder, run: Path) -> str | None:
     return None
 
 
-def _events(path: Path, records: RecordFile) -> Iterator[Message]:
+def _events(records: RecordFile) -> Iterator[Message]:
     try:
         for record in records.checked_records():
             yield Message(record)

@@ -159,7 +159,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
                     files.remove(other)
                 files.append(made)
                 self.pages[page.path] = page
-        self.data = {data.path: data for data in site_files(self.source, self.templates, view)}
+        self.data = {data.path: data for data in site_files(self.source, view)}
         words, directories = self.templates.words, bool(config.use_directory_urls)
         feed = feed_file(self.source, words, config.site_name, config.site_url or "", directory_urls=directories)
         self.data[feed.path] = feed
@@ -309,7 +309,6 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             self.notebook,
             self.source,
             Path(config.site_dir),
-            self.templates,
             directory_urls=config.use_directory_urls,
             state=self.state,
         )

@@ -55,7 +55,7 @@ def add_captured(
     items = file_items(processes)
     journal.mask(_learn_from_files(items, redactor))
     if not after:
-        context = capture_context(notebook, journal, start, redactor, _main_python(processes, run))
+        context = capture_context(notebook, journal, start, redactor, _main_python(processes))
         after = dict(capture_after(context))
         files = summarize_files(items, context.cwd, notebook.config)
         after["files"] = [redactor.data(vars(f)) for f in files]
@@ -153,7 +153,7 @@ def _add_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
     return replace(run, probe=probe, processes=run.processes + unseen)
 
 
-def _main_python(processes: Sequence[ProcessEvents], run: Run) -> dict[str, Any]:
+def _main_python(processes: Sequence[ProcessEvents]) -> dict[str, Any]:
     """Returns the hello event of the process that trained, or of the command's own interpreter."""
     trained = next((p for p in processes if p.of_kind(Step)), None)
     imported = next((p for p in processes if p.of_kind(FrameworkImported)), None)

@@ -67,7 +67,7 @@ def _panel(panel: Panel, x: float, y: float, width: float, height: float, points
     values = [v for _, each in lines for v in (*each.values, *each.low, *each.high)]
     up = make_axis(values, bottom, top, log_from=_LOG_FROM.get(panel.key, 100.0))
     parts = [_heading(panel, lines, x, y, right, log=up.log)]
-    parts += _grid(across, up, left, right, top, bottom)
+    parts += _grid(across, up, left, right, bottom)
     for place, (_, each) in enumerate(lines):
         parts.append(_band(each, across, up, place))
         parts.append(_line(each, across, up, place))
@@ -100,7 +100,7 @@ def _width(text: str) -> float:
     return sum(11.0 if ord(c) > 0x2E80 else 6.0 for c in text)
 
 
-def _grid(across: Axis, up: Axis, left: float, right: float, top: float, bottom: float) -> list[str]:
+def _grid(across: Axis, up: Axis, left: float, right: float, bottom: float) -> list[str]:
     parts = []
     for tick in up.ticks(4):
         at = up.at(tick)

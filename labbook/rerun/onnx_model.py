@@ -75,7 +75,7 @@ def export_onnx(
             raise NothingFoundError("errors.graph.onnx_no_step", run=run.get("id"), status=status) from None
         found = [_moved(row, target, name) for row in rows if not row["error"]]
         if not found:
-            _raise_failure(rows, run)
+            _raise_failure(rows)
         return found
 
 
@@ -136,7 +136,7 @@ def _moved(row: Mapping[str, Any], target: Path, weights: str) -> OnnxModel:
     return OnnxModel(path, row["model"], "", notes)
 
 
-def _raise_failure(rows: list[dict[str, Any]], run: Mapping[str, Any]) -> None:
+def _raise_failure(rows: list[dict[str, Any]]) -> None:
     missing = sorted({name for row in rows for name in row["missing"]})
     if missing:
         raise NotebookError("errors.graph.onnx_missing", packages=", ".join(missing), command=" ".join(missing))

@@ -191,7 +191,7 @@ class Code:
             statement = outer
         return None
 
-    def assigned(self, source: Source, scope: ast.AST, target: str) -> list[ast.expr | None]:
+    def assigned(self, scope: ast.AST, target: str) -> list[ast.expr | None]:
         """All values assigned to a name in a function, class or module, without nested ones; `None`: unknown."""
         return [assigned_value(node, target) for node in self._assignments.get((scope, target), ())]
 
@@ -255,20 +255,20 @@ class Code:
             return self._attribute(source, owner, target) if owner is not None else []
         while scope is not None:
             last = self.value(source, target, node) if source.function(node) is scope else None
-            found = [last] if last is not None else self.assigned(source, scope, target)
+            found = [last] if last is not None else self.assigned(scope, target)
             if found:
                 return [(source, one) for one in found if one is not None] if None not in found else []
             if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) and target in parameters(scope):
                 return self.arguments(source, scope, target)
             scope = source.function(scope)
         found = [self.value(source, target, node)] if source.function(node) is None else []
-        found = found if found and found[0] is not None else self.assigned(source, source.tree, target)
+        found = found if found and found[0] is not None else self.assigned(source.tree, target)
         return [(source, one) for one in found if one is not None] if found and None not in found else []
 
     def _attribute(self, source: Source, owner: ast.ClassDef, target: str) -> list[tuple[Source, ast.expr]]:
         found: list[tuple[Source, ast.expr]] = []
         for where, cls in self.lineage(source, owner):
-            for value in self.assigned(where, cls, target):
+            for value in self.assigned(cls, target):
                 if value is None:
                     return []
                 if not (isinstance(value, ast.Constant) and value.value is None):

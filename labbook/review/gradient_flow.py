@@ -224,7 +224,7 @@ def _harmless(code: Code, source: Source, call: ast.Call) -> bool:
         if isinstance(func.value, ast.Name) and func.value.id == "self":
             # `self.model(x)`, `self.criterion(...)`: objects of a known library or class are models.
             owner = source.class_of(func)
-            is_assigned = owner is not None and bool(code.assigned(source, owner, f"self.{name}"))
+            is_assigned = owner is not None and bool(code.assigned(owner, f"self.{name}"))
             if code.kind(source, func) is not None or (is_assigned and _contains_word(name, _MODEL_WORDS)):
                 return True
             # A method of a base class in another package.

@@ -73,13 +73,13 @@ def update_disk(notebook: Notebook, folders: GitFolders, ref: str, old: str, new
             then nothing was written.
     """
     prefix = notebook_prefix(notebook, folders)
-    places = _places(notebook, folders, ref)
+    places = _places(folders, ref)
     changes = diff_trees(folders, old, new) if old != new else {}
     if not changes:
         return []
     for place in places:
         if place.tree is not None:
-            _check_clean(notebook, place, changes, prefix)
+            _check_clean(place, changes, prefix)
     if any(place.tree is None for place in places):
         hide_entries(folders, prefix, (path for path, change in changes.items() if change.after is not None))
     merged = []
@@ -132,7 +132,7 @@ def move_branch(folders: GitFolders, ref: str, new: str, old: str) -> bool:
     return run_git(folders, "update-ref", "-m", "labbook sync", ref, new, old or "0" * len(new)).code == 0
 
 
-def _places(notebook: Notebook, folders: GitFolders, ref: str) -> list[_Place]:
+def _places(folders: GitFolders, ref: str) -> list[_Place]:
     trees = [tree for tree in work_trees(folders) if tree.ref == ref or tree.busy_with == ref]
     for tree in trees:
         doing = operation(tree.folders.git_dir)
@@ -144,7 +144,7 @@ def _places(notebook: Notebook, folders: GitFolders, ref: str) -> list[_Place]:
     return places
 
 
-def _check_clean(notebook: Notebook, place: _Place, changes: Mapping[bytes, PathChange], prefix: str) -> None:
+def _check_clean(place: _Place, changes: Mapping[bytes, PathChange], prefix: str) -> None:
     """Raise if files outside of the notebook have changes on disk that the update would replace."""
     assert place.tree is not None
     code = {path: change for path, change in changes.items() if not belongs_to_notebook(path, prefix)}

@@ -75,7 +75,7 @@ def move_run(source: Notebook, word: str, target: Notebook) -> MovedRun:
     _commit_edits(source, run, contents)
     page = _experiment_page(source, target, str(entry.meta.get("experiment") or ""))
     fixed = tuple(each.id for each in list_notes(source, f"fix:{run}").entries if each.id != run)
-    added = _add(source, target, run, contents, page)
+    added = _add(target, run, contents, page)
     removed = _remove(source, run, contents)
     return MovedRun(
         run=run,
@@ -143,9 +143,7 @@ def _experiment_page(source: Notebook, target: Notebook, slug: str) -> dict[str,
     return {page.relative_to(source.paths.root).as_posix(): page.read_bytes()}
 
 
-def _add(
-    source: Notebook, target: Notebook, run: str, contents: Mapping[str, bytes], page: Mapping[str, bytes]
-) -> CommitOutcome:
+def _add(target: Notebook, run: str, contents: Mapping[str, bytes], page: Mapping[str, bytes]) -> CommitOutcome:
     """Write and commit the files in the target; files that are there already must be the same."""
     root = target.paths.root
     message = f"{run}: moved from another notebook\n"

@@ -74,7 +74,7 @@ def merge_trees(
         path: _as_file(change.after) for path, change in other.items() if path not in one
     }
     blobs = read_blobs(folders, _needed(one, other, both))
-    apart = _rename_other_runs(one, other, both, blobs, folders, theirs, result)
+    apart = _rename_other_runs(one, other, both, blobs, folders, result)
     conflicts, foreign = [], []
     for path in both:
         if path in apart:
@@ -101,7 +101,7 @@ def merge_trees(
     if foreign:
         raise CodeConflictError(foreign)
     _keep_runs_whole(one, other, result)
-    _part_files_from_folders(folders, one, other, result)
+    _part_files_from_folders(folders, one, result)
     return TreeMerge(_real_changes(changed, result), tuple(sorted(conflicts)))
 
 
@@ -230,7 +230,6 @@ def _rename_other_runs(
     both: list[bytes],
     blobs: Mapping[str, bytes],
     folders: GitFolders,
-    theirs: str,
     result: dict[bytes, NewFile | None],
 ) -> set[bytes]:
     """Give the second of two runs with the same id a new id, and return the paths that this settles."""
@@ -273,7 +272,6 @@ def _keep_runs_whole(
 def _part_files_from_folders(
     folders: GitFolders,
     one: Mapping[bytes, PathChange],
-    other: Mapping[bytes, PathChange],
     result: dict[bytes, NewFile | None],
 ) -> None:
     """Give a file another name where the other side made a folder of that name."""

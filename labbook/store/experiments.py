@@ -70,7 +70,6 @@ def new_experiment(
     *,
     mode: str = "dynamic",
     script: str | None = None,
-    project: str = "",
     template: str = "",
     commit: bool = True,
 ) -> str:
@@ -80,7 +79,6 @@ def new_experiment(
         name: Subject of the experiment, in any language.
         mode: "dynamic", "static" or "compiled".
         script: The script whose future runs belong to it; `None`: no script, "": runs without a script.
-        project: The folder that the script is of, for a notebook that serves many.
         template: Name of the template of its page, "" or "hypothesis" for the usual one.
         commit: Whether the page is committed at once.
 
@@ -92,7 +90,7 @@ def new_experiment(
     check_stays_inside(notebook.paths.experiments, notebook.paths.root)
     with _locked(notebook):
         _restore_pages(notebook)
-        made = _create(notebook, name, mode, script, project, "", template)
+        made = _create(notebook, name, mode, script, "", "", template)
     if commit:
         _commit(notebook, made)
     return made.slug

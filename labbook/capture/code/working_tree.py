@@ -46,8 +46,7 @@ _DIFF = (
     "--no-textconv", "--no-relative", "--src-prefix=a/", "--dst-prefix=b/", "--submodule=short",
     "--ignore-submodules=dirty",
 )  # fmt: skip
-_EMPTY_TREE = {40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
-               64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"}  # fmt: skip
+_EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
 @dataclass
@@ -177,7 +176,7 @@ def _parse_branch(status: _Status, rest: str) -> None:
 
 def _read_changes(code: CodeRepository, status: _Status) -> tuple[list[dict[str, Any]], list[bytes], bool]:
     """Returns changed tracked files, their sections (empty if cut off) and whether git's output was cut."""
-    base = status.commit or _EMPTY_TREE[40]
+    base = status.commit or _EMPTY_TREE
     out, cut = code.run(*_DIFF, base, "--", max_bytes=_DIFF_MAX_BYTES)
     # The lists end with an empty item; the patch follows.
     head, _, patch = out.partition(b"\0\0")

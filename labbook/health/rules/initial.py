@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 
 from labbook.health.evidence.layer_history import Parameter, parameters_of
@@ -161,7 +160,7 @@ def initial_scale(run: Run, signals: Signals) -> Outcome | None:
         return None
     large = [p for scale, p in scales if scale > _FAR]
     small = [p for scale, p in scales if scale < 1 / (10 * _FAR)]
-    if len(large) > 0.5 * len(scales) and _amplifies(signals, large):
+    if len(large) > 0.5 * len(scales) and _amplifies(signals):
         worst = max(scales, key=lambda pair: pair[0])
         observed = message(
             "health.init_scale_bad.large", scale=worst[0], name=worst[1].name, bad=len(large), layers=len(scales)
@@ -180,7 +179,7 @@ def _scale(parameter: Parameter) -> float:
     return (parameter.init.get("std") or 0.0) * math.sqrt(max(1, parameter.init.get("fan_in", 0)))
 
 
-def _amplifies(signals: Signals, large: Sequence[Parameter]) -> bool:
+def _amplifies(signals: Signals) -> bool:
     """Whether the outputs are large in the first step: some networks scale their weights where they are used."""
     deviations = [row.get("std") or 0.0 for event in signals.tensors[:1] for row in event.get("modules", [])]
     return not deviations or max(deviations) > _FAR

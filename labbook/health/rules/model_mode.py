@@ -41,7 +41,7 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     where labels are learnt and nothing acts or plays against another. Without `no_grad` a validation looks like
     training, and no `backward` follows.
     """
-    unused = _unused_forwards(run, signals)
+    unused = _unused_forwards(signals)
     if unused is not None:
         return unused
     reason = missing(run, signals, "evaluations")
@@ -69,7 +69,7 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     return Outcome("ok", message("health.eval_in_train_mode.ok", phases=phases))
 
 
-def _unused_forwards(run: Run, signals: Signals) -> Outcome | None:
+def _unused_forwards(signals: Signals) -> Outcome | None:
     """Forwards in training mode, with gradients and a loss, that no backward followed, beside one for each backward."""
     loop, losses = signals.loop, training_losses(signals)
     forwards, backwards = loop.get("forwards_lonely", 0), loop.get("backwards", 0)

@@ -245,7 +245,7 @@ def same_in_evaluation_mode(run: Run, signals: Signals) -> Outcome | None:
     Source: TheDeepChecker's mode switch (tier 2), from the momentum and the number of steps instead of a second pass.
     """
     steps = signals.loop.get("steps", 0)
-    initial = [share for m in modules_of(signals) if (share := _initial_share(signals, m, steps)) is not None]
+    initial = [share for m in modules_of(signals) if (share := _initial_share(m, steps)) is not None]
     losses, training = validation_losses(run, signals), training_loss(run, signals)
     if not initial or not steps or isinstance(training, Message) or not losses:
         return None
@@ -263,7 +263,7 @@ def _never_switched(signals: Signals) -> bool:
     return bool(signals.evaluations) and all(e.get("training") for e in signals.evaluations)
 
 
-def _initial_share(signals: Signals, module: Module, steps: int) -> float | None:
+def _initial_share(module: Module, steps: int) -> float | None:
     """Share of a batch norm's running statistics that is still their initial value."""
     momentum = module.options.get("momentum")
     if "BatchNorm" not in module.type or not math.isfinite(module.order) or momentum is None or not 0 < momentum < 1:

@@ -100,13 +100,9 @@ ENVIRONMENT_ALLOWED = (
 listed by name only."""
 
 
-def allowed_environment(environ, extra=(), redactor=None):
-    """The variables of `ENVIRONMENT_ALLOWED` and of `extra` (same notation) that are set, sorted by name.
-
-    With a redactor their values are redacted too; without one, the caller does it.
-    """
+def allowed_environment(environ, extra=()):
+    """The variables of `ENVIRONMENT_ALLOWED` and of `extra` (same notation) that are set, by name; not redacted."""
     patterns = (*ENVIRONMENT_ALLOWED, *extra)
     names = {pattern for pattern in patterns if not pattern.endswith("*")}
     starts = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
-    chosen = {name: environ[name] for name in sorted(environ) if name in names or name.startswith(starts)}
-    return redactor.data(chosen) if redactor is not None else chosen
+    return {name: environ[name] for name in sorted(environ) if name in names or name.startswith(starts)}

@@ -37,7 +37,6 @@ def _compile():
     _compiled["option"] = re.compile(r"(?:\\{0,4}[\"'`])?\s(?![\s-])")
     _compiled["listed"] = re.compile(r"\\{0,4}[\"'`],\s{0,4}(?=\\{0,4}[\"'`])")
     _compiled["column"] = re.compile(r"(?:\s+is|\s+was)?(?:\s+now)?\s{1,64}")
-    _compiled["element"] = re.compile(r">")
     _compiled["open"] = re.compile(r"[rbfuRBFU]{0,2}(\\{0,4}(?:\"\"\"|'''|[\"'`\u201c])|&quot;|&#(?:34|39|x27);)")
     _compiled["bare"] = re.compile(r"[^\s\"'`<>\u2502\u2503|]+")
     _compiled["next"] = re.compile(r"[,;&][\w.-]{1,64}[=:]|\\[nrt]|%26")

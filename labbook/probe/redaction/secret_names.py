@@ -66,7 +66,7 @@ def _classify(words):
     elif last in ("ak", "sk") and owner in names["cloud_owners"]:
         kind = "secret"
     elif last == "id":
-        kind = _identifier_class(owner, owners[-2:-1], names)
+        kind = _identifier_class(owner, owners[-2:-1])
     elif last in names["weak"]:
         kind = "weak"
     return kind
@@ -80,7 +80,7 @@ def _is_password_name(words, owner, names):
     return last.endswith(("password", "passwd", "passphrase")) or "".join(words[-3:]) in names["password"]
 
 
-def _identifier_class(owner, before, names):
+def _identifier_class(owner, before):
     """`session_id` and `private_key_id` are secret where they look random; `secret_id` is half of a login."""
     if owner == "secret":
         return "secret"

@@ -61,7 +61,7 @@ def site_pages(source: SiteSource, templates: Templates, view: SymptomView | Non
     return [*pages, *month_pages(source, templates), *symptom_pages(view, templates)]
 
 
-def site_files(source: SiteSource, templates: Templates, view: SymptomView | None = None) -> list[SiteFile]:
+def site_files(source: SiteSource, view: SymptomView | None = None) -> list[SiteFile]:
     """Returns all generated data files; the arguments are those of `site_pages`."""
     view = view or symptom_view(source)
     shown = {name for row in source.rows for name in row.symptoms}

@@ -8,7 +8,7 @@ import os
 import stat
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -36,25 +36,17 @@ if TYPE_CHECKING:
     import sqlite3
 
 
-def site_source(
-    notebook: Notebook,
-    now: float,
-    language: str = "en",
-    *,
-    tell: Callable[[int, int], None] | None = None,
-    state: Path | None = None,
-) -> SiteSource:
+def site_source(notebook: Notebook, now: float, language: str = "en", *, state: Path | None = None) -> SiteSource:
     """Returns runs, experiments, reports, symptoms, fixes and unreadable notes of a notebook.
 
     Args:
         now: Unix seconds.
         language: Language of the pages, "en" or "zh".
-        tell: Called with (files read, files to read) while the index is updated.
         state: Folder of cached data that outlives the installation; default: the private folder of the notebook.
     """
     kept = BuildCache((state or notebook.paths.private) / FOLDER, program_key(by_content=state is not None))
     withheld = withheld_files(notebook.paths)
-    runs, refreshed = query_index(notebook, _all_runs, tell=tell)
+    runs, refreshed = query_index(notebook, _all_runs)
     runs = [run for run in runs if run.path not in withheld]
     rows, months, with_fix = _rows(runs, kept, _Goals(notebook))
     fronts = _Fronts({run.path: run.front for run in runs})

@@ -7,7 +7,6 @@ from pathlib import Path
 from labbook.publish.pages.page import SiteSource
 from labbook.publish.search.search_page import write_site_search
 from labbook.store.notebook import Notebook
-from labbook.store.text.templates import Templates
 
 KEPT_BY_OTHERS: tuple[str, ...] = ("search/",)
 """Folders of the site that are written here."""
@@ -17,7 +16,6 @@ def finish_site(
     notebook: Notebook,
     source: SiteSource,
     site: Path,
-    templates: Templates,
     *,
     directory_urls: bool = False,
     state: Path | None = None,

@@ -82,7 +82,7 @@ def stage(
             wanted[f"{DOCS}/{path}"] = file
     words, directories = templates.words, bool(settings["directory_urls"])
     feed = feed_file(source, words, settings["site_name"], settings["site_url"], directory_urls=directories)
-    for data in (*site_files(source, templates), feed):
+    for data in (*site_files(source), feed):
         wanted[f"{DOCS}/{data.path}"] = data.read()
     for own in (builtin_folder() / "site", *([notebook.paths.templates / "site"] if trusted else [])):
         for file in _notes(own):

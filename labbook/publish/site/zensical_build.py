@@ -73,7 +73,7 @@ def build_with_zensical(
         if left:
             raise NotebookError("errors.site.unsafe_page", page=next(iter(left)), what=next(iter(left.values())))
     pages = replace_site(site, folder / "site", notebook.paths.private / "site.json")
-    problem = finish_site(notebook, source, site, templates, directory_urls=settings["directory_urls"])
+    problem = finish_site(notebook, source, site, directory_urls=settings["directory_urls"])
     note_written(site, files_below(folder / "site"))
     return site, pages, [*warnings, *([problem] if problem else [])]
 

@@ -61,7 +61,7 @@ def _finding(finding: Finding, follow: Sequence[Finding], run: Run, limits: Limi
         "causes": [shorten_middle(sentence, limits.text) for sentence in finding.causes],
         "fixes": [shorten_middle(sentence, limits.text) for sentence in finding.fixes],
         "consequences": [_named(other) for other in follow if other.follows_from == _id(finding)],
-        "seen": [_seen(seen, run) for seen in _best(finding.seen_before)],
+        "seen": [_seen(seen) for seen in _best(finding.seen_before)],
         "times": len(same_failures(finding)),
     }
 
@@ -80,7 +80,7 @@ def _best(seen: Sequence[Seen]) -> list[Seen]:
     return sorted(seen, key=lambda one: (not one.fits, not one.fix))[:_MOST_SEEN]
 
 
-def _seen(seen: Seen, run: Run) -> dict[str, Any]:
+def _seen(seen: Seen) -> dict[str, Any]:
     # The fix of another failure is a link to its run, not an advice.
     fix = seen.fix if seen.fits else ""
     return {"run": seen.run, "fix": fix, "by": seen.by, "same": seen.same, "held": seen.held or 0}

@@ -84,13 +84,13 @@ def shadowed(code: Code, source: Source) -> Iterator[Hit]:
         if not name or dotted_target(call.func) != name or not call.args or code.function_named(source, call.func):
             continue
         loop = next((one for one in source.above(node) if isinstance(one, LOOPS)), None)
-        if loop is None or source.function(loop) is not source.function(node) or _leaves(source, node, loop):
+        if loop is None or source.function(loop) is not source.function(node) or _leaves(source, node):
             continue
         if sum(assigns(one, name) for one in walk(loop.body)) != 1 or assigns(loop, name):
             continue
         outer = code.value(source, name, loop)
         scope = source.function(node)
-        if outer is None and scope is not None and not code.assigned(source, scope, name)[1:]:
+        if outer is None and scope is not None and not code.assigned(scope, name)[1:]:
             continue
         kind = code.kind(source, outer) if outer is not None else None
         if (
@@ -103,7 +103,7 @@ def shadowed(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"name": name, "kind": kind.name.rsplit(".", 1)[-1]})
 
 
-def _leaves(source: Source, node: ast.stmt, loop: ast.AST) -> bool:
+def _leaves(source: Source, node: ast.stmt) -> bool:
     """Whether the loop always ends after a statement."""
     block, index = source.blocks.get(node, ([], 0))
     return any(isinstance(one, (ast.Break, ast.Return)) for one in block[index:])
@@ -126,7 +126,7 @@ def accumulated(code: Code, source: Source) -> Iterator[Hit]:
                 continue
             if any(isinstance(one, (ast.Break, ast.Return)) for one in loop.body) or in_no_grad(source, node):
                 continue
-            if _is_reset_in(loop, total) or not _still_a_loss(source, loop, node, added, back[added]):
+            if _is_reset_in(loop, total) or not _still_a_loss(loop, node, added, back[added]):
                 continue
             if _cut(source, loop, total):
                 continue
@@ -166,7 +166,7 @@ def _is_reset_in(loop: ast.AST, name: str) -> bool:
     )
 
 
-def _still_a_loss(source: Source, loop: ast.AST, at: ast.AST, name: str, back: ast.AST) -> bool:
+def _still_a_loss(loop: ast.AST, at: ast.AST, name: str, back: ast.AST) -> bool:
     """Whether a name still refers to the loss of the `backward` call, not to its number."""
     assert isinstance(loop, LOOPS)
     for node in walk(loop.body):

@@ -58,18 +58,18 @@ def _has_parameters(code: Code, source: Source, node: ast.expr) -> str:
     return ""
 
 
-def _init(code: Code, cls: ast.ClassDef) -> Function | None:
+def _init(cls: ast.ClassDef) -> Function | None:
     return next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
 
 
 def unused_layer(code: Code, source: Source) -> Iterator[Hit]:
     """A layer with parameters is never used in the reviewed files."""
     for cls in _models(code, source):
-        init = _init(code, cls)
+        init = _init(cls)
         forward = next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
         if init is None or forward is None or code.lineage(source, cls)[1:] or _derived(code, cls.name):
             continue
-        if _iterates_layers(source, cls) or not _does_something(forward):
+        if _iterates_layers(cls) or not _does_something(forward):
             continue
         for node in init.body:
             if not isinstance(node, ast.Assign) or len(node.targets) != 1:
@@ -90,7 +90,7 @@ def _derived(code: Code, name: str) -> bool:
     return any(last_name(base) == name for many in code.classes.values() for _, one in many for base in one.bases)
 
 
-def _iterates_layers(source: Source, cls: ast.ClassDef) -> bool:
+def _iterates_layers(cls: ast.ClassDef) -> bool:
     """Whether a class accesses its layers other than by name."""
     for node in ast.walk(cls):
         if isinstance(node, ast.Attribute) and node.attr in _LAYER_ITERATORS:
@@ -130,7 +130,7 @@ def _plain(code: Code, source: Source, cls: ast.ClassDef, init: Function) -> Ite
                 layer = _element(code, source, node.value)
                 if layer:
                     containers[target] = (node, layer)
-                elif _is_empty(source, node.value):
+                elif _is_empty(node.value):
                     empty.add(target)
                 else:
                     containers.pop(target, None)
@@ -164,7 +164,7 @@ def _plain(code: Code, source: Source, cls: ast.ClassDef, init: Function) -> Ite
             yield Hit(node, {"list": target, "kind": layer})
 
 
-def _is_empty(source: Source, node: ast.expr) -> bool:
+def _is_empty(node: ast.expr) -> bool:
     if isinstance(node, (ast.List, ast.Dict)):
         return not (node.elts if isinstance(node, ast.List) else node.keys)
     return (

@@ -129,9 +129,7 @@ def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
             if kind is None and (where is not source or not _by_name(source, loop, func.value)):
                 continue
             layer = "a model" if kind is None else _mode_layer(code, kind)
-            if kind is not None and (
-                not layer or _is_created_in(code, source, loop, kind) or not _is_trained(code, source, loop, kind)
-            ):
+            if kind is not None and (not layer or _is_created_in(source, loop, kind) or not _is_trained(code, kind)):
                 continue
             at = call if where is source and _inside(source, call, loop) else _way_to(code, source, loop, call)
             if at is not None:
@@ -166,12 +164,12 @@ def _inside(source: Source, node: ast.AST, loop: ast.AST) -> bool:
     return any(outer is loop for outer in source.above(node))
 
 
-def _is_created_in(code: Code, source: Source, loop: ast.AST, kind: Kind) -> bool:
+def _is_created_in(source: Source, loop: ast.AST, kind: Kind) -> bool:
     """Whether a model is created anew in each iteration."""
     return kind.source is source and _inside(source, kind.call, loop)
 
 
-def _is_trained(code: Code, source: Source, loop: ast.AST, kind: Kind) -> bool:
+def _is_trained(code: Code, kind: Kind) -> bool:
     """Whether an optimizer has the parameters of the model (not of another one)."""
     for name in ("parameters", "named_parameters"):
         for where, call in code.calls.get(name, ()):

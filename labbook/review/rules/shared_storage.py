@@ -63,7 +63,7 @@ def _reads_grad(node: ast.AST, name: str) -> bool:
 def _is_leaf(code: Code, source: Source, node: ast.expr) -> bool:
     """Whether all values of a name require gradients or are parameters."""
     scope = source.function(node) or source.tree
-    values = [value for value in code.assigned(source, scope, dotted_target(node)) if value is not None]
+    values = [value for value in code.assigned(scope, dotted_target(node)) if value is not None]
     made = [value for value in values if isinstance(value, ast.Call)]
     return bool(made) and all(
         source.dotted(one.func) in ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
@@ -274,7 +274,7 @@ def stale_optimizer(code: Code, source: Source) -> Iterator[Hit]:
                 break
             replaced = _replaces(code, source, later, model)
             if replaced:
-                if _is_recreated(source, block[index + 1 :], optimizer):
+                if _is_recreated(block[index + 1 :], optimizer):
                     break
                 yield Hit(
                     later, {"optimizer": optimizer or "optimizer", "line": str(source.line(node)[0]), "what": replaced}
@@ -285,7 +285,7 @@ def stale_optimizer(code: Code, source: Source) -> Iterator[Hit]:
 SCOPES_AND_LOOPS = (*LOOPS, ast.FunctionDef, ast.ClassDef, ast.If, ast.Try, ast.Delete, ast.With)
 
 
-def _is_recreated(source: Source, block: list[ast.stmt], optimizer: str) -> bool:
+def _is_recreated(block: list[ast.stmt], optimizer: str) -> bool:
     return any(assigns(one, optimizer) for later in block for one in walk([later]))
 
 

@@ -39,7 +39,7 @@ def missing_zero_grad(code: Code, source: Source) -> Iterator[Hit]:
         back = next((one for one in found if one.what == "backward" and _is_call_of_loss(one)), None)
         if not steps or back is None or _has(found, "zero") or _has(found, "unknown"):
             continue
-        if not all(one.sure for one in steps) and _named_anywhere(code, source):
+        if not all(one.sure for one in steps) and _named_anywhere(code):
             continue
         if any(last_name(_func(one)) == "minimize" for one in steps):
             continue
@@ -89,7 +89,7 @@ def _func(event: Event) -> ast.AST:
     return event.node.func if isinstance(event.node, ast.Call) else event.node
 
 
-def _named_anywhere(code: Code, source: Source) -> bool:
+def _named_anywhere(code: Code) -> bool:
     return any(code.calls.get(name) for name in ("zero_grad", "clear_grad", "clear_gradients", "reset_grad"))
 
 

@@ -76,10 +76,9 @@ def git_program() -> str | None:
     return None
 
 
-def git_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def git_environment() -> dict[str, str]:
     """Return the environment for git: the user's, without variables that redirect it or name programs."""
-    source = os.environ if environ is None else environ
-    cleaned = {name: value for name, value in source.items() if not name.startswith("GIT_") or name in _PASSED_ON}
+    cleaned = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _PASSED_ON}
     cleaned.pop("SSH_ASKPASS", None)
     return cleaned | {
         "GIT_OPTIONAL_LOCKS": "0",

@@ -271,10 +271,10 @@ def _segments(yaml_text: str, lines: list[str]) -> tuple[str, list[_Segment]]:
 
 
 def _line(key: str, value: Any) -> str:  # noqa: ANN401 - JSON data
-    return f"{_scalar(key)}: {_flow(value, top=True)}\n"
+    return f"{_scalar(key)}: {_flow(value)}\n"
 
 
-def _flow(value: Any, *, top: bool = False) -> str:  # noqa: ANN401 - JSON data
+def _flow(value: Any) -> str:  # noqa: ANN401 - JSON data
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_scalar(str(k))}: {_flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):

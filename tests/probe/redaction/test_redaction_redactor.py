@@ -314,7 +314,7 @@ def test_environment_is_an_allowlist():
         "MINE": "1",
         "USER": "wei",
     }
-    chosen = allowed_environment(environ, ["MINE"], redactor())
+    chosen = redactor().data(allowed_environment(environ, ["MINE"]))
     assert sorted(chosen) == [
         "CUDA_VISIBLE_DEVICES",
         "FLAGS_dir",
