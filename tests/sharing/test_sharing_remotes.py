@@ -220,7 +220,7 @@ def test_a_remote_whose_disk_is_full_loses_nothing(pair):
 def test_a_branch_in_the_way_of_the_notebook_is_named_at_once(pair):
     call_git(pair[1].paths.root, "push", "-q", "origin", "main:refs/heads/labbook/site")
     write_entry(pair[0], run_id(0), "mine")
-    with pytest.raises(GitError, match="in the way.* names: remote: error.*'refs/heads/labbook/site' exists"):
+    with pytest.raises(GitError, match=r"in the way.* names: remote: error.*'refs/heads/labbook/site' exists"):
         sync(pair[0])
     call_git(pair[1].paths.root, "push", "-q", "origin", "--delete", "labbook/site")
     sync(pair[0])
