@@ -233,7 +233,7 @@ def _last_files(paths: Sequence[Path], patterns: Sequence[str], cwd: Path, most:
     chosen: set[Path] = set()
     left = list(paths)
     for matches in (compile_patterns([pattern]) for pattern in patterns):
-        mine = [path for path in left if matches(display_path(str(path), cwd))]
+        mine = {path for path in left if matches(display_path(str(path), cwd))}
         left = [path for path in left if path not in mine]
         chosen.update(sorted(mine, key=_written_at)[-most:])
     return [path for path in paths if path in chosen]

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from order_of_tests import in_one_test
 
-from labbook.artifacts.keep_files import FileKeeper, KeepWatcher, compile_patterns
+from labbook.artifacts.keep_files import FileKeeper, KeepWatcher, _last_files, compile_patterns
 from labbook.probe.redaction.redactor import Redactor
 from labbook.store.config import Config
 from labbook.store.journal import Journal
@@ -148,6 +148,21 @@ def test_keep_does_nothing_outside_a_recorded_run_whatever_it_is_given(path):
 
     labbook.keep(path)
     labbook.keep(path, name="x")
+
+
+def test_choosing_the_last_files_takes_time_linear_in_their_number(tmp_path):
+    class Counted(type(tmp_path)):
+        compared = 0
+
+        def __eq__(self, other):
+            Counted.compared += 1
+            return super().__eq__(other)
+
+        __hash__ = type(tmp_path).__hash__
+
+    paths = [Counted(tmp_path / f"{number}.pt") for number in range(300)]
+    assert len(_last_files(paths, ["*.pt"], tmp_path, 2)) == 2
+    assert Counted.compared < 10 * len(paths)
 
 
 def test_only_the_last_files_of_a_pattern_and_the_last_versions_of_a_path_are_kept(keeper):
