@@ -83,8 +83,7 @@ def _find_lockfiles(folders: tuple[Path, ...]) -> Iterator[Path]:
             for file in sorted(folder.iterdir()):
                 if lockfile_kind(file.name) and file.is_file() and not file.is_symlink():
                     yield file
-            for file in sorted((folder / "requirements").glob("*.txt")):
-                yield file
+            yield from filter(Path.is_file, sorted((folder / "requirements").glob("*.txt")))
 
 
 def lockfile_kind(name: str) -> str:

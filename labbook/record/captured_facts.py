@@ -40,7 +40,6 @@ def add_captured(
         processes: Events of its processes, without those of its trials.
         recorded: All events as they are in the journal, by which calls of `labbook.keep()` are known.
     """
-    from labbook.capture.exit_cause import explain_exit
     from labbook.capture.processes import find_unobserved
     from labbook.capture.reproducibility import judge_reproducibility
     from labbook.capture.resources import read_resources
@@ -69,15 +68,9 @@ def add_captured(
     if start.get("container"):  # the recorder was outside of it
         captured["container"] = {**(captured.get("container") or {}), **start["container"]}
     parts = journal.parts()
-    deciding = parts[0]
-    captured["resources"] = read_resources(deciding.paths.resources)
+    captured["resources"] = read_resources(parts[0].paths.resources)
     captured["reproducibility"] = judge_reproducibility(captured)
-    end = journal.ending()
-    lost = _lost_facts(parts, end, start) if not end or end.get("status") else None
-    limits = (part.read(part.paths.start).get("time_limit") for part in parts)
-    ending = explain_exit(end, deciding.paths.resources, run.started, next(filter(None, limits), {}), lost)
-    ending = {**ending, **standstill_facts(run, processes)}
-    if ending:
+    if ending := {**_ending(journal, parts, start, run), **standstill_facts(run, processes)}:
         captured["ending"] = redactor.data(ending)
     job = journal if isinstance(journal, JobJournal) else None
     ranks = roll_call(processes, job.tasks() if job else (), job.world if job else 0, job.key if job else "")
@@ -91,7 +84,7 @@ def add_captured(
         captured["phases"] = redactor.data(phases)
     if start.get("attempt_before"):
         captured["attempt"] = {"before": start["attempt_before"]}
-    unobserved = [one for part in journal.parts() for one in find_unobserved(part.paths.resources)]
+    unobserved = [one for part in parts for one in find_unobserved(part.paths.resources)]
     return _add_unobserved(replace(run, files=file_uses, artifacts=artifacts, captured=captured), unobserved)
 
 
@@ -115,13 +108,19 @@ def separate_results_of_code(run: Run, before: Mapping[str, Any]) -> Run:
     return replace(run, captured={**captured, "reproducibility": judge_reproducibility(captured)})
 
 
-def _lost_facts(parts: Sequence[Journal], end: Facts, start: Facts) -> Facts:
-    """Returns what the journals say of the end of a run, or of a task that decides its job, whose recorder died."""
-    stops = (part.read(part.paths.stopped).get("t") for part in parts)
-    return {
-        "stopped": min(filter(None, stops), default=0.0),
-        "last_seen": end.get("ended") or start.get("last_seen") or 0.0,
-    }
+def _ending(journal: Journal, parts: Sequence[Journal], start: Facts, run: Run) -> Facts:
+    """Returns why the command ended, from the journals of its tasks, the deciding one first."""
+    from labbook.capture.exit_cause import explain_exit
+
+    end, lost = journal.ending(), None
+    if not end or end.get("status"):  # the recorder died
+        stops = (part.read(part.paths.stopped).get("t") for part in parts)
+        lost = {
+            "stopped": min(filter(None, stops), default=0.0),
+            "last_seen": end.get("ended") or start.get("last_seen") or 0.0,
+        }
+    limits = (part.read(part.paths.start).get("time_limit") for part in parts)
+    return explain_exit(end, parts[0].paths.resources, run.started, next(filter(None, limits), {}), lost)
 
 
 def _of_one_model(framework: Framework) -> Framework:

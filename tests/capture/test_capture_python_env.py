@@ -341,6 +341,7 @@ def test_lock_files_are_compared_with_what_is_installed(code, venv, make_context
     (code / "sub").mkdir()
     (code / "sub" / "go.py").write_text("1\n")
     (code / "sub" / "requirements-dev.txt").write_text("foo\n")
+    (code / "requirements" / "old.txt").mkdir(parents=True)  # reading a pipe in its place would never end
     context = make_context(code, "python", "sub/go.py", python=hello_of(venv / "bin" / "python"))
     facts = capture_after(context)
     files = {f["path"]: f for f in facts["lockfiles"]["files"]}
