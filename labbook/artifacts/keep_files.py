@@ -254,7 +254,7 @@ def _is_older(path: Path, started: float) -> bool:
 
 
 def compile_patterns(patterns: Sequence[str]) -> Any:  # noqa: ANN401 - a method of a compiled expression
-    """Returns a function that tells whether a path matches one of the patterns.
+    """Returns a function that checks whether a path matches one of the patterns.
 
     As in `.gitignore`, a pattern without a slash matches the name of a file in any folder, and `**` any number of
     folders; one with a slash matches the end of the path.

@@ -54,7 +54,7 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
 
 
 def _add_primary_series(notebook: Notebook, run: Run) -> Run:
-    """Adds the series that stands for the run, and its direction."""
+    """Adds the name of the main metric of the run, and its direction."""
     from labbook.health.evidence.training_kind import may_rise
     from labbook.model.metric_kinds import metric_kind, named_metric
     from labbook.report.series_choice import primary_series, split_direction

@@ -1,4 +1,4 @@
-"""Makes the data of a recorded run available to its rerun, and tells whether it has changed since."""
+"""Makes the data of a recorded run available to its rerun, and checks whether it has changed since."""
 
 from __future__ import annotations
 

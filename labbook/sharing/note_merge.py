@@ -13,7 +13,7 @@ from labbook.store.text import frontmatter
 from labbook.store.text.entry_text import split_parts
 from labbook.store.text.sentences import Sentences
 
-_TOKEN = "\0block:"  # stands for a generated block while lines are merged
+_TOKEN = "\0block:"  # a line in place of a generated block while lines are merged
 _UNFINISHED = "running"
 _EARLIEST = ("created",)
 _OF_PEOPLE = ("name", "fix", "fix_text", "experiment", "metric", "direction")
@@ -227,7 +227,7 @@ def _merge_blocks(base: _Note | None, first: _Note, second: _Note, fix: tuple[An
 
 
 def _expanded(lines: Sequence[str], blocks: Mapping[str, str]) -> str:
-    """Return the body with each block in the place of the first line that stands for it."""
+    """Return the body with each block in place of the first line with its token."""
     out: list[str] = []
     seen: set[str] = set()
     for line in lines:

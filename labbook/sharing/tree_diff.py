@@ -43,7 +43,7 @@ class PathChange:
 
 @lru_cache(maxsize=4)
 def diff_trees(folders: GitFolders, before: str, after: str) -> Mapping[bytes, PathChange]:
-    """Return the changed paths between two commits; "" stands for no commit.
+    """Return the changed paths between two commits; "" is the empty tree.
 
     Raises:
         GitError: A commit is missing.

@@ -52,7 +52,7 @@ class FlightRecorder:
 
     Args:
         framework: The module `torch` or `paddle`.
-        inspector: The other eyes.
+        inspector: The `TensorInspector` of the process.
 
     Attributes:
         REPLAY: The framework's `Replay`.

@@ -13,7 +13,7 @@ MOST_READ = 8
 
 
 class TensorInspector:
-    """The eyes of one process: `TrainingMonitor` calls them around forwards, backward calls and steps.
+    """Inspects the tensors of one process; `TrainingMonitor` calls it around forwards, backward calls and steps.
 
     A framework makes the parts `stats`, `without_modes`, `roots`, `modules`, `functions`, `parameters`, `writes`,
     `describer`, `graphs`, `losses`, `fingerprints`, `batches`, `loaders`, `loading` and `flight_recorder`. It
@@ -47,14 +47,14 @@ class TensorInspector:
 
     @property
     def monitor(self):
-        """The health that these eyes look for."""
+        """The `TrainingMonitor` that calls this inspector."""
         return self._monitor
 
     @monitor.setter
     def monitor(self, monitor):
         self._monitor = monitor
-        for eye in (self.roots, self.losses, self.loaders, self.loading):
-            eye.monitor = monitor
+        for part in (self.roots, self.losses, self.loaders, self.loading):
+            part.monitor = monitor
         monitor.memory.workers = self.loaders.workers
 
     def forget(self):

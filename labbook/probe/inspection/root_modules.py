@@ -62,7 +62,7 @@ class RootModules:
 
     Attributes:
         CHILDREN: Name of the attribute of a module that holds its submodules.
-        monitor: Told of their forwards; set by the eyes.
+        monitor: Its methods are called for each of their forwards; set by the `TensorInspector`.
     """
 
     CHILDREN = ""

@@ -188,7 +188,7 @@ class AutogradGraph:
 
     Args:
         paddle: The module.
-        inspector: The other eyes; their `roots`, `tables` and `trained_parameters` are used.
+        inspector: The `TensorInspector`; its `roots`, `tables` and `trained_parameters` are used.
         cuts: The `DetachFinder`.
     """
 

@@ -41,7 +41,7 @@ class FunctionalCalls:
 
     Args:
         paddle: The module.
-        inspector: The other eyes.
+        inspector: The `TensorInspector` of the process.
     """
 
     def __init__(self, paddle, inspector):

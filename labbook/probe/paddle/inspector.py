@@ -41,7 +41,7 @@ class WithoutModes:
 
 
 class TensorInspector(inspector.TensorInspector):
-    """The eyes of one process that uses PaddlePaddle."""
+    """Inspects the tensors of one process that uses PaddlePaddle."""
 
     TABLE = ModelTable
     has_gradient = staticmethod(has_gradient)

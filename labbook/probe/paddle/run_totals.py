@@ -20,7 +20,7 @@ def fill_in(inspector, loop, now=False):
     """Fills in the names and facts of the running totals.
 
     Args:
-        inspector: The eyes of PaddlePaddle.
+        inspector: The `TensorInspector` of the process.
         loop: The `LoopCounts`.
         now: Whether a step has just ended, so that what is trained exists.
     """

@@ -119,7 +119,7 @@ def worth_masking(value):
 
 
 def spellings(value):
-    """`value` in every form in which it may be printed, as a set of texts, each long enough to be told from chance.
+    """`value` in every form in which it may be printed, as a set of texts, each too long to occur by chance.
 
     Exact, percent-encoded, base64 at three offsets, hexadecimal, JSON-escaped, shell-quoted, HTML-encoded.
     """

@@ -103,7 +103,7 @@ def _stem_parts(stem):
     """A stem in lower case, and how many of its first and last characters are no part of the name."""
     parts = _stems.get(stem)
     if parts is None:
-        # ` sk` stands for the name `sk`, of which too many words are made.
+        # The stem ` sk` is the name `sk` alone: too many words contain these letters.
         before = len(stem) - len(stem.lstrip(" \"'"))
         parts = _stems[stem] = (lower(stem), before, len(stem) - len(stem.rstrip("\"'")))
     return parts

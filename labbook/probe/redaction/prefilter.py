@@ -1,4 +1,4 @@
-"""The gate: which lines of a block of text may hold something to redact, told without one regular expression.
+"""Finds the lines of a text that may hold something to redact, without one regular expression.
 
 Plain searches for literal words run at more than a GB/s each; patterns in Python run at a few MB/s. So all of the text
 is searched for the words that every match of a rule must hold, and only lines with such a word meet the rule. Most

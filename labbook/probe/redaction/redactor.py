@@ -36,7 +36,7 @@ class Redactor:
     Attributes:
         counts: How often each rule masked something.
         names: Further secret names, in lower case.
-        allowed: The texts of `allow`; whoever reads a redacted page should be told of them.
+        allowed: The texts of `allow`.
         window: Characters of a line without end that are worked on at a time, and the overlap to both sides.
     """
 
@@ -185,7 +185,7 @@ class Redactor:
         return "".join(out)
 
     def _prepare(self):
-        """Builds the gate. Stems of names stand for themselves among the detectors."""
+        """Builds the gate. The detector of a stem of names is the stem itself."""
         words = {}
         run_words = {}
         for rule in [*rules_data()["rules"], *self._extra]:

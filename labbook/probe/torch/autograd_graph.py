@@ -22,7 +22,7 @@ class AutogradGraph:
 
     Args:
         torch: The module.
-        inspector: The other eyes; their `roots`, `tables` and `optimizers` are used.
+        inspector: The `TensorInspector`; its `roots`, `tables` and `optimizers` are used.
     """
 
     def __init__(self, torch, inspector):

@@ -25,7 +25,7 @@ class Collectives:
 
     Args:
         torch: The module.
-        inspector: The other eyes.
+        inspector: The `TensorInspector` of the process.
     """
 
     def __init__(self, torch, inspector):

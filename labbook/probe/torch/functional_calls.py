@@ -46,7 +46,7 @@ class FunctionalCalls:
 
     Args:
         torch: The module.
-        inspector: The other eyes.
+        inspector: The `TensorInspector` of the process.
     """
 
     def __init__(self, torch, inspector):

@@ -26,7 +26,7 @@ from .tensor_stats import TensorStats, WithoutModes
 
 
 class TensorInspector(inspector.TensorInspector):
-    """The eyes of one process that uses PyTorch."""
+    """Inspects the tensors of one process that uses PyTorch."""
 
     TABLE = ModelTable
     has_gradient = staticmethod(has_gradient)

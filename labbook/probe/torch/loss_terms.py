@@ -20,7 +20,7 @@ class LossTerms:
 
     Args:
         torch: The module.
-        inspector: The other eyes.
+        inspector: The `TensorInspector` of the process.
     """
 
     def __init__(self, torch, inspector):

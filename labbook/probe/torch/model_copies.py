@@ -65,7 +65,7 @@ class ModelCopies:
 
     Args:
         torch: The module.
-        inspector: The other eyes.
+        inspector: The `TensorInspector` of the process.
     """
 
     def __init__(self, torch, inspector):

@@ -22,7 +22,7 @@ _SIMPLE = re.compile(r"(\w+)\s*=\s*([^\"\\#;]*)")
 
 @dataclass(frozen=True)
 class Signers:
-    """Author and committer of a commit; "" stands for labbook."""
+    """Author and committer of a commit; "" is replaced by labbook."""
 
     author: str = ""
     author_email: str = ""
