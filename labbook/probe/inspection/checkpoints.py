@@ -160,7 +160,11 @@ class Checkpoints:
         made = self._made
 
         def initialise(scheduler, *args, **kwargs):
-            original(scheduler, *args, **kwargs)
+            try:
+                original(scheduler, *args, **kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
             made(scheduler)
 
         return transparent_wrapper(as_import_machinery(initialise), original)
@@ -247,7 +251,11 @@ class Checkpoints:
         seeded = self._seeded
 
         def manual_seed(*args, **kwargs):
-            result = original(*args, **kwargs)
+            try:
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
             if not is_compiling():
                 seeded()
             return result

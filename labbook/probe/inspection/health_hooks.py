@@ -1,6 +1,7 @@
 """Starts watching what health needs beside steps and backward calls: the monitor, and constructors of optimizers."""
 
 from ..training.monitor import TrainingMonitor
+from ..wrapping import leave_out_one_frame
 
 
 def start_monitor(adapter, inspector_class):
@@ -28,7 +29,11 @@ def watched_constructor(adapter, original, skips, made):
     failed, training = adapter.probe.failed, adapter.training
 
     def initialise(optimizer, *args, **kwargs):
-        original(optimizer, *args, **kwargs)
+        try:
+            original(optimizer, *args, **kwargs)
+        except BaseException as error:  # the program's own error, passed on
+            leave_out_one_frame(error)
+            raise
         if skips():
             return
         began = training.clock()

@@ -4,7 +4,7 @@ import sys
 
 from ..inspection import model_table
 from ..inspection.model_table import key_of_parameters
-from ..wrapping import as_import_machinery, transparent_wrapper
+from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
 
 _OPTIONS = [
     "p",
@@ -164,13 +164,18 @@ class InitialWrites(model_table.InitialWrites):
         take = self._take
 
         def initialise(*args, **kwargs):
-            if is_compiling() or self.closed or self._depth:
+            if is_compiling():
                 return original(*args, **kwargs)
-            self._depth = 1
+            observed = not (self.closed or self._depth)
+            self._depth += observed
             try:
                 return original(*args, **kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
             finally:
-                self._depth = 0
-                take(name, args, kwargs)
+                self._depth -= observed
+                if observed:
+                    take(name, args, kwargs)
 
         return transparent_wrapper(as_import_machinery(initialise), original)

@@ -70,6 +70,31 @@ print(json.dumps(found))
     assert watched.result == bare.result
 
 
+def test_a_caught_error_of_a_call_that_the_probe_watches_has_no_frame_of_it(run, healthy):
+    program = (
+        LOOP
+        + """
+import json, traceback
+step()
+calls = {
+    "optimizer": lambda: torch.optim.SGD([], lr=0.1),
+    "scheduler": lambda: torch.optim.lr_scheduler.CyclicLR(o, "a", "b"),
+    "seed": lambda: torch.manual_seed("x"),
+    "initialiser": lambda: torch.nn.init.xavier_uniform_(torch.ones(3)),
+}
+found = {}
+for name, call in calls.items():
+    try:
+        call()
+    except Exception as error:
+        found[name] = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+print(json.dumps(found))
+"""
+    )
+    bare, watched = run(program, probe=False, fork="torch"), healthy(run(program, fork="torch"))
+    assert len(bare.result) == 4 and watched.result == bare.result
+
+
 @pytest.mark.long
 def test_without_global_hooks_each_class_is_wrapped(run, healthy):
     """PyTorch before 2.0 has none."""
