@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from order_of_tests import further
 
-from labbook.store.commit.commit_queue import enqueue, pending_commits
+from labbook.store.commit.commit_queue import WITHHELD, enqueue, pending_commits, withheld_files
 from labbook.store.commit.entry_commit import commit_files, commit_queued
 from labbook.store.config import Config
 from labbook.store.notebook_finder import create_notebook, find_notebook
@@ -181,6 +182,20 @@ def test_queue_preserves_order_and_has_one_file_per_set_of_files(own, git):
     assert git(own.paths.root, "log", "-2", "--format=%s") == "m3\nm2"
     assert first.exists() and second.exists()
     assert (own.paths.private / "queue" / "0.broken").exists()
+
+
+@pytest.mark.parametrize("call", ["read_bytes", "replace"])
+def test_a_withheld_entry_stays_withheld_where_its_slip_cannot_be_read_or_replaced(own, monkeypatch, call):
+    """As with too many open files, or on a full disk."""
+    slip = enqueue(own.paths, ("notes/a.md",), "m", 1.0, "a secret", queue=WITHHELD)
+
+    def fail(self, *args, **kwargs):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="Too many"):
+        broken.setattr(Path, call, fail)
+        enqueue(own.paths, ("notes/a.md",), "m", 2.0, "a secret", queue=WITHHELD)
+    assert slip.exists() and withheld_files(own.paths) == {"notes/a.md"}
 
 
 def test_broken_repository_never_raises(own):

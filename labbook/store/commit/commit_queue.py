@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from labbook.frozen import dataclass
+from labbook.store.journal import write_atomically
 from labbook.store.paths import NotebookPaths
 from labbook.store.private_folder import make_private
 
@@ -57,20 +58,22 @@ def enqueue(
     folder = paths.private / queue
     make_private(paths.private)
     folder.mkdir(exist_ok=True)
-    for other in pending_commits(paths, queue=queue):
-        if set(other.files) <= set(files):
-            remove_commit(other)
-    name = f"{time.time_ns():020d}-{os.urandom(3).hex()}"
-    draft = folder / f"{name}.tmp"
-    slip = folder / f"{name}.json"
+    replaced = [other for other in pending_commits(paths, queue=queue) if set(other.files) <= set(files)]
+    slip = folder / f"{time.time_ns():020d}-{os.urandom(3).hex()}.json"
     content = {"files": files, "message": message, "when": when, "reason": reason, "only_new": only_new}
-    draft.write_text(json.dumps(content), "utf-8")
-    draft.replace(slip)
+    # Durable: without its slip a withheld entry would be published.
+    write_atomically(slip, json.dumps(content).encode("utf-8"))
+    for other in replaced:
+        remove_commit(other)
     return slip
 
 
 def pending_commits(paths: NotebookPaths, *, queue: str = QUEUE) -> list[Waiting]:
-    """Return queued commits, oldest first; an unreadable file is moved aside."""
+    """Return queued commits, oldest first; a damaged file is moved aside.
+
+    Raises:
+        OSError: A file cannot be read now; it is unknown what must not be published.
+    """
     return [item for slip in sorted((paths.private / queue).glob("*.json")) if (item := _read(slip)) is not None]
 
 
@@ -92,6 +95,6 @@ def _read(slip: Path) -> Waiting | None:
         return Waiting(slip, files, str(data["message"]), float(data["when"]), str(data["reason"]), only_new)
     except FileNotFoundError:
         return None  # another command was faster
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         slip.rename(slip.with_suffix(".broken"))
         return None
