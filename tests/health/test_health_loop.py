@@ -290,6 +290,28 @@ def test_binary_targets_that_never_vary(ask, low, high, verdict):
     assert (found.verdict if found else None) == verdict
 
 
+@pytest.mark.parametrize(("far", "high", "verdict"), [(0.01, 0.0, "fail"), (0.2, 0.0, None), (0.01, 1.0, None)])
+def test_outputs_of_a_regression_that_approach_the_one_target(ask, looks, make_model, far, high, verdict):
+    def row(step):
+        end = 0.3 if step < 20 else far
+        return [{"i": 0, "shape": [32], "min": -end, "max": end}]
+
+    told = loss(fn="mse_loss", items=32, target={"shape": [32], "min": 0.0, "max": high})
+    found = ask("label_constant", signals={**told, "tensors": looks(modules=row), "models": (make_model("Linear"),)})
+    assert (found.verdict if found else None) == verdict
+
+
+def test_the_targets_of_another_loss_are_no_class_numbers_of_this_one(ask):
+    target = {"path": "target", "role": "label", "shape": [32], "min": 0.0, "max": 9.0, "mean": 4.5, "zero": 0.1}
+    seen = tuple({"phase": "train", "step": step, "samples": 32, "leaves": [target]} for step in (1, 2, 3))
+    (numbers,) = loss(fn="mse_loss", target={"shape": [32], "min": 0.0, "max": 9.0})["losses"]
+    (amounts,) = loss(fn="mse_loss", target={"shape": [32], "min": 0.2, "max": 0.4})["losses"]
+    (classes,) = loss(fn="cross_entropy", target={"shape": [32], "min": 0.0, "max": 9.0})["losses"]
+    for losses, verdict in (((numbers,), "note"), ((classes, amounts), None), ((classes, numbers), None)):
+        found = ask("regression_loss_for_classes", signals={"losses": losses, "batches": seen})
+        assert (found.verdict if found else None) == verdict
+
+
 def test_a_squared_error_of_probabilities_is_noted(ask):
     target = {"path": "target", "role": "label", "shape": [32], "min": 0.0, "max": 1.0, "mean": 0.4, "zero": 0.6}
     seen = tuple({"phase": "train", "step": step, "samples": 32, "leaves": [target]} for step in (1, 2, 3))

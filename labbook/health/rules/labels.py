@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 
-from labbook.health.evidence.layer_history import modules_of
+from labbook.health.evidence.layer_history import modules_of, roots_of
 from labbook.health.evidence.measurements import called_in, join_names, place_of, too_few, unobserved
 from labbook.health.evidence.regression_outputs import one_a_sample, target_of
 from labbook.health.evidence.training_kind import (
@@ -136,7 +136,7 @@ def _valid_labels(fn: str, classes: int) -> Message | None:
 
 @check("label_constant", family="data", tier=1, needs=("losses",))
 def labels_vary(run: Run, signals: Signals) -> Outcome | None:
-    """Whether all of at least 500 labels are one class, in the data and in what the loss gets.
+    """Whether all of at least 500 labels are one class, or one number that the outputs of a regression approach.
 
     Source: a logical invariant (tier 1); TheDeepChecker target_constant. Labels of contrastive losses are constant by
     design, so those of the data have to be, too. Targets of all binary losses together, as of masks, are judged from
@@ -150,6 +150,8 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     if alone and len(ends) == 1 and ends <= {0.0, 1.0} and seen >= 5 and labels >= _LABELS:
         observed = message("health.label_constant.all", labels=labels, value=ends.pop())
         return Outcome("fail", observed, called_in(binary[0].get("line", "")))
+    if constant := _learns_constant(run, signals):
+        return constant
     loss, counts = _classifies(signals), label_counts(signals)
     if loss is None or sum(counts.values()) < _LABELS:
         return None
@@ -159,6 +161,26 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
         return Outcome(
             "fail", message("health.label_constant.all", labels=labels, value=value), called_in(loss.get("line", ""))
         )
+    return None
+
+
+def _learns_constant(run: Run, signals: Signals) -> Outcome | None:
+    """The outcome where the only loss is a regression on one number, whose outputs end a tenth as far from it.
+
+    A residual of an equation is set against 0 as well, but then it is not what the model returns that becomes 0.
+    """
+    losses = training_losses(signals)
+    target = losses[0].get("target", {}) if len(losses) == 1 and losses[0].get("fn") in REGRESSIONS else {}
+    value, labels = target.get("min"), losses[0].get("items", 0) * losses[0].get("observed", 0) if losses else 0
+    if value is None or value != target.get("max") or labels < _LABELS or opposed_optimizers(run, signals):
+        return None
+    for root in roots_of(signals):
+        looks = [row for _, row in root.history if row.get("shape") == target.get("shape")]
+        ends = [(row.get("min"), row.get("max")) for row in looks]
+        far = [max(abs(low - value), abs(high - value)) for low, high in ends if low is not None and high is not None]
+        if len(far) >= _LOOKS and max(far[-_LOOKS:]) < 0.1 * far[0]:
+            observed = message("health.label_constant.all", labels=labels, value=value)
+            return Outcome("fail", observed, called_in(losses[0].get("line", "")))
     return None
 
 
@@ -182,10 +204,10 @@ def classes_have_their_loss(run: Run, signals: Signals) -> Outcome | None:
     """
     if opposed_optimizers(run, signals):
         return None
-    for loss in training_losses(signals):
-        if loss.get("fn") not in REGRESSIONS:
-            continue
-        pairs = [(b, target) for b in signals.batches if (target := target_of(b)) is not None]
+    pairs = [(b, target) for b in signals.batches if (target := target_of(b)) is not None]
+    given = [loss for loss in training_losses(signals) if all(_may_be_given(loss, target) for _, target in pairs)]
+    # Of several losses in a step, only the targets of the first are seen.
+    for loss in given if all(loss.get("fn") in REGRESSIONS for loss in given) else ():
         targets, key = [target for _, target in pairs], ""
         if (loss.get("unit_range") or 0.0) >= 1.0 and all(_is_binary(target) for target in targets):
             key = "health.regression_loss_for_classes.binary"
@@ -196,6 +218,14 @@ def classes_have_their_loss(run: Run, signals: Signals) -> Outcome | None:
             observed = message(key, function=loss.get("fn", ""), **(values if key.endswith("numbers") else {}))
             return Outcome("note", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
     return None
+
+
+def _may_be_given(loss: LossCall, target: Leaf) -> bool:
+    """Whether a target lies in the range of those that a loss was given."""
+    low, high = loss.get("target", {}).get("min"), loss.get("target", {}).get("max")
+    if low is None or high is None:
+        return True
+    return low <= target.get("min", low) and target.get("max", high) <= high
 
 
 def _is_class_number(batch: Batch, target: Leaf) -> bool:

@@ -192,11 +192,12 @@ class ModelInputs:
         """
         samples, columns = shape
         tokens = self._tokens_of((samples, columns))
-        if tokens is None and columns > 1 and not any(hidden[::columns]):
-            # A class token in front of the others, which no mask hides.
+        if columns > 1 and not any(hidden[::columns]):
+            # A class token in front of the others, or a position that is left so that no sample is hidden as a whole.
+            known = [token for at, token in enumerate(tokens or ()) if at % columns]
+            tokens = known or self._tokens_of((samples, columns - 1))
+            hidden = [is_hidden for at, is_hidden in enumerate(hidden) if at % columns]
             columns -= 1
-            tokens = self._tokens_of((samples, columns))
-            hidden = [is_hidden for at, is_hidden in enumerate(hidden) if at % (columns + 1)]
         if tokens is None:
             return None
         seen = {token for token, is_hidden in zip(tokens, hidden) if not is_hidden}

@@ -54,5 +54,7 @@ def test_a_mask_that_leaves_the_padding_alone_behind_a_token_for_the_sequence():
 
     assert inputs.is_padding_all((5, 9), hidden(True)) and not inputs.is_padding_all((5, 9), hidden(False))
     assert inputs.is_padding_all((5, 10), hidden(True, [False]))
+    left = [is_hidden and at % 9 > 0 for at, is_hidden in enumerate(hidden(True))]
+    assert inputs.is_padding_all((5, 9), left), "the first position is left so that no sample is hidden as a whole"
     assert not inputs.is_padding_all((5, 10), hidden(False, [False]))
     assert inputs.is_padding_all((5, 10), hidden(True, [True])) is None
