@@ -127,6 +127,25 @@ def test_healthy_but_odd(ask, check, signals):
     assert found is None or found.verdict == "ok"
 
 
+@pytest.mark.parametrize(
+    ("fields", "changed", "verdict"),
+    [
+        ({}, {}, "fail"),
+        ({"type": "SGD", "options": {"momentum": 0.9}}, {}, "fail"),
+        ({"type": "SGD", "options": {"momentum": 0}}, {}, None),
+        ({"tensors": 1}, {}, None),
+        ({}, {"trains": 1}, None),
+        ({}, {"parameters": 7}, None),
+    ],
+)
+def test_an_optimizer_for_each_step(ask, fields, changed, verdict):
+    one = {"type": "Adam", "trains": 0, "tensors": 6, "parameters": 3393, **fields}
+    told = {**loop(steps=40, optimizers=41), "optimizers": ({**one, **changed}, *[one] * 39)}
+    found = ask("optimizer_recreated", signals=told)
+    assert (found and found.verdict) == verdict
+    assert ask("optimizer_recreated", signals={**told, **loop(steps=400, optimizers=41)}) is None
+
+
 def test_validation_in_one_forward(ask, make_model):
     scored = phases(5, training=True, batches=1, loss={"mse_loss": 0.4})
     assert ask("eval_in_train_mode", signals=scored).verdict == "fail"

@@ -8,7 +8,7 @@ from labbook.health.evidence.layer_history import has_returned_range, output_act
 from labbook.health.evidence.measurements import called_in, measured_in, missing, of_optimizer, place_of, unobserved
 from labbook.health.evidence.training_kind import REGRESSIONS, training_losses
 from labbook.model.check import Outcome, check
-from labbook.model.events.training_kinds import LossCall
+from labbook.model.events.training_kinds import LossCall, Optimizer
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -83,6 +83,27 @@ def losses_have_backwards(run: Run, signals: Signals) -> Outcome | None:
     if losses < 20 or forwards.get("train_grad", 0) < 20:
         return None
     return Outcome("fail", message("health.forward_but_no_backward.none", losses=losses))
+
+
+@check("optimizer_recreated", family="loop-bug", tier=1, needs=("loop",))
+def optimizer_keeps_its_state(run: Run, signals: Signals) -> Outcome | None:
+    """Whether one model is trained by a new optimizer in each step, whose running averages or momentum begin anew.
+
+    Source: a logical invariant (tier 1), after 20 steps. Plain gradient descent has no state; L-BFGS runs to its end.
+    """
+    steps, made = signals.loop.get("steps", 0), signals.loop.get("optimizers", 0)
+    alike = {(o.get("trains"), o.get("type", ""), o.get("parameters"), o.get("tensors", 0)) for o in signals.optimizers}
+    if made < 20 or abs(steps - made) > 0.1 * made or len(alike) != 1 or _is_stateless(signals.optimizers[0]):
+        return None
+    _, kind, _, tensors = alike.pop()
+    if tensors < 2:  # one optimizer for each parameter, as where they step inside backward
+        return None
+    return Outcome("fail", message("health.optimizer_recreated.each", optimizers=made, type=kind, steps=steps))
+
+
+def _is_stateless(optimizer: Optimizer) -> bool:
+    kind = optimizer.get("type", "")
+    return kind == "LBFGS" or (kind == "SGD" and not optimizer.get("options", {}).get("momentum"))
 
 
 @check("softmax_before_cross_entropy", family="loop-bug", tier=1, needs=("losses",))
@@ -283,6 +304,7 @@ CHECKS = (
     backwards_have_steps,
     steps_have_backwards,
     losses_have_backwards,
+    optimizer_keeps_its_state,
     loss_gets_logits,
     nll_gets_log_probabilities,
     head_fits_loss,
