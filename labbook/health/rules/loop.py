@@ -79,7 +79,8 @@ def losses_have_backwards(run: Run, signals: Signals) -> Outcome | None:
     if signals.loop.get("backwards", 0) or not signals.loop.get("optimizers"):
         return None
     if run.status == "finished" and 20 <= forwards.get("raised", 0) == forwards.get("train_grad", 0):
-        return Outcome("fail", message("health.forward_but_no_backward.raised", forwards=forwards.get("raised", 0)))
+        observed = message("health.forward_but_no_backward.raised", forwards=forwards.get("raised", 0))
+        return Outcome("fail", observed, advice=message("health.forward_but_no_backward.raised_advice"))
     if losses < 20 or forwards.get("train_grad", 0) < 20:
         return None
     return Outcome("fail", message("health.forward_but_no_backward.none", losses=losses))
