@@ -313,6 +313,16 @@ def test_samples_in_training_and_validation(ask):
     assert ask("train_val_overlap", signals=signals(equal_by_chance)).verdict == "ok"
 
 
+@pytest.mark.parametrize(("equal", "rows", "verdict"), [(0, 320, "fail"), (1, 320, None), (0, 200, None)])
+def test_sparse_samples_are_compared_where_no_two_of_an_epoch_look_alike(ask, equal, rows, verdict):
+    trained = [[f"t{max(i, equal)}"] for i in range(rows)]
+    held_out = epoch([0] * 64, phase="eval", loader=1, rows=trained[10:40])
+    prints = (epoch([0] * 640, rows=trained), held_out)
+    signals = {**batches(zero=0.8), "loaders": tuple({"index": i, "t": 5.0 * i} for i in range(2)), "prints": prints}
+    found = ask("train_val_overlap", signals=signals)
+    assert (found and found.verdict) == verdict
+
+
 @in_one_test("evaluated", [9, 0, 5], ids=["after", "before", "within"])
 @in_one_test("unseen", [None, 2])
 @in_one_test(("leaks", "verdict"), [(False, "ok"), (True, "fail")])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from labbook.health.evidence.layer_history import modules_of
+from labbook.health.evidence.training_batches import has_distinct_fingerprints
 from labbook.health.evidence.trend_tests import median
-from labbook.health.rules.input_data import has_distinct_fingerprints
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
 from labbook.model.run import Run

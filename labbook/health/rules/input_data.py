@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import Module, modules_of
 from labbook.health.evidence.measurements import join_names, unobserved
+from labbook.health.evidence.training_batches import input_leaves
 from labbook.health.evidence.training_kind import training_loss, training_losses
 from labbook.health.evidence.trend_tests import mann_kendall, mean, median, spread
 from labbook.health.rules.activation import first_not_normalised
@@ -29,34 +30,6 @@ _TABLE = 50
 
 _SPARSE = 0.9
 """Share of zeros from which on the deviation says nothing of the scale. Source: chosen by us."""
-
-
-def input_leaves(signals: Signals) -> dict[str, list[tuple[int, int, Leaf]]]:
-    """Returns path of an input leaf -> (step, samples, leaf) of the training batches that were inspected."""
-    found: dict[str, list[tuple[int, int, Leaf]]] = {}
-    for batch in signals.batches:
-        if batch.get("phase") != "train":
-            continue
-        for leaf in batch.get("leaves", []):
-            if leaf.get("role") == "input" and leaf.get("shape", (1,)):  # a scalar is a setting, not data
-                look = (batch.get("step", 0), batch.get("samples", 0), leaf)
-                found.setdefault(leaf.get("path", ""), []).append(look)
-    return found
-
-
-def has_distinct_fingerprints(signals: Signals) -> bool:
-    """Whether different samples surely have different fingerprints, which cover only some of their numbers.
-
-    Source: chosen by us; at least 8 numbers, half of them not 0, and whole numbers only of a wide range or many.
-    """
-    leaves = [leaf for looks in input_leaves(signals).values() for _, _, leaf in looks[:1]]
-    if not leaves:
-        return False
-    leaf = leaves[0]
-    numbers = math.prod(leaf.get("shape", ())[1:])
-    wide = (leaf.get("max") or 0.0) - (leaf.get("min") or 0.0) >= 100
-    whole = leaf.get("integer") and not (wide or numbers >= 16)
-    return numbers >= 8 and not whole and (leaf.get("zero") or 0.0) < 0.5
 
 
 @check("input_not_normalised", family="data", tier=2, needs=("batches",))

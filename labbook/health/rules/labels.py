@@ -10,6 +10,7 @@ from itertools import pairwise
 from labbook.health.evidence.layer_history import modules_of, roots_of
 from labbook.health.evidence.measurements import called_in, join_names, place_of, too_few, unobserved
 from labbook.health.evidence.regression_outputs import one_a_sample, target_of
+from labbook.health.evidence.training_batches import has_distinct_fingerprints
 from labbook.health.evidence.training_kind import (
     BINARY,
     CLASSIFIERS,
@@ -19,7 +20,6 @@ from labbook.health.evidence.training_kind import (
     training_losses,
 )
 from labbook.health.evidence.trend_tests import binomial_at_least, mean, median
-from labbook.health.rules.input_data import has_distinct_fingerprints
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Batch, Leaf
 from labbook.model.events.training_kinds import LossCall
