@@ -261,6 +261,17 @@ def test_what_is_learnt_holds_nowhere_else(ask, make_series):
     assert ask("label_noise_or_shuffled", make_series("loss", values), fine, signals=classifier(values)).verdict == "ok"
 
 
+@pytest.mark.parametrize(
+    ("first", "accuracy", "verdict"), [(2.29, 0.1, "fail"), (2.29, 0.4, "ok"), (2.0, 0.1, "ok"), (2.31, 0.1, "fail")]
+)
+def test_a_first_validation_a_little_below_chance_level(ask, make_series, first, accuracy, verdict):
+    values = [2.3 * math.exp(-i / 40) for i in range(200)]
+    worse = make_series("val_loss", [first, 2.8, 3.5, 4.1], "text")
+    phases = tuple({"accuracy": accuracy, "samples": 400, "batches": 5} for _ in range(4))
+    signals = {**classifier(values), "evaluations": phases}
+    assert ask("label_noise_or_shuffled", make_series("loss", values), worse, signals=signals).verdict == verdict
+
+
 def test_labels_that_are_learnt_by_heart_slowly(ask, make_series):
     values = [2.303 - 1e-4 * i for i in range(300)]
     worse = make_series("val_loss", [2.310, 2.306, *(2.307 + 1e-3 * i for i in range(8))], "text")
