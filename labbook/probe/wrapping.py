@@ -62,7 +62,12 @@ def leave_out_one_frame(error):
 
 def as_import_machinery(function):
     """`function` under the file name of the import machinery, which the interpreter leaves out of tracebacks."""
-    function.__code__ = function.__code__.replace(co_filename="<frozen importlib._bootstrap_external>")
+    return under_file_name(function, "<frozen importlib._bootstrap_external>")
+
+
+def under_file_name(function, name):
+    """`function` as if it were in another file; its frames still belong to the probe."""
+    function.__code__ = function.__code__.replace(co_filename=name)
     _CODES.add(function.__code__)
     return function
 

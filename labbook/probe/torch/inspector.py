@@ -81,6 +81,8 @@ class TensorInspector(inspector.TensorInspector):
 
         Their parameters have not been changed yet: they are the initial ones.
         """
+        if compiled() or self.is_given_to_compiler():
+            return
         for root in self.roots.observe_forwards(reached):
             table = self.table(root)
             if table is not None and table.initial is None:

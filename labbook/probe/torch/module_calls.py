@@ -15,7 +15,7 @@ import sys
 from contextlib import contextmanager
 from types import FunctionType
 
-from ..wrapping import leave_out_one_frame, transparent_wrapper
+from ..wrapping import leave_out_one_frame, transparent_wrapper, under_file_name
 
 _LOOK_UP = "if id({self}) in observed: return call({self}, {args}, {kwargs})"
 
@@ -76,6 +76,8 @@ class ModuleCalls:
                 leave_out(error)
                 raise
 
+        if kind.__module__.startswith("torch."):  # the compiler gives modules of its own files a frame around them
+            under_file_name(forward, original.__code__.co_filename)
         replacement = FunctionType(forward.__code__, original.__globals__, "forward", None, forward.__closure__)
         kind.forward = transparent_wrapper(replacement, original)
         kind.forward._torchdynamo_inline = original

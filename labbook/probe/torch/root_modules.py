@@ -126,9 +126,9 @@ class RootModules(root_modules.RootModules):
         Returns:
             The models.
         """
-        idle = [root for root in self.all() if not root.called and not self.ids(root).isdisjoint(reached)]
-        if any(root.called for root in self.all()):
+        if any(root.called or root.hidden for root in self.all()):
             return []
+        idle = [root for root in self.all() if not self.ids(root).isdisjoint(reached)]
         for kind in {type(root.module()) for root in idle}:
             self._calls.observe_forward(kind)
         return idle

@@ -200,9 +200,10 @@ def train(net):
         optimizer.step()
 torch.manual_seed(0)
 shown = []
-for net in (Net(), Plain()):
+nets = (nn.Sequential(nn.Linear(4, 1), nn.Tanh()), Net(), Plain())
+for net in nets:
     train(net)
-    for args in ((torch.ones(4),), ()):
+    for args in ((torch.ones(4),), ()) if net is not nets[0] else ((),):
         for call in (net, net.forward):
             try:
                 call(*args)
@@ -210,8 +211,9 @@ for net in (Net(), Plain()):
                 shown.append([line for line in traceback.format_exc().splitlines() if "program.py" not in line])
 def doubled(x):
     return 2 * x
-compiled = torch.compile(net, backend="eager", fullgraph=True)(torch.ones(1, 4)).item()
-shown += [compiled, torch.jit.script(net)(torch.ones(1, 4)).item(), torch.jit.trace(net, torch.ones(1, 4)).code]
+shown += [torch.compile(one, backend="eager", fullgraph=True)(torch.ones(1, 4)).item() for one in (nets[0], net)]
+shown += [torch.jit.script(one)(torch.ones(1, 4)).item() for one in (nets[0], net)]
+shown += [torch.jit.trace(net, torch.ones(1, 4)).code]
 shown += [str(torch.fx.symbolic_trace(net).graph), str(inspect.signature(net.forward)), len(pickle.dumps(net))]
 print(json.dumps(shown))
 """
