@@ -8,6 +8,8 @@ from labbook.frozen import dataclass
 from labbook.model.message import Message, message
 from labbook.model.run import Change
 
+NAMED_KINDS = ("code", "command", "environment")
+"""Kinds of changes with names that may be words of labbook: "commit", "command", "torch mode", "paddle mode"."""
 _MAX_LENGTH = 60
 _CONTEXT_LENGTH = 24
 _FEW = 2
@@ -101,6 +103,8 @@ def _are_few(removed: list[str], added: list[str]) -> bool:
 
 def _describe(change: Change) -> Message:
     what = change.messages.get("what", change.what)
+    if what == change.what and change.kind in NAMED_KINDS:
+        what = message("capture.difference.named", what=change.what)
     counts = line_counts(change)
     if counts is not None:
         lines = message("capture.lines", added=counts[0], removed=counts[1])

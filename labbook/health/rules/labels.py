@@ -107,12 +107,13 @@ def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1). Targets like 1.2 are usual between adversaries.
     """
     found: Outcome | None = None
+    hidden = message("health.not_observed.no_classifier")
     for loss in training_losses(signals):
         fn, classes = loss.get("fn", ""), loss.get("classes", 0)
         if fn not in (*CLASSIFIERS, *BINARY):
             continue
         low, high = loss.get("target", {}).get("min"), loss.get("target", {}).get("max")
-        limits = message("health.label_out_of_head.not_measured")
+        limits = None
         if low is not None and high is not None:
             limits = message("health.range", low=low, high=high)
             if loss.get("ignored"):
@@ -120,12 +121,16 @@ def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
                 limits = message("health.label_out_of_head.with_ignored", limits=limits, share=loss["ignored"])
         expected = _valid_labels(fn, classes)
         if loss.get("outside", 0) and not (fn in BINARY and opposed_optimizers(run, signals)):
-            observed = message("health.label_out_of_head.outside", bad=loss.get("outside", 0), limits=limits)
+            known = limits or message("health.label_out_of_head.not_measured")
+            observed = message("health.label_out_of_head.outside", bad=loss.get("outside", 0), limits=known)
             return Outcome(
                 "fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")), expected=expected
             )
-        found = found or Outcome("ok", limits, expected=expected)
-    return found or unobserved(message("health.not_observed.no_classifier"))
+        if limits is not None:
+            found = found or Outcome("ok", limits, expected=expected)
+        else:
+            hidden = message("health.label_out_of_head.not_measured")
+    return found or unobserved(hidden)
 
 
 def _valid_labels(fn: str, classes: int) -> Message | None:

@@ -8,9 +8,8 @@ import threading
 def why_not():
     """Return why the debugger cannot start now; "" if it can."""
     if threading.current_thread() is not threading.main_thread():
-        return (
-            "the training runs in the thread `%s`; a debugger needs the main thread" % threading.current_thread().name
-        )
+        name = threading.current_thread().name
+        return "the training runs in the thread `%s`; a debugger needs the main thread" % name
     if os.environ.get("LOCAL_RANK", "0") != "0" or os.environ.get("PADDLE_LOCAL_RANK", "0") != "0":
         return "only the first rank of a machine may use the terminal"
     if sys.gettrace() is not None:

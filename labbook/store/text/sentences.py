@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import EntryError, LabbookError
+from labbook.model.confirmed_fix import NAMED_KINDS
 from labbook.model.message import Message
 from labbook.store.text.templates import builtin_folder, overlay, read_words
 
@@ -45,8 +46,6 @@ _SEPARATORS = {
 }
 _FORMATTER = string.Formatter()
 _VALUE = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?|`[^`]*`")
-_NAMED_KINDS = ("code", "command")
-"""Kinds of changes whose names may be words of labbook: "commit", "branch", "command"."""
 
 
 class Sentences:
@@ -206,7 +205,7 @@ def translate_change(change: Change, sentences: Sentences) -> Change:
     if change.kind == "metric" and is_last:
         what = sentences.line("report.last_value", name=metric)
     else:
-        what = sentences(change.what) if change.kind in _NAMED_KINDS else change.what
+        what = sentences(change.what) if change.kind in NAMED_KINDS else change.what
     return replace(
         change,
         what=sentences(messages.get("what"), what),
