@@ -1,6 +1,7 @@
 """What looks at the tensors of PaddlePaddle for `TrainingMonitor`: models, batches, steps and graphs, put together."""
 
 from _thread import get_ident
+from math import prod
 from weakref import ref
 
 from ..inspection import inspector
@@ -20,6 +21,7 @@ from .parameter_stats import ParameterStats, has_gradient, written
 from .patches import Patches
 from .root_modules import RootModules
 from .run_totals import fill_in
+from .static_operators import functions_of, is_value
 from .tensor_stats import TensorStats
 
 
@@ -82,7 +84,14 @@ class TensorInspector(inspector.TensorInspector):
         guard("paddle.health loading")(self.loading.install)(patches)
         guard("paddle.health functions")(self.functions.install)(patches)
         guard("paddle.health initialisers")(self.writes.install)(paddle, patches)
-        guard("paddle.health compiler")(patches.install)()
+        guard("paddle.health compiler")(patches.install)(guard("paddle.traced")(self._traced))
+
+    def _traced(self, program):
+        """Reads the loss of a function that was compiled, where it returns one: of its calls nothing else is seen."""
+        outputs = self.framework.utils.flatten(program.outputs)
+        losses = [one for one in outputs if is_value(one) and prod(one.shape) == 1]
+        blown = functions_of(losses, -1)[1] if self.functions.pairs.blown is None else None
+        self.functions.pairs.blown = self.functions.pairs.blown or blown
 
     def forget(self):
         """Begins anew, in a forked child."""

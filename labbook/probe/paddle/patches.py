@@ -67,8 +67,12 @@ class Patches:
         self._all.append((home, name, original, mine, in_static))
         setattr(home, name, mine)
 
-    def install(self):
-        """Steps aside while compiled functions are called; nothing is put in place after that."""
+    def install(self, traced):
+        """Steps aside while compiled functions are called; nothing is put in place after that.
+
+        Args:
+            traced: `traced(program)` takes each `ConcreteProgram` that was traced from a function; it never raises.
+        """
         self._follow_mode()
         self._index = None
         home = sys.modules["paddle.jit.dy2static.program_translator"]
@@ -76,7 +80,7 @@ class Patches:
         program = home.ConcreteProgram
         traces = [name for name in ("pir_from_func_spec", "from_func_spec") if name in program.__dict__]
         for name in traces:
-            setattr(program, name, staticmethod(self._aside_during(getattr(program, name))))
+            setattr(program, name, staticmethod(self._aside_during(getattr(program, name), traced)))
         static = home.StaticFunction
         call = static.__call__
         aside = self._aside_during(call)
@@ -111,11 +115,14 @@ class Patches:
 
         return transparent_wrapper(called, original)
 
-    def _aside_during(self, original):
+    def _aside_during(self, original, then=None):
         def called(*args, **kwargs):
             self._off()
             try:
-                return original(*args, **kwargs)
+                result = original(*args, **kwargs)
+                if then is not None:
+                    then(result)
+                return result
             except BaseException as error:
                 leave_out_one_frame(error)
                 raise

@@ -281,6 +281,35 @@ def test_the_ratio_of_a_policy_loss_is_watched_in_the_first_steps(probed):
         assert (graph["ratios"], graph["ratios_one"]) == (19, ones)
 
 
+COMPILED = """
+import sys, paddle
+
+class Model(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.line = paddle.nn.Linear(3, 1)
+
+    def forward(self, x, y):
+        return paddle.mean(paddle.square(self.line(x) - y))
+
+model = paddle.jit.to_static(Model(), full_graph="full" in sys.argv)
+optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+target = paddle.rand([8] if "broken" in sys.argv else [8, 1])
+for _ in range(24):
+    model(paddle.rand([8, 3]), target).backward()
+    optimizer.step()
+    optimizer.clear_grad()
+"""
+
+
+@pytest.mark.parametrize("how", ["full", "guarded"])
+def test_the_loss_of_a_compiled_function_is_read(probed, how):
+    for word, shape in (("broken", [8, 8]), ("fixed", None)):
+        done = probed(sys.executable, probed.write("compiled.py", COMPILED), how, word, OMP_NUM_THREADS="1")
+        blown = done.of("graph")[-1]["blown"]
+        assert (blown and blown["shape"]) == shape
+
+
 LEAKING = """
 import paddle
 from paddle import nn
