@@ -24,7 +24,7 @@ _LOSSES = {
 """Operator -> name of the loss function in the protocol; its operands begin with input and target."""
 
 _OPTIMIZERS = "sgd momentum merged_momentum adam adamw fused_adam adamax adagrad adadelta rmsprop lamb"
-_UPDATES = frozenset("pd_op.%s_" % name for name in _OPTIMIZERS.split(" "))
+_UPDATES = frozenset(_OPTIMIZERS.split(" "))
 """Operators of optimizers."""
 
 LAYERS = {
@@ -180,8 +180,26 @@ def uses_of(program):
 
 def updates_parameters(program):
     """Whether operators of an optimizer are in a program."""
-    operators = program.global_block().ops if _has_operators(program) else ()
-    return any(operator.name() in _UPDATES for operator in operators)
+    return any(name in _UPDATES for name, _ in _named(program))
+
+
+def trains_layers(program):
+    """Whether a program has dropout, or batch normalisation, as in training."""
+    return any(name in ("dropout", "batch_norm") and not is_test("is_test") for name, is_test in _named(program))
+
+
+def parameter_names(program):
+    """Names of the parameters that a program uses."""
+    return {parameter.name for parameter in program.global_block().all_parameters()}
+
+
+def _named(program):
+    """`(name, attribute)` of each operator, of both representations; `attribute(name)` is the value of one."""
+    for operator in program.global_block().ops:
+        if _has_operators(program):
+            yield operator.name().rpartition(".")[2].rstrip("_"), operator.attrs().get
+        else:
+            yield operator.type, operator.attr
 
 
 def line_of_operator(operator):

@@ -12,7 +12,15 @@ from ..inspection.parameter_stats import MOST_PARAMETERS
 from ..training.batch_fingerprints import histogram, told_histogram
 from ..training.sampling_schedule import Schedule
 from .program_misuse import ProgramMisuse
-from .static_operators import LAYERS, functions_of, is_value, updates_parameters, uses_of
+from .static_operators import (
+    LAYERS,
+    functions_of,
+    is_value,
+    parameter_names,
+    trains_layers,
+    updates_parameters,
+    uses_of,
+)
 
 NO_STEPS = "static graphs ran in Executor.run, but none of them has an optimizer added by minimize()"
 HIDDEN = "Executor.run computes them and returns none; to fetch them would compile the graph again and slow its steps"
@@ -48,6 +56,8 @@ class StaticPrograms:
     def finish(self):
         """Reports where the budget has left out planned looks."""
         for training in self._trained.values():
+            if self._adapter.monitor is not None and training.has_stepped:
+                self._adapter.monitor.evaluation.end(training.step + 1)
             what, reason = training.schedule.left_out() if training.schedule is not None else ("", "")
             if reason:
                 self._adapter.probe.unobserved(what, reason)
@@ -83,18 +93,27 @@ class StaticPrograms:
         elif id(program) in self._startups:
             if self._startups[id(program)][1].has_stepped:
                 self.misuse.restarted()
-        elif any(one.has_stepped for one in self._trained.values()) and self._updates(program):
-            self.misuse.ran_copy()
+        elif any(one.has_stepped for one in self._trained.values()):
+            self._ran_beside(program)
         if self._adapter.monitor is not None:
             self._adapter.monitor.loop.facts.update(self.misuse.fields())
         return training
 
-    def _updates(self, program):
-        """Whether a program that no optimizer was built into has the operators of one: a copy made after that."""
+    def _ran_beside(self, program):
+        """Takes a run of a program that no optimizer was built into: an evaluation, or a copy made after that."""
         known = self._others.get(id(program))
         if known is None and len(self._others) < _MOST_PROGRAMS:
-            known = self._others[id(program)] = (program, updates_parameters(program))
-        return known is not None and known[1]
+            names = parameter_names(program)
+            trained = next((one for one in self._trained.values() if names & one.parameter_names()), None)
+            facts = (program, trained, updates_parameters(program), trains_layers(program))
+            known = self._others[id(program)] = facts
+        if known is None or known[1] is None:
+            return
+        _, training, updates, trains = known
+        if updates:
+            self.misuse.ran_copy()
+        elif self._adapter.monitor is not None:
+            self._adapter.monitor.evaluation.forward(training.step + 1, "Program", trains, False, trains)
 
 
 class StaticTraining:
@@ -108,11 +127,11 @@ class StaticTraining:
         program: The program.
 
     Attributes:
-        has_stepped: Whether it was run.
+        step: How often it was run.
     """
 
     def __init__(self, adapter, number, program):
-        self.has_stepped = False
+        self.step = 0
         self._optimizers = []
         self._number = number
         self._adapter, self._training, self._program = adapter, adapter.training, program
@@ -130,6 +149,15 @@ class StaticTraining:
         """Takes an optimizer that was built into the program, and the loss that it minimizes."""
         if all(optimizer is not one for one, _ in self._optimizers):
             self._optimizers.append((optimizer, loss))
+
+    @property
+    def has_stepped(self):
+        """Whether it was run."""
+        return self.step > 0
+
+    def parameter_names(self):
+        """Names of its parameters."""
+        return parameter_names(self._program)
 
     def begins(self, args, kwargs):
         """Looks before a run: at what is fed, and at the parameters, where it is due."""
@@ -152,7 +180,9 @@ class StaticTraining:
     def ended(self, args, kwargs, result):
         """Numbers the step of each optimizer, and looks at what has become of the parameters."""
         training, adapter = self._training, self._adapter
-        self.has_stepped = True
+        if adapter.monitor is not None:
+            adapter.monitor.evaluation.end(self.step + 1)
+        self.step += 1
         fetched = args[3] if len(args) > 3 else kwargs.get("fetch_list")
         first = value = None
         for optimizer, loss in self._optimizers:

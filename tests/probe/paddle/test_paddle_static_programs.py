@@ -105,3 +105,41 @@ def test_runs_that_disturb_a_training_are_counted(run, healthy, mistake, rising,
     assert (wrong and (wrong["count"], wrong["function"])) == updates
     by_optimizer = {one["opt"] for one in outcome.of("step")}
     assert len(by_optimizer) == 2
+
+
+EVALUATED = """
+import sys, numpy, paddle
+paddle.enable_static()
+static = paddle.static
+
+def net(training):
+    named = {"weight_attr": "w", "bias_attr": "b"} if training is not None else {}
+    hidden = static.nn.fc(static.data("x", [None, 6]), 8, **named)
+    return paddle.mean(paddle.nn.functional.dropout(hidden, 0.5, training=bool(training)))
+
+other = {"training": True, "test": False, "stranger": None}[sys.argv[1]]
+test, begins = static.Program(), static.Program()
+with static.program_guard(test, begins):
+    net(other)
+loss = net(True)
+paddle.optimizer.SGD(0.01).minimize(loss)
+executor = static.Executor()
+executor.run(begins)
+executor.run(static.default_startup_program())
+feed = {"x": numpy.ones((4, 6), "float32")}
+for epoch in range(3):
+    for _ in range(6):
+        executor.run(feed=feed, fetch_list=[loss])
+    for _ in range(4):
+        executor.run(test, feed=feed)
+"""
+
+
+@pytest.mark.parametrize("pir", ["0", "1"])
+@pytest.mark.parametrize("program", ["training", "test", "stranger"])
+def test_runs_of_another_program_are_an_evaluation(run, healthy, program, pir):
+    outcome = healthy(run(EVALUATED, program, FLAGS_enable_pir_api=pir))
+    phases = outcome.of("evaluation")
+    assert len(phases) == (0 if program == "stranger" else 3)
+    assert all(one["batches"] == 4 and one["stochastic"] is (program == "training") for one in phases)
+    assert [one["begin_step"] for one in phases] == [7, 13, 19][: len(phases)]
