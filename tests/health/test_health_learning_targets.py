@@ -119,6 +119,12 @@ CASES = [
         {"loop": {"steps": 99, "evaluation_updates": {"count": 2, "function": "", "line": "t.py:9"}}},
         "3 runs used a copy",
     ),
+    (
+        "evaluation_updates_parameters",
+        {"loop": {"steps": 99, "evaluation_updates": {"count": 30, "function": "", "held_out": True}}},
+        {"loop": {"steps": 99, "evaluation_updates": {"count": 1, "function": "", "held_out": True}}},
+        "30 runs on data that is never trained on",
+    ),
     ("policy_ratio_inverted", {"graphs": ({"inverted": "t.py:9"},)}, {"graphs": ({},)}, "exp(old - new)"),
     ("attention_mask_inverted", masked(True, True, None, True), masked(True, True, False), "sees only padding"),
     (

@@ -15,6 +15,7 @@ from labbook.health.evidence.training_kind import (
     BINARY,
     CLASSIFIERS,
     REGRESSIONS,
+    acts,
     ignored_labels,
     opposed_optimizers,
     training_losses,
@@ -205,9 +206,9 @@ def classes_have_their_loss(run: Run, signals: Signals) -> Outcome | None:
     Source: a hint (tier 3); the gradient vanishes where the answer is certain and wrong. All outputs lie between 0 and
     1, and each sample has a target of only 0 and 1, or a row of them; networks that play against each other do so too.
     One number a sample that is fitted to few whole numbers may be a count or a grade: a finding only where the program
-    computes an accuracy (`checklist`).
+    computes an accuracy (`checklist`). Beside the loss of a policy they are rewards.
     """
-    if opposed_optimizers(run, signals):
+    if opposed_optimizers(run, signals) or acts(signals) or any(graph.get("ratios") for graph in signals.graphs):
         return None
     pairs = [(b, target) for b in signals.batches if (target := target_of(b)) is not None]
     given = [loss for loss in training_losses(signals) if all(_may_be_given(loss, target) for _, target in pairs)]

@@ -28,7 +28,7 @@ def parameters_are_initialised_once(run: Run, signals: Signals) -> Outcome | Non
 
 @check("evaluation_updates_parameters", family="loop-bug", tier=2, needs=("loop",))
 def evaluation_leaves_parameters(run: Run, signals: Signals) -> Outcome | None:
-    """Whether an evaluation runs a program with an optimizer: a copy made after `minimize`, or by the function's name.
+    """Whether an evaluation runs a program with an optimizer: a copy of one, or known by its function or its data.
 
     Source: a logical invariant; tier 2, because a function may have a name that misleads.
     """
@@ -36,7 +36,9 @@ def evaluation_leaves_parameters(run: Run, signals: Signals) -> Outcome | None:
     runs, line, function = wrong.get("count", 0), wrong.get("line", ""), wrong.get("function", "")
     if runs < _RUNS:
         return None
-    if function:
+    if wrong.get("held_out"):
+        observed = message("health.evaluation_updates_parameters.held_out", runs=runs)
+    elif function:
         observed = message("health.evaluation_updates_parameters.function", runs=runs, function=function)
     else:
         observed = message("health.evaluation_updates_parameters.copy", runs=runs)

@@ -262,6 +262,7 @@ class ProgramRuns(TypedDict, total=False):
     count: Count
     rising: Count
     function: str
+    held_out: bool
     line: str
 
 

@@ -298,7 +298,8 @@ keyed by the number of the optimizer as text; those that would be empty are left
   parameters that found them unchanged. Static graphs: `restarts`: runs of the program that initializes the parameters
   after steps; `rising`: those in which a variable of the program that is named as an epoch had grown.
   `evaluation_updates`: runs of a program with an optimizer in a `function` named as an evaluation, or of a copy of one
-  (`function` is ""), beside runs that train."""
+  (`function` is ""), beside runs that train; `held_out`: it is the training program, fed with data of their own and
+  without its loss."""
 
 EVALUATION = "evaluation"
 """A validation phase: forwards of an outermost model without gradients or in eval mode, with no optimizer step and no

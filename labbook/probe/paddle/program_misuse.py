@@ -7,13 +7,39 @@ from ..training.call_site import line_of, user_frame
 _EVALUATES = re.compile(r"(?:^|_)(?:eval|evaluate|evaluation|val|valid|validate|validation|test|infer|predict)(?:_|$)")
 _EPOCH = re.compile(r"(?:^|_)(?:epoch|pass)(?:_|$)")
 _MOST_FUNCTIONS = 256
+_MOST_SITES = 16
+_MOST_MARKS = 1 << 16
+_PHASES = 3
 _MOST_FRAMES = 8
+
+
+class CallSite:
+    """A line that runs a training program.
+
+    Attributes:
+        runs: Of it.
+        fetched: Those that fetch the loss.
+        phases: How often it was run after another line.
+        first: Mark of what is fed first in each phase; `None` where that differs.
+    """
+
+    def __init__(self, line):
+        self.line = line
+        self.runs = self.fetched = self.phases = 0
+        self.first = None
+
+    def begin(self, mark):
+        """Begins a phase."""
+        self.phases += 1
+        self.first = mark if self.phases == 1 or mark == self.first else None
 
 
 class ProgramMisuse:
     """The runs of one process that are no steps, or should be none."""
 
     def __init__(self):
+        self._sites, self._marks = {}, set()
+        self._site = self._last = None
         self._named = {}
         self._restarts = {"count": 0, "rising": 0, "line": ""}
         self._updates = {"count": 0, "function": "", "line": ""}
@@ -27,11 +53,47 @@ class ProgramMisuse:
             has_stepped: Whether the program ran before.
         """
         frame = user_frame()
+        key = (frame.f_code, frame.f_lineno) if frame is not None else None
+        self._site = self._sites.get(key)
+        if self._site is None and len(self._sites) < _MOST_SITES:
+            self._site = self._sites[key] = CallSite(line_of(frame))
         function = next((one.f_code.co_name for one in _frames(frame) if self._evaluates(one.f_code)), "")
         if not function:
             self._is_trained_elsewhere = True
         elif has_stepped and self._is_trained_elsewhere:
             self._updated(frame, function)
+
+    def ended(self, has_loss, mark):
+        """Takes the end of this run.
+
+        Args:
+            has_loss: Whether it fetched the loss.
+            mark: What tells apart what was fed.
+        """
+        site = self._site
+        if site is None:
+            return
+        if site is not self._last:
+            site.begin(mark)
+        self._last = site
+        site.runs += 1
+        site.fetched += has_loss
+        if has_loss and len(self._marks) < _MOST_MARKS:
+            self._marks.add(mark)
+
+    def _judges(self):
+        """The line that runs a training program to judge it, `None` without one.
+
+        It never fetches the loss, all others always do; each of its phases begins with the same data, which the others
+        never feed.
+        """
+        sites = self._sites.values()
+        trains = sum(site.runs for site in sites if site.fetched == site.runs)
+        others = [site for site in sites if site.fetched < site.runs]
+        if len(others) != 1 or others[0].fetched or not others[0].runs < trains or len(self._marks) >= _MOST_MARKS:
+            return None
+        known = others[0].first is None or others[0].first in self._marks
+        return others[0] if others[0].phases >= _PHASES and not known else None
 
     def ran_copy(self):
         """Takes a run of a copy of a training program that was made with its optimizer."""
@@ -58,7 +120,11 @@ class ProgramMisuse:
     def fields(self):
         """Fields of the event of the loop."""
         told = {"restarts": self._restarts} if self._restarts["count"] else {}
-        return dict(told, evaluation_updates=self._updates) if self._updates["count"] else told
+        updates = self._updates
+        site = self._judges() if not updates["count"] else None
+        if site is not None:
+            updates = {"count": site.runs, "function": "", "line": site.line, "held_out": True}
+        return dict(told, evaluation_updates=updates) if updates["count"] else told
 
 
 def _frames(frame):

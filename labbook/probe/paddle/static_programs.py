@@ -33,6 +33,7 @@ _ELEMENTS = 1 << 22
 """Elements of all parameters that are copied at a look; of larger programs the first ones."""
 
 _LABELS = 1 << 16
+_MARKED = 16
 
 
 class StaticPrograms:
@@ -54,7 +55,9 @@ class StaticPrograms:
         self.misuse = ProgramMisuse()
 
     def finish(self):
-        """Reports where the budget has left out planned looks."""
+        """Reports what is known at the end: misuse of programs, evaluations, looks that the budget left out."""
+        if self._adapter.monitor is not None:
+            self._adapter.monitor.loop.facts.update(self.misuse.fields())
         for training in self._trained.values():
             if self._adapter.monitor is not None and training.has_stepped:
                 self._adapter.monitor.evaluation.end(training.step + 1)
@@ -194,6 +197,8 @@ class StaticTraining:
             if adapter.monitor is not None:
                 adapter.monitor.loop.step(recorder.index, 0)
             training.step(recorder, [] if one is None else [one], adapter.rates(optimizer), None, 1, None, None)
+        feed = args[2] if len(args) > 2 else kwargs.get("feed")
+        adapter.static_programs.misuse.ended(value is not None, mark_of(feed))
         if self._before is not None:
             began = training.clock()
             self._look_at_parameters(first)
@@ -307,6 +312,15 @@ class StaticTraining:
             samples=inputs[0]["shape"][0] if inputs[0]["shape"] else None,
             labels={"histogram": told_histogram(labels)} if labels else None, dims_equal=len(firsts) < 2,
         )  # fmt: skip
+
+
+def mark_of(feed):
+    """What tells apart what is fed: a hash of a few values of the first array, `None` without one."""
+    arrays = [one for one in feed.values() if is_array(one)] if isinstance(feed, dict) else []
+    if not arrays:
+        return None
+    one = next((one for one in arrays if one.dtype.kind == "f"), arrays[0])
+    return hash((one.shape, one.flat[:: 1 + one.size // _MARKED].tobytes()))
 
 
 def is_array(thing):

@@ -143,3 +143,33 @@ def test_runs_of_another_program_are_an_evaluation(run, healthy, program, pir):
     assert len(phases) == (0 if program == "stranger" else 3)
     assert all(one["batches"] == 4 and one["stochastic"] is (program == "training") for one in phases)
     assert [one["begin_step"] for one in phases] == [7, 13, 19][: len(phases)]
+
+
+HELD_OUT = """
+import sys, numpy, paddle
+paddle.enable_static()
+static = paddle.static
+x = static.data("x", [None, 6])
+loss = paddle.mean(paddle.square(static.nn.fc(x, 1)))
+score = paddle.mean(x)
+paddle.optimizer.SGD(0.01).minimize(loss)
+executor = static.Executor()
+executor.run(static.default_startup_program())
+rows = numpy.random.RandomState(0).randn(100, 6).astype("float32")
+for epoch in range(4):
+    for begin in range(0, 80, 4):
+        part = rows[begin : begin + 4]
+        if sys.argv[1] == "seldom" and begin % 8:
+            executor.run(feed={"x": part}, fetch_list=[])
+        else:
+            executor.run(feed={"x": part}, fetch_list=[loss])
+    for begin in range(0 if sys.argv[1] == "trained" else 80, 100, 4) if sys.argv[1] != "seldom" else ():
+        fetched = [loss, score] if sys.argv[1] == "loss" else [score]
+        executor.run(feed={"x": rows[begin : begin + 4]}, fetch_list=fetched)
+"""
+
+
+@pytest.mark.parametrize(("case", "runs"), [("judged", 20), ("trained", None), ("loss", None), ("seldom", None)])
+def test_a_line_that_only_judges_is_known_by_its_data(run, healthy, case, runs):
+    loop = healthy(run(HELD_OUT, case, fork="paddle")).of("loop")[-1]
+    assert loop.get("evaluation_updates", {}).get("count") == runs
