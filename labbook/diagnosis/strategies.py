@@ -34,7 +34,7 @@ _SURVIVED = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch
 _OF_PYTHON = "type_error_user_code"
 _NOT_SETTINGS = ("data_decode_error", _OF_PYTHON, "api_version_mismatch")
 _LIKELY = 2
-_LISTED = 4
+_LISTED = 3
 """Families that make a text without a traceback a list. Source: no failure of `benchmarks.diagnosis` shows three."""
 
 

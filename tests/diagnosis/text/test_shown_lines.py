@@ -19,6 +19,15 @@ SHOWN = {
     "tests with expected failures": "RuntimeError: {}\n== 9 passed, 1 skipped, 2 xfailed, 1 warning in 2.10s ==\n",
     "a table": "| class of failure   | precision | recall | texts |\n| {} | 0.91 | 0.88 | 120 |\n",
     "a list in JSON": '{{\n  "retried": ["{}", "Connection reset by peer"],\n  "times": 3\n}}\n',
+    "a translation": 'msgid "{}"\nmsgstr "显存不足"\n',
+    "strings of a configuration": 'retry_on:\n  - "{}"\n  - "No space left on device"\nretries: 3\n',
+    "a table of texts": '7,"{} with two cards",memory\n8,"slow start",other\n',
+    "fields of a manual": "fit(x)\n\n:raises RuntimeError: {}\n:returns: the loss\n",
+    "tests of Go": "=== RUN   TestA\n    a_test.go:9: {}\n--- PASS: TestA (0.0s)\nPASS\nok      x/a 0.01s\n",
+    "tests of JavaScript": " PASS  a.test.ts\n  ✓ {} is caught (3 ms)\n\nTests:       1 skipped, 2 passed, 3 total\n",
+    "a question for pupils": "Q3. What does this print?\n (a) RuntimeError: {}\n (b) nothing\n",
+    "links to questions": "Related questions\n- {} with one sample (12 answers)\n",
+    "a letter about a change": 'The crash is gone. Please review the PR "Catch RuntimeError: {}" today.\n',
     "a changelog": "## 1.4.0\n\n### Fixed\n\n- RuntimeError: {} with two workers\n",
     "a manual": "Help on class Failure in module fit:\n\nclass Failure(builtins.Exception)\n |  RuntimeError: {}\n",
     "a log that says please": "please install libaio for faster reads\n[W] RuntimeError: {}, halving\n"
@@ -26,7 +35,7 @@ SHOWN = {
 }
 
 
-WHOLE = ("a patch", "a shell script", "a changelog", "a manual")
+WHOLE = ("a patch", "a shell script", "a changelog", "a manual", "a question for pupils", "links to questions")
 """Known by the beginning of the text."""
 
 
@@ -49,6 +58,9 @@ def test_what_a_line_shows_did_not_happen(family_of: Callable[[str], str], name:
         f"with a batch of 64 I get this:\nRuntimeError: {OOM}\n",
         f"raise RuntimeError(text)\nRuntimeError: {OOM}\n",
         f"test_a.py::test_a PASSED\ntest_a.py::test_b FAILED\nE   RuntimeError: {OOM}\n1 failed, 1 passed\n",
+        f'{{"error": "{OOM}"}}\n',
+        f'message: "{OOM}"\n',
+        f"1. {OOM}\n2. what can I do?\n",
         f"9 passed\n$ python fit.py\nRuntimeError: {OOM}\n",
     ],
 )
