@@ -61,6 +61,8 @@ def test_what_a_line_shows_did_not_happen(family_of: Callable[[str], str], name:
         f'{{"error": "{OOM}"}}\n',
         f'message: "{OOM}"\n',
         f"1. {OOM}\n2. what can I do?\n",
+        f"while training is running I get {OOM}:\n",
+        f"RuntimeError: {OOM} although a smaller batch was passed\n",
         f"9 passed\n$ python fit.py\nRuntimeError: {OOM}\n",
     ],
 )
