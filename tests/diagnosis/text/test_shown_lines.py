@@ -28,6 +28,11 @@ SHOWN = {
     "a question for pupils": "Q3. What does this print?\n (a) RuntimeError: {}\n (b) nothing\n",
     "links to questions": "Related questions\n- {} with one sample (12 answers)\n",
     "a letter about a change": 'The crash is gone. Please review the PR "Catch RuntimeError: {}" today.\n',
+    "help of options": "Options of fit:\n  --retry N    repeat after RuntimeError: {}\n  -q, --quiet  print less\n",
+    "help of click": "Usage: fit [OPTIONS]\n\n  Raises RuntimeError: {}\n\nOptions:\n  --help  Show this message.\n",
+    "a commit": "commit 1f0c2d3a\nAuthor: A <a@b.c>\n\n    Catch RuntimeError: {} in the evaluation\n",
+    "a repeated installation": "  building x ... RuntimeError: {}\n  taking the wheel\nSuccessfully installed x-2.5\n",
+    "settings of tools": "[tool.fit]\nretry = 3\n# RuntimeError: {}\n",
     "a changelog": "## 1.4.0\n\n### Fixed\n\n- RuntimeError: {} with two workers\n",
     "a manual": "Help on class Failure in module fit:\n\nclass Failure(builtins.Exception)\n |  RuntimeError: {}\n",
     "a log that says please": "please install libaio for faster reads\n[W] RuntimeError: {}, halving\n"
@@ -35,7 +40,17 @@ SHOWN = {
 }
 
 
-WHOLE = ("a patch", "a shell script", "a changelog", "a manual", "a question for pupils", "links to questions")
+WHOLE = (
+    "a patch",
+    "a shell script",
+    "a changelog",
+    "a manual",
+    "a question for pupils",
+    "links to questions",
+    "a commit",
+    "settings of tools",
+    "help of click",
+)
 """Known by the beginning of the text."""
 
 
