@@ -79,7 +79,8 @@ def collect_candidates(evidence: Evidence, matcher: Matcher) -> list[Candidate]:
         found += _match_lines(evidence, matcher, as_exception=bare)
         found += [Candidate(match, order=float("inf")) for match in matcher.match_ending(evidence.ending)[:1]]
     meant = [_meant(candidate, evidence, matcher) for candidate in found]
-    return _caused_first(_one_each(sorted(meant, key=_importance)))
+    several = len({candidate.rank for candidate in found}) > 1
+    return _caused_first(_one_each(sorted(meant, key=lambda candidate: _importance(candidate, several))))
 
 
 def _meant(candidate: Candidate, evidence: Evidence, matcher: Matcher) -> Candidate:
@@ -90,12 +91,13 @@ def _meant(candidate: Candidate, evidence: Evidence, matcher: Matcher) -> Candid
     return replace(candidate, match=replace(candidate.match, symptom=known)) if known else candidate
 
 
-def _importance(candidate: Candidate) -> tuple[object, ...]:
+def _importance(candidate: Candidate, several_ranks: bool) -> tuple[object, ...]:
     """Sort key: what ended the program before other output, certain before likely, causes in time order."""
     consequence = ANYTHING in candidate.match.symptom.caused_by
     hint = candidate.exception is None and candidate.match.weight == 1
     # Of several ranks the first to fail is the cause; in one process what came last ended it.
-    order = candidate.order if candidate.rank is not None or candidate.exception is None else -candidate.order
+    forwards = candidate.exception is None or (several_ranks and candidate.rank is not None)
+    order = candidate.order if forwards else -candidate.order
     weight = candidate.match.weight
     return (
         not candidate.fatal,
@@ -104,7 +106,6 @@ def _importance(candidate: Candidate) -> tuple[object, ...]:
         weight == 1,
         candidate.exception is None and weight < 3,
         candidate.exception is None,
-        # A missing file or connection that a program reports before it fails in another way.
         candidate.exception is None and candidate.line is not None and is_soft(candidate.line.text),
         order,
         candidate.depth,

@@ -377,3 +377,16 @@ def test_what_a_message_lists_as_possible_causes_is_none():
     text = "RayActorError: The actor died unexpectedly before finishing this task. There are some potential causes. "
     primary = diagnose(read_text(text + "(1) SIGKILL by the OOM killer. (3) SIGSEGV.\n"), MATCHER).primary
     assert (primary.symptom, primary.tier) == ("spawn_child_failed", 3)
+
+
+def test_one_rank_is_one_process(family_of: Callable[[str], str]) -> None:
+    """Of two tracebacks with the same rank in front, as in a log of two runs, the last one ended the process."""
+    first, last = (
+        f'Traceback (most recent call last):\n  File "fit.py", line {line}, in <module>\n    step()\n{error}\n'
+        for line, error in ((3, "KeyError: 'rate'"), (9, "RuntimeError: CUDA out of memory. Tried to allocate 1 GiB"))
+    )
+    text = first + "starting again\n" + last
+    assert family_of(text) == "cuda_oom"
+    assert family_of("".join(f"[rank0]: {line}\n" for line in text.splitlines())) == "cuda_oom"
+    ranks = zip((first, last), (1, 0), strict=True)
+    assert family_of("".join(f"[rank{n}]: {line}\n" for one, n in ranks for line in one.splitlines())) != "cuda_oom"

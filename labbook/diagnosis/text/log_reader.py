@@ -185,8 +185,7 @@ def _exit_reports(raised: ObservedException) -> list[str]:
 def _evidence(collected: EvidenceCollector) -> Evidence:
     raised: list[ObservedException] = collected.exceptions()
     outputs: list[OutputLine] = collected.lines()
-    timed = all(one.order != one.line for one in raised) and all(one.order != one.line for one in outputs)
-    if not timed:
+    if any(one.order == one.line for one in raised) or any(one.order == one.line for one in outputs):
         raised = [replace(one, order=float(one.line)) for one in raised]
         outputs = [replace(one, order=float(one.line)) for one in outputs]
     raised.sort(key=lambda one: (one.order, one.line))
