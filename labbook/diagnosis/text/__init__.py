@@ -6,7 +6,7 @@ such as time stamps, ranks and quoting marks; `traceback_parser` reads the block
 `exit_lines` recognises what a shell, a scheduler or a launcher prints when a process dies. A log of any length is
 read in one pass with bounded memory: of equal lines the first and the last few are stored.
 
-`hedging` and `statements` remove sentences that report no failure: questions, advice, suppositions.
+`hedging` removes sentences that report no failure; `[edges]` of `log_reader.toml` has lines that only show one: code.
 
 This package does not decide which kind of failure a text shows, and it imports nothing of `families/` or
 `catalogue/`.
