@@ -47,7 +47,7 @@ class LogLine(NamedTuple):
         return len(self.text) - len(self.text.lstrip())
 
 
-_GLOG_LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL"}
+_GLOG_LEVELS = {"V": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL"}
 
 
 def clean_line(text: str) -> str:

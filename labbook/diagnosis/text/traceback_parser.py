@@ -118,7 +118,7 @@ class TracebackReader:
         elif head and frames and (behind := _RE["class_behind"].match(self.lines[start].text[head.end() :])):
             one.module, one.type = split_class(behind[1])
         self._at = max(one.end, start + 1)
-        if not frames and not one.type:
+        if not one.type and (not frames or self.lines[start].level in ("INFO", "DEBUG")):
             return
         if relation == "user code" and self._last is not None:
             self._last.frames += frames

@@ -96,3 +96,13 @@ def test_many_failures_of_different_kinds_without_a_traceback_are_a_list(family_
 def test_a_longer_word_is_not_the_word_of_a_page(family_of: Callable[[str], str]) -> None:
     assert family_of("cudaHostAlloc failed for 2 GiB") != ""
     assert family_of("bound to the cudaHostAllocator of this process") == ""
+
+
+def test_a_stack_that_a_log_prints_for_information_is_no_failure(family_of: Callable[[str], str]) -> None:
+    """`TORCH_LOGS` prints stacks without an exception."""
+    stack = ("guard of the frame was made here:", '  File "fit.py", line 5, in step', "    print(x)")
+    library = ('  File "/lib/python3.11/site-packages/torch/_dynamo/convert.py", line 9, in call', "    self.call(x)")
+    lines = [f"{{}}1126 22:26:36.028000 229 torch/_dynamo/convert.py:51] [0/0] {line}" for line in (*stack, *library)]
+    assert family_of("\n".join(lines).replace("{}", "V")) == family_of("\n".join(lines).replace("{}", "I")) == ""
+    failed = [*lines, "{}1126 22:26:36.030000 229 torch/_dynamo/convert.py:51] RuntimeError: CUDA out of memory"]
+    assert family_of("\n".join(failed).replace("{}", "E")) == "cuda_oom"
