@@ -52,6 +52,7 @@ class _Run:
         self.kernel: Any = None
         self.tasks: list[Any] = []
         self._next_save = 0.0
+        self._open_line: int | None = None  # the cell that printed the last line without its end
         for index, cell in enumerate(notebook.cells):
             if cell.cell_type == "code":
                 before = cell.get("execution_count")
@@ -83,7 +84,9 @@ class _Run:
         text = files.text_of(output)
         if text and output.get("output_type") != "error":
             stream = sys.stderr if output.get("name") == "stderr" else sys.stdout
-            print(text, end="", file=stream, flush=True)
+            begin = "" if self._open_line in (None, index) else "\n"
+            self._open_line = None if text.endswith("\n") else index
+            print(begin + text, end="", file=stream, flush=True)
         self.sizes[index] = self.sizes.get(index, 0) + len(text)
         fits = self.sizes[index] <= _MOST_OUTPUT and count < _MOST_OUTPUTS
         if not fits and index in self.rows:

@@ -165,6 +165,12 @@ def test_an_unfrozen_backbone_is_only_noted(ask, make_model):
     assert ask("grad_param_not_in_optimizer", signals=head).verdict == "fail"
 
 
+@pytest.mark.parametrize(("last", "verdict"), [(1e-16, "ok"), (0.9, "fail")])
+def test_steps_that_have_nothing_left_to_learn_may_change_nothing(ask, make_series, last, verdict):
+    signals = loop(unchanged={"0": {"checked": 12, "unchanged": 6, "streak": 6}})
+    assert ask("step_changed_nothing", make_series("loss", [1.0, 0.1, last]), signals=signals).verdict == verdict
+
+
 @pytest.mark.parametrize(("unexpected", "verdict"), [(0, "note"), (10, "fail")])
 def test_a_file_of_which_every_key_matches_is_no_wrong_file(ask, unexpected, verdict):
     event = {"what": "model", "keys": 51, "matched": 10, "missing": ["base.weight"], "missing_n": 41}

@@ -129,6 +129,16 @@ def test_a_cell_that_exits_gives_the_status_of_a_script_that_does(value, status,
     assert f"cell 2 ended the notebook: exit status {status}" in capsys.readouterr().err
 
 
+def test_the_output_of_a_cell_begins_on_a_line_of_its_own(tmp_path, capsys):
+    import nbformat
+
+    cells = [nbformat.v4.new_code_cell("1"), nbformat.v4.new_code_cell("2")]
+    run = _Run(tmp_path / "a.ipynb", nbformat.v4.new_notebook(cells=cells), None)
+    for index, text in ((0, "half"), (0, " a line"), (1, "whole\n"), (1, "next\n")):
+        run.wants({"output_type": "stream", "name": "stdout", "text": text}, index, 0)
+    assert capsys.readouterr().out == "half a line\nwhole\nnext\n"
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_an_interrupted_notebook_without_end(book):

@@ -43,7 +43,8 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
     """Whether steps with a gradient and a learning rate left every inspected element bitwise as it was.
 
     Source: a logical invariant (tier 1) over at least 3 steps and most of those looked at; SageMaker UnchangedTensor,
-    TheDeepChecker w_untrained. In bfloat16 a step may change few elements, so all of the sample must stand still.
+    TheDeepChecker w_untrained. In bfloat16 a step may change few elements, so all of the sample must stand still. The
+    last steps of a training that has nothing left to learn are below the precision of the weights.
     """
     rates = [v for s in measured_in(run, signals, "lr") for v in (s.high or s.values)]
     if len(rates) >= _STREAK and not any(rates):
@@ -52,7 +53,7 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
     checked = sum(look.get("checked", 0) for look in looks.values())
     for opt, look in looks.items():
         still, seen = look.get("unchanged", 0), look.get("checked", 0)
-        if look.get("streak", 0) >= _STREAK and still >= 0.5 * seen:
+        if look.get("streak", 0) >= _STREAK and still >= 0.5 * seen and not _has_learnt_all(run, signals):
             which = of_optimizer(opt, looks)
             observed = message("health.step_changed_nothing.unchanged", bad=still, seen=seen, optimizer=which)
             return Outcome("fail", observed)
@@ -65,6 +66,12 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
         still = sum(1 for ratio in ratios if ratio == 0.0)
         extra = message("health.step_changed_nothing.often_still", share=still / len(ratios))
     return Outcome("ok", message("health.step_changed_nothing.ok", steps=checked, extra=extra))
+
+
+def _has_learnt_all(run: Run, signals: Signals) -> bool:
+    """Whether the loss has fallen to a millionth of its first value. Source: chosen by us."""
+    losses = [series.values for series in measured_in(run, signals, "loss") if series.values]
+    return bool(losses) and all(0 < abs(v[0]) and abs(v[-1]) <= 1e-6 * abs(v[0]) for v in losses)
 
 
 @check("update_too_large", family="gradient", tier=2, needs=("params",))
