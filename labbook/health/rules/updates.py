@@ -71,7 +71,7 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
 def _has_learnt_all(run: Run, signals: Signals) -> bool:
     """Whether the loss has fallen to a millionth of its first value. Source: chosen by us."""
     losses = [series.values for series in measured_in(run, signals, "loss") if series.values]
-    return bool(losses) and all(0 < abs(v[0]) and abs(v[-1]) <= 1e-6 * abs(v[0]) for v in losses)
+    return bool(losses) and all(abs(v[0]) > 0 and abs(v[-1]) <= 1e-6 * abs(v[0]) for v in losses)
 
 
 @check("update_too_large", family="gradient", tier=2, needs=("params",))
