@@ -21,7 +21,8 @@ QUANTITIES: tuple[tuple[str, str, str], ...] = (
     ("reward", "max", "reward rewards rew return returns score success winrate 奖励 回报"),
     ("word error", "min", "wer cer eer fid lpips"),
     ("perplexity", "min", "ppl perplexity bpc bpb 困惑度"),
-    ("error", "min", "mse mae rmse mape smape wape mase rmsle nrmse rmsse crps err error errors"),
+    ("error", "min", "mse mae rmse mape rmsle err error errors"),
+    ("scaled error", "min", "smape wape mase nrmse rmsse crps"),
     ("loss", "min", "loss losses cost costs nll 损失 损失值"),
 )
 """Quantity, direction and words of metrics that can stand for a run, the most telling first. Source: chosen by us from

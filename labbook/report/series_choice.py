@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean, median
 
-from labbook.model.metric_kinds import SPLITS, MetricGoal, choose_metric, direction_of, metric_kind
+from labbook.model.metric_kinds import SPLITS, MetricGoal, choose_metric, direction_of, is_counter, metric_kind
 from labbook.model.run import Run
 from labbook.model.series import Series
 
@@ -54,7 +54,7 @@ def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
         return held_out
     if chosen:
         return chosen
-    names = [s.name for s in series]
+    names = [s.name for s in series if not is_counter(s.name)]
     losses = [n for n in names if base_name(n).lower() in _TRAIN_LOSS] or [n for n in names if "loss" in n.lower()]
     return next(iter([*losses, *names]), "")
 

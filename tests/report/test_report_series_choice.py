@@ -148,6 +148,7 @@ def test_what_never_was_a_number_does_not_stand_for_a_run():
     loss = Series("loss", "probe", (1, 2, 3), (3.0, 2.0, 1.0))
     assert primary_series(replace(RUN, series=(nothing, loss))) == "loss"
     assert primary_series(replace(RUN, series=(nothing,))) == "val_loss"
+    assert primary_series(replace(RUN, series=(of("hp_metric", [-1.0], "tensorboard"),))) == ""
 
 
 def test_printed_values_of_a_logged_metric_are_no_second_metric():

@@ -351,8 +351,11 @@ def _row_prints(event: Prints) -> list[str]:
 def validation_stays(run: Run, signals: Signals) -> Outcome | None:
     """Whether a validation loader that does not shuffle gave other batches in each epoch, as with augmentation.
 
-    Source: a hint (tier 3), chosen by us: at least 3 epochs, no batch of which came again at its place.
+    Source: a hint (tier 3), chosen by us: at least 3 epochs, no batch of which came again at its place. Trainings of
+    one program, as in a cross validation, have data of their own each.
     """
+    if run.captured.get("trainings"):
+        return None
     by_loader: dict[object, list[tuple[str, ...]]] = {}
     for event in signals.prints:
         facts, prints = loader_of(signals, event), tuple(event.get("prints", []))
