@@ -222,14 +222,7 @@ def test_packages_hardware_environment_and_seeds():
         },
         "hardware": {"cpu": "A", "cores": 2, "gpus": [{"name": "H200"}, {"name": "H200"}], "memory_bytes": 2**34},
         "container": {"kind": "docker"},
-        "command": {
-            "environment": {
-                "CUDA_VISIBLE_DEVICES": "0",
-                "MASTER_PORT": "1",
-                "PYTHONUNBUFFERED": "1",
-                "TORCHINDUCTOR_CACHE_DIR": "/tmp/a",
-            }
-        },
+        "command": {"environment": {"CUDA_VISIBLE_DEVICES": "0", "MASTER_PORT": "1", "TORCHINDUCTOR_CACHE_DIR": "a"}},
     }
     other = {
         "python": {

@@ -1,0 +1,37 @@
+"""Adapters such as LoRA: a few trained weights in a frozen model, which begin so that they change nothing."""
+
+from dataclasses import replace
+
+import pytest
+from order_of_tests import in_one_test
+
+from labbook.health.evidence.layer_history import Parameter
+from labbook.health.rules.gradient import _is_query_or_key
+
+
+@pytest.mark.parametrize(("unexpected", "verdict"), [(0, "note"), (10, "fail")])
+def test_a_file_of_which_every_key_matches_is_no_wrong_file(ask, unexpected, verdict):
+    event = {"what": "model", "keys": 51, "matched": 10, "missing": ["base.weight"], "missing_n": 41}
+    signals = {"loaded": ({**event, "unexpected_n": unexpected},)}
+    assert ask("partial_state_load", signals=signals).verdict == verdict
+
+
+@pytest.mark.parametrize(("zero", "verdict"), [(1.0, "ok"), (0.0, "fail")])
+def test_weights_in_front_of_one_that_begins_as_zero_do_not_make_a_profile(ask, make_model, looks, zero, verdict):
+    model = make_model(*["Linear"] * 9, init={i: {"zero": zero if i % 2 == 0 else 0.0} for i in range(1, 9)})
+    names = [f"encoder.{i}.value.lora_{part}.default.weight" for i in range(4) for part in "AB"]
+    for row, name in zip(model["parameters"], [*names, "classifier.default.weight"], strict=True):
+        row["name"] = name
+    rows = [{"i": i, "g": 3e-3 if i % 2 else 1e-5 * 1.5**i, "w": 1.0, "ratio": 1e-3} for i in range(9)]
+    rows[8]["g"] = 0.08
+    if not zero:
+        rows = [{**row, "g": 0.08 * 10.0 ** (i - 8)} for i, row in enumerate(rows)]
+    found = ask("vanishing_gradient", signals={"models": (model,), "tensors": looks(params=lambda _: rows)})
+    assert found.verdict == verdict
+
+
+@in_one_test("name", ["query.lora_B.default", "q_proj.lora_B.x", "to_k.0.lora.up"])
+def test_an_adapter_of_a_query_is_like_the_query(name):
+    parameter = Parameter(f"layers.1.attention.{name}.weight", (4, 4), True, "Linear", {}, {}, 1)
+    assert _is_query_or_key(parameter)
+    assert not _is_query_or_key(replace(parameter, name="query_encoder.layer.weight"))
