@@ -194,7 +194,10 @@ def display_path(path: str, cwd: Path) -> str:
 def _is_temporary(row: FileUse, cwd: Path) -> bool:
     """Whether a row is a temporary file, such as of a compiler or a queue, that the run wrote and removed."""
     temporary = row.path.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")) and not str(cwd).startswith("/tmp/")
-    return row.reason == "gone" and row.mode != "read" and (temporary or (row.members == 1 and _is_scratch(row.path)))
+    scratch = row.members == 1 and _is_scratch(row.path)
+    # Papermill and nbconvert hand the kernel a file `/tmp/tmp1a2b.json`: read only by it, and gone.
+    wanted = row.mode != "read" or (scratch and row.path.startswith("/tmp/"))
+    return row.reason == "gone" and wanted and (temporary or scratch)
 
 
 def _is_scratch(path: str) -> bool:

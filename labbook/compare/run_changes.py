@@ -230,7 +230,9 @@ def _states(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
             if key in state and key in known:
                 # No seed at all is an empty object: then the seeds of the other run are the difference.
                 sides = [flatten({key: side[key]} if side[key] != {} else {}) for side in (known, state)]
-                changed = _compare_values("environment", dict(sides[0]), dict(sides[1]))
+                # A generator that was drawn from without a seed has `None`: no seed, either.
+                shown = [{name: value for name, value in side if value is not None} for side in sides]
+                changed = _compare_values("environment", shown[0], shown[1])
                 changes += [
                     Change(c.kind, f"{name} {c.what}", c.before, c.now)
                     for c in changed

@@ -183,3 +183,8 @@ def test_a_file_that_must_not_be_read(tmp_path):
     file = make(tmp_path / "a")
     file.chmod(0)
     assert fingerprint_file(file, Budget()).reason == "unreadable"
+
+
+def test_a_file_that_a_launcher_hands_to_a_kernel_is_no_input(tmp_path):
+    found = rows([item("/tmp/tmp8_2i8xvy_gone.json"), item("/tmp/data_gone.json")], tmp_path)
+    assert set(found) == {"/tmp/data_gone.json"}
