@@ -60,14 +60,15 @@ elif case == "ofeach":  # an optimizer for each parameter, as Pyro makes them; t
         (m["decoder"](torch.tanh(m["encoder"](x))) - x).pow(2).mean().backward()
         for o in os:
             o.step()
-elif case == "solver":
-    m = nn.Linear(10, 10)
+elif case in ("solver", "recurrent"):
+    m = nn.Linear(10, 10) if case == "solver" else nn.RNNCell(10, 10)
     for x, _ in batches(10):
 
         def solve(x, steps=10):
+            state = x
             for _ in range(steps):
-                x = x + 0.1 * torch.tanh(m(x))
-            return x
+                state = state + 0.1 * torch.tanh(m(state)) if case == "solver" else m(x, state)
+            return state
 
         o = torch.optim.SGD(m.parameters(), 0.01)
         o.zero_grad()

@@ -155,8 +155,8 @@ def acts(signals: Signals) -> bool:
 
     Source: chosen by us; at least one such forward in two steps: policies that act. Those of models that are not
     trained, as of a teacher, say nothing of the loss and are left out. A policy may act with gradients, too, on far
-    fewer samples than it is trained on, or many times for each `backward`; a solver or a recurrent loop calls the model
-    on what it has computed. Phases in evaluation mode on batches as large as those of training validate.
+    fewer samples than it is trained on, or many times for each `backward`; a solver calls the model on what the model
+    has computed. Phases in evaluation mode on batches as large as those of training validate.
     """
     forwards = signals.loop.get("forwards", {})
     compared = forwards.get("compared", 0)

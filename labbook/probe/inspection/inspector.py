@@ -167,9 +167,13 @@ class TensorInspector:
         return shape[0] if len(shape) else 0
 
     def is_computed(self, args):
-        """Whether an input of a model was computed with gradients, as by an earlier call of it."""
+        """Whether all inputs of a model but scalars were computed with gradients, as by an earlier call of it.
+
+        A recurrent policy, which has observations as well, is none.
+        """
         kind = self.framework.Tensor
-        return any(type(one) is kind and one.grad_fn is not None for one in args)
+        given = [one for one in args if type(one) is kind and one.ndim]
+        return bool(given) and all(one.grad_fn is not None for one in given)
 
     def evaluates(self, root, args, kwargs):
         """Looks at a forward that is no training forward, and at its first input where the phase is new."""
