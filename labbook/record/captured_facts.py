@@ -77,6 +77,8 @@ def add_captured(
     if ranks:
         captured["ranks"] = redactor.data(ranks)
     trainings = successive_trainings(run, processes)
+    if trainings and not any(row["params"] for row in trainings["rows"]):
+        trainings = successive_trainings(run, processes, _read_script(run))
     if trainings:
         captured["trainings"] = redactor.data(trainings)
         run = replace(run, frameworks=tuple(map(_of_one_model, run.frameworks)))
@@ -121,6 +123,17 @@ def _ending(journal: Journal, parts: Sequence[Journal], start: Facts, run: Run) 
         }
     limits = (part.read(part.paths.start).get("time_limit") for part in parts)
     return explain_exit(end, parts[0].paths.resources, run.started, next(filter(None, limits), {}), lost)
+
+
+def _read_script(run: Run) -> str:
+    """Returns the text of the program, "" if it was edited since the run began."""
+    from labbook.capture.command import find_program_file
+
+    with suppress(OSError, ValueError):
+        path = find_program_file(run.argv, Path(run.cwd)).path
+        if path is not None and path.stat().st_mtime <= run.started:
+            return path.read_text("utf-8")
+    return ""
 
 
 def _of_one_model(framework: Framework) -> Framework:

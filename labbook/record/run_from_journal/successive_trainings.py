@@ -14,6 +14,7 @@ from labbook.model.events.inspection_kinds import Loaded
 from labbook.model.events.process_kinds import Event, UncaughtException
 from labbook.model.events.training_kinds import Loop, Optimizer, Scalars, Step
 from labbook.model.run import Run
+from labbook.record.run_from_journal.script_loops import repeated_values
 from labbook.record.run_from_journal.trial_parts import TrialPart, split_labelled
 from labbook.report.series_choice import ends_with_mean, find_primary_series, primary_direction, run_best
 from labbook.store.journal import ProcessEvents
@@ -55,7 +56,7 @@ class Phase:
         return f".opt{index}" if index else ""
 
 
-def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[str, Any]:
+def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: str = "") -> dict[str, Any]:
     """Returns the trainings of a program that trained several models one after another; empty for any other.
 
     The optimizers of a GAN or of an actor and its critic take turns, and fine-tuning goes on with the same model: these
@@ -63,12 +64,13 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
 
     Args:
         run: The run with its series.
+        script: Text of the program.
 
     Returns:
         `metric`: what the program reports once a training, else "loss". `rows`, one a training: `number`, `params`
-        (options of the optimizer, dropout, sizes of model and batch that differ), `steps`, `best`, `last`,
-        `duration_s`. If they differ, `best`: the number of the best training, `value`: its value, `series`: the name of
-        the series with its loss. Equal ones (folds, seeds) have `mean`, `low` and `high`.
+        (options of the optimizer, dropout, sizes of model and batch, values of loops around it that differ), `steps`,
+        `best`, `last`, `duration_s`. If they differ, `best`: the number of the best training, `value`: its value,
+        `series`: the name of the series with its loss. Equal ones (folds, seeds) have `mean`, `low` and `high`.
     """
     trained = next((process for process in processes if process.of_kind(Step)), None)
     found = trainings_in_turn(trained)[:_MOST] if trained is not None else []
@@ -78,6 +80,9 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents]) -> dict[s
     for name, sizes in (("parameters", _model_sizes(found)), ("batch_size", _batch_sizes(trained, found))):
         if min(sizes) > 0 and max(sizes) > _LARGER * min(sizes):
             options = [{**each, name: size} for each, size in zip(options, sizes, strict=True)]
+    kinds = {phases[-1].optimizers[0].get("type", "") for phases in found}
+    if looped := repeated_values(script, min(kinds), len(found)) if script and len(kinds) == 1 else []:
+        options = [{**ours, **each} for each, ours in zip(options, looped, strict=True)]
     names = dict.fromkeys(name for each in options for name in each)
     differing = [name for name in names if len({str(each.get(name)) for each in options}) > 1]
     losses = {series.name: series for series in run.series if series.source == "probe"}
