@@ -188,3 +188,23 @@ def test_a_page_created_without_git_does_not_replace_the_page_of_the_branch(tmp_
     assert [outcome.status for outcome in commit_queued(clone)] == ["unchanged"]
     assert GOAL.strip() in git(clone.repository, "show", f"labbook:notes/experiments/{slug}.md")
     assert page.read_text() == "mine\n" if edited else GOAL in page.read_text()
+
+
+def test_notes_of_any_name_are_hidden_from_the_status_of_the_code(tmp_path, git):
+    book = start(tmp_path / "code", git)
+    names = [
+        "a\nb",
+        "a\rb",
+        "tab\there",
+        "trail ",
+        " lead",
+        "#hash",
+        "!bang",
+        "star*[x]?",
+        "back\\slash",
+        "模型",
+        "\udcff",
+    ]
+    notes = [write(book, f"{name}.md", "text\n") for name in names]
+    assert commit_files(book, notes, "notes").status == "committed"
+    assert git(book.repository, "status", "--porcelain") == ""

@@ -92,10 +92,11 @@ def hide_entries(folders: GitFolders, prefix: str, paths: Iterable[bytes] = ()) 
         paths: Files on the notebook's branch, below the top folder: other notes are hidden once they are there.
     """
     start = f"{prefix}/" if prefix else ""
-    notes = (name for name in map(os.fsdecode, paths) if name.startswith(f"{start}notes/") and "\n" not in name)
+    notes = (name for name in map(os.fsdecode, paths) if name.startswith(f"{start}notes/"))
     others = (name for name in notes if not name.removeprefix(start).startswith(_HIDDEN))
     names = [*(start + folder for folder in _HIDDEN), *others]
-    lines = ["/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", name) for name in names]
+    escaped = (re.sub(r"([\\*?\[\]!# ])", r"\\\1", name) for name in names)
+    lines = ["/" + re.sub(r"[\r\n]", "?", name) for name in escaped]  # a pattern cannot hold a line break
     with contextlib.suppress(OSError):
         append_lines(folders.common_dir / "info" / "exclude", lines)
 
