@@ -153,9 +153,9 @@ def commit_edited(notebook: Notebook) -> tuple[tuple[str, str], ...]:
     commit_queued(notebook)
     began = file_system_time(notebook)
     state = read_state(notebook)
-    since = state.get("looked_ns")
+    since = int(state.get("looked_ns") or 0)
     left = [notebook.paths.root / name for name in state.get("uncommitted") or []]
-    files = edited_notes(notebook, since_ns=since if isinstance(since, int) else 0)
+    files = edited_notes(notebook, since_ns=since if since <= began else 0)  # the clock may have been set back
     files = sorted({*files, *(file for file in left if file.is_file())})
     unsent: dict[str, str] = {}
     ready = []

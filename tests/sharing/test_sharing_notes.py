@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import replace
 from itertools import permutations
 
@@ -227,3 +228,12 @@ def test_sync_outside_of_a_project_names_the_missing_project(pair):
     call_git(book.paths.root, "remote", "remove", "origin")
     with pytest.raises(GitError, match="no notebook is above this folder"):
         choose_remote(book)
+
+
+def test_an_edit_after_the_clock_was_set_back_is_shared(pair, monkeypatch):
+    note = write_note(pair[0], "ideas.md", "# Ideas\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(synchronize, "file_system_time", lambda book: time.time_ns() + 3600 * 10**9)
+        sync(pair[0])
+    note.write_text("# Ideas\n\nlower the rate\n")
+    assert sync(pair[0]).sent_files == 1
