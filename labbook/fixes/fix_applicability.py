@@ -131,7 +131,9 @@ def touches_failure(change: Change, finding: Finding, symptom: Symptom | None) -
     """
     if change.kind == "code":
         return change.what not in HISTORY
-    texts = (finding.message, str(finding.where.get("source") or ""), *finding.evidence, *finding.values.values())
+    texts = (*_said_of(finding), str(finding.where.get("source") or ""))
+    if change.kind == "input":
+        return any(change.what in text for text in texts)
     if is_named(change, texts):
         return True
     for pattern in symptom.cured_by if symptom is not None else ():
@@ -140,6 +142,18 @@ def touches_failure(change: Change, finding: Finding, symptom: Symptom | None) -
         if matches_cure(change, pattern) and not is_any:
             return True
     return False
+
+
+def _said_of(finding: Finding) -> tuple[str, ...]:
+    return (finding.message, *finding.evidence, *finding.values.values())
+
+
+def is_for_other_name(change: Change, there: Finding, here: Finding) -> bool:
+    """Whether a change of code has a string, such as a key, a prefix or a path, that only the earlier failure names."""
+    lines = "\n".join(line for part in changed_lines(change.detail) for line in part)
+    strings = {text.strip("'\"") for text in _STRINGS.findall(lines) if text[0] in "'\""}
+    said, now = ("\n".join(_said_of(one)) for one in (there, here))
+    return any(len(text) > 1 and text in said and text not in now for text in strings)
 
 
 def can_apply(change: Change, here: Circumstances, failure: Finding | None = None) -> bool:
@@ -162,7 +176,7 @@ def can_apply(change: Change, here: Circumstances, failure: Finding | None = Non
     if change.kind == "config" or (change.kind == "code" and change.what.endswith(_CONFIGS)):
         return any(_has_old_lines(change.detail, text, _WORDS.findall) for text in here.configs)
     if change.kind != "code":
-        return False
+        return change.kind == "input"
     lines = changed_lines(change.detail)
     if not _has_old_lines(change.detail, here.code, _used_names):
         return raised and (_adds_to_call(lines, source) or _takes_out_name(lines, source))

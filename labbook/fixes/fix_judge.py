@@ -10,11 +10,12 @@ from labbook.fixes.fix_applicability import (
     can_apply,
     diff_changes,
     is_description,
+    is_for_other_name,
     is_same_failure,
     read_circumstances,
     touches_failure,
 )
-from labbook.fixes.fix_candidates import keep_used
+from labbook.fixes.fix_candidates import find_new_inputs, keep_used
 from labbook.model.finding import Finding, Seen
 from labbook.model.run import Change, Run
 from labbook.model.run_json import run_to_json
@@ -68,6 +69,7 @@ class FixJudge:
             is_here = self._now is not None and (failed.project, failed.script) == (self._now.project, self._now.script)
             return finding.fingerprint == there.fingerprint and (bool(finding.exception) or is_here)
         page = load_catalogue(self._notebook.paths.symptoms).symptoms.get(finding.symptom)
+        changes = [change for change in changes if not is_for_other_name(change, there, finding)]
         touching = [change for change in changes if touches_failure(change, finding, page)]
         return any(self._here is None or can_apply(change, self._here, finding) for change in touching)
 
@@ -77,7 +79,7 @@ class FixJudge:
 
         before, after = (run_to_json(replace(run, series=())) for run in (failed, cure))
         changes = [*compare_settings(before, after), *diff_changes(self._read_entry(failed.id))]
-        return list(keep_used(changes, failed, cure))
+        return [*keep_used(changes, failed, cure), *find_new_inputs(failed, cure)]
 
     def _read_entry(self, run_id: str) -> str:
         from labbook.store.text.entry_text import read_text

@@ -55,6 +55,7 @@ class PageScore:
         said: Whether the question has a whole title or search phrase of the page that is not a common word.
         exact: Whether a title or search phrase of the page says the same as the whole question.
         titled: How well a title of the page alone fits the question, 0 to 1.
+        fit: How well the best phrase of the page fits the question, 0 to 1.
     """
 
     share: float
@@ -63,6 +64,7 @@ class PageScore:
     said: bool = False
     exact: bool = False
     titled: float = 0.0
+    fit: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,8 @@ class PageScores:
             page, kind, phrase = self._phrases[at]
             if (whole := self._totals.get(at)) is None:
                 whole = self._totals[at] = sum(map(self._weight, phrase))
+            if kind < 1 and whole < _RARE * self._weight(frozenset()):
+                continue  # of "needs no ddp" only "ddp" is known
             slots = covered[at]
             fit = (gain + sum(self._weight(phrase[slot]) for slot in slots)) / (total + whole)
             fits[page].append(fit * kind)
@@ -151,7 +155,7 @@ class PageScores:
             fit = sum(one * _NEXT**at for at, one in enumerate(best[:_MOST_FITS]))
             score = _TYPICAL * typical[page] + fit + _OWN_TITLE * titled[page] + _SAID * (page in named)
             is_exact = share + own_words[page] >= _EXACT
-            scores.append(PageScore(share, score, page, page in named, is_exact, titled[page]))
+            scores.append(PageScore(share, score, page, page in named, is_exact, titled[page], max(best, default=0.0)))
         return sorted(scores, key=lambda one: (-one.score, one.symptom))
 
     def is_about_something_else(self, question: str) -> bool:

@@ -23,6 +23,8 @@ _MOSTLY = 0.35
 """Smallest share of a query that a page must explain if only one word of it is known. Source: as above."""
 _REQUESTED = 0.5
 """The same of a question that asks for a way or a fact. Source: chosen by us."""
+_ASKED = 0.88
+"""The same, of the fit of its best phrase: of a question that the page itself has."""
 _NAMED = 0.05
 """Largest share of pages that a single word may name by their titles: "nan" does, "loss" does not. Source: chosen by
 us."""
@@ -95,7 +97,7 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
         return QuerySymptoms()
     ranked = [one for one in ranked if _has_evidence(one, known_words, count)]
     if is_request(question.text):
-        ranked = [one for one in ranked if one.said and one.share >= _REQUESTED]
+        ranked = [one for one in ranked if (one.said and one.share >= _REQUESTED) or one.fit >= _ASKED]
     is_word = sum(not term.minor for term in question.terms) < 2
     if not ranked and is_word and count < 2 and len(titled) <= _NAMED * len(known):
         ranked = [replace(one, score=one.titled) for one in titled]
@@ -106,7 +108,7 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
     equal = sum(one.exact or one.score >= _EQUAL * ranked[0].score for one in near)
     families = _families(known[one.symptom] for one in near[:1])
     chosen = tuple(one.symptom for one in near)
-    is_whole = ranked[0].share >= _WHOLE and (ranked[0].said or ranked[0].exact)
+    is_whole = ranked[0].share >= _WHOLE and (ranked[0].said or ranked[0].exact or is_word)
     return QuerySymptoms((), chosen, families, whole=is_whole, equal=equal, said=ranked[0].said)
 
 

@@ -45,7 +45,7 @@ class Vocabulary:
         weak: Meanings that say little about which failure it is.
         adverbs: Words that may stand, or be missing, anywhere inside of a form.
         everyday: Meanings that are about something else beside words that no page has.
-        requests: Roots of the forms that ask for a way or a fact.
+        requests: Roots of the forms that ask for a way or a fact, and whether they stand at the beginning.
         calls: Forms such as `model.train`, which "the model trains" is not.
         longest: First root -> number of atoms of the longest form that begins with it.
     """
@@ -57,7 +57,7 @@ class Vocabulary:
     weak: frozenset[str] = frozenset()
     adverbs: frozenset[str] = frozenset()
     everyday: frozenset[str] = frozenset()
-    requests: tuple[tuple[str, ...], ...] = ()
+    requests: tuple[tuple[tuple[str, ...], bool], ...] = ()
     calls: frozenset[tuple[str, ...]] = frozenset()
 
 
@@ -102,7 +102,7 @@ def vocabulary() -> Vocabulary:
         frozenset(name for word in _line_words(mark) for name in keys.get(_roots(word), {root(word)}))
         for mark in ("~~~", "~~~~")
     )
-    asking = tuple(map(_roots, requests))
+    asking = tuple((_roots(form), form.startswith("^")) for form in requests)
     calls = frozenset(tuple(atoms(form)) for form in forms if "." in form)
     return Vocabulary(forms, frozenset(minor), keys, longest, weak, adverbs, everyday, asking, calls)
 
@@ -110,7 +110,11 @@ def vocabulary() -> Vocabulary:
 def is_request(text: str) -> bool:
     """Whether a text asks for a way or a fact: "how to add a scheduler"."""
     roots = _roots(text)
-    return any(roots[at : at + len(form)] == form for form in vocabulary().requests for at in range(len(roots)))
+    return any(
+        roots[at : at + len(form)] == form
+        for form, is_first in vocabulary().requests
+        for at in range(1 if is_first else len(roots))
+    )
 
 
 def _line_words(mark: str) -> list[str]:

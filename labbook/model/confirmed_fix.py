@@ -16,6 +16,7 @@ _FEW = 2
 """Changed lines of a file that are shown themselves."""
 _CHANGED = ("capture.difference.changed.value", "capture.difference.changed.line")
 _ADDED = ("capture.difference.added.value", "capture.difference.added.line")
+_NEW_FILE = "capture.difference.added.file"
 _REMOVED = ("capture.difference.removed.value", "capture.difference.removed.line")
 """Messages of a value, and of a line of a file."""
 
@@ -115,11 +116,10 @@ def _describe(change: Change) -> Message:
     is_line = "\n@@ " in change.detail and any(changed_lines(change.detail))
     if not now:
         return message(_REMOVED[is_line], what=what, before=old)
-    return (
-        message(_CHANGED[is_line], what=what, before=old, now=new)
-        if before
-        else message(_ADDED[is_line], what=what, now=new)
-    )
+    if before:
+        return message(_CHANGED[is_line], what=what, before=old, now=new)
+    # That a file is there is the fix, not its size.
+    return message(_NEW_FILE, what=what) if change.kind == "input" else message(_ADDED[is_line], what=what, now=new)
 
 
 def _shorten_to_difference(before: str, now: str) -> tuple[str, str]:

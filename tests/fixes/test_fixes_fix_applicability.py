@@ -10,12 +10,15 @@ from labbook.fixes.fix_applicability import (
     can_apply,
     diff_changes,
     is_description,
+    is_for_other_name,
     is_same_failure,
     touches_failure,
 )
+from labbook.model.confirmed_fix import describe_changes
 from labbook.model.finding import Finding
 from labbook.model.run import Change
 from labbook.model.symptom import Symptom, Wording
+from labbook.store.text.sentences import Sentences
 
 
 def crash(message, exception="RuntimeError", symptom="s", fingerprint="", **more):
@@ -183,3 +186,34 @@ def test_the_changed_lines_of_a_fix_are_read_from_its_entry():
 def test_a_smaller_batch_is_no_cure_for_one_that_is_smaller_yet(value, fits):
     out_of_memory = Finding("cuda_out_of_memory", "cuda_oom", "device", 1, "error", "t", exception="OutOfMemoryError")
     assert can_apply(Change("argument", "--b", "64", "32"), here(options={"b": value}), out_of_memory) is fits
+
+
+@in_one_test(
+    ("said", "other"),
+    [
+        ("the model has no module.0.weight", False),
+        ("the model has no backbone.0.weight", True),
+    ],
+)
+def test_a_string_that_only_the_earlier_failure_names_is_for_that_failure(said, other):
+    change = code("-load(state)", '+load({k.removeprefix("module."): v for k, v in state.items()})')
+
+    there = crash("Error(s) in loading", evidence=("the model has no module.2.bias",))
+    assert is_for_other_name(change, there, crash("Error(s) in loading", evidence=(said,))) is other
+    assert not is_for_other_name(code('-open(path, "r")', '+open(path, "rb")'), there, crash("x"))
+
+
+@in_one_test(("path", "touches"), [("data/train.csv", True), ("data/val.csv", False), ("train/val.csv", False)])
+def test_a_file_that_was_missing_is_a_fix_for_the_same_file(path, touches):
+    change = Change("input", "data/train.csv", "", "8 bytes")
+    failure = crash(f"[Errno 2] No such file or directory: '{path}'", "FileNotFoundError")
+
+    assert touches_failure(change, failure, None) is touches
+    assert can_apply(change, here(), failure)
+
+
+@in_one_test(("language", "text"), [("en", "data/train.csv added"), ("zh", "新增 data/train.csv")])
+def test_a_file_that_was_missing_is_described_by_its_name(language, text):
+    change = Change("input", "data/train.csv", "", "8 bytes, sha256 96bbd5de")
+
+    assert Sentences(language)(describe_changes((change,))) == text

@@ -96,9 +96,9 @@ window.labbookSearch = (() => {
     for (const same of meanings) for (const form of same) add(form, [form, ...same]);
     for (const form of minor) add(form, []);
     const keyOf = (form) => ` ${atomsOf(form).map(({ atom }) => atom).join(" ")} `;
-    const asks = requests.map(keyOf);
+    const asks = requests.map((form) => [keyOf(form), form.startsWith("^")]);
     /** Whether a question asks for a way or a fact: "how to add a scheduler". */
-    const isRequest = (question) => asks.some((form) => keyOf(question).includes(form));
+    const isRequest = (question) => asks.some(([form, first]) => (first ? keyOf(question).startsWith(form) : keyOf(question).includes(form)));
     return { forms, longest, isRequest };
   };
 
