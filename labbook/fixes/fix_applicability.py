@@ -200,10 +200,10 @@ def _adds_to_call(lines: tuple[Sequence[str], Sequence[str]], source: str) -> bo
 def _takes_out_name(lines: tuple[Sequence[str], Sequence[str]], source: str) -> bool:
     """Whether the failing line has all names that a change takes out, such as a misspelt one.
 
-    What took out a whole import is right for the very line only: elsewhere the module may be used.
+    What took out a whole import or statement is right for the very line only: elsewhere it may be needed.
     """
     old, now = (_names("\n".join(part)) for part in lines)
-    if not old & now and source.lstrip().startswith(("import ", "from ")):
+    if not now or (not old & now and source.lstrip().startswith(("import ", "from "))):
         return source.strip() in (line.strip() for line in lines[0])
     return bool(old - now) and old - now <= _names(source)
 
@@ -255,7 +255,8 @@ def _has_old_lines(diff: str, text: str, words_of: Callable[[str], Iterable[str]
     if any(normalise_source(line) in alike for line in removed if _WORDS.search(line)):
         return True
     is_addition = not any(_names(line) for line in removed)
-    return bool(gone and gone <= known) or (is_addition and bool(added))
+    # What only takes out a statement is right where that very statement is.
+    return bool(gone and now and gone <= known) or (is_addition and bool(added))
 
 
 def _used_names(code: str) -> set[str]:

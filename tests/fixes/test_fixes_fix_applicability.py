@@ -217,3 +217,11 @@ def test_a_file_that_was_missing_is_described_by_its_name(language, text):
     change = Change("input", "data/train.csv", "", "8 bytes, sha256 96bbd5de")
 
     assert Sentences(language)(describe_changes((change,))) == text
+
+
+@in_one_test(("source", "applies"), [("loss.backward()", True), ("opt.zero_grad(); loss.backward()", False)])
+def test_a_statement_that_was_taken_out_fits_the_very_statement(source, applies):
+    change = code("-loss.backward()", "+pass")
+    failure = crash("Trying to backward through the graph a second time", where={"source": source})
+
+    assert can_apply(change, here(code=f"for x in data:\n    {source}\n"), failure) is applies
