@@ -156,6 +156,12 @@ def is_for_other_name(change: Change, there: Finding, here: Finding) -> bool:
     return any(len(text) > 1 and text in said and text not in now for text in strings)
 
 
+def differ_in_framework(one: Run, other: Run) -> bool:
+    """Whether both runs used a framework, and none in common: `model.zero_grad()` is no method in PaddlePaddle."""
+    used, there = ({framework.name for framework in run.frameworks} for run in (one, other))
+    return bool(used and there) and used.isdisjoint(there)
+
+
 def can_apply(change: Change, here: Circumstances, failure: Finding | None = None) -> bool:
     """Whether a difference that cured another run is still to be made in this one.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from labbook.fixes.fix_applicability import (
     can_apply,
     diff_changes,
+    differ_in_framework,
     is_description,
     is_for_other_name,
     is_same_failure,
@@ -69,7 +70,12 @@ class FixJudge:
             is_here = self._now is not None and (failed.project, failed.script) == (self._now.project, self._now.script)
             return finding.fingerprint == there.fingerprint and (bool(finding.exception) or is_here)
         page = load_catalogue(self._notebook.paths.symptoms).symptoms.get(finding.symptom)
-        changes = [change for change in changes if not is_for_other_name(change, there, finding)]
+        is_portable = self._now is None or not differ_in_framework(failed, self._now)
+        changes = [
+            change
+            for change in changes
+            if not is_for_other_name(change, there, finding) and (is_portable or change.kind != "code")
+        ]
         touching = [change for change in changes if touches_failure(change, finding, page)]
         return any(self._here is None or can_apply(change, self._here, finding) for change in touching)
 

@@ -9,6 +9,7 @@ from labbook.fixes.fix_applicability import (
     Circumstances,
     can_apply,
     diff_changes,
+    differ_in_framework,
     is_description,
     is_for_other_name,
     is_same_failure,
@@ -16,7 +17,7 @@ from labbook.fixes.fix_applicability import (
 )
 from labbook.model.confirmed_fix import describe_changes
 from labbook.model.finding import Finding
-from labbook.model.run import Change
+from labbook.model.run import Change, Framework, Run
 from labbook.model.symptom import Symptom, Wording
 from labbook.store.text.sentences import Sentences
 
@@ -225,3 +226,19 @@ def test_a_statement_that_was_taken_out_fits_the_very_statement(source, applies)
     failure = crash("Trying to backward through the graph a second time", where={"source": source})
 
     assert can_apply(change, here(code=f"for x in data:\n    {source}\n"), failure) is applies
+
+
+@in_one_test(("names", "differ"), [(("paddle",), True), (("torch",), False), (("paddle", "torch"), False), ((), False)])
+def test_code_of_another_framework_is_no_fix(names, differ):
+    runs = [
+        Run(
+            "20261121-100000-aaaa",
+            "failed",
+            ("python", "a.py"),
+            "/w",
+            0.0,
+            frameworks=tuple(Framework(n, "1") for n in own),
+        )
+        for own in (("torch",), names)
+    ]
+    assert differ_in_framework(*runs) is differ
