@@ -47,6 +47,7 @@ class Vocabulary:
         everyday: Meanings that are about something else beside words that no page has.
         requests: Roots of the forms that ask for a way or a fact, and whether they stand at the beginning.
         calls: Forms such as `model.train`, which "the model trains" is not.
+        failing: Meanings of a failure.
         longest: First root -> number of atoms of the longest form that begins with it.
     """
 
@@ -59,6 +60,7 @@ class Vocabulary:
     everyday: frozenset[str] = frozenset()
     requests: tuple[tuple[tuple[str, ...], bool], ...] = ()
     calls: frozenset[tuple[str, ...]] = frozenset()
+    failing: frozenset[str] = frozenset()
 
 
 @cache
@@ -98,18 +100,20 @@ def vocabulary() -> Vocabulary:
     for key in lines:
         longest[key[0]] = max(longest.get(key[0], 0), len(key))
     keys = {key: frozenset(names) for key, names in lines.items()}
-    weak, everyday = (
+    weak, everyday, failing = (
         frozenset(name for word in _line_words(mark) for name in keys.get(_roots(word), {root(word)}))
-        for mark in ("~~~", "~~~~")
+        for mark in ("~~~", "~~~~", "~~~~~~")
     )
     asking = tuple((_roots(form), form.startswith("^")) for form in requests)
     calls = frozenset(tuple(atoms(form)) for form in forms if "." in form)
-    return Vocabulary(forms, frozenset(minor), keys, longest, weak, adverbs, everyday, asking, calls)
+    return Vocabulary(forms, frozenset(minor), keys, longest, weak, adverbs, everyday, asking, calls, failing)
 
 
 def is_request(text: str) -> bool:
-    """Whether a text asks for a way or a fact: "how to add a scheduler"."""
+    """Whether a text asks for a way or a fact without a word of a failure: "how to add a scheduler"."""
     roots = _roots(text)
+    if any(one & vocabulary().failing for one in read_meanings(text)):
+        return False
     return any(
         roots[at : at + len(form)] == form
         for form, is_first in vocabulary().requests

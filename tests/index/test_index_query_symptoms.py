@@ -157,7 +157,14 @@ def test_a_request_without_a_failure_is_about_no_symptom(words):
 
 @in_one_test(
     "words",
-    ["how to fix exploding gradients in an lstm", "显存不足怎么办", "如何避免过拟合", "怎么关掉 wandb"],
+    [
+        "您好，加载权重时提示 size mismatch，请问怎么解决",
+        "hello, my loss becomes nan after 2000 iterations, could you tell me what to do",
+        "how to fix exploding gradients in an lstm",
+        "显存不足怎么办",
+        "如何避免过拟合",
+        "怎么关掉 wandb",
+    ],
 )
 def test_a_request_about_a_failure_finds_its_page(words):
     assert match_symptoms(words, load_catalogue().symptoms.values()).symptoms

@@ -84,7 +84,7 @@ window.labbookSearch = (() => {
   const atomsOf = (text) => [...text.normalize("NFKC").matchAll(ATOM)].map((match) => ({ atom: match[0].toLowerCase(), from: match.index, to: match.index + match[0].length }));
 
   /** The known words of labbook/index/words.txt: atoms of a form -> all forms that mean the same; none for words that say little. */
-  const vocabularyOf = ({ meanings, minor, requests }) => {
+  const vocabularyOf = ({ meanings, minor, requests, failing }) => {
     const forms = new Map();
     let longest = 1;
     const add = (form, same) => {
@@ -97,8 +97,12 @@ window.labbookSearch = (() => {
     for (const form of minor) add(form, []);
     const keyOf = (form) => ` ${atomsOf(form).map(({ atom }) => atom).join(" ")} `;
     const asks = requests.map((form) => [keyOf(form), form.startsWith("^")]);
-    /** Whether a question asks for a way or a fact: "how to add a scheduler". */
-    const isRequest = (question) => asks.some(([form, first]) => (first ? keyOf(question).startsWith(form) : keyOf(question).includes(form)));
+    const failures = failing.map(keyOf);
+    /** Whether a question asks for a way or a fact without a word of a failure: "how to add a scheduler". */
+    const isRequest = (question) => {
+      const key = keyOf(question);
+      return !failures.some((form) => key.includes(form)) && asks.some(([form, first]) => (first ? key.startsWith(form) : key.includes(form)));
+    };
     return { forms, longest, isRequest };
   };
 
