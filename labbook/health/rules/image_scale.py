@@ -6,8 +6,8 @@ import math
 from typing import Literal
 
 from labbook.health.evidence.layer_history import modules_of
+from labbook.health.evidence.training_batches import input_leaves
 from labbook.health.evidence.trend_tests import median
-from labbook.health.rules.input_data import input_leaves
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import InputStatistics, Leaf
 from labbook.model.message import message
