@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from labbook.model.events.data_kinds import Batch, Loader, Memory, Prints
 from labbook.model.events.inspection_kinds import Flight, Graph, Loaded, Model, Tensors
+from labbook.model.events.loop_kinds import Loop
 from labbook.model.events.request_kinds import Moment
-from labbook.model.events.training_kinds import Evaluation, Loop, LossCall, Optimizer
+from labbook.model.events.training_kinds import Evaluation, LossCall, Optimizer
 from labbook.model.series import Series
 
 

@@ -5,18 +5,25 @@ once: a field that does not fit its type, or has none here, is dropped, and ever
 further checks. Any field may be missing: journals of other versions of the probe are read, too. A null of the probe
 ("not known") is a missing field, unless the type names `None`.
 
-`process_kinds` holds what any Python process writes, `training_kinds` the loop, `inspection_kinds` models and tensors,
-`data_kinds` batches and memory, `request_kinds` results that the user asked for. `field_types` has the types that limit
-a value. What a field means beyond its type is documented in `probe/events/protocol.py`, next to the name of its kind. A
-kind or a field is added there, here, and in the code of the probe that writes it; `tests/model/test_model_events.py`
-compares the three.
+`process_kinds` holds what any Python process writes, `training_kinds` steps and losses, `loop_kinds` the totals of a
+loop, `inspection_kinds` models and tensors, `data_kinds` batches and memory, `request_kinds` results that the user
+asked for. `field_types` has the types that limit a value. What a field means beyond its type is documented in
+`probe/events/protocol.py`, next to the name of its kind. A kind or a field is added there, here, and in the code of the
+probe that writes it; `tests/model/test_model_events.py` compares the three.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from labbook.model.events import data_kinds, inspection_kinds, process_kinds, request_kinds, training_kinds
+from labbook.model.events import (
+    data_kinds,
+    inspection_kinds,
+    loop_kinds,
+    process_kinds,
+    request_kinds,
+    training_kinds,
+)
 from labbook.model.events.process_kinds import Event
 
 KINDS: Mapping[str, type[Event]] = {
@@ -43,7 +50,7 @@ KINDS: Mapping[str, type[Event]] = {
     "scalars": training_kinds.Scalars,
     "loss_call": training_kinds.LossCall,
     "evaluation": training_kinds.Evaluation,
-    "loop": training_kinds.Loop,
+    "loop": loop_kinds.Loop,
     "batch": data_kinds.Batch,
     "prints": data_kinds.Prints,
     "loader": data_kinds.Loader,

@@ -10,9 +10,10 @@ from typing import Literal, TypeVar
 from labbook.model.events import KIND_NAMES
 from labbook.model.events.data_kinds import Batch, Loader, Memory, Prints
 from labbook.model.events.inspection_kinds import Flight, Graph, Loaded, Model, ParameterRow, Tensors
+from labbook.model.events.loop_kinds import Loop
 from labbook.model.events.process_kinds import Event
 from labbook.model.events.request_kinds import Moment
-from labbook.model.events.training_kinds import Evaluation, Loop, LossCall, Optimizer, State, Step
+from labbook.model.events.training_kinds import Evaluation, LossCall, Optimizer, State, Step
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 from labbook.record.run_from_journal.ranks import rank_of_process

@@ -11,8 +11,9 @@ from typing import Any, cast
 
 from labbook.model.events import KIND_NAMES
 from labbook.model.events.inspection_kinds import Loaded
+from labbook.model.events.loop_kinds import Loop
 from labbook.model.events.process_kinds import Event, UncaughtException
-from labbook.model.events.training_kinds import Loop, Optimizer, Scalars, Step
+from labbook.model.events.training_kinds import Optimizer, Scalars, Step
 from labbook.model.run import Run
 from labbook.record.run_from_journal.script_loops import repeated_values
 from labbook.record.run_from_journal.trial_parts import TrialPart, split_labelled

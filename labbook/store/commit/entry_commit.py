@@ -22,6 +22,7 @@ from labbook.model.message import Message, message_of
 from labbook.store.commit import commit_queue
 from labbook.store.commit.branch_checkout import adopt_remote_branch, hide_entries, notebook_prefix
 from labbook.store.commit.sync_state import read_state, update_state
+from labbook.store.git.branch_locks import STALE_S, clear_stale_locks
 from labbook.store.git.fast_import import (
     FileChange,
     blob_hash,
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
 _PATIENCE_S = 8.0
 """Time limit for a commit before it is queued. Source: chosen by us; 32 recorders that end at the same time need about
 1 s here."""
-
-_STALE_S = 60.0
-"""Age from which a lock on a branch counts as stale. Source: mechanisms, section 5.3."""
 
 
 @dataclass(frozen=True)
@@ -302,7 +300,7 @@ def _land(
                     update_files(top, changes, unchanged)
                 return CommitOutcome("committed", answer.out.decode("ascii").strip(), target.ref)
             trouble = temporary_obstacle(answer.error)
-        if lock is not None and _clear_stale_locks(target, previous_died):
+        if lock is not None and clear_stale_locks(target.folders, target.ref, target.trees, previous_died):
             continue
         if time.monotonic() > deadline:
             raise _MustWaitError.from_data(trouble.as_data())
@@ -359,7 +357,7 @@ def _stage_everywhere(
         for tree in target.trees:
             stage(tree.folders, blobs, keep_open)
     except IndexLockedError as error:
-        if error.age_s > _STALE_S:
+        if error.age_s > STALE_S:
             # Whoever made it has most likely died: waiting costs each run the whole time and gains nothing.
             minutes = round(error.age_s / 60)
             raise _MustWaitError("errors.commit.old_lock", reason=error, minutes=minutes) from error
@@ -380,22 +378,3 @@ def _as_before(tree: WorkTree, changes: Sequence[FileChange], stored: Mapping[by
         old = stored.get(change.path, "")
         found[change.path] = (content is not None or not os.path.lexists(file)) and blob_hash(content, old) == old
     return found
-
-
-def _clear_stale_locks(target: _Target, previous_died: float | None) -> bool:
-    """Remove locks on the branch that a killed process left, and return whether there were any.
-
-    Only called under labbook's own lock. Git holds these two locks for milliseconds: one that is a minute old is
-    stale, and so is one that is a second old if a labbook died during a commit before it was created.
-    """
-    locks = [target.folders.common_dir / f"{target.ref}.lock"]
-    locks += [tree.folders.git_dir / "HEAD.lock" for tree in target.trees]
-    removed = False
-    for path in locks:
-        with contextlib.suppress(OSError):
-            made = path.stat().st_mtime
-            age = time.time() - made
-            if age > _STALE_S or (previous_died is not None and made >= previous_died - 0.01 and age > 1.0):
-                path.unlink()
-                removed = True
-    return removed
