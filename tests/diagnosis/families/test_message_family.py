@@ -50,6 +50,8 @@ def test_classes_are_typed_from_memory(family_of: Callable[[str], str], wanted: 
         ("shape_mismatch", "GraphError: the number of weights has to match the number of arcs, 40 and 44 were given"),
         ("shape_mismatch", "RuntimeError: Size mismatch"),
         ("data_decode_error", "ValueError: a.jpg: duplicate file name in archive"),
+        ("data_empty", "ValueError: the batch we received is empty"),
+        ("missing_dependency", "ValueError: Using `fp8` requires `engine_a` or `engine_b` to be installed."),
         ("data_empty", "ValueError: No ground-truth masks available in this batch"),
         ("data_decode_error", "AudioCutError: the clip of 3.1 s goes beyond the recording"),
         ("type_error_user_code", "ValueError: `fit` only supports `list` of `str` for argument `names`"),
