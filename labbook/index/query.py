@@ -214,32 +214,33 @@ def find_run(notebook: Notebook, word: str) -> Entry:
     word = word.strip()
     name = normalized(word).rsplit("/", 1)[-1].removesuffix(".md")
 
-    def rows(index: sqlite3.Connection) -> list[tuple[str, str, str]]:
-        columns = "SELECT name, path, meta FROM notes WHERE kind = 'run'"
+    def rows(index: sqlite3.Connection) -> tuple[list[tuple[str, str, str]], int]:
+        columns = "name, path, meta FROM notes WHERE kind = 'run'"
         order = "ORDER BY started DESC, name DESC"
         if name in ("last", ""):
-            whole = f"{columns} AND name NOT LIKE '%-____t%'"
             from labbook.store.git.git_identity import run_author
 
+            whole = f"SELECT {columns} AND name NOT LIKE '%-____t%'"
             author = run_author(notebook.paths.root, notebook.config.author)
             own = f"{whole} AND coalesce(json_extract(meta, '$.author'), ?) = ? {order} LIMIT 1"
             found = index.execute(own, (author, author)).fetchall()
-            return found or index.execute(f"{whole} {order} LIMIT 1").fetchall()
-        exact = index.execute(f"{columns} AND name = ?", (name,)).fetchall()
+            return found or index.execute(f"{whole} {order} LIMIT 1").fetchall(), 1
+        exact = index.execute(f"SELECT {columns} AND name = ?", (name,)).fetchall()
         if exact:
-            return exact[:1]
-        pattern = escaped(name)
-        start = index.execute(f"{columns} AND name LIKE ? ESCAPE '\\' {order} LIMIT 20", (f"{pattern}%",)).fetchall()
-        if start:
-            return start
-        return index.execute(f"{columns} AND name LIKE ? ESCAPE '\\' {order} LIMIT 20", (f"%-{pattern}",)).fetchall()
+            return exact, 1
+        for pattern in (f"{escaped(name)}%", f"%-{escaped(name)}"):
+            where = f"{columns} AND name LIKE ? ESCAPE '\\'"
+            found = index.execute(f"SELECT {where} {order} LIMIT 5", (pattern,)).fetchall()
+            if found:
+                return found, index.execute(f"SELECT count(*), {where}", (pattern,)).fetchone()[0]
+        return [], 0
 
-    found, _ = query_index(notebook, rows)
-    if len(found) == 1:
+    (found, count), _ = query_index(notebook, rows)
+    if found and count == 1:
         return Entry(found[0][1], json.loads(found[0][2]))
     if found:
-        several = ", ".join(row[0] for row in found[:5])
-        raise UsageError("errors.run.several", count=len(found), word=word, several=several)
+        several = ", ".join(row[0] for row in found)
+        raise UsageError("errors.run.several", count=count, word=word, several=several)
     raise _no_run(notebook, word)
 
 

@@ -290,3 +290,11 @@ def test_the_last_run_is_not_that_of_a_colleague(notes):
     assert find_run(notes.notebook, "last").id == "20261121-100000-aaaa"
     notes.run("20261121-110000-bbbb", author=None)
     assert find_run(notes.notebook, "last").id == "20261121-110000-bbbb", "an imported run without an author"
+
+
+def test_an_ambiguous_beginning_counts_all_runs_that_have_it(notes):
+    for number in range(23):
+        notes.run(f"20261119-1000{number:02}-aaaa")
+
+    with pytest.raises(UsageError, match="23 runs begin with '20261119'"):
+        find_run(notes.notebook, "20261119")
