@@ -85,11 +85,15 @@ def best(
         own = replace(question, filters=(*question.filters, *named))
         answers.add(_alike(index, own, replace(subject, fingerprints=(), families=()), limit))
     pages = {page.symptom: page for page in subject.pages}
+    # Of the runs with the symptom of a pasted message, those with all its words come first: the same name or key.
+    is_message = subject.whole and len(question.terms) > _MOST_FIXES
+    same = {row.number for row in _by_words(index, question, limit, "")[0]} if is_message else set()
     # Of symptoms that are as likely, all fixes come before the pages.
     first, others = subject.symptoms[: subject.equal], subject.symptoms[subject.equal :]
     for names in (first, *((name,) for name in others)):
         for name in names:
-            answers.add(_distinct_fixes(_alike(index, question, _only(subject, name), limit, fixed=(1,))))
+            fixed = _alike(index, question, _only(subject, name), limit, fixed=(1,))
+            answers.add(_distinct_fixes(sorted(fixed, key=lambda row: row.number not in same)))
         answers.add(pages[name] for name in names if name in pages)
     answers.add(subject.pages)
     answers.add(_alike(index, question, replace(subject, fingerprints=(), families=()), limit))

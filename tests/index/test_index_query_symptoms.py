@@ -278,6 +278,15 @@ def test_words_here_and_there_on_a_page_are_not_the_whole_question():
     assert not match_symptoms("augmentation of the crops", load_catalogue().symptoms.values()).whole
 
 
+def test_a_fix_of_the_same_message_comes_before_a_newer_one(notes):
+    for run, name in ((OLD, "mask"), (OTHER, "lengths")):
+        text = f"forward missing required positional argument {name}"
+        notes.run(run, text, status="failed", symptoms=["cuda_out_of_memory"], fix=TEXT, fix_text=name)
+    about = QuerySymptoms((), ("cuda_out_of_memory",), (), whole=True, pages=(page(),))
+
+    assert ids(search(notes.notebook, "forward missing required positional argument mask", subject=about))[0] == OLD
+
+
 def test_filters_hold_for_all_answers(book):
     about = QuerySymptoms((), ("cuda_out_of_memory",), ("cuda_oom",), whole=True)
 
