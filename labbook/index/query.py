@@ -27,6 +27,9 @@ from labbook.store.notebook import Notebook
 if TYPE_CHECKING:
     import sqlite3
 
+_LOOK_BACK = 1000
+"""Most runs among which "last" looks for one that nobody else has recorded. Source: chosen by us; 20 ms."""
+
 
 _MOST_RANGED = 2000
 """Newest runs whose values are read for the range of a comparison that no run fits."""
@@ -220,11 +223,12 @@ def find_run(notebook: Notebook, word: str) -> Entry:
         if name in ("last", ""):
             from labbook.store.git.git_identity import run_author
 
-            whole = f"SELECT {columns} AND name NOT LIKE '%-____t%'"
-            author = run_author(notebook.paths.root, notebook.config.author)
-            own = f"{whole} AND coalesce(json_extract(meta, '$.author'), ?) = ? {order} LIMIT 1"
-            found = index.execute(own, (author, author)).fetchall()
-            return found or index.execute(f"{whole} {order} LIMIT 1").fetchall(), 1
+            own = (None, "", run_author(notebook.paths.root, notebook.config.author))
+            newest = index.execute(
+                f"SELECT {columns} AND name NOT LIKE '%-____t%' {order} LIMIT {_LOOK_BACK}"
+            ).fetchall()
+            mine = (row for row in newest if json.loads(row[2]).get("author") in own)
+            return newest and [next(mine, newest[0])], 1
         exact = index.execute(f"SELECT {columns} AND name = ?", (name,)).fetchall()
         if exact:
             return exact, 1
