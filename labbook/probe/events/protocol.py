@@ -262,7 +262,7 @@ keyed by the number of the optimizer as text; those that would be empty are left
   `of_others`: those without gradients that are of models which are not, or no longer, trained: teachers.
   `small`: those with gradients of at most a quarter of the samples that the model was last trained on, `compared`:
   the steps in which they were counted: a policy that acts. `chained`: of the `looked` ones with gradients, those with
-  inputs were all computed with gradients, as by a solver that calls the model in a loop. `forwards_lonely`: training
+  inputs that were all computed with gradients, as by a solver. `forwards_lonely`: training
   forwards with gradients that no backward followed. `losses_lonely`: loss function calls with gradients that no
   backward followed.
 - `cleared`: `streak`: longest run. Judged when that optimizer steps: not cleared when some gradient it holds was not
