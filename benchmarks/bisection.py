@@ -191,7 +191,7 @@ def _pair(folder: Path, program: str, guilty: Guilty, chance: random.Random) -> 
                 most=20,
                 max_steps=None,
                 print_line=lambda line: None,
-                tell=lambda note: None,
+                notify=lambda note: None,
             )
     except LabbookError as error:
         return False, 0, f"{guilty.name}: {error}"

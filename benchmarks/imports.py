@@ -23,7 +23,7 @@ from pathlib import Path
 from struct import pack, unpack
 from typing import Any
 
-from labbook.imports.batch_import import Imported, import_runs
+from labbook.imports.batch_import import ImportOutcome, import_runs
 from labbook.imports.formats import FORMATS
 from labbook.imports.imported_run import flat
 from labbook.model.run import Run
@@ -69,7 +69,7 @@ def _measure(tool: str, folder: Path) -> None:
     print("".join(f"  {fault}\n" for fault in faults[:_SHOWN]), end="")
 
 
-def _is_of(given: Mapping[str, Any], entry: Imported, run: Run) -> bool:
+def _is_of(given: Mapping[str, Any], entry: ImportOutcome, run: Run) -> bool:
     """Whether an entry is that of a run: names may be equal, seeds are not."""
     seed = _params(run).get("seed", given["number"])
     return entry.name == given["name"] and str(seed) == str(given["number"])

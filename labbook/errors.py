@@ -22,7 +22,7 @@ class LabbookError(Exception):
         key: Key of the message: what could not be done, with the value.
         advice: Key of the message of what to do next; by default that of the message with `_advice`, if there is one.
         exit_code: Overrides the code of the kind, for `labbook record`, which ends as a shell does (127, 126).
-        **values: Values of the placeholders. An exception stands for its reason, a path for its text.
+        **values: Values of the placeholders. An exception represents its reason, a path for its text.
     """
 
     exit_code = 3
@@ -33,7 +33,7 @@ class LabbookError(Exception):
         super().__init__(key)
         self.key = key
         self.advice_key = advice or f"{key}_advice"
-        self.values: dict[str, Any] = {name: _plain(value) for name, value in values.items()}
+        self.values: dict[str, Any] = {name: _json_value(value) for name, value in values.items()}
         if exit_code is not None:
             self.exit_code = exit_code
 
@@ -100,16 +100,16 @@ class Unavailable(Exception):  # noqa: N818 - a result, not an error
     """A capture source has no facts; the entry shows the reason as *not observed*."""
 
 
-def _plain(value: object) -> object:
+def _json_value(value: object) -> object:
     """Returns a value of a message as JSON knows it."""
     if isinstance(value, LabbookError):
         return value.as_data()
     if isinstance(value, OSError):
         return value.strerror or str(value)
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_json_value(each) for each in value]
     if hasattr(value, "key") and hasattr(value, "values"):  # a message
-        return {"key": value.key, "values": {name: _plain(each) for name, each in value.values.items()}}
+        return {"key": value.key, "values": {name: _json_value(each) for name, each in value.values.items()}}
     if value is None:
         return ""
     return str(value) if isinstance(value, (BaseException, os.PathLike)) else value

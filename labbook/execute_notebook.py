@@ -60,11 +60,11 @@ class _Run:
                 # What was saved in the file is no output of this run.
                 cell["outputs"], cell["execution_count"] = [], None
 
-    def started(self, cell: Any, cell_index: int) -> None:  # noqa: ANN401 - of nbclient
+    def on_cell_start(self, cell: Any, cell_index: int) -> None:  # noqa: ANN401 - of nbclient
         if cell_index in self.rows:
             self.rows[cell_index] |= {"state": "running", "started": time.time()}
 
-    def ended(self, cell: Any, cell_index: int, execute_reply: Mapping[str, Any]) -> None:  # noqa: ANN401
+    def on_cell_end(self, cell: Any, cell_index: int, execute_reply: Mapping[str, Any]) -> None:  # noqa: ANN401
         if self.signal:
             return  # the signal ended the cell: it was running at the end
         row = self.rows[cell_index]
@@ -126,13 +126,13 @@ class _Run:
                 {**row, "outputs": self.notebook.cells[index].get("outputs", [])} for index, row in self.rows.items()
             ]
             files.write_cells(self.folder, rows, self.redactor)
-            executed = self._executed()
+            executed = self._executed_notebook()
             if len(executed) <= 2 * _MOST_NOTEBOOK:
                 write_atomically(self.folder / files.NOTEBOOK_FILE, executed, durable=False)
 
-    def _executed(self) -> bytes:
+    def _executed_notebook(self) -> bytes:
         """Returns the notebook with masked texts; without outputs if it is too large."""
-        data = _masked(json.loads(json.dumps(self.notebook)), self.redactor)
+        data = _mask(json.loads(json.dumps(self.notebook)), self.redactor)
         text = json.dumps(data, indent=1, ensure_ascii=False).encode("utf-8", "replace")
         if len(text) > _MOST_NOTEBOOK:
             for cell in data["cells"]:
@@ -199,8 +199,8 @@ def main(arguments: list[str]) -> int:
         notebook,
         timeout=None,
         resources={"metadata": {"path": str(path.resolve().parent)}},
-        on_cell_execute=run.started,
-        on_cell_executed=run.ended,
+        on_cell_execute=run.on_cell_start,
+        on_cell_executed=run.on_cell_end,
     )
     client.on_notebook_start = client.take_signals
     # The frames of the runner say nothing about the notebook.
@@ -231,11 +231,11 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _masked(value: Any, redactor: Any, key: str = "") -> Any:  # noqa: ANN401 - JSON
+def _mask(value: Any, redactor: Any, key: str = "") -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, dict):
-        return {name: _masked(part, redactor, name) for name, part in value.items()}
+        return {name: _mask(part, redactor, name) for name, part in value.items()}
     if isinstance(value, list):
-        return [_masked(part, redactor, key) for part in value]
+        return [_mask(part, redactor, key) for part in value]
     return redactor.text(value) if isinstance(value, str) and not key.startswith("image/") else value
 
 

@@ -60,7 +60,7 @@ def check_choice(chosen: str) -> None:
         raise UsageError("errors.executor.unknown", chosen=chosen, choices=CHOICES)
 
 
-def in_order(
+def map_in_order(
     executor: Executor, workers: int, work: Callable[[Item], Made], items: Iterable[Item]
 ) -> Iterator[tuple[Item, Made]]:
     """Yields (item, result) in the order of the items; only few items wait at a time.
@@ -96,7 +96,7 @@ def _processes(count: int) -> Executor:
 def _dask(address: str, chosen: str) -> tuple[Executor, int, Callable[[], object]]:
     client: Any = None
     try:
-        client = _imported("distributed", "'dask[distributed]'").Client(f"tcp://{address}", timeout="10s")
+        client = _import_package("distributed", "'dask[distributed]'").Client(f"tcp://{address}", timeout="10s")
         workers = sum(each["nthreads"] for each in client.scheduler_info(n_workers=-1)["workers"].values())
     except (OSError, ValueError) as error:
         raise _no_answer(chosen, error) from error
@@ -104,7 +104,7 @@ def _dask(address: str, chosen: str) -> tuple[Executor, int, Callable[[], object
 
 
 def _ray(address: str, chosen: str) -> tuple[Executor, int, Callable[[], object]]:
-    ray: Any = _imported("ray", "ray")
+    ray: Any = _import_package("ray", "ray")
     try:
         ray.init(chosen if ":" in address else address, logging_level="ERROR", log_to_driver=False)
         workers = int(ray.cluster_resources().get("CPU", 1))
@@ -128,7 +128,7 @@ class _RayExecutor(Executor):
 _CLUSTERS: dict[str, Callable[[str, str], tuple[Executor, int, Callable[[], object]]]] = {"dask": _dask, "ray": _ray}
 
 
-def _imported(module: str, package: str) -> Any:  # noqa: ANN401 - a module
+def _import_package(module: str, package: str) -> Any:  # noqa: ANN401 - a module
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -88,12 +88,12 @@ def translate_click() -> None:
     """Lets Click format its errors in the language of the notebook; it asks gettext, which has no Chinese for it."""
     from importlib import import_module
 
-    def one(text: str) -> str:
+    def translate_text(text: str) -> str:
         if text in _PATH_KINDS:
             return _PathKind(text)
-        return translated(text)
+        return translate_sentence(text)
 
-    def translated(text: str) -> str:
+    def translate_sentence(text: str) -> str:
         chinese: Mapping[str, str] = help_words(terminal_language()).get("click", {})
         return chinese.get(text, text)
 
@@ -101,15 +101,15 @@ def translate_click() -> None:
         """A kind of path: Click asks for it when a command is imported, and prints it in errors, as a title."""
 
         def title(self) -> str:
-            return translated(str(self)).title()
+            return translate_sentence(str(self)).title()
 
-    def many(text: str, plural: str, count: int) -> str:
-        return translated(text if count == 1 else plural)
+    def translate_plural(text: str, plural: str, count: int) -> str:
+        return translate_sentence(text if count == 1 else plural)
 
     for name in ("exceptions", "types", "parser", "formatting"):
-        vars(import_module(f"click.{name}")).update(_=one, ngettext=many)
+        vars(import_module(f"click.{name}")).update(_=translate_text, ngettext=translate_plural)
     # Not `_`: it would look for the notebook before each command.
-    vars(import_module("click.core"))["ngettext"] = many
+    vars(import_module("click.core"))["ngettext"] = translate_plural
 
 
 def command_words(words: Mapping[str, Any], path: Iterable[str]) -> Mapping[str, Any]:
@@ -140,7 +140,7 @@ def _write_help(
     formatter.write_usage(ctx.command_path, " ".join(command.collect_usage_pieces(ctx)), words["headings"]["usage"])
     formatter.write_paragraph()
     with formatter.indentation():
-        formatter.write_text(_wrapped(str(texts["text"]), formatter.width - formatter.current_indent))
+        formatter.write_text(_wrap_paragraphs(str(texts["text"]), formatter.width - formatter.current_indent))
     options = []
     for option in command.get_params(ctx):
         if isinstance(option, click.Option):
@@ -162,10 +162,10 @@ def _write_rows(formatter: click.HelpFormatter, heading: str, rows: list[tuple[s
     formatter.write(f"{heading}\n")
     with formatter.indentation():
         width = formatter.width - formatter.current_indent - first - _COLUMN_GAP
-        formatter.write_dl([(name, _wrapped(text, width)) for name, text in rows])
+        formatter.write_dl([(name, _wrap_paragraphs(text, width)) for name, text in rows])
 
 
-def _wrapped(text: str, width: int) -> str:
+def _wrap_paragraphs(text: str, width: int) -> str:
     """Returns paragraphs with their lines broken for wide characters, marked so that Click leaves them alone."""
     return "\n\n".join("\b\n" + "\n".join(_lines(paragraph, width)) for paragraph in text.strip().split("\n\n"))
 

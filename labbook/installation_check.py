@@ -82,7 +82,7 @@ def _variables(environ: Mapping[str, str]) -> list[Readiness]:
 
 def _notebook_rows(start: Path, chosen: Path | None, environ: Mapping[str, str]) -> list[Readiness]:
     from labbook.store.config import unknown_settings
-    from labbook.store.notebook import why_not_writable
+    from labbook.store.notebook import write_obstacle
     from labbook.store.notebook_finder import find_notebook, personal_root
     from labbook.store.paths import SETTINGS_FILE
 
@@ -100,7 +100,7 @@ def _notebook_rows(start: Path, chosen: Path | None, environ: Mapping[str, str])
     else:
         rows = [Readiness("notebook", "ok", message("doctor.notebook.team", root=root, title=notebook.config.title))]
     rows += [Readiness("settings", "warn", problem) for problem in unknown_settings(notebook.paths.root)]
-    locked = why_not_writable(notebook)
+    locked = write_obstacle(notebook)
     if locked:
         return [*rows, Readiness("writing", "fail", locked, message("doctor.notebook.not_writable"))]
     return [

@@ -123,7 +123,7 @@ class Recording:
         if shell is not None:
             self.begin_cell(self._first_cell, (shell.history_manager.input_hist_raw or [""])[-1])
         self.watch_output()
-        atexit.register(self._at_exit)
+        atexit.register(self._finish_at_exit)
 
     def _attach(self, settings: Mapping[str, Any]) -> None:
         with suppress(Exception):
@@ -173,7 +173,7 @@ class Recording:
             self._send(output={"data": shown})
 
     def begin_cell(self, number: int, source: str) -> None:
-        """Tells the recorder that a cell begins, so that nothing of it is lost if this process dies.
+        """Notifies the recorder that a cell begins, so that nothing of it is lost if this process dies.
 
         Args:
             number: Its number in the history of the kernel.
@@ -184,7 +184,7 @@ class Recording:
             self._send(cell={"cell": number, "source": source, "state": "running"})
 
     def end_cell(self, number: int, source: str, error: BaseException | None = None, *, failed: bool = False) -> None:
-        """Tells the recorder that a cell has ended.
+        """Notifies the recorder that a cell has ended.
 
         Args:
             number: Its number in the history of the kernel.
@@ -244,7 +244,7 @@ class Recording:
         """Ends the recording and writes the entry; does nothing the second time.
 
         Args:
-            code: 0, or an exit status that tells how the recorded part failed.
+            code: 0, or an exit status that shows how the recorded part failed.
         """
         global _current
         if _current is self:
@@ -272,7 +272,7 @@ class Recording:
 
     def _detach(self) -> None:
         self.leave_output()
-        atexit.unregister(self._at_exit)
+        atexit.unregister(self._finish_at_exit)
         if self._probe is not None:
             self._probe.detach()
 
@@ -286,7 +286,7 @@ class Recording:
             with suppress(subprocess.TimeoutExpired):
                 self._recorder.wait(_SEND_S)
 
-    def _at_exit(self) -> None:
+    def _finish_at_exit(self) -> None:
         if self._pid == os.getpid():
             self.finish(0)
 
@@ -303,7 +303,7 @@ class Recording:
         return answer
 
     def _end_cells(self, code: int) -> None:
-        """Tells the recorder the cells whose end it does not know: the one that ends the recording, and others."""
+        """Sends the recorder the cells whose end it does not know: the one that ends the recording, and others."""
         shell = _shell()
         if shell is None or not self._first_cell:
             return

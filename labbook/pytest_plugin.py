@@ -52,7 +52,7 @@ def gradcheck() -> Callable[..., Any]:
         __tracebackhide__ = True
         from labbook import checks
 
-        return _passed(checks.gradcheck(function, inputs, rtol))
+        return _raise_failures(checks.gradcheck(function, inputs, rtol))
 
     return check
 
@@ -75,7 +75,7 @@ def check_training_step() -> Callable[..., Any]:
         __tracebackhide__ = True
         from labbook import checks
 
-        return _passed(checks.checklist(model, [batch], optimizer, loss))
+        return _raise_failures(checks.checklist(model, [batch], optimizer, loss))
 
     return check
 
@@ -98,12 +98,12 @@ def overfit_one_batch() -> Callable[..., Any]:
         __tracebackhide__ = True
         from labbook import checks
 
-        return _passed(checks.overfit_one_batch(model, batch, loss, optimizer, steps))
+        return _raise_failures(checks.overfit_one_batch(model, batch, loss, optimizer, steps))
 
     return check
 
 
-def _passed(result: Result) -> Result:
+def _raise_failures(result: Result) -> Result:
     __tracebackhide__ = True
     if result.ok:
         return result

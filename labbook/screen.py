@@ -114,7 +114,7 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]])
     from rich.table import Table
 
     console = _console()
-    shown = _fitting(columns, cells, console.width)
+    shown = _fitting_columns(columns, cells, console.width)
     table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False, padding=(0, 2, 0, 0))
     for index in shown:
         column = columns[index]
@@ -139,17 +139,17 @@ def print_line(*parts: Cell | str) -> None:
     for part in parts:
         line.append_text(_text(part if isinstance(part, Cell) else Cell(part)))
     console = _console()
-    for piece in _broken(line, console.width) if is_terminal() else [line]:
+    for piece in _break_line(line, console.width) if is_terminal() else [line]:
         console.print(piece, soft_wrap=True)
 
 
-def _broken(line: Text, width: int) -> list[Text]:
+def _break_line(line: Text, width: int) -> list[Text]:
     """A styled line as the lines that `wrapped` makes of its text, styles kept."""
     from rich.text import Text
 
     pieces: list[Text] = []
     at = 0
-    for shown in wrapped(line.plain, width):
+    for shown in wrap_line(line.plain, width):
         body = shown.lstrip(" ") if pieces else shown
         start = line.plain.find(body, at)
         at = start + len(body)
@@ -163,10 +163,10 @@ def terminal_lines(text: str, indent: int = 0) -> list[str]:
         return [text]
     import shutil
 
-    return wrapped(text, max(40, shutil.get_terminal_size().columns), indent)
+    return wrap_line(text, max(40, shutil.get_terminal_size().columns), indent)
 
 
-def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
+def wrap_line(text: str, width: int, indent: int = 0) -> list[str]:
     """Returns one line as lines of at most `width` columns, broken between words and between Chinese characters.
 
     What one copies stays whole, also where it is wider: paths, and commands in backticks or in a line of their own.
@@ -244,7 +244,7 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on standard error for work that takes long; nothing where that is no terminal.
 
     Yields:
-        A function that is told (done, total). The bar appears with its first call.
+        A function that is called with (done, total). The bar appears with its first call.
     """
     if not sys.stderr.isatty():
         yield lambda done, total: None
@@ -256,13 +256,13 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
     bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
     task = bar.add_task(harmless(title), total=None)
 
-    def tell(done: int, total: int) -> None:
+    def notify(done: int, total: int) -> None:
         if done < total and not bar.live.is_started:
             bar.start()
         bar.update(task, completed=done, total=total)
 
     try:
-        yield tell
+        yield notify
     finally:
         bar.stop()
 
@@ -283,7 +283,7 @@ def _one_line(cell: Cell) -> Cell:
     return Cell(" ".join(harmless(cell.text).split()), cell.style)
 
 
-def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
+def _fitting_columns(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int]:
     """Indexes of the columns that fit: a flexible one wants at least 20 characters."""
     wanted = [
         20

@@ -91,7 +91,7 @@ WHOLE = ("`optimizer.zero_grad(set_to_none=True)`", "notes/runs/实验/a.md", "n
 @in_one_test("text", LONG)
 @in_one_test("width", [20, 40, 79])
 def test_long_lines_break_between_words_and_never_in_a_path_or_a_command(text, width):
-    lines = screen.wrapped(text, width, 4)
+    lines = screen.wrap_line(text, width, 4)
     assert len(lines) > 1 and "".join("".join(lines).split()) == "".join(text.split())
     for part in WHOLE:
         assert (part in text) == any(part in line for line in lines)
@@ -105,14 +105,14 @@ def test_long_lines_break_between_words_and_never_in_a_path_or_a_command(text, w
     "text", ["short", "$ labbook record -- python train.py --learning-rate 0.1", "> loss = f(a, b, c)"]
 )
 def test_commands_and_short_lines_are_left_alone(text):
-    assert screen.wrapped(text, 20) == [text]
+    assert screen.wrap_line(text, 20) == [text]
 
 
 @pytest.mark.process
 def test_a_terminal_gets_long_lines_broken_between_words():
     program = f"from labbook import screen; screen.print_line(screen.Cell({LONG[0]!r}, 'red'), ' end')"
     shown = on_terminal(50, program, NO_COLOR="1").replace("\r", "")
-    assert shown.splitlines() == screen.wrapped(LONG[0] + " end", 50)
+    assert shown.splitlines() == screen.wrap_line(LONG[0] + " end", 50)
 
 
 @pytest.mark.process
@@ -159,8 +159,8 @@ def test_words_stand_out():
 
 
 def test_progress_is_silent_without_a_terminal(capfd):
-    with screen.progress("reading") as tell:
-        tell(1, 2)
-        tell(2, 2)
+    with screen.progress("reading") as notify:
+        notify(1, 2)
+        notify(2, 2)
 
     assert capfd.readouterr() == ("", "")

@@ -65,7 +65,7 @@ PAGES = load_catalogue().symptoms
 
 def symptom_sentences(symptom: Symptom, language: str) -> Iterator[str]:
     """The text of a page without its code: title, evidence, symptoms, causes, advice."""
-    wording = symptom.said(language)
+    wording = symptom.wording_in(language)
     for text in (wording.title, *wording.says.splitlines(), wording.see, *wording.why, *wording.attempts):
         yield re.sub(r"`[^`]*`", "``", " ".join(text.split()))
 
@@ -150,7 +150,7 @@ def test_the_rows_of_the_checks_for_programs_have_chinese_names():
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_symptom_titles_are_short_and_unique(language):
-    titles = {page.id: page.said(language).title for page in PAGES.values()}
+    titles = {page.id: page.wording_in(language).title for page in PAGES.values()}
     # Code marks are not shown in Chinese lists, and a Chinese character is twice as wide.
     lengths = {name: len(title.replace("`", "") if language == "zh" else title) for name, title in titles.items()}
     assert {name: titles[name] for name, length in lengths.items() if length > MOST_LETTERS[language]} == {}
@@ -160,7 +160,7 @@ def test_symptom_titles_are_short_and_unique(language):
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_symptom_titles_are_phrases_with_whole_code_marks(language):
     for page in PAGES.values():
-        title = page.said(language).title
+        title = page.wording_in(language).title
         assert not title.endswith((".", "。", "...", "…", "!", "！")), page.id
         assert title.count("`") % 2 == 0, page.id
         assert not re.match(r"(?:The|An) ", title), f"{page.id}: begin with the known term"
@@ -171,11 +171,11 @@ def test_the_first_advice_stands_on_its_own(language):
     shortest = {"en": 30, "zh": 12}[language]
     # An advice that begins with bare code, or continues another sentence.
     dependent = re.compile(r"(?:\{(?:torch|paddle)\|)?(?:Or\b|Then\b|See the row|`|或|再|然后)")
-    firsts = {page.id: page.said(language).attempts[0] for page in PAGES.values()}
+    firsts = {page.id: page.wording_in(language).attempts[0] for page in PAGES.values()}
     assert {name: text for name, text in firsts.items() if len(text) < shortest or dependent.match(text)} == {}
 
 
 def test_no_sentence_ends_with_a_command_that_ends_with_a_dot():
     # Without its marks, as on the terminal, `pip install -e .` at the end of a sentence reads as `-e ..`.
-    texts = {page.id: page.said("en").attempts for page in PAGES.values()}
+    texts = {page.id: page.wording_in("en").attempts for page in PAGES.values()}
     assert {name: text for name, sentences in texts.items() for text in sentences if " .`." in text} == {}

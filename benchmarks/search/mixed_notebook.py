@@ -82,7 +82,7 @@ def _entry(
         "label_smoothing": rng.choice((0.0, 0.1)),
         "checkpoint": rng.choice(("last.pt", "best.pt")),
     }
-    wording = kind.said(language) if kind else None
+    wording = kind.wording_in(language) if kind else None
     title = f"{script}: {wording.title.replace('`', '')}" if wording else f"{script}: finished, loss 2.31 → {loss:.4f}"
     meta = {
         "schema": 1,
@@ -132,15 +132,17 @@ def _diagnosis(kind: Symptom, title: str, why: tuple[str, ...], attempts: tuple[
 
 def _checklist(rng: random.Random, kind: Symptom | None, symptoms: dict[str, Symptom], language: str) -> str:
     """Returns the table of 40 checks: ok, not observed, and the one of the failure."""
-    checks = [one for one in symptoms.values() if one.said(language).check]
+    checks = [one for one in symptoms.values() if one.wording_in(language).check]
     ok, unobserved = {"en": ("ok", "not observed"), "zh": ("正常", "未观察到")}[language]
     rows = []
     for one in rng.sample(checks, min(40, len(checks))):
-        said = one.said(language)
+        said = one.wording_in(language)
         verdict = ok if rng.random() < 0.7 else unobserved
         if one is not kind:
             rows.append(f"| {said.check} | {said.expected} | {verdict} {said.title} | {verdict} |")
-    if kind is not None and kind.said(language).check:
-        rows.append(f"| {kind.said(language).check} | {kind.said(language).expected} | seen at step 12 | fail |")
+    if kind is not None and kind.wording_in(language).check:
+        rows.append(
+            f"| {kind.wording_in(language).check} | {kind.wording_in(language).expected} | seen at step 12 | fail |"
+        )
     rows_text = "\n".join(rows)
     return f"## Health checklist\n\n| check | expected | observed | verdict |\n|---|---|---|---|\n{rows_text}"

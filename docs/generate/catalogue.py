@@ -41,7 +41,7 @@ def catalogue_pages(chosen: Sequence[str] = ()) -> dict[str, str]:
 
 
 def _page(symptom: Symptom, known: Mapping[str, Symptom], language: str) -> str:
-    said, label = symptom.said(language), _WORDS[language]
+    said, label = symptom.wording_in(language), _WORDS[language]
     other = "zh" if language == "en" else "en"
     depth = "../" * (_FOLDERS[language].count("/") + 1)
     see, why, attempts = HEADINGS[language]
@@ -66,7 +66,7 @@ def _page(symptom: Symptom, known: Mapping[str, Symptom], language: str) -> str:
         fence = "`" * (3 + max((len(run) for run in re.findall("`{3,}", example.text)), default=0))
         lines += [f"{example.origin}:" if example.origin else "", "", f"{fence}text", example.text, fence, ""]
     for heading, ids in (("causes", symptom.caused_by), ("effects", symptom.causes_of)):
-        linked = [f"[{known[each].said(language).title}]({each}.md)" for each in ids if each in known]
+        linked = [f"[{known[each].wording_in(language).title}]({each}.md)" for each in ids if each in known]
         if linked:
             lines += [f"## {label[heading]}", "", *(f"- {link}" for link in linked), ""]
     if symptom.source:
@@ -85,8 +85,8 @@ def _index(symptoms: Sequence[Symptom], language: str) -> str:
     for name, members in sorted(classes.items()):
         lines += [f"## {name[:1].upper()}{name[1:]}", ""]
         lines += [f"| {label['symptom']} | {label['see']} | {label['words']} |", "|---|---|---|"]
-        for symptom in sorted(members, key=lambda each: each.said(language).title.lower()):
-            said = symptom.said(language)
+        for symptom in sorted(members, key=lambda each: each.wording_in(language).title.lower()):
+            said = symptom.wording_in(language)
             cells = [f"[{said.title}]({symptom.id}.md)", _first_sentence(said.see, label["stop"])]
             cells.append(label["joint"].join(symptom.words))
             lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")

@@ -35,7 +35,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class Copied:
+class CopyResult:
     """The result of a copy.
 
     Args:
@@ -58,10 +58,10 @@ def copy_file(
     *,
     attempts: int = _ATTEMPTS,
     between: Callable[[], None] = lambda: time.sleep(0.5),
-) -> Copied:
+) -> CopyResult:
     """Copies `source` to `target`, which must not exist.
 
-    A file that changes during the copy is copied again. If it never rests, the last copy stands, with a reason; its
+    A file that changes during the copy is copied again. If it never rests, the last copy is kept, with a reason; its
     digest is that of the bytes in the copy in any case. On file systems with shared blocks the copy is made at once,
     elsewhere in pieces; holes of sparse files stay holes.
 
@@ -72,7 +72,7 @@ def copy_file(
         attempts: Most copies.
         between: Waits before another attempt.
     """
-    result = Copied("", -1, "unreadable")
+    result = CopyResult("", -1, "unreadable")
     for attempt in range(attempts):
         if attempt:
             between()
@@ -81,30 +81,30 @@ def copy_file(
         except OSError as error:
             with suppress(OSError):
                 target.unlink()
-            return Copied("", -1, _REASONS.get(error.errno or 0, "unreadable"))
+            return CopyResult("", -1, _REASONS.get(error.errno or 0, "unreadable"))
         if is_stable or not result.digest:
             return result
-    return Copied(result.digest, result.size, "changed while it was copied", result.mtime_ns)
+    return CopyResult(result.digest, result.size, "changed while it was copied", result.mtime_ns)
 
 
-def _copy_once(source: Path, target: Path, limit_bytes: int) -> tuple[Copied, bool]:
+def _copy_once(source: Path, target: Path, limit_bytes: int) -> tuple[CopyResult, bool]:
     """Returns the copy and whether the file did not change meanwhile."""
     handle = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         before = os.fstat(handle)
         if not stat.S_ISREG(before.st_mode):
-            return Copied("", -1, "not a regular file"), True
+            return CopyResult("", -1, "not a regular file"), True
         if before.st_size > limit_bytes:
-            return Copied("", before.st_size, "larger than the setting `artifact_limit`"), True
+            return CopyResult("", before.st_size, "larger than the setting `artifact_limit`"), True
         free = os.statvfs(target.parent)
         if before.st_blocks * 512 + _RESERVE_BYTES > free.f_bavail * free.f_frsize:
-            return Copied("", before.st_size, "no space left for the copy"), True
+            return CopyResult("", before.st_size, "no space left for the copy"), True
         if time.time() - before.st_mtime < _TICK_S:
             time.sleep(_TICK_S)
             before = os.fstat(handle)
         digest, size = _copy_bytes(handle, target, limit_bytes)
         if size < 0:
-            return Copied("", before.st_size, "larger than the setting `artifact_limit`"), True
+            return CopyResult("", before.st_size, "larger than the setting `artifact_limit`"), True
         after = os.fstat(handle)
     finally:
         os.close(handle)
@@ -113,7 +113,7 @@ def _copy_once(source: Path, target: Path, limit_bytes: int) -> tuple[Copied, bo
         # A complete file may have been renamed to the path in the meantime.
         at_path = source.stat()
         same = same and (at_path.st_ino, at_path.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
-    return Copied(digest, size, "", before.st_mtime_ns), same
+    return CopyResult(digest, size, "", before.st_mtime_ns), same
 
 
 def _copy_bytes(handle: int, target: Path, limit_bytes: int) -> tuple[str, int]:

@@ -47,7 +47,7 @@ class KeptFile:
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifyResult:
     """The result of verifying one object: "ok", "missing", "damaged" or "unreadable", with the place or the reason."""
 
     digest: str
@@ -57,7 +57,7 @@ class Verified:
 
 
 @dataclass(frozen=True)
-class Pruned:
+class PrunedObject:
     """An object that no entry names: its place ("local" or "store") and its size in bytes."""
 
     digest: str
@@ -86,10 +86,10 @@ def list_kept(notebook: Notebook, run: str = "") -> list[KeptFile]:
 
 
 def _artifacts_of(notebook: Notebook, run_id: str) -> list[Artifact]:
-    return _decoded(read_run_facts(notebook.paths, run_id).get("artifacts"))
+    return _decode_artifacts(read_run_facts(notebook.paths, run_id).get("artifacts"))
 
 
-def _decoded(facts: Any) -> list[Artifact]:  # noqa: ANN401 - JSON data
+def _decode_artifacts(facts: Any) -> list[Artifact]:  # noqa: ANN401 - JSON data
     from labbook.model.run import Run
     from labbook.model.run_json import run_from_json
 
@@ -200,7 +200,9 @@ def _get(place: ObjectStore, digest: str, target: Path) -> None:
         raise NotebookError("errors.artifact.not_written", target=target, reason=error) from error
 
 
-def verify_kept(notebook: Notebook, run: str = "", tell: Callable[[int, int], None] | None = None) -> list[Verified]:
+def verify_kept(
+    notebook: Notebook, run: str = "", notify: Callable[[int, int], None] | None = None
+) -> list[VerifyResult]:
     """Reads every kept file again and returns whether it is what its entries name.
 
     Raises:
@@ -213,25 +215,25 @@ def verify_kept(notebook: Notebook, run: str = "", tell: Callable[[int, int], No
     places = list(_places(notebook))
     results = []
     for number, (digest, files) in enumerate(by_digest.items()):
-        if tell is not None:
-            tell(number, len(by_digest))
+        if notify is not None:
+            notify(number, len(by_digest))
         results.append(_verify(digest, tuple(files), places))
     return results
 
 
-def _verify(digest: str, files: tuple[KeptFile, ...], places: list[ObjectStore]) -> Verified:
+def _verify(digest: str, files: tuple[KeptFile, ...], places: list[ObjectStore]) -> VerifyResult:
     for place in places:
         try:
             if place.size(digest) is None:
                 continue
             state = "ok" if place.digest_of(digest)[0] == digest else "damaged"
         except OSError as error:
-            return Verified(digest, "unreadable", str(error), files)
-        return Verified(digest, state, place.label, files)
-    return Verified(digest, "missing", "", files)
+            return VerifyResult(digest, "unreadable", str(error), files)
+        return VerifyResult(digest, state, place.label, files)
+    return VerifyResult(digest, "missing", "", files)
 
 
-def find_unnamed(notebook: Notebook) -> list[Pruned]:
+def find_unnamed(notebook: Notebook) -> list[PrunedObject]:
     """Returns the objects that no entry names: local ones, and those that this copy of the notebook has uploaded.
 
     Objects that others uploaded to the same store are never among them, nor objects of the last hour.
@@ -247,7 +249,7 @@ def find_unnamed(notebook: Notebook) -> list[Pruned]:
         with suppress(OSError):
             status = local.path(digest).stat()
             if digest not in named and time.time() - status.st_ctime > _YOUNG_S:
-                found.append(Pruned(digest, "local", status.st_size))
+                found.append(PrunedObject(digest, "local", status.st_size))
     store = open_store(notebook.config.artifact_store, notebook.paths.root)
     if store is not None:
         facts = [fact for fact in stored_objects(notebook) if fact.get("store") == store.label]
@@ -256,11 +258,11 @@ def find_unnamed(notebook: Notebook) -> list[Pruned]:
             if digest not in named and time.time() - float(at) > _YOUNG_S:
                 with suppress(OSError, ValueError):
                     size = store.size(digest)
-                    found += [Pruned(digest, "store", size)] if size is not None else []
+                    found += [PrunedObject(digest, "store", size)] if size is not None else []
     return found
 
 
-def remove_unnamed(notebook: Notebook, found: list[Pruned]) -> None:
+def remove_unnamed(notebook: Notebook, found: list[PrunedObject]) -> None:
     """Removes objects that `find_unnamed` returned.
 
     Raises:
@@ -294,7 +296,7 @@ def _digests_of_journal(journal: Journal) -> Iterator[str]:
     facts = list(journal.read(journal.paths.after).get("artifacts") or ())
     for fact in read_json_lines(journal.paths.artifacts):
         facts += fact.get("artifacts") or ()
-    for artifact in _decoded(facts):
+    for artifact in _decode_artifacts(facts):
         yield artifact.digest.partition(":")[2]
 
 

@@ -64,10 +64,10 @@ class FileKeeper:
             started: Unix time of the start of the run: of folders in which files were only counted, older files are
                 left out.
         """
-        done = self._noted()
+        done = self._read_noted_artifacts()
         kept = [artifact for artifacts in done.values() for artifact in artifacts]
         for process in processes:
-            for event in process.of_kind(Keep):
+            for event in process.events_of_kind(Keep):
                 if (process.name, event.get("n", -1)) not in done:
                     kept += self.keep_requested(event)
         config = self.notebook.config
@@ -131,7 +131,7 @@ class FileKeeper:
         with self.journal.artifacts.open("a", encoding="utf-8") as stream:
             stream.write(line + "\n")
 
-    def _noted(self) -> dict[tuple[str, int], list[Artifact]]:
+    def _read_noted_artifacts(self) -> dict[tuple[str, int], list[Artifact]]:
         found: dict[tuple[str, int], list[Artifact]] = {}
         for fact in read_json_lines(self.journal.artifacts):
             with contextlib.suppress(TypeError, LookupError):
@@ -167,9 +167,9 @@ class KeepWatcher:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         while not self._stop.wait(_POLL_S):
             with contextlib.suppress(OSError):
-                self.look()
+                self.poll()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Carries out the calls that were written since the last look."""
         for name, size in list_files(self._keeper.journal.events).items():
             if name.endswith(".jsonl") and size[0] > self._read.get(name, 0):

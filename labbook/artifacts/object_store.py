@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from labbook.artifacts.file_copy import Copied, copy_file, hash_file
+from labbook.artifacts.file_copy import CopyResult, copy_file, hash_file
 from labbook.store.git.remotes import credential_free
 from labbook.store.remote_files import make_parent, open_files
 
@@ -61,7 +61,7 @@ class ObjectFolder:
         """Returns the path of an object."""
         return self.root / "sha256" / _checked(digest)[:2] / digest
 
-    def add(self, source: Path, limit_bytes: int) -> Copied:
+    def add(self, source: Path, limit_bytes: int) -> CopyResult:
         """Copies a file into the folder; see `copy_file` for the reasons why it may not.
 
         Raises nothing: a folder that cannot be written is a reason.
@@ -69,13 +69,13 @@ class ObjectFolder:
         try:
             draft = self._draft()
         except OSError:
-            return Copied("", -1, "the folder of kept files is read-only")
+            return CopyResult("", -1, "the folder of kept files is read-only")
         copied = copy_file(source, draft, limit_bytes)
         try:
             if copied.digest:
                 self._accept(draft, copied.digest, copied.size)
         except OSError:
-            return Copied("", copied.size, "the folder of kept files is read-only")
+            return CopyResult("", copied.size, "the folder of kept files is read-only")
         finally:
             with contextlib.suppress(OSError):
                 draft.unlink()
@@ -166,7 +166,7 @@ class FsspecStore:
 
     def size(self, digest: str) -> int | None:
         """Returns the size of an object in bytes, or `None` if it is not there."""
-        with _plain_errors(self.label):
+        with _wrap_store_errors(self.label):
             self._files.invalidate_cache()
             try:
                 return int(self._files.info(self._name(digest))["size"])
@@ -176,14 +176,14 @@ class FsspecStore:
     def put(self, source: Path, digest: str) -> None:
         """Uploads a file under its digest, large ones in several parts."""
         name = self._name(digest)
-        with _plain_errors(self.label):
+        with _wrap_store_errors(self.label):
             make_parent(self._files, name)
             self._files.put_file(str(source), name)
 
     def digest_of(self, digest: str) -> tuple[str, int]:
         """Returns the SHA-256 of an object as it is now, and its size; downloads it."""
         found, size = hashlib.sha256(), 0
-        with _plain_errors(self.label), self._files.open(self._name(digest), "rb", block_size=_CHUNK) as stream:
+        with _wrap_store_errors(self.label), self._files.open(self._name(digest), "rb", block_size=_CHUNK) as stream:
             while chunk := stream.read(_CHUNK):
                 found.update(chunk)
                 size += len(chunk)
@@ -191,17 +191,17 @@ class FsspecStore:
 
     def get(self, digest: str, target: Path) -> None:
         """Downloads an object to a file."""
-        with _plain_errors(self.label):
+        with _wrap_store_errors(self.label):
             self._files.get_file(self._name(digest), str(target))
 
     def remove(self, digest: str) -> None:
         """Removes an object."""
-        with _plain_errors(self.label), contextlib.suppress(FileNotFoundError):
+        with _wrap_store_errors(self.label), contextlib.suppress(FileNotFoundError):
             self._files.rm_file(self._name(digest))
 
     def digests(self) -> Iterator[str]:
         """Yields the digests of all objects."""
-        with _plain_errors(self.label):
+        with _wrap_store_errors(self.label):
             self._files.invalidate_cache()
             try:
                 names = self._files.find(f"{self._root}/sha256")
@@ -214,7 +214,7 @@ class FsspecStore:
 
 
 @contextlib.contextmanager
-def _plain_errors(label: str) -> Iterator[None]:
+def _wrap_store_errors(label: str) -> Iterator[None]:
     """Turns whatever a file system of fsspec raises into an `OSError` that names the store."""
     try:
         yield

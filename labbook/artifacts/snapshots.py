@@ -147,7 +147,7 @@ def keep_snapshot(
         for path in files_of_checkpoint(choice.checkpoint, written):
             shown = display_path(str(path), keeper.cwd)
             inside = path.name if shown.startswith(("/", "~", "..")) else shown
-            kept += _present(keeper.keep_file(path, f"{FOLDER}/{inside}", VIA))
+            kept += _list_present(keeper.keep_file(path, f"{FOLDER}/{inside}", VIA))
         facts |= {
             "checkpoint": keeper.redactor.text(display_path(str(choice.checkpoint.path), keeper.cwd)),
             "reason": choice.reason,
@@ -155,7 +155,7 @@ def keep_snapshot(
         if choice.value is not None:
             facts |= {"metric": run.primary, "value": choice.value}
     attachments = keeper.notebook.paths.attachments(run.id)
-    for name, file in _attached(run):
+    for name, file in _iter_attachments(run):
         kept += _keep_own(keeper, attachments / file, name)
     with tempfile.TemporaryDirectory(prefix="labbook-") as folder:
         for name, text in _texts(run):
@@ -165,17 +165,17 @@ def keep_snapshot(
     return kept, facts
 
 
-def _present(artifact: Artifact | None) -> list[Artifact]:
+def _list_present(artifact: Artifact | None) -> list[Artifact]:
     return [artifact] if artifact is not None else []
 
 
 def _keep_own(keeper: FileKeeper, path: Path, name: str) -> list[Artifact]:
     """Keeps a file of labbook, whose path says nothing to the user."""
     named = f"{FOLDER}/{name}"
-    return [replace(one, path=named) for one in _present(keeper.keep_file(path, named, VIA))]
+    return [replace(one, path=named) for one in _list_present(keeper.keep_file(path, named, VIA))]
 
 
-def _attached(run: Run) -> Iterator[tuple[str, str]]:
+def _iter_attachments(run: Run) -> Iterator[tuple[str, str]]:
     """Yields the names, and the files in the folder of the entry, of the patch and the executed notebook."""
     for source, key, name in (("code", "patch", "code.patch"), ("notebook", "file", "notebook.ipynb")):
         facts = run.captured.get(source)

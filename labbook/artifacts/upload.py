@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _AGAIN_S = 600.0
 """Shortest time between two uploads that no one asked for, after one that failed. Source: chosen by us."""
 
-Tell = Callable[[str, int, int], None]
+Notify = Callable[[str, int, int], None]
 """Called with the digest, the number of uploaded objects and that of all, before each upload and at the end."""
 
 
@@ -55,7 +55,7 @@ class UploadState:
     failed_at: float = 0.0
 
 
-def upload_pending(notebook: Notebook, tell: Tell | None = None) -> UploadState:
+def upload_pending(notebook: Notebook, notify: Notify | None = None) -> UploadState:
     """Uploads all local objects and returns the state after that; does nothing without a store.
 
     Raises:
@@ -70,7 +70,7 @@ def upload_pending(notebook: Notebook, tell: Tell | None = None) -> UploadState:
         try:
             store = open_store(notebook.config.artifact_store, notebook.paths.root)
             assert store is not None
-            _upload_all(notebook, local, store, tell or (lambda *_: None))
+            _upload_all(notebook, local, store, notify or (lambda *_: None))
         except (OSError, LabbookError) as error:
             _note_failure(notebook, error)
             if isinstance(error, LabbookError):
@@ -81,14 +81,14 @@ def upload_pending(notebook: Notebook, tell: Tell | None = None) -> UploadState:
     return upload_state(notebook)
 
 
-def _upload_all(notebook: Notebook, local: ObjectFolder, store: ObjectStore, tell: Tell) -> None:
+def _upload_all(notebook: Notebook, local: ObjectFolder, store: ObjectStore, notify: Notify) -> None:
     local.remove_drafts()
     pending = list(local.digests())
     _check_mounted(notebook, store)
     for number, digest in enumerate(pending):
-        tell(digest, number, len(pending))
+        notify(digest, number, len(pending))
         _upload_one(notebook, local, store, digest)
-    tell("", len(pending), len(pending))
+    notify("", len(pending), len(pending))
 
 
 def _upload_one(notebook: Notebook, local: ObjectFolder, store: ObjectStore, digest: str) -> None:

@@ -99,7 +99,7 @@ def capture(context: CaptureContext) -> dict[str, Any]:
 
 
 def name_digest(name: str) -> str:
-    """Returns a digest of the name of a variable: enough to tell later whether it was set, too little to read it."""
+    """Returns a digest of the name of a variable: enough to know later whether it was set, too little to read it."""
     return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
 
 

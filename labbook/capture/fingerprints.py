@@ -35,7 +35,7 @@ class Budget:
     hash_full_bytes: int = 64 << 20
     _begin: float = field(default_factory=time.monotonic)
 
-    def spent(self) -> bool:
+    def is_spent(self) -> bool:
         """Whether the time is used up."""
         return time.monotonic() - self._begin > self.seconds
 
@@ -69,7 +69,7 @@ def fingerprint_file(path: Path, budget: Budget, seen_mtime_ns: int = 0) -> Fing
             return Fingerprint("", -1, "not a regular file")
         if seen_mtime_ns and before.st_mtime_ns != seen_mtime_ns:
             return Fingerprint("", before.st_size, "changed after it was read")
-        if budget.spent():
+        if budget.is_spent():
             return Fingerprint("", before.st_size, "no time left to fingerprint it")
         text = _hash_content(handle, before.st_size, budget)
         after = os.fstat(handle)

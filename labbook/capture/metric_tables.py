@@ -46,7 +46,7 @@ class TableReader:
             return [], {}
         numbers = [_NUMBER.fullmatch(text) is not None for _, _, text in cells]
         if by_bars and len(cells) == 2 and numbers == [False, True]:
-            return _named([(cells[0][2], cells[1][2])]), {}
+            return _select_metrics([(cells[0][2], cells[1][2])]), {}
         if not any(numbers):
             self._begin(cells, by_bars=by_bars)
             return [], {}
@@ -62,7 +62,7 @@ class TableReader:
             for name, text in pairs
             if name.lower() in _PLACES and text.partition("/")[0].isdigit()
         }
-        return _named(pairs), places
+        return _select_metrics(pairs), places
 
     def _begin(self, cells: list[tuple[int, int, str]], *, by_bars: bool) -> None:
         """Takes a row of words as names of columns if one of them is a metric."""
@@ -100,7 +100,7 @@ def _cells(line: str, *, by_bars: bool) -> list[tuple[int, int, str]]:
     return [(m.start(), m.end(), m.group()) for m in pattern.finditer(line)]
 
 
-def _named(pairs: list[tuple[str, str]]) -> list[tuple[str, float]]:
+def _select_metrics(pairs: list[tuple[str, str]]) -> list[tuple[str, float]]:
     """Returns name and value of the pairs that are metrics."""
     found: dict[str, float] = {}
     for name, text in pairs:

@@ -230,22 +230,22 @@ def _value(match: re.Match[str], *, strong: bool, placed: bool) -> float | None:
 
 def _position(line: str) -> tuple[int | None, int | None]:
     """Returns step and epoch of a line; a fraction of an epoch is ignored."""
-    step = _first(_STEP, line)
+    step = _first_group(_STEP, line)
     if step is None:
-        step = _first(_BATCH, line) or _first(_EPISODE, line)
-    epoch = _first(_EPOCH, line)
+        step = _first_group(_BATCH, line) or _first_group(_EPISODE, line)
+    epoch = _first_group(_EPOCH, line)
     return (
         int(step) if step is not None else None,
         int(epoch) if epoch is not None and "." not in epoch else None,
     )
 
 
-def _first(pattern: re.Pattern[str], line: str) -> str | None:
+def _first_group(pattern: re.Pattern[str], line: str) -> str | None:
     match = pattern.search(line)
     return next((g for g in match.groups() if g is not None), None) if match else None
 
 
-def _of_epochs(points: _Points) -> _Points:
+def _drop_batch_points(points: _Points) -> _Points:
     """Returns the points without those of batches if an epoch's last line has the value of the whole epoch.
 
     "epoch: 0, batch_id: 9, auc: 0.59", then "epoch: 0 done, auc: 0.62": the first value of a running mean is no result.
@@ -260,7 +260,7 @@ def _of_epochs(points: _Points) -> _Points:
 
 
 def _series(name: str, points: _Points) -> Series:
-    points = _of_epochs(points)
+    points = _drop_batch_points(points)
     values = tuple(points.values)
     bad = sum(not math.isfinite(v) for v in values)
     whole = Series(name, "text", _steps(points), values, values, values, len(values), bad)

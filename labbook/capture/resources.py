@@ -119,7 +119,7 @@ class ResourceSampler:
         begin = time.thread_time()
         age = time.monotonic() - self._begin
         try:
-            due = age >= self._due_s()
+            due = age >= self._next_sample_s()
             for python in self._tree.update(whole=due):
                 self._write(self._python_record(python))
             if due:
@@ -131,7 +131,7 @@ class ResourceSampler:
         pause = next(pause for until, pause in _POLLS if age < until)
         return max(pause, min(overspent / _MAX_SHARE, _LONGEST_PAUSE_S))
 
-    def _due_s(self) -> float:
+    def _next_sample_s(self) -> float:
         """Returns the age of the run at which the next sample is due."""
         if self._samples < len(_EARLY_SAMPLES_S):
             return _EARLY_SAMPLES_S[self._samples]

@@ -165,7 +165,7 @@ def _samples(path: Path, whole: Fingerprint, budget: Budget) -> str:
 
     A later run that reads the file and writes it again samples it: the probe hashes less than the recorder.
     """
-    if whole.size <= _PROBE_WHOLE or not whole.text.startswith("sha256:") or budget.spent():
+    if whole.size <= _PROBE_WHOLE or not whole.text.startswith("sha256:") or budget.is_spent():
         return ""
     return fingerprint_file(path, Budget(hash_full_bytes=0)).text
 

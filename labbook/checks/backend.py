@@ -43,7 +43,7 @@ class Backend(Protocol):
     def modules(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """Names and modules of the tree, the root first with the name ""."""
 
-    def leaves(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
+    def named_leaves(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """Names and modules without submodules."""
 
     def watch(self, module: Any, on_output: Callable[[Any], None]) -> Callable[[], None]:  # noqa: ANN401
@@ -143,28 +143,28 @@ def flat(value: object) -> Iterator[object]:
         yield value
 
 
-def named(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
+def iter_named_leaves(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
     """Iterate over (path, object) of nested containers, with paths such as "0", "1.mask", "pixel_values"."""
     if isinstance(value, Mapping):
         for key, part in value.items():
-            yield from named(part, f"{path}.{key}" if path else str(key))
+            yield from iter_named_leaves(part, f"{path}.{key}" if path else str(key))
     elif isinstance(value, (list, tuple)):
         for at, part in enumerate(value):
-            yield from named(part, f"{path}.{at}" if path else str(at))
+            yield from iter_named_leaves(part, f"{path}.{at}" if path else str(at))
     else:
         yield path, value
 
 
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - a nested batch
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - a nested batch
     """Copy nested containers with each object replaced by `change(object)`."""
     if isinstance(value, Mapping):
-        parts = {key: mapped(part, change) for key, part in value.items()}
+        parts = {key: map_leaves(part, change) for key, part in value.items()}
         try:
             return type(value)(parts)  # type: ignore[call-arg]
         except TypeError:
             return parts
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*[mapped(part, change) for part in value])
+        return type(value)(*[map_leaves(part, change) for part in value])
     if isinstance(value, (list, tuple)):
-        return type(value)([mapped(part, change) for part in value])
+        return type(value)([map_leaves(part, change) for part in value])
     return change(value)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from labbook.checks.backend import Backend, mapped, named
+from labbook.checks.backend import Backend, iter_named_leaves, map_leaves
 
 Loss = Callable[..., Any]
 
@@ -50,10 +50,11 @@ class Batch:
         """Call the model and the loss."""
         outputs = model(**self.named) if self.named else model(*self.inputs)
         prediction = next(
-            (t for _, t in named(_as_containers(outputs)) if backend.is_tensor(t) and backend.is_float(t)), None
+            (t for _, t in iter_named_leaves(_as_containers(outputs)) if backend.is_tensor(t) and backend.is_float(t)),
+            None,
         )
         if loss is not None:
-            return Forward(outputs, prediction, _first(loss(outputs, self.target)))
+            return Forward(outputs, prediction, _first_element(loss(outputs, self.target)))
         own = getattr(outputs, "loss", None)
         if own is None and isinstance(outputs, Mapping):
             own = outputs.get("loss")
@@ -62,29 +63,32 @@ class Batch:
             return Forward(outputs, logits if logits is not None else prediction, own)
         return Forward(outputs, prediction, None)
 
-    def part(self, count: int, backend: Backend) -> Batch:
+    def take_first(self, count: int, backend: Backend) -> Batch:
         """The first samples of the batch."""
 
         def cut(value: Any) -> Any:  # noqa: ANN401
             return value[:count] if backend.is_tensor(value) and len(value.shape) > 0 else value
 
         return Batch(
-            mapped(self.whole, cut), mapped(self.inputs, cut), mapped(self.named, cut), mapped(self.target, cut)
+            map_leaves(self.whole, cut),
+            map_leaves(self.inputs, cut),
+            map_leaves(self.named, cut),
+            map_leaves(self.target, cut),
         )
 
-    def leaves(self, backend: Backend) -> list[tuple[str, Any]]:
+    def named_tensors(self, backend: Backend) -> list[tuple[str, Any]]:
         """Return paths and tensors of the batch."""
-        return [(path or "input", value) for path, value in named(self.whole) if backend.is_tensor(value)]
+        return [(path or "input", value) for path, value in iter_named_leaves(self.whole) if backend.is_tensor(value)]
 
     def samples(self, backend: Backend) -> int:
         """Number of samples (length of the first axis), or 0."""
-        first = next((t for _, t in self.leaves(backend) if len(t.shape) > 0), None)
+        first = next((t for _, t in self.named_tensors(backend) if len(t.shape) > 0), None)
         return 0 if first is None else int(first.shape[0])
 
 
 def split_batch(value: Any, model: Any, backend: Backend) -> Batch:  # noqa: ANN401
     """Move a batch to the device of the model and split it."""
-    whole = mapped(value, lambda part: backend.move(part, model) if backend.is_tensor(part) else part)
+    whole = map_leaves(value, lambda part: backend.move(part, model) if backend.is_tensor(part) else part)
     if isinstance(whole, Mapping):
         return Batch(whole, (), whole, whole)
     if isinstance(whole, (tuple, list)) and len(whole) > 1:
@@ -115,5 +119,5 @@ def _as_containers(outputs: Any) -> Any:  # noqa: ANN401
     return dict(vars(outputs)) if hasattr(type(outputs), "__dataclass_fields__") else outputs
 
 
-def _first(value: Any) -> Any:  # noqa: ANN401
+def _first_element(value: Any) -> Any:  # noqa: ANN401
     return value[0] if isinstance(value, (tuple, list)) and value else value

@@ -9,7 +9,7 @@ from labbook.checks import rows_data, rows_step
 from labbook.checks.backend import Backend, choose_backend
 from labbook.checks.batches import Batch, Forward, Loss, first_batch, split_batch
 from labbook.checks.report_to_run import report
-from labbook.checks.results import Checklist, Row, worst
+from labbook.checks.results import Checklist, Row, most_serious
 from labbook.checks.state_guard import preserve_state
 
 
@@ -46,17 +46,17 @@ def checklist(
         batch = split_batch(batch_data, model, backend)
         rows += rows_data.rows(backend, batch, spent)
         try:
-            _with_model(backend, model, batch, optimizer, loss, rows)
+            _append_model_rows(backend, model, batch, optimizer, loss, rows)
         except Exception as error:  # raised by the user's model or loss; reported as a row
             raised = error
             rows.append(
                 Row("forward and backward", "no error", f"{type(error).__name__}: {error}"[:300], "fail", "see above")
             )
-    verdict = worst([row.verdict for row in rows])
+    verdict = most_serious([row.verdict for row in rows])
     return report(Checklist("Checklist before training", verdict, _summary(rows), tuple(rows), raised))
 
 
-def _with_model(
+def _append_model_rows(
     backend: Backend,
     model: Any,  # noqa: ANN401
     batch: Batch,
@@ -76,12 +76,12 @@ def _with_model(
     rows += rows_data.output_rows(backend, batch, forward, loss)
     rows += rows_step.optimizer_rows(backend, model, optimizer)
     if backend.is_tensor(forward.loss) and all(n == 1 for n in forward.loss.shape):
-        rows += _trained(backend, model, forward, optimizer)
+        rows += _train_rows(backend, model, forward, optimizer)
     rows.append(rows_step.memory_row(backend, model, optimizer, sum(saved.values()), batch))
     rows += rows_step.mode_rows(backend, model, batch)
 
 
-def _trained(backend: Backend, model: Any, forward: Forward, optimizer: Any) -> list[Row]:  # noqa: ANN401
+def _train_rows(backend: Backend, model: Any, forward: Forward, optimizer: Any) -> list[Row]:  # noqa: ANN401
     if not backend.requires_grad(forward.loss):
         detail = "something between model and loss cuts the graph: detach, numpy, item, argmax, no_grad"
         return [Row("loss has a graph", "gradients can flow", "the loss requires no gradient", "fail", detail)]

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from labbook.checks.backend import Backend, choose_backend, named
+from labbook.checks.backend import Backend, choose_backend, iter_named_leaves
 from labbook.checks.report_to_run import report
-from labbook.checks.results import GradCheck, Text, names_text, shape_text, worst
+from labbook.checks.results import GradCheck, Text, most_serious, names_text, shape_text
 from labbook.checks.state_guard import preserve_state
 
 _STEP = 1e-6
@@ -43,7 +43,7 @@ def gradcheck(function: Callable[..., Any], inputs: Any, rtol: float = 1e-3) -> 
             raise TypeError("labbook.checks: gradcheck needs an input of floating point")
         errors = _differences(backend, function, copies, chosen, rtol)
         own = backend.framework_gradcheck(function, copies, rtol)
-    verdict = worst([row[4] for row in errors] + ["fail" if own else "ok"])
+    verdict = most_serious([row[4] for row in errors] + ["fail" if own else "ok"])
     wrong = [row[0] for row in errors if row[4] == "fail"]
     name = getattr(function, "__name__", type(function).__name__)
     summary: str = "The gradients agree with finite differences." if verdict == "ok" else ""
@@ -105,7 +105,11 @@ def _largest_error(
 
 
 def _outputs(backend: Backend, function: Callable[..., Any], inputs: tuple[Any, ...]) -> list[Any]:
-    given = [value for _, value in named(function(*inputs)) if backend.is_tensor(value) and backend.is_float(value)]
+    given = [
+        value
+        for _, value in iter_named_leaves(function(*inputs))
+        if backend.is_tensor(value) and backend.is_float(value)
+    ]
     if not given:
         raise TypeError("labbook.checks: gradcheck needs a function that returns a tensor of floating point")
     return given

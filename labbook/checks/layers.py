@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from labbook.checks.backend import Backend, choose_backend, named
+from labbook.checks.backend import Backend, choose_backend, iter_named_leaves
 from labbook.checks.batches import split_batch
 from labbook.checks.report_to_run import report
 from labbook.checks.results import Layer, Text, Trace
@@ -32,7 +32,7 @@ def trace(model: Any, batch: Any) -> Trace:  # noqa: ANN401
     stopped = None
     with preserve_state(backend, model), backend.no_grad():
         whole = split_batch(batch, model, backend)
-        watched = backend.leaves(model) or [("", model)]
+        watched = backend.named_leaves(model) or [("", model)]
         ends = [backend.watch(module, _layer_recorder(backend, name, module, layers)) for name, module in watched]
         try:
             whole.run(model, None, backend)
@@ -46,7 +46,7 @@ def trace(model: Any, batch: Any) -> Trace:  # noqa: ANN401
 
 def _layer_recorder(backend: Backend, name: str, module: Any, layers: list[Layer]) -> Any:  # noqa: ANN401
     def record_output(output: Any) -> None:  # noqa: ANN401
-        for _, tensor in named(output):
+        for _, tensor in iter_named_leaves(output):
             if backend.is_tensor(tensor) and len(layers) < _MAX_LAYERS:
                 layers.append(_layer(backend, name, type(module).__name__, tensor))
 

@@ -54,7 +54,7 @@ def overfit_one_batch(
         attempts.append((rate, losses, accuracy))
         if _is_learned(losses, accuracy):
             break
-    return report(_answer(min(attempts, key=lambda attempt: _last(attempt[1]))))
+    return report(_answer(min(attempts, key=lambda attempt: _last_loss(attempt[1]))))
 
 
 def _train(
@@ -106,13 +106,13 @@ def _accuracy(backend: Backend, batch: Batch, prediction: Any) -> float | None: 
     return float((guesses == labels).mean()) if guesses.shape == labels.shape and labels.size else None
 
 
-def _last(losses: list[float]) -> float:
+def _last_loss(losses: list[float]) -> float:
     return losses[-1] if losses and math.isfinite(losses[-1]) else math.inf
 
 
 def _is_learned(losses: list[float], accuracy: float | None) -> bool:
     return bool(losses) and (
-        _last(losses) <= _ENOUGH * abs(losses[0]) or (accuracy == 1.0 and _last(losses) < losses[0])
+        _last_loss(losses) <= _ENOUGH * abs(losses[0]) or (accuracy == 1.0 and _last_loss(losses) < losses[0])
     )
 
 
@@ -127,7 +127,7 @@ def _answer(best: tuple[float | None, list[float], float | None]) -> Overfit:
         verdict, summary = "ok", "The batch was memorised: {fall} ({how})."
     elif not math.isfinite(losses[-1]):
         verdict, summary = "fail", "The loss is not finite: {fall} ({how})."
-    elif _last(losses) > 0.5 * losses[0]:
+    elif _last_loss(losses) > 0.5 * losses[0]:
         verdict = "fail"
         summary = (
             "The batch was not learned: {fall} ({how}). Look for a cut graph, a wrong loss, frozen or dead layers."

@@ -68,7 +68,7 @@ class PaddleBackend:
         """Names and modules of the tree, the root first with the name ""."""
         return list(model.named_sublayers(include_self=True))
 
-    def leaves(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
+    def named_leaves(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """Names and modules without submodules."""
         return [(name, layer) for name, layer in self.modules(model) if not list(layer.children())]
 

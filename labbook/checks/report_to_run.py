@@ -28,14 +28,14 @@ def report(result: Answer) -> Answer:
                 verdict=result.verdict,
                 columns=result.columns(),
                 rows=rows[:_MAX_ROWS],
-                said=said_texts(result),
+                said=message_texts(result),
                 left_out=max(0, len(rows) - _MAX_ROWS),
                 line=_line(),
             )
     return result
 
 
-def said_texts(result: Result) -> dict[str, object]:
+def message_texts(result: Result) -> dict[str, object]:
     """The sentences with values, for entries in another language: title, summary, cells by "row,column"."""
     cells = [(f"{at},{place}", cell) for at, row in enumerate(result.cells()) for place, cell in enumerate(row)]
     texts = [("title", result.title), ("summary", result.summary), *cells]

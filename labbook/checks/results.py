@@ -68,11 +68,11 @@ class Result:
 
     def markdown(self) -> str:
         """Format the result as Markdown: a sentence and a table."""
-        lines = [f"**{_escaped(self.title)}**: {self.verdict}. {_escaped(self.summary)}", ""]
+        lines = [f"**{_escape_cell(self.title)}**: {self.verdict}. {_escape_cell(self.summary)}", ""]
         columns = self.columns()
         if columns and self.cells():
             lines += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-            lines += ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in self.cells()]
+            lines += ["| " + " | ".join(_escape_cell(cell) for cell in row) + " |" for row in self.cells()]
         return "\n".join(lines) + "\n"
 
     def __str__(self) -> str:
@@ -213,7 +213,7 @@ class Trace(Result):
         ]  # fmt: skip
 
 
-def worst(verdicts: Sequence[str]) -> str:
+def most_serious(verdicts: Sequence[str]) -> str:
     """Return the most serious verdict; "ok" for none."""
     return max(verdicts, key=VERDICTS.index, default="ok")
 
@@ -246,7 +246,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
-def _escaped(text: str) -> str:
+def _escape_cell(text: str) -> str:
     for char in "\\`*_{}[]<>|#":
         text = text.replace(char, f"&#{ord(char)};")
     return " ".join(text.split())

@@ -22,7 +22,7 @@ _SAME = 1e-6
 
 def rows(backend: Backend, batch: Batch, spent: bool) -> list[Row]:
     """Rows about the batch."""
-    leaves = batch.leaves(backend)
+    leaves = batch.named_tensors(backend)
     found = [_leaf_row(backend, path, tensor) for path, tensor in leaves]
     if not found:
         return [

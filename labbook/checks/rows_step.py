@@ -122,8 +122,8 @@ def mode_rows(backend: Backend, model: Any, batch: Batch) -> list[Row]:  # noqa:
         rows = [_repeat_row(one, two)]
         count = batch.samples(backend) // 2
         if count and one.ndim and one.shape[0] == batch.samples(backend):
-            half = backend.array(batch.part(count, backend).run(model, None, backend).prediction)
-            rows.append(_alone_row(one[:count], half))
+            half = backend.array(batch.take_first(count, backend).run(model, None, backend).prediction)
+            rows.append(_batch_independence_row(one[:count], half))
     return rows
 
 
@@ -135,7 +135,7 @@ def _repeat_row(one: Any, two: Any) -> Row:  # noqa: ANN401
     return Row(what, expected, Text("differs by {share} (relative)", share=number(_differs(one, two))), "warn", detail)
 
 
-def _alone_row(one: Any, half: Any) -> Row:  # noqa: ANN401
+def _batch_independence_row(one: Any, half: Any) -> Row:  # noqa: ANN401
     what, expected = "samples do not influence each other", "half a batch gives the same in eval()"
     if one.shape != half.shape:
         observed = Text("another shape: {half} instead of {whole}", half=str(half.shape), whole=str(one.shape))

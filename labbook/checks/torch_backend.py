@@ -62,7 +62,7 @@ class TorchBackend:
         """Names and modules of the tree, the root first with the name ""."""
         return list(model.named_modules())
 
-    def leaves(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
+    def named_leaves(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """Names and modules without submodules."""
         return [(name, module) for name, module in model.named_modules() if not list(module.children())]
 

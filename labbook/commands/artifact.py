@@ -22,7 +22,7 @@ from labbook.help_text import HelpGroup
 from labbook.screen import harmless
 
 if TYPE_CHECKING:
-    from labbook.artifacts.inventory import KeptFile, Verified
+    from labbook.artifacts.inventory import KeptFile, VerifyResult
     from labbook.artifacts.upload import UploadState
     from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
@@ -111,11 +111,11 @@ def verify(context: click.Context, run: str, as_json: bool, book: Notebook, say:
     from labbook.artifacts.inventory import verify_kept
     from labbook.index.query import find_run
 
-    with screen.progress(say.line("terminal.artifact.verifying")) as tell:
-        results = verify_kept(book, find_run(book, run).id if run else "", tell)
+    with screen.progress(say.line("terminal.artifact.verifying")) as notify:
+        results = verify_kept(book, find_run(book, run).id if run else "", notify)
     bad = [result for result in results if result.state != "ok"]
     if as_json:
-        print_json([_verified_data(result) for result in results])
+        print_json([_verification_data(result) for result in results])
     else:
         _print_verified(bad, len(results), say)
     context.exit(1 if bad else 0)
@@ -139,11 +139,11 @@ def push(context: click.Context, as_json: bool, notebook: str | None) -> None:
         raise UsageError("terminal.artifact.no_store")
     before = upload_state(book)
 
-    def tell(digest: str, number: int, count: int) -> None:
+    def notify(digest: str, number: int, count: int) -> None:
         if digest and not as_json:
             click.echo(say.line("terminal.artifact.uploading", number=number + 1, total=count, digest=digest[:12]))
 
-    state = upload_pending(book, tell)
+    state = upload_pending(book, notify)
     if as_json:
         print_json(vars(state))
     else:
@@ -184,7 +184,7 @@ def _data(file: KeptFile) -> dict[str, Any]:
     return {"run": file.run, **vars(file.artifact), "place": file.place or None}
 
 
-def _verified_data(result: Verified) -> dict[str, Any]:
+def _verification_data(result: VerifyResult) -> dict[str, Any]:
     files = [{"run": file.run, "path": file.artifact.path} for file in result.files]
     return {"digest": result.digest, "state": result.state, "detail": result.detail, "files": files}
 
@@ -230,7 +230,7 @@ def _print_state(book: Notebook, state: UploadState, say: Sentences) -> None:
         click.echo(say.line("terminal.artifact.failed", error=state.error), err=True)
 
 
-def _print_verified(bad: Sequence[Verified], count: int, say: Sentences) -> None:
+def _print_verified(bad: Sequence[VerifyResult], count: int, say: Sentences) -> None:
     for result in bad:
         for file in result.files:
             name = harmless(file.artifact.name)

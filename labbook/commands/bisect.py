@@ -44,7 +44,13 @@ def command(max_steps: int | None, runs: int, as_json: bool, notebook: str | Non
     one, other = read_run(book, good), read_run(book, bad)
     with program_on_stderr():
         found = bisect_runs(
-            book, one, other, most=runs, max_steps=max_steps, print_line=print_recorder_line, tell=message_printer(say)
+            book,
+            one,
+            other,
+            most=runs,
+            max_steps=max_steps,
+            print_line=print_recorder_line,
+            notify=message_printer(say),
         )
     write_bisection(book, str(one["id"]), str(other["id"]), found, book.config.language_in_use())
     if as_json:

@@ -37,7 +37,7 @@ def command(message: str, book: Notebook, say: Sentences, notes: tuple[Path, ...
     from labbook.store.commit.entry_commit import commit_files
 
     released = release_withheld(book, click.echo) if not notes else 0
-    files = _below(book, notes) if notes else edited_notes(book)
+    files = _expand_paths(book, notes) if notes else edited_notes(book)
     if not files and released:
         return
     if not files:
@@ -62,7 +62,7 @@ def command(message: str, book: Notebook, say: Sentences, notes: tuple[Path, ...
         click.echo(f"  {name}")
 
 
-def _below(book: Notebook, notes: Sequence[Path]) -> list[Path]:
+def _expand_paths(book: Notebook, notes: Sequence[Path]) -> list[Path]:
     """Returns the notes with their full paths, and the files of deleted entries that are deleted on disk, too.
 
     Raises:

@@ -39,7 +39,7 @@ def command(as_json: bool, language: str | None, book: Notebook, say: Sentences,
     from labbook.findings.run_findings import add_earlier_runs
     from labbook.report.diagnosis_json import diagnosis_data
     from labbook.report.run_data import load_run
-    from labbook.report.terminal_diagnosis import print_diagnosis, print_own_fix, unsure_lines
+    from labbook.report.terminal_diagnosis import describe_doubt, print_diagnosis, print_own_fix
 
     diagnoser = Diagnoser(book, language or "")
     evidence, entry = _read_evidence(book, source)
@@ -50,7 +50,7 @@ def command(as_json: bool, language: str | None, book: Notebook, say: Sentences,
     if as_json:
         print_json({**diagnosis_data(diagnosis), "nearest_pages": [page.id for page in pages]})
     elif diagnosis.primary is None:
-        for line in unsure_lines(diagnosis, pages, diagnoser.language):
+        for line in describe_doubt(diagnosis, pages, diagnoser.language):
             click.echo(line, err=True)
     else:
         print_diagnosis(diagnosis, diagnoser.language, load_run(book.paths, run_id) if run_id else None)

@@ -80,7 +80,7 @@ def _list_runs(book: Notebook, symptom: str) -> list[dict[str, object]]:
 
 
 def _data(symptom: Symptom, language: str) -> dict[str, object]:
-    wording = symptom.said(language)
+    wording = symptom.wording_in(language)
     return {
         "id": symptom.id,
         "title": wording.title,

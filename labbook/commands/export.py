@@ -64,9 +64,9 @@ def command(
         return
     if (target == "last" or is_run_id(target)) and not Path(target).exists():
         raise UsageError("dataset.one_run", name=target)
-    with screen.progress(say.line("dataset.reading")) as tell:
+    with screen.progress(say.line("dataset.reading")) as notify:
         try:
-            done = export(book, target, executor=executor, tell=tell)
+            done = export(book, target, executor=executor, notify=notify)
         except ImportError as error:
             raise UsageError("dataset.not_installed", reason=error) from error
     facts = {"runs": done.runs, "read": done.read, "removed": done.removed, "months": list(done.months)}
@@ -79,10 +79,10 @@ def command(
 
 def _write_document(book: Notebook, target: str, form: str | None, output: str | None, as_json: bool) -> None:
     from labbook.publish.document import write_copy
-    from labbook.publish.reports import with_current_runs
+    from labbook.publish.reports import add_current_runs
 
     note = _find_note(book, target)
-    fill = partial(with_current_runs, book, note.stem) if note.parent == book.paths.experiments else str
+    fill = partial(add_current_runs, book, note.stem) if note.parent == book.paths.experiments else str
     document = write_copy(note, book.paths.root, form, output, fill)
     if as_json:
         print_json({"target": target, "document": document})

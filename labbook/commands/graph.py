@@ -83,11 +83,11 @@ def _export_onnx(book: Notebook, say: Sentences, run: str, target: Path | None) 
     from labbook.rerun.rerun_run import read_run
 
     data = read_run(book, run)
-    tell = message_printer(say)
-    for model in export_onnx(book, data, (target or Path(f"{data['id']}.onnx")).absolute(), tell):
+    notify = message_printer(say)
+    for model in export_onnx(book, data, (target or Path(f"{data['id']}.onnx")).absolute(), notify):
         click.echo(str(model.path))
         for note in model.notes:
-            tell(note)
+            notify(note)
         if model.weights:
             click.echo(say.line("terminal.graph.onnx_kept", model=model.model, name=model.weights), err=True)
         else:

@@ -42,8 +42,8 @@ def command(tool: str, path: Path, experiment: str, dry_run: bool, as_json: bool
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
-    with progress(say.line("terminal.import.progress")) as tell:
-        done = import_runs(book, FORMATS[tool], path, experiment=experiment, dry_run=dry_run, progress=tell)
+    with progress(say.line("terminal.import.progress")) as notify:
+        done = import_runs(book, FORMATS[tool], path, experiment=experiment, dry_run=dry_run, progress=notify)
     if as_json:
         print_json({**asdict(done), "dry_run": dry_run})
         return

@@ -83,7 +83,7 @@ def command(
         click.echo(say.line("terminal.init.restored", count=len(restored), branch=notebook.config.branch))
     if written.files or (ci is None and template is None):
         click.echo(say.line("terminal.init.created" if written.files else "terminal.init.exists", root=str(root)))
-    click.echo(_where_entries_go(notebook, say))
+    click.echo(_describe_destination(notebook, say))
     if written.files and notebook.repository is not None and notebook.config.commit == "branch":
         click.echo(say.line("terminal.init.add_files", git_add=_git_add(root, written.files)))
     if template is not None:
@@ -122,7 +122,7 @@ def _write_workflow(notebook: Notebook, provider: str, say: Sentences, *, force:
     click.echo(say.line(_NEXT_STEPS[provider], branch=made.branch))
 
 
-def _where_entries_go(notebook: Notebook, say: Sentences) -> str:
+def _describe_destination(notebook: Notebook, say: Sentences) -> str:
     if notebook.repository is None:
         return say.line("terminal.init.no_git")
     if notebook.config.commit == "off":

@@ -22,7 +22,7 @@ from labbook.commands.options import (
 from labbook.errors import NothingFoundError
 
 if TYPE_CHECKING:
-    from labbook.index.query import Listed
+    from labbook.index.query import NoteList
     from labbook.report.run_row import RunRow
     from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
@@ -52,7 +52,7 @@ def command(limit: int, as_json: bool, book: Notebook, say: Sentences, filters: 
 
     query = " ".join(filters)
     with screen.progress(say.line("terminal.progress.reading_notes")) as report_progress:
-        found = list_notes(book, query, limit=limit or None, tell=report_progress)
+        found = list_notes(book, query, limit=limit or None, notify=report_progress)
     goals = cache(partial(metric_goal, book))
     rows = [run_row(entry, goals) for entry in found.entries]
     if as_json:
@@ -86,7 +86,7 @@ def _data(row: RunRow) -> dict[str, object]:
     }
 
 
-def _print(rows: Sequence[RunRow], found: Listed, say: Sentences) -> None:
+def _print(rows: Sequence[RunRow], found: NoteList, say: Sentences) -> None:
     from labbook.report.numbers import duration
 
     columns = [

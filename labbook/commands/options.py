@@ -69,11 +69,11 @@ def with_notebook(function: Callable[..., None]) -> Callable[..., None]:
     """Adds `--notebook PATH`; opens that notebook as `book`, and passes the sentences of its language as `say`."""
 
     @functools.wraps(function)
-    def opened(*context: click.Context, notebook: str | None, **values: Any) -> None:  # noqa: ANN401 - parameters
+    def call_with_notebook(*context: click.Context, notebook: str | None, **values: Any) -> None:  # noqa: ANN401 - parameters
         book = open_notebook(notebook)
         function(*context, book=book, say=terminal_sentences(book), **values)
 
-    return notebook_option(opened)
+    return notebook_option(call_with_notebook)
 
 
 def json_option(function: _Decorated) -> _Decorated:
@@ -92,7 +92,7 @@ def executor_option(function: _Decorated) -> _Decorated:
 
 
 def language_option(function: _Decorated) -> _Decorated:
-    """Adds `--language`; `None` stands for the language of the notebook."""
+    """Adds `--language`; `None` means the language of the notebook."""
     choice = click.Choice(["en", "zh"])
     return click.option("--language", type=choice, help="Language of the answer. Default: that of the notebook.")(
         function

@@ -55,8 +55,8 @@ def command(schema: bool, form: str, limit: int, notebook: str | None, sql: str 
         raise UsageError("dataset.no_sql", advice="dataset.syntax_advice")
     from labbook.dataset.notebook_query import run_query
 
-    with screen.progress(say.line("dataset.reading")) as tell:
-        answer = run_query(book, sql, tell=tell)
+    with screen.progress(say.line("dataset.reading")) as notify:
+        answer = run_query(book, sql, notify=notify)
     _print(answer, form, limit, say)
     if not answer.num_rows:
         sys.exit(1)
@@ -72,7 +72,7 @@ def _print(answer: pyarrow.Table, form: str, limit: int, say: Sentences) -> None
     names = answer.column_names
     if form == "json":
         rows = list(zip(*(column.to_pylist() for column in answer.columns), strict=True))
-        print_json([dict(zip(names, map(_plain, row), strict=True)) for row in rows])
+        print_json([dict(zip(names, map(_json_value, row), strict=True)) for row in rows])
         return
     if form == "csv":
         import csv
@@ -125,10 +125,10 @@ def _text(value: object) -> str:
         return f"{value:.10g}"
     if isinstance(value, list):
         return ", ".join(map(_text, value))
-    return str(_plain(value))
+    return str(_json_value(value))
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - a value of an answer
+def _json_value(value: Any) -> Any:  # noqa: ANN401 - a value of an answer
 
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")

@@ -117,7 +117,7 @@ def command(
 
 
 def _say(line: str) -> None:
-    """Prints a line on standard error, with a prefix to tell it from the program's; ignores write errors."""
+    """Prints a line on standard error, with a prefix that distinguishes it from the program's; ignores write errors."""
     prefix = "" if line.startswith(" ") else "labbook  "
     with suppress(Exception):
         lines = [prefix + line]

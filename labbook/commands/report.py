@@ -65,7 +65,7 @@ def command(
     period = _period(book, now, week, month, since, until, experiment)
     slug = find_experiment(book, experiment).slug if experiment else ""
     with screen.progress(say.line("terminal.progress.reading_notes")) as report_progress:
-        report = write_report(book, period, now, experiment=slug, tell=report_progress)
+        report = write_report(book, period, now, experiment=slug, notify=report_progress)
     path = report.path.relative_to(book.paths.root).as_posix()
     document = write_copy(report.path, book.paths.root, to, output) if to or output else None
     if as_json:

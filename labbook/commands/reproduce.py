@@ -39,7 +39,7 @@ def command(
     quantity that differs and the likeliest reason. It is written into both entries. Times, speeds and memory are not
     compared. The exit status is 0 if the result is the same, 1 if it differs, and 3 if nothing could be compared.
     """
-    from labbook.rerun.repeats import repeated_runs
+    from labbook.rerun.repeats import find_repeats
     from labbook.rerun.reproduction import compare_results
     from labbook.rerun.reproduction_report import reproduction_lines, verdict_data, write_verdict
     from labbook.rerun.rerun_run import program_on_stderr, read_run, rerun
@@ -57,14 +57,14 @@ def command(
                     book,
                     original,
                     print_line=print_recorder_line,
-                    tell=message_printer(say),
+                    notify=message_printer(say),
                     incomplete=incomplete,
                     rebuild=rebuild,
                 )
                 done.check_not_stopped()
                 made.append(read_run(book, done.run))
     possible = recorded_variations(book, original)
-    found = compare_results(original, made[0], repeated_runs(book, original, made), possible)
+    found = compare_results(original, made[0], find_repeats(book, original, made), possible)
     names = [str(one["id"]) for one in made]
     commit = write_verdict(book, str(original["id"]), names, found, book.config.language_in_use())
     if as_json:

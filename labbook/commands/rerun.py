@@ -43,7 +43,7 @@ def command(rebuild: bool, incomplete: bool, keep: bool, notebook: str | None, r
         read_run(book, run),
         more,
         print_line=print_recorder_line,
-        tell=message_printer(say),
+        notify=message_printer(say),
         incomplete=incomplete,
         rebuild=rebuild,
         keep=keep,

@@ -44,7 +44,7 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
     Reads PyTorch and PaddlePaddle code in Python files, Jupyter notebooks and folders. Each finding has its file and
     line, the symptom it causes, and the fix. Code that cannot be followed statically is not judged.
     """
-    from labbook.review.reviewer import at_least, review, rule_rows
+    from labbook.review.reviewer import is_at_least, review, rule_rows
     from labbook.store.text.sentences import Sentences
 
     say = Sentences(language or terminal_language())
@@ -67,7 +67,7 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
     if len(result.problems) > _MOST_PROBLEMS:
         more = say.line("terminal.problems.more", count=len(result.problems) - _MOST_PROBLEMS)
         click.echo(f"         {more}", err=True)
-    if fail_on and any(at_least(violation.severity, fail_on) for violation in result.violations):
+    if fail_on and any(is_at_least(violation.severity, fail_on) for violation in result.violations):
         sys.exit(1)
 
 

@@ -68,7 +68,7 @@ def command(limit: int, as_json: bool, notebook: str | None, words: tuple[str, .
     query, symptoms = interpret_search(book, typed)
     try:
         with screen.progress(say.line("terminal.progress.reading_notes")) as report_progress:
-            found = search(book, query, limit, subject=symptoms, tell=report_progress)
+            found = search(book, query, limit, subject=symptoms, notify=report_progress)
     except NothingFoundError:
         if as_json:
             print_json([])

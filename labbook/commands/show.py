@@ -29,7 +29,7 @@ def command(as_json: bool, section: str | None, raw: bool, notebook: str | None,
     """
     from labbook.index.query import find_run
     from labbook.report.run_data import load_run, run_data
-    from labbook.report.terminal_page import for_reading
+    from labbook.report.terminal_page import strip_markup
 
     book = open_notebook(notebook)
     entry = find_run(book, run)
@@ -43,7 +43,7 @@ def command(as_json: bool, section: str | None, raw: bool, notebook: str | None,
         click.echo(screen.harmless(text), nl=False)
         return
     screen.print_line(screen.Cell(entry.path, "dim"))
-    screen.print_markdown(for_reading(text), paged=True)
+    screen.print_markdown(strip_markup(text), paged=True)
 
 
 def _section(text: str, wanted: str, run: str) -> str:

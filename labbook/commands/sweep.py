@@ -117,18 +117,18 @@ def _run(book: Notebook, request: SweepRequest, say: Sentences) -> None:
     from labbook.sweep.sweep_page import write_sweep_page
     from labbook.sweep.sweep_runner import run_trials
 
-    def tell(key: str, **values: object) -> None:
+    def notify(key: str, **values: object) -> None:
         click.echo(f"labbook  {say.line(key, **values)}", err=True)
 
-    result = run_trials(book, request, tell)
+    result = run_trials(book, request, notify)
     page = write_sweep_page(book, request.name)
-    tell("sweep.done", finished=result.finished, total=len(request.commands), failed=result.failed)
+    notify("sweep.done", finished=result.finished, total=len(request.commands), failed=result.failed)
     if result.stopped_by:
-        tell("sweep.stopped", run=result.stopped_by, left=result.left)
+        notify("sweep.stopped", run=result.stopped_by, left=result.left)
     if page is not None:
-        tell("sweep.page", page=str(page))
+        notify("sweep.page", page=str(page))
     if result.interrupted:
-        tell("sweep.interrupted")
+        notify("sweep.interrupted")
         sys.exit(130)
     if result.finished < len(request.commands):
         sys.exit(1)

@@ -60,7 +60,7 @@ def _text(symptom: Symptom) -> str:
 def _data(symptom: Symptom, count: SymptomCount | None, language: str) -> dict[str, object]:
     return {
         "id": symptom.id,
-        "title": symptom.said(language).title,
+        "title": symptom.wording_in(language).title,
         "family": symptom.family,
         "class": symptom.class_,
         "tier": symptom.tier,
@@ -89,7 +89,7 @@ def _print(rows: list[Symptom], counts: Mapping[str, SymptomCount], say: Sentenc
             [
                 screen.Cell(symptom.id, "bold"),
                 screen.Cell(symptom.family, "dim"),
-                symptom.said(say.language).title.replace("`", ""),
+                symptom.wording_in(say.language).title.replace("`", ""),
                 str(count.runs) if count else "",
                 str(count.fixed) if count else "",
                 screen.Cell(count.last if count else "", "dim"),

@@ -76,7 +76,7 @@ def command(
         return
     remote = choose_remote(book, remote_name, timeout_s=timeout, quiet=quiet)
 
-    def once() -> SyncResult:
+    def sync_once() -> SyncResult:
         result = _share(remote, rewritten or "")
         if as_json:
             print_json(_data(result, remote))
@@ -87,9 +87,9 @@ def command(
         return result
 
     if watching:
-        _watch(remote, once, every, terminal_sentences(book), quiet)
+        _watch(remote, sync_once, every, terminal_sentences(book), quiet)
     else:
-        once()
+        sync_once()
 
 
 def _share(remote: Remote, rewritten: str) -> SyncResult:

@@ -71,7 +71,7 @@ def compare_runs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chan
 
 
 def _without_repeats(variables: list[Change], arguments: list[Change]) -> list[Change]:
-    """Returns the changes of variables without those that a setting of the same name and value tells already."""
+    """Returns the changes of variables without those that a setting of the same name and value lists already."""
     shown = {(change.what, change.now) for change in arguments}
     return [change for change in variables if (change.what, change.now) not in shown]
 
@@ -114,12 +114,12 @@ def _compare_values(kind: str, before: Mapping[str, Any], now: Mapping[str, Any]
             changes.append(Change(kind, name, "", format_value(now[name])))
         elif name not in now:
             changes.append(Change(kind, name, format_value(before[name]), ""))
-        elif not _same(before[name], now[name]):
+        elif not _is_same(before[name], now[name]):
             changes.append(Change(kind, name, format_value(before[name]), format_value(now[name])))
     return changes
 
 
-def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - JSON data
+def _is_same(one: Any, other: Any) -> bool:  # noqa: ANN401 - JSON data
     return bool(one == other) or (isinstance(one, float) and isinstance(other, float) and one != one and other != other)
 
 
@@ -251,10 +251,10 @@ def _environment(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chan
     changes = _compare_values("environment", old, new)
     # A variable that only one of the programs read may have been set for the other one, too.
     sides = {"before": before, "now": now}
-    return [c for c in changes if all(getattr(c, side) or not _was_set(run, c.what) for side, run in sides.items())]
+    return [c for c in changes if all(getattr(c, side) or not _is_set(run, c.what) for side, run in sides.items())]
 
 
-def _was_set(run: Mapping[str, Any], variable: str) -> bool:
+def _is_set(run: Mapping[str, Any], variable: str) -> bool:
     return name_digest(variable) in (captured_facts(run, "command").get("environment_set") or ())
 
 
@@ -287,13 +287,13 @@ def _metric(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
         ends = [message(key) if key in _STATUSES else key.rpartition(".")[2] for key in keys]
         changes.append(make_change(message("capture.change.status"), ends[0], ends[1], kind="metric"))
     name = str(now.get("primary") or before.get("primary") or "loss")
-    values = [_last(run, name) for run in (before, now)]
-    if None not in values and not _same(values[0], values[1]):
+    values = [_last_value(run, name) for run in (before, now)]
+    if None not in values and not _is_same(values[0], values[1]):
         changes.append(Change("metric", f"{name} (last)", format_value(values[0]), format_value(values[1])))
     return changes
 
 
-def _last(run: Mapping[str, Any], name: str) -> float | None:
+def _last_value(run: Mapping[str, Any], name: str) -> float | None:
     for series in list_rows(run, "series"):
         values: Sequence[Any] = series.get("values") or ()
         if series.get("name") == name and values:

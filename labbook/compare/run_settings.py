@@ -44,15 +44,17 @@ def as_recorded(run: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str
     top, original = str(here.get("top") or ""), str(there.get("top") or "")
     moved = run
     if top and original:
-        command = _in_folder(run["captured"].get("command"), top, original)
-        moved = {name: _in_folder(run.get(name), top, original) for name in ("argv", "arguments", "configs", "cwd")}
+        command = _replace_folder(run["captured"].get("command"), top, original)
+        moved = {
+            name: _replace_folder(run.get(name), top, original) for name in ("argv", "arguments", "configs", "cwd")
+        }
         moved = {**run, **moved, "captured": {**run["captured"], "command": command}}
         here = {**here, "top": original}
-    moved = {**moved, "argv": _of_environment(moved, other)}
+    moved = {**moved, "argv": _match_environment(moved, other)}
     return {**moved, "captured": {**moved["captured"], "code": {**here, "branch": there.get("branch")}}}
 
 
-def _of_environment(run: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def _match_environment(run: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Returns the command with programs of the run's environment as those of the other run's environment."""
     here, there = (str(captured_facts(one, "python").get("prefix") or "") for one in (run, other))
     words = [str(word) for word in run.get("argv") or ()]
@@ -64,13 +66,13 @@ def _of_environment(run: Mapping[str, Any], other: Mapping[str, Any]) -> list[st
     return [word.replace(f"{here}/bin/", f"{there}/bin/") for word in words]
 
 
-def _in_folder(value: Any, top: str, original: str) -> Any:  # noqa: ANN401 - JSON data
+def _replace_folder(value: Any, top: str, original: str) -> Any:  # noqa: ANN401 - JSON data
     """Returns JSON data with the paths of a folder as those of another folder."""
     if isinstance(value, str):
         return original if value == top else value.replace(f"{top}/", f"{original}/")
     if isinstance(value, Mapping):
-        return {name: _in_folder(one, top, original) for name, one in value.items()}
-    return [_in_folder(one, top, original) for one in value] if isinstance(value, (list, tuple)) else value
+        return {name: _replace_folder(one, top, original) for name, one in value.items()}
+    return [_replace_folder(one, top, original) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def list_rows(run: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:

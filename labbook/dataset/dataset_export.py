@@ -12,7 +12,7 @@ from labbook.dataset.dataset_store import DatasetStore, month_digest
 from labbook.dataset.dataset_tables import TABLES
 from labbook.dataset.entry_rows import add_run, empty_rows, entry_month
 from labbook.dataset.parquet_files import pack_rows, parquet_bytes
-from labbook.executors import in_order, open_executor
+from labbook.executors import map_in_order, open_executor
 from labbook.frozen import dataclass
 from labbook.index.build import query_index
 from labbook.index.database import with_index
@@ -35,7 +35,7 @@ Chunk = tuple[NotebookPaths, list[tuple[str, str, str]]]
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportResult:
     """Result of an export.
 
     Args:
@@ -62,15 +62,15 @@ def export(
     *,
     executor: str = "processes",
     withheld: bool = False,
-    tell: Callable[[int, int], None] | None = None,
-) -> Exported:
+    notify: Callable[[int, int], None] | None = None,
+) -> ExportResult:
     """Brings the data set at an address up to date and returns what was done.
 
     Args:
         address: A folder, or an address of fsspec: `s3://bucket/runs`.
         executor: One of `labbook.executors.CHOICES`.
         withheld: Whether runs whose commit was withheld because of a secret are included.
-        tell: Called with (runs read, runs to read).
+        notify: Called with (runs read, runs to read).
 
     Raises:
         UsageError: The address or the executor cannot be used.
@@ -79,11 +79,11 @@ def export(
     store = DatasetStore(address)
     prepare_private(notebook)
     with hold_lock(notebook.paths.private / "export.lock", _LOCK_WAIT_S):
-        wanted = _wanted(notebook, frozenset() if withheld else withheld_files(notebook.paths), executor)
-        return _export(notebook, store, wanted, executor, tell)
+        wanted = _select_entries(notebook, frozenset() if withheld else withheld_files(notebook.paths), executor)
+        return _export(notebook, store, wanted, executor, notify)
 
 
-def _wanted(notebook: Notebook, left_out: Collection[str], executor: str) -> dict[str, dict[str, _Run]]:
+def _select_entries(notebook: Notebook, left_out: Collection[str], executor: str) -> dict[str, dict[str, _Run]]:
     """Returns month -> run id -> its entry; of two entries with the same id, the first by path."""
 
     def rows(index: sqlite3.Connection) -> list[tuple[str, str, str]]:
@@ -104,8 +104,8 @@ def _export(
     store: DatasetStore,
     wanted: Mapping[str, Mapping[str, _Run]],
     executor: str,
-    tell: Callable[[int, int], None] | None,
-) -> Exported:
+    notify: Callable[[int, int], None] | None,
+) -> ExportResult:
     manifest = store.manifest()
     present = dict(manifest.months) if manifest else {}
     unsure = set(manifest.exchanging) if manifest else set()
@@ -115,12 +115,12 @@ def _export(
     old = {m: store.runs(m) if m in present and m not in unsure else {} for m in (*changed, *gone)}
     to_read = {m: [r for r, d in digests[m].items() if old[m].get(r) != d] for m in changed}
     waiting = [month for month in changed if not store.is_staged(month, digests[month])]
-    _stage(notebook, store, wanted, {m: to_read[m] for m in waiting}, old, executor, tell)
+    _stage(notebook, store, wanted, {m: to_read[m] for m in waiting}, old, executor, notify)
     if changed or gone:
         store.exchange({month: digests[month] for month in changed}, gone, manifest)
     elif manifest is None:
         store.exchange({}, [], None)
-    return Exported(
+    return ExportResult(
         sum(map(len, wanted.values())),
         sum(map(len, to_read.values())),
         sum(len(old[m].keys() - digests.get(m, {}).keys()) for m in old),
@@ -135,7 +135,7 @@ def _stage(
     to_read: Mapping[str, list[str]],
     old: Mapping[str, Mapping[str, str]],
     executor: str,
-    tell: Callable[[int, int], None] | None,
+    notify: Callable[[int, int], None] | None,
 ) -> None:
     """Reads the changed runs of months and writes their files aside."""
     total = done = sum(map(len, to_read.values()))
@@ -155,13 +155,13 @@ def _stage(
             if executor == "processes" and total <= _FEW
             else stack.enter_context(open_executor(executor))
         )
-        for (month, chunk), made in in_order(pool, workers, _read, chunks()):
+        for (month, chunk), made in map_in_order(pool, workers, _read, chunks()):
             if chunk is not None:
                 for table, content in made.items():
                     packed.setdefault(table, []).append(content)
                 done += len(chunk[1])
-                if tell is not None:
-                    tell(done, total)
+                if notify is not None:
+                    notify(done, total)
                 continue
             runs = {run: one.digest for run, one in wanted[month].items()}
             replaced = {run for run, digest in old[month].items() if runs.get(run) != digest}

@@ -64,7 +64,7 @@ class DatasetStore:
         text = self._read(MANIFEST)
         if text is None:
             with self._errors():
-                names = [str(name).rstrip("/").rpartition("/")[2] for name in self._listed()]
+                names = [str(name).rstrip("/").rpartition("/")[2] for name in self._list_files()]
             others = sorted(name for name in names if name not in (*TABLES, _STAGING, "_manifest"))
             if others:
                 raise UsageError("errors.dataset.other_files", address=self.address, others=others[:3])
@@ -79,7 +79,7 @@ class DatasetStore:
                 "errors.dataset.no_manifest", address=self.address, manifest=MANIFEST, reason=error
             ) from error
 
-    def _listed(self) -> list[Any]:
+    def _list_files(self) -> list[Any]:
         try:
             found: list[Any] = self._files.ls(self._root, detail=False)
         except FileNotFoundError:

@@ -120,8 +120,8 @@ def _metrics(meta: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _add_series(rows: dict[str, list[Any]], data: Mapping[str, Any], run_id: str) -> None:
     """Appends the points of all series, a column at a time: nine of ten rows of a data set are points."""
     for series in _mappings(data.get("series")):
-        steps, values = _listed(series.get("steps")), _listed(series.get("values"))
-        low, high = (_listed(series.get(name)) or values for name in ("low", "high"))
+        steps, values = _as_list(series.get("steps")), _as_list(series.get("values"))
+        low, high = (_as_list(series.get(name)) or values for name in ("low", "high"))
         points = {"step": steps, "value": values, "low": low, "high": high}
         count = min(map(len, points.values()))
         for column in TABLES["series"]:
@@ -161,7 +161,7 @@ def _fixes(meta: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if not change and not by:
         return
     keys = {"symptom": "symptoms", "family": "families", "fingerprint": "fingerprints"}
-    first = {name: next(iter(_listed(meta.get(key))), None) for name, key in keys.items()}
+    first = {name: next(iter(_as_list(meta.get(key))), None) for name, key in keys.items()}
     yield {"fixed_by": by or None, "change": change or None, **first}
 
 
@@ -196,12 +196,12 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _listed(value: object) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:
-    return [one for one in _listed(value) if isinstance(one, Mapping)]
+    return [one for one in _as_list(value) if isinstance(one, Mapping)]
 
 
 def _text(value: object) -> str | None:

@@ -28,7 +28,7 @@ _MARK = "index-mark"
 """File with the state of the index that the private data set has."""
 
 
-def run_query(notebook: Notebook, sql: str, *, tell: Callable[[int, int], None] | None = None) -> pyarrow.Table:
+def run_query(notebook: Notebook, sql: str, *, notify: Callable[[int, int], None] | None = None) -> pyarrow.Table:
     """Returns the answer to one SELECT statement over the tables of the data set.
 
     The statement sees only these tables: it cannot read or write files, load extensions or change settings.
@@ -46,7 +46,7 @@ def run_query(notebook: Notebook, sql: str, *, tell: Callable[[int, int], None] 
         raise UsageError("dataset.not_installed", reason=error) from error
     folder = notebook.paths.private / "dataset"
     _check_statement(sql)
-    _bring_up_to_date(notebook, folder, tell)
+    _bring_up_to_date(notebook, folder, notify)
     with duckdb.connect(":memory:") as connection:
         _open_tables(connection, str(folder))
         try:
@@ -55,7 +55,7 @@ def run_query(notebook: Notebook, sql: str, *, tell: Callable[[int, int], None] 
             raise _explain(error) from error
 
 
-def _bring_up_to_date(notebook: Notebook, folder: Path, tell: Callable[[int, int], None] | None) -> None:
+def _bring_up_to_date(notebook: Notebook, folder: Path, notify: Callable[[int, int], None] | None) -> None:
     """Exports the notebook to its private data set, unless nothing changed since the last time."""
     # Taken before the export: what changes meanwhile is exported by the next query.
     mark = f"{DATASET_SCHEMA} {query_index(notebook, content_mark, executor='processes')[0]}"
@@ -65,7 +65,7 @@ def _bring_up_to_date(notebook: Notebook, folder: Path, tell: Callable[[int, int
             return
     from labbook.dataset.dataset_export import export  # 0.2 s with what it imports
 
-    export(notebook, str(folder), withheld=True, tell=tell)
+    export(notebook, str(folder), withheld=True, notify=notify)
     write_atomically(state, mark.encode(), durable=False)
 
 

@@ -78,12 +78,12 @@ def collect_candidates(evidence: Evidence, matcher: Matcher) -> list[Candidate]:
         bare = not any(c.match.weight > 1 for c in found)
         found += _match_lines(evidence, matcher, as_exception=bare)
         found += [Candidate(match, order=float("inf")) for match in matcher.match_ending(evidence.ending)[:1]]
-    meant = [_meant(candidate, evidence, matcher) for candidate in found]
+    meant = [_follow_instead(candidate, evidence, matcher) for candidate in found]
     several = len({candidate.rank for candidate in found}) > 1
-    return _caused_first(_one_each(sorted(meant, key=lambda candidate: _importance(candidate, several))))
+    return _move_causes_first(_one_each(sorted(meant, key=lambda candidate: _importance(candidate, several))))
 
 
-def _meant(candidate: Candidate, evidence: Evidence, matcher: Matcher) -> Candidate:
+def _follow_instead(candidate: Candidate, evidence: Evidence, matcher: Matcher) -> Candidate:
     """The candidate, or the one of the page that its page names for a condition of this run."""
     page = candidate.match.symptom
     other = next((other for condition, other in page.instead.items() if condition in evidence.conditions), "")
@@ -123,7 +123,7 @@ def _one_each(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(first.values())
 
 
-def _caused_first(candidates: list[Candidate]) -> list[Candidate]:
+def _move_causes_first(candidates: list[Candidate]) -> list[Candidate]:
     """Moves a cause before the pages that name it as their cause."""
     ordered = list(candidates)
     pairs = [(later, earlier) for later in range(len(ordered)) for earlier in range(later)]
@@ -155,7 +155,7 @@ def _match_chain(raised: ObservedException, matcher: Matcher, framework: str) ->
             # Raised inside a library: the user's line is the one that called it.
             one = replace(one, frames=raised.frames)
         matches = matcher.match_exception(one, framework)
-        chosen = matches[:1] + [m for m in matches[1:] if m.weight == 3 and _related(m, matches[0])]
+        chosen = matches[:1] + [m for m in matches[1:] if m.weight == 3 and _is_related(m, matches[0])]
         rivalled = any(_is_rival(m, matches[0]) for m in matches[1:])
         found += [
             Candidate(match, one, None, raised.ended_process, raised.order, raised.rank, depth, rivalled)
@@ -165,11 +165,13 @@ def _match_chain(raised: ObservedException, matcher: Matcher, framework: str) ->
 
 
 def _is_rival(match: Match, first: Match) -> bool:
-    apart = match.symptom.family != first.symptom.family and not (_related(match, first) or _related(first, match))
+    apart = match.symptom.family != first.symptom.family and not (
+        _is_related(match, first) or _is_related(first, match)
+    )
     return apart and match.weight == first.weight and match.length >= _RIVAL_SHARE * first.length
 
 
-def _related(match: Match, first: Match) -> bool:
+def _is_related(match: Match, first: Match) -> bool:
     return match.symptom.id in first.symptom.caused_by or first.symptom.id in match.symptom.causes_of
 
 

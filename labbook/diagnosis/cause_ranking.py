@@ -31,8 +31,8 @@ def diagnose(evidence: Evidence, matcher: Matcher, language: str = "en") -> Diag
     if not crash and not evidence.clean_end:
         # A warning is no reason why a program ended itself without a word.
         checks = [check for check in checks if check.severity == "error"]
-    findings = _with_checks(crash, checks, matcher)[:_MAX_FINDINGS]
-    return Diagnosis(tuple(findings), _unsure(findings, evidence, Sentences(language)))
+    findings = _add_checks(crash, checks, matcher)[:_MAX_FINDINGS]
+    return Diagnosis(tuple(findings), _describe_doubt(findings, evidence, Sentences(language)))
 
 
 def _crash_findings(evidence: Evidence, matcher: Matcher, language: str) -> list[Finding]:
@@ -61,7 +61,7 @@ def _is_interrupt(one: ObservedException) -> bool:
     return one.type in INTERRUPTS or any(behind.type in INTERRUPTS for behind, _ in one.context)
 
 
-def _with_checks(findings: list[Finding], checks: list[Finding], matcher: Matcher) -> list[Finding]:
+def _add_checks(findings: list[Finding], checks: list[Finding], matcher: Matcher) -> list[Finding]:
     """Health findings that caused the crash in front of it, all others behind it."""
     if not findings or not checks:
         return findings or checks
@@ -81,7 +81,7 @@ def _with_checks(findings: list[Finding], checks: list[Finding], matcher: Matche
     return [*causes, *findings, *rest]
 
 
-def _unsure(findings: Sequence[Finding], evidence: Evidence, say: Sentences) -> str:
+def _describe_doubt(findings: Sequence[Finding], evidence: Evidence, say: Sentences) -> str:
     if findings and (findings[0].symptom or findings[0].family != "other"):
         return ""
     if not evidence.exceptions:

@@ -40,7 +40,7 @@ def build_finding(
     Of an exception and a line, the line gives values that the message of the exception lacks.
     """
     symptom = match.symptom
-    wording = symptom.said(language)
+    wording = symptom.wording_in(language)
     whole = exception.message if exception else line.text if line else ""
     source = exception.frames[-1].source if exception and exception.frames else ""
     read = read_values(match, whole)
@@ -55,7 +55,7 @@ def build_finding(
     if exception is not None:
         sentences.append(f"{exception.type}: {message}" if exception.type else message)
         sentences += [_tensor(tensor, say) for tensor in select_tensors(exception.tensors, symptom.family, whole)]
-        sentences += _of_others(symptom.family, evidence, say)
+        sentences += _other_process_facts(symptom.family, evidence, say)
     elif line is not None:
         repeated = line.count > 1
         sentences.append(say.line("diagnosis.repeated", line=message, count=line.count) if repeated else message)
@@ -69,10 +69,10 @@ def build_finding(
         tier=max(symptom.tier, 4 - match.weight),
         severity=symptom.severity,
         title=wording.title,
-        where=_where(exception, line, evidence),
+        where=_locate(exception, line, evidence),
         evidence=tuple(sentences),
-        causes=_filled_all(causes, values, evidence.framework),
-        fixes=_filled_all(fixes, values, evidence.framework),
+        causes=_fill_all(causes, values, evidence.framework),
+        fixes=_fill_all(fixes, values, evidence.framework),
         fingerprint=fingerprint_exception(exception, evidence.framework)
         if exception
         else fingerprint_fault(symptom.id, evidence.framework),
@@ -127,7 +127,7 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
     fixes: Sequence[str] = (check.detail,) if check.detail else ()
     title = check.title
     if symptom is not None:
-        wording = symptom.said(language)
+        wording = symptom.wording_in(language)
         title = wording.title
         sentences = _first_sentence(wording, values, evidence)
         causes, fixes = order_advice(symptom, wording.why, wording.attempts or tuple(fixes), conditions)
@@ -138,10 +138,10 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
         tier=check.tier,
         severity="error" if check.verdict == "fail" else "warning",
         title=title,
-        where=_with_source(check.where, evidence),
+        where=_add_source_line(check.where, evidence),
         evidence=(*sentences, observed, *check.evidence),
-        causes=_filled_all(causes, values, evidence.framework),
-        fixes=_filled_all(fixes, values, evidence.framework),
+        causes=_fill_all(causes, values, evidence.framework),
+        fixes=_fill_all(fixes, values, evidence.framework),
         fingerprint=fingerprint_fault(check.id, str(check.where.get("module") or "")),
         follows_from=check.explained_by,
         message=check.observed,
@@ -171,7 +171,7 @@ def _first_sentence(wording: Wording, values: Mapping[str, str], evidence: Evide
     return [sentence for sentence in sentences if sentence][:1]
 
 
-def _filled_all(sentences: Sequence[str], values: Mapping[str, str], framework: str) -> tuple[str, ...]:
+def _fill_all(sentences: Sequence[str], values: Mapping[str, str], framework: str) -> tuple[str, ...]:
     # A sentence with unknown values remains as on the page.
     return tuple(fill_slots(sentence, values, framework) or sentence for sentence in sentences)
 
@@ -186,7 +186,7 @@ def locate_exception(exception: ObservedException) -> dict[str, Any]:
     return found | {name: value for name, value in place.items() if value not in (None, "")}
 
 
-def _with_source(where: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]:
+def _add_source_line(where: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]:
     """The place of a check, with the source line where the traceback of an exception contains it."""
     if where.get("source") or not where.get("file"):
         return dict(where)
@@ -215,7 +215,7 @@ def _tensor(tensor: Mapping[str, Any], say: Sentences) -> str:
     return " ".join(line)
 
 
-def _where(exception: ObservedException | None, line: OutputLine | None, evidence: Evidence) -> dict[str, Any]:
+def _locate(exception: ObservedException | None, line: OutputLine | None, evidence: Evidence) -> dict[str, Any]:
     if exception is not None:
         return locate_exception(exception)
     if line is not None:
@@ -223,7 +223,7 @@ def _where(exception: ObservedException | None, line: OutputLine | None, evidenc
     return dict(evidence.ending.facts.get("where") or {})
 
 
-def _of_others(family: str, evidence: Evidence, say: Sentences) -> list[str]:
+def _other_process_facts(family: str, evidence: Evidence, say: Sentences) -> list[str]:
     """Facts about the death of another process, for families that report one."""
     if family not in _DEATHS_OF_OTHERS:
         return []

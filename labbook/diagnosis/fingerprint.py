@@ -94,7 +94,7 @@ def _parameterised(text: str, kind: str, *, within: str) -> str:
         kind not in _NAMED_BY and kind != "KeyError" and _RE["of_parameters"].search(within) is not None
     )
 
-    def quoted(match: re.Match[str]) -> str:
+    def replace_quoted(match: re.Match[str]) -> str:
         inside = match.group(2).strip()
         is_name = kind in _NAMED_BY and not {"/", "\\"} & set(inside)
         if not is_name and (of_parameters or _RE["plain_word"].match(inside) is None):
@@ -103,7 +103,7 @@ def _parameterised(text: str, kind: str, *, within: str) -> str:
         names.append(inside)
         return f"\x00{_LETTERS[len(names) % len(_LETTERS)]}\x00"
 
-    text = _RE["quoted"].sub(quoted, text)
+    text = _RE["quoted"].sub(replace_quoted, text)
     for name, pattern in _VALUES.items():
         kind_of_value = name.partition("_")[0]
         text = pattern.sub(_INSTEAD.get(kind_of_value, f"<{kind_of_value}>"), text)

@@ -16,7 +16,7 @@ from labbook.diagnosis.catalogue.run_conditions import MARK
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.events.data_kinds import Loader
 from labbook.model.events.inspection_kinds import Flight
-from labbook.model.evidence import Ending, Evidence, ObservedException
+from labbook.model.evidence import Evidence, ObservedException, ProcessEnd
 from labbook.model.run import INTERRUPTS, CaughtException, Run, is_launcher_error
 
 _RE = compile_patterns(__file__)
@@ -38,8 +38,8 @@ def collect_run_evidence(run: Run) -> Evidence:
     failed = run.status in _FAILED or is_standstill(run)
     framework = next((f.name for f in run.frameworks if f.optimizers), "") or next((f.name for f in run.frameworks), "")
     facts_of_end = {key: value for key, value in (run.captured.get("ending") or {}).items() if value}
-    ending = Ending(run.exit_code, run.signal, facts_of_end)
-    conditions, facts = frozenset(name for name, holds in _holding(run) if holds), _facts(run)
+    ending = ProcessEnd(run.exit_code, run.signal, facts_of_end)
+    conditions, facts = frozenset(name for name, holds in _iter_conditions(run) if holds), _facts(run)
     if not failed:
         return Evidence(checks=run.checks, conditions=conditions, facts=facts, framework=framework, clean_end=True)
     caught = [e for e in run.exceptions if e.type not in INTERRUPTS]
@@ -132,7 +132,7 @@ def _read_text(text: str) -> Evidence:
     return read_text(text)
 
 
-def _holding(run: Run) -> Iterator[tuple[str, bool]]:
+def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     """The names of conditions, each with whether it is met."""
     trained = bool(run.frameworks)
     states = [framework.state for framework in run.frameworks]
@@ -159,7 +159,7 @@ def _holding(run: Run) -> Iterator[tuple[str, bool]]:
     yield "resumed", any(signals.loaded for signals in run.signals)
     yield "changed_code", "code" in changed
     yield "changed_packages", "package" in changed
-    yield "validation", run.steps > 0 and _was_evaluating(run)
+    yield "validation", run.steps > 0 and _is_evaluating(run)
     yield "fine_tune", any(_frozen(state) for state in states)
     flights = [signals.flight for signals in run.signals if signals.flight]
     yield "module_in_project", any(map(partial(_lies_in, folders=_project_folders(run)), _missing_modules(run)))
@@ -170,8 +170,8 @@ def _holding(run: Run) -> Iterator[tuple[str, bool]]:
     late = on_gpu and any(flight.get("trigger") == "parameter" for flight in flights)
     yield "arrived_late", late
     yield "known_at_once", bool(flights) and not late
-    yield "rising", any(map(_rose, flights))
-    yield "out_of_domain", any(map(_out_of_domain, flights))
+    yield "rising", any(map(_gradients_rose, flights))
+    yield "out_of_domain", any(map(_is_out_of_domain, flights))
 
 
 _MARK = "!"
@@ -180,14 +180,14 @@ _ROSE = 5.0
 """Source: chosen by us; noise of gradient norms is below a factor of three in the healthy runs of the bench."""
 
 
-def _out_of_domain(flight: Flight) -> bool:
+def _is_out_of_domain(flight: Flight) -> bool:
     """Whether the operation that created the first non-finite value is finite only for some arguments."""
     chain = flight.get("op", "").split()
     marked = [one for one in chain if one.endswith(_MARK)]
     return any(_RE["partial"].search(one) for one in marked or chain)
 
 
-def _rose(flight: Flight) -> bool:
+def _gradients_rose(flight: Flight) -> bool:
     """Whether gradient norms grew in the last steps before a non-finite value."""
     norms = [row.get("grad_norm") for row in flight.get("recent", [])]
     known = [n for n in norms if n is not None and math.isfinite(n)]
@@ -221,7 +221,7 @@ def _loaders(run: Run) -> Iterator[Loader]:
         yield from signals.loaders
 
 
-def _was_evaluating(run: Run) -> bool:
+def _is_evaluating(run: Run) -> bool:
     """Whether a validation phase was under way when an exception ended its process: then it was written later."""
     ended = {e.pid: e.t for e in run.exceptions if e.where == "main" and e.ended_process}
     last = ((signals.pid, signals.evaluations[-1]) for signals in run.signals if signals.evaluations)
@@ -252,7 +252,7 @@ def _label_facts(run: Run) -> dict[str, int]:
     losses = [loss for signals in run.signals for loss in signals.losses if loss.get("outside")]
     for loss in sorted(losses, key=lambda loss: loss.get("training") is False):
         target, classes = loss.get("target", {}), loss.get("classes")
-        low, high = _whole(target.get("min")), _whole(target.get("max"))
+        low, high = _as_int(target.get("min")), _as_int(target.get("max"))
         if low is None or high is None or classes is None:
             continue
         found = {"classes": classes, "label_low": low, "label_high": high}
@@ -263,5 +263,5 @@ def _label_facts(run: Run) -> dict[str, int]:
     return {}
 
 
-def _whole(number: float | None) -> int | None:
+def _as_int(number: float | None) -> int | None:
     return int(number) if number is not None and number == int(number) else None

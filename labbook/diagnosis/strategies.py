@@ -147,7 +147,7 @@ def _page_findings(case: Case, candidates: Sequence[Candidate]) -> list[Finding]
         if findings and candidate.match.weight == 1 and first.match.weight > 1:
             continue
         finding = build_finding(candidate.match, candidate.exception, candidate.line, case.evidence, case.language)
-        if not candidate.is_distinct or unexplained or _goes_on(candidate, last_step):
+        if not candidate.is_distinct or unexplained or _program_continues(candidate, last_step):
             finding = replace(finding, tier=max(finding.tier, _LIKELY))
         if findings:
             follows = ANYTHING in candidate.match.symptom.caused_by or is_cause_of(first, candidate)
@@ -157,7 +157,7 @@ def _page_findings(case: Case, candidates: Sequence[Candidate]) -> list[Finding]
     return findings
 
 
-def _goes_on(candidate: Candidate, last_step: int) -> bool:
+def _program_continues(candidate: Candidate, last_step: int) -> bool:
     """Whether the program goes on after it: a step is printed after an error without a traceback, or it was ignored."""
     source = candidate.exception or candidate.line
     if candidate.exception is not None and (candidate.exception.frames or not candidate.fatal):
@@ -176,7 +176,7 @@ def _is_weak(candidate: Candidate) -> bool:
     """Whether the message of the exception may say more than the page that fits."""
     # An abort may be explained by earlier output.
     only_aborts = candidate.exception is None and candidate.match.weight == 2 and candidate.id == _ABORTED
-    return _rests_on_class(candidate) or only_aborts or _misreads(candidate)
+    return _rests_on_class(candidate) or only_aborts or _is_misreading(candidate)
 
 
 def _rests_on_class(candidate: Candidate) -> bool:
@@ -186,7 +186,7 @@ def _rests_on_class(candidate: Candidate) -> bool:
     return general and not candidate.match.length
 
 
-def _misreads(candidate: Candidate) -> bool:
+def _is_misreading(candidate: Candidate) -> bool:
     """Whether it calls a failed import, or the reading of a setting or checkpoint, an error of the program or data."""
     one, family = candidate.exception, candidate.match.symptom.family
     if one is None:

@@ -50,7 +50,7 @@ _INHERITS = re.compile(
 def add_configuration_check(notebook: Notebook, run: Run) -> Run:
     """Returns the run with what is odd in its configuration among the captured facts; never fails."""
     rows: list[dict[str, Any]] = []
-    for find in (_schema_errors, _retyped, _set_twice, _unread, _unusual):
+    for find in (_schema_errors, _retyped, _set_twice, _check_unread, _unusual):
         with suppress(Exception):
             # A hostile file or broken index costs these rows, never the entry.
             rows += [{"certainty": certainty, "message": as_data(text)} for certainty, text in find(notebook, run)]
@@ -146,13 +146,13 @@ def _set_twice(_notebook: Notebook, run: Run) -> Iterator[tuple[str, Message]]:
     for name, values in given.items():
         for parsed in run.arguments:
             found = _look_up(parsed.values, name.split("."))
-            if len(set(values)) > 1 and found is not None and _same(found[0], values[-1]):
+            if len(set(values)) > 1 and found is not None and _is_same_value(found[0], values[-1]):
                 yield "certain", message("configuration.twice.option", name=name, values=values, used=values[-1])
                 break
-    yield from _in_two_files(run, set(given))
+    yield from _check_two_files(run, set(given))
 
 
-def _in_two_files(run: Run, given: set[str]) -> Iterator[tuple[str, Message]]:
+def _check_two_files(run: Run, given: set[str]) -> Iterator[tuple[str, Message]]:
     from labbook.findings.configuration_schema import read_configuration
 
     seen: dict[str, tuple[ConfigFile, Any]] = {}
@@ -186,7 +186,7 @@ def _in_two_files(run: Run, given: set[str]) -> Iterator[tuple[str, Message]]:
                     )
 
 
-def _same(value: Any, text: str) -> bool:  # noqa: ANN401 - JSON data
+def _is_same_value(value: Any, text: str) -> bool:  # noqa: ANN401 - JSON data
     if isinstance(value, bool) or value is None:
         return str(value).lower() == text.lower()
     if isinstance(value, (int, float)):
@@ -195,7 +195,7 @@ def _same(value: Any, text: str) -> bool:  # noqa: ANN401 - JSON data
     return isinstance(value, str) and value == text
 
 
-def _unread(_notebook: Notebook, run: Run) -> Iterator[tuple[str, Message]]:
+def _check_unread(_notebook: Notebook, run: Run) -> Iterator[tuple[str, Message]]:
     """Options of argparse that the command line sets and that no loaded source file reads."""
     if run.exit_code != 0:
         return

@@ -44,7 +44,7 @@ def schema_errors(setting: str, root: Path, run: Run) -> Iterator[Message]:
     try:
         schema = _load_schema(setting, root, run)
     except (OSError, ValueError, SyntaxError) as error:
-        yield message("configuration.schema.unreadable", schema=setting, reason=_short(error))
+        yield message("configuration.schema.unreadable", schema=setting, reason=_shorten(error))
         return
     if schema is None:
         yield message("configuration.schema.not_found", schema=setting)
@@ -66,14 +66,14 @@ def schema_errors(setting: str, root: Path, run: Run) -> Iterator[Message]:
         # An empty registry: a reference to another address is an error, nothing is fetched.
         found = sorted(validator(schema, registry=referencing.Registry()).iter_errors(values), key=_position)
     except jsonschema.SchemaError as error:
-        yield message("configuration.schema.unreadable", schema=setting, reason=_short(error.message))
+        yield message("configuration.schema.unreadable", schema=setting, reason=_shorten(error.message))
         return
     except Exception as error:
-        yield message("configuration.schema.unreadable", schema=setting, reason=_short(error))
+        yield message("configuration.schema.unreadable", schema=setting, reason=_shorten(error))
         return
     for one in found[:_MAX_ERRORS]:
         place = ".".join(str(part) for part in one.absolute_path)
-        problem = _short(one.message)
+        problem = _shorten(one.message)
         if place:
             yield message("configuration.schema.value", place=place, name=name, schema=setting, problem=problem)
         else:
@@ -209,5 +209,5 @@ def _position(error: Any) -> list[str]:  # noqa: ANN401 - a jsonschema error
     return [str(part) for part in error.absolute_path]
 
 
-def _short(problem: object) -> str:
+def _shorten(problem: object) -> str:
     return " ".join(str(problem).split())[:_MAX_TEXT]

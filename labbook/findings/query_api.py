@@ -25,7 +25,7 @@ def list_runs(query: str = "", *, limit: int | None = None, notebook: str | Path
         UsageError: A name or a value in the query is not known; the message has the nearest and the known ones.
         NotebookError: There is no notebook.
     """
-    entries = list_notes(_open(notebook), query, limit=limit).entries
+    entries = list_notes(_open_notebook(notebook), query, limit=limit).entries
     return [{**entry.meta, "path": entry.path} for entry in entries]
 
 
@@ -42,10 +42,10 @@ def search_notes(query: str, *, limit: int = 10, notebook: str | Path | None = N
         NothingFoundError: Nothing matches; the hint says what may help.
         NotebookError: There is no notebook.
     """
-    book = _open(notebook)
+    book = _open_notebook(notebook)
     words, subject = interpret_search(book, query)
     return list(search(book, words, limit, subject=subject).hits)
 
 
-def _open(chosen: str | Path | None) -> Notebook:
+def _open_notebook(chosen: str | Path | None) -> Notebook:
     return find_notebook(Path.cwd(), chosen=Path(chosen) if chosen else None, environ=os.environ, create_personal=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from labbook.model.finding import Diagnosis, Finding, Seen
+from labbook.model.finding import Diagnosis, EarlierRun, Finding
 from labbook.model.run import Run
 from labbook.store.text.sentences import Sentences
 
@@ -139,7 +139,7 @@ def add_earlier_runs(
 
 def _find_earlier_runs(
     notebook: Notebook, findings: tuple[Finding, ...], but: str, script: str, run: Run | None
-) -> Mapping[str, tuple[Seen, ...]]:
+) -> Mapping[str, tuple[EarlierRun, ...]]:
     if not findings:
         return {}
     from labbook.errors import LabbookError

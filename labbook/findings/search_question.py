@@ -75,7 +75,7 @@ def _interpret_paste(book: Notebook, text: str) -> tuple[str, QuerySymptoms]:
     families = [primary.family] if primary is not None and primary.family != "other" else []
     own = [f.fingerprint for f in diagnosis.findings[:1] if f.exception]
     fingerprints = tuple(dict.fromkeys([*own, *list_fingerprints(evidence)]))
-    return _plain_words(message), QuerySymptoms(
+    return _query_words(message), QuerySymptoms(
         fingerprints, tuple(names[:_PAGES]), tuple(families), whole=bool(primary)
     )
 
@@ -84,7 +84,7 @@ def _last_line(text: str) -> str:
     return next((line for line in reversed(text.splitlines()) if line.strip()), "")
 
 
-def _plain_words(message: str) -> str:
+def _query_words(message: str) -> str:
     """Returns the words of a message without its values and without what a query would read as a filter."""
     words = re.findall(r"[^\W\d]\w*", message.partition("\n")[0])
     names = [word for word in words if not re.search(r"\d", word)] or words
@@ -93,7 +93,7 @@ def _plain_words(message: str) -> str:
 
 def _page(symptom: Symptom, language: str) -> Hit:
     """Returns a page of the catalogue as a search result, with its first advice."""
-    wording = symptom.said(language)
+    wording = symptom.wording_in(language)
     meta = {"id": symptom.id, "family": symptom.family, "tier": symptom.tier}
     advice = re.sub(r"\{[\w.-]+\|?([^{}]*)\}", r"\1", wording.attempts[0]) if wording.attempts else wording.title
     title, snippet = wording.title.replace("`", ""), advice.replace("`", "")

@@ -38,7 +38,7 @@ class YamlValue:
         kind: Key of its sentence.
         path: Keys and list positions from the root.
         line: Line in the file, from 1.
-        written: The value as it stands in the file.
+        written: The value as it is in the file.
         read: The value that is read instead, as text.
     """
 
@@ -85,7 +85,7 @@ def _walk(node: Any, path: tuple[str | int, ...], seen: set[int]) -> Iterator[Ya
             if key.id == "scalar" and name != "<<":
                 if name in known:
                     before = known[name]
-                    read = f"{_shown(before)}, {_shown(value)}"
+                    read = f"{_show_node(before)}, {_show_node(value)}"
                     yield YamlValue(
                         "configuration.yaml.repeated_key", (*path, name), key.start_mark.line + 1, name, read
                     )
@@ -115,7 +115,7 @@ def _scalar(node: Any, path: tuple[str | int, ...]) -> Iterator[YamlValue]:  # n
     kind = node.tag.rpartition(":")[2]
     if kind == "str":
         if _STRING_NUMBER.fullmatch(text):
-            yield _value("configuration.yaml.number_as_text", path, node, _with_dot_and_sign(text))
+            yield _value("configuration.yaml.number_as_text", path, node, _add_dot_and_sign(text))
         elif _TUPLE.fullmatch(text) and "," in text:
             yield _value(
                 "configuration.yaml.tuple_as_text", path, node, "[" + text.strip("()").strip().rstrip(",") + "]"
@@ -153,7 +153,7 @@ def _leaf(path: tuple[str | int, ...]) -> str:
     return next((part for part in reversed(path) if isinstance(part, str)), "")
 
 
-def _shown(node: Any) -> str:  # noqa: ANN401 - a yaml node
+def _show_node(node: Any) -> str:  # noqa: ANN401 - a yaml node
     return str(node.value)[:40] if node.id == "scalar" else "{...}" if node.id == "mapping" else "[...]"
 
 
@@ -161,7 +161,7 @@ def _bool(word: str) -> str:
     return "true" if word.lower() in ("yes", "on") else "false"
 
 
-def _with_dot_and_sign(text: str) -> str:
+def _add_dot_and_sign(text: str) -> str:
     base, exponent = re.split("[eE]", text)
     return f"{base if '.' in base else base + '.0'}e{exponent if exponent[0] in '-+' else '+' + exponent}"
 

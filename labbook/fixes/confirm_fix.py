@@ -25,7 +25,7 @@ from labbook.store.commit.branch_checkout import restore_before_writing
 from labbook.store.journal import write_atomically
 from labbook.store.paths import check_stays_inside, is_run_id
 from labbook.store.text import frontmatter
-from labbook.store.text.entry_text import read_text, to_bytes, with_block
+from labbook.store.text.entry_text import read_text, set_block, to_bytes
 from labbook.store.text.escape import prose
 from labbook.store.text.sentences import Sentences
 
@@ -336,7 +336,7 @@ def _write_pages(
             path.parent.mkdir(parents=True, exist_ok=True)
             new = _new_symptom_page(notebook, name)
             page = read_text(path) if path.exists() else new
-            page = with_block(page, "fixes", symptom_fixes_markdown(notebook, path, list_fixed_runs(notebook, name)))
+            page = set_block(page, "fixes", symptom_fixes_markdown(notebook, path, list_fixed_runs(notebook, name)))
             if page.split() == new.split():
                 # The page has no fix any more and no text of people.
                 path.unlink(missing_ok=True)

@@ -168,7 +168,7 @@ def can_apply(change: Change, here: Circumstances, failure: Finding | None = Non
     Args:
         here: The circumstances of the run that failed now.
         failure: What ended it, `None` for the finding of a check. Where an exception was raised or an option refused, a
-            number failed wherever it stands, as a width between two others; of memory, only a larger one did.
+            number failed wherever it occurs, as a width between two others; of memory, only a larger one did.
     """
     raised = failure is not None and bool(failure.exception or failure.family == _REFUSED)
     source = str(failure.where.get("source") or "") if failure is not None else ""
@@ -190,7 +190,7 @@ def can_apply(change: Change, here: Circumstances, failure: Finding | None = Non
     if raised and not removed:
         around = {normalise_source(line) for line in _lines_around(change.detail)}
         return not around or not around.isdisjoint(normalise_source(line.strip()) for line in here.code.splitlines())
-    # Another path, key or place in a list is right for the very line only; another number may stand for a width.
+    # Another path, key or place in a list is right for the very line only; another number may represent a width.
     if _names("\n".join(lines[0])) == _names("\n".join(lines[1])):
         removed, added = ([_SUBSCRIPT.sub("[]", line) for line in part] for part in (removed, added))
     return removed != added or all(line in here.code for line in lines[0])

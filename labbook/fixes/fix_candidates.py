@@ -1,7 +1,7 @@
 """Finds failures that a later run no longer shows, and ranks the differences as possible fixes.
 
-The order of the ranking: differences that the symptom's page lists as `cured_by`, then files on the way to the failing
-line, then by kind, arguments before packages before hardware.
+The order of the ranking: differences that the symptom's page lists as `cured_by`, then files on the way to the
+failing line, then by kind, arguments before packages before hardware.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def find_cured(failed: Run, now: Run) -> tuple[tuple[str, ...], tuple[str, ...]]
     """
     if not failed.symptoms and not failed.fingerprints and failed.status not in ("failed", "killed"):
         return (), ()
-    if now.status != "finished" or _HELP & set(now.argv) or is_unhealthy(now) or not _got_as_far(failed, now):
+    if now.status != "finished" or _HELP & set(now.argv) or is_unhealthy(now) or not _passed_failing_point(failed, now):
         return (), ()
     checked = {check.id for check in failed.checks}
     passed = passed_checks(now)
@@ -68,7 +68,7 @@ def passed_checks(run: Run) -> set[str]:
     return {name for check in run.checks if check.verdict == "ok" for name in (check.id, *check.passed)}
 
 
-def _got_as_far(failed: Run, now: Run) -> bool:
+def _passed_failing_point(failed: Run, now: Run) -> bool:
     """Whether the later run passed the point at which the first one failed."""
     steps = now.steps
     at = max((e.step for e in failed.exceptions if e.step is not None), default=None)

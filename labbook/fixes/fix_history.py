@@ -10,7 +10,7 @@ from labbook.fixes.fix_judge import FixJudge
 from labbook.frozen import dataclass
 from labbook.index.build import query_index, query_without_refresh
 from labbook.index.fix_outcomes import confirmed_fix, fix_outcome, runs_with, script_of_run
-from labbook.model.finding import Finding, Seen
+from labbook.model.finding import EarlierRun, Finding
 from labbook.store.notebook import Notebook
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def find_earlier_runs(
     run: str = "",
     script: str = "",
     now: Run | None = None,
-) -> Mapping[str, tuple[Seen, ...]]:
+) -> Mapping[str, tuple[EarlierRun, ...]]:
     """Returns earlier runs with the same failures.
 
     Args:
@@ -57,7 +57,7 @@ def find_earlier_runs(
 
     Returns:
         Symptom, or family of a finding without one -> runs with the same fingerprint, then with the same symptom,
-        then with a fix for the same family; each with confirmed fixes first, then newest first. `fits` tells whether
+        then with a fix for the same family; each with confirmed fixes first, then newest first. `fits` returns whether
         the fix is one for this failure.
 
     Cost: a few milliseconds for 100,000 entries of which 5,000 show the symptom.
@@ -67,7 +67,7 @@ def find_earlier_runs(
 
     by_name = {finding.symptom or finding.family: finding for finding in reversed(findings)}
 
-    def run_query(index: sqlite3.Connection) -> dict[str, tuple[Seen, ...]]:
+    def run_query(index: sqlite3.Connection) -> dict[str, tuple[EarlierRun, ...]]:
         place = script or script_of_run(index, run)
         # Of two findings with one symptom the first one counts.
         return {name: tuple(_find_runs(index, finding, run, place)) for name, finding in by_name.items()}
@@ -79,7 +79,7 @@ def find_earlier_runs(
     return {name: judge.judge(by_name[name], runs) for name, runs in seen.items()}
 
 
-def _find_runs(index: sqlite3.Connection, finding: Finding, run: str, place: str) -> Iterator[Seen]:
+def _find_runs(index: sqlite3.Connection, finding: Finding, run: str, place: str) -> Iterator[EarlierRun]:
     wanted = (
         ("fingerprint", finding.fingerprint, (1, 0)),
         ("symptom", finding.symptom, (1, 0)),
@@ -101,7 +101,7 @@ def _find_runs(index: sqlite3.Connection, finding: Finding, run: str, place: str
             text, by = confirmed_fix(meta)
             # The fingerprint of a finding without an exception has no line: in another script only the symptom agrees.
             alike = key == "fingerprint" and not finding.exception and where != place
-            yield Seen(name, text, by, "symptom" if alike else key, still_fixed)
+            yield EarlierRun(name, text, by, "symptom" if alike else key, still_fixed)
 
 
 def count_symptoms(notebook: Notebook) -> Mapping[str, SymptomCount]:

@@ -17,7 +17,7 @@ from labbook.fixes.fix_applicability import (
     touches_failure,
 )
 from labbook.fixes.fix_candidates import find_new_inputs, keep_used
-from labbook.model.finding import Finding, Seen
+from labbook.model.finding import EarlierRun, Finding
 from labbook.model.run import Change, Run
 from labbook.model.run_json import run_to_json
 
@@ -40,7 +40,7 @@ class FixJudge:
         self._now = now
         self._here = read_circumstances(now) if now is not None else None
 
-    def judge(self, finding: Finding, seen: Sequence[Seen]) -> tuple[Seen, ...]:
+    def judge(self, finding: Finding, seen: Sequence[EarlierRun]) -> tuple[EarlierRun, ...]:
         """Returns the earlier runs with `fits` set for those whose fix is one for this failure."""
         left = _MOST
         judged = []
@@ -52,7 +52,7 @@ class FixJudge:
                 judged.append(one)
         return tuple(judged)
 
-    def _fits(self, finding: Finding, seen: Seen) -> bool:
+    def _fits(self, finding: Finding, seen: EarlierRun) -> bool:
         from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
         from labbook.report.run_data import load_run
 

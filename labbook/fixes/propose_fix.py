@@ -14,7 +14,7 @@ from labbook.store.journal import write_atomically
 from labbook.store.newest_runs import newest_run_ids
 from labbook.store.paths import NotebookPaths, is_run_id
 from labbook.store.text import frontmatter
-from labbook.store.text.entry_text import read_text, to_bytes, with_block
+from labbook.store.text.entry_text import read_text, set_block, to_bytes
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor
@@ -176,7 +176,7 @@ def set_section(page: str, name: str, content: str) -> str:
         EntryError: The front matter cannot be read.
     """
     meta, _ = frontmatter.parse(page, "entry")
-    return with_block(page, name, "" if name in read_texts(meta, "leave_out") else content, _PRECEDING_BLOCKS)
+    return set_block(page, name, "" if name in read_texts(meta, "leave_out") else content, _PRECEDING_BLOCKS)
 
 
 def read_front_matter(paths: NotebookPaths, run_id: str) -> Mapping[str, Any] | None:

@@ -9,11 +9,11 @@ hint that is never more than a note.
 
 What a user reads is data. The symptom page of the same id (`labbook/symptoms/<id>.md`) has the name of the row
 (`check`), the expectation (`expected`), the advice (the first entry under *What to try*) and the consequences
-(`causes_of`); the sentences with numbers stand in `templates/words/messages/<language>_health*.toml`, the same keys in
+(`causes_of`); the sentences with numbers are in `templates/words/messages/<language>_health*.toml`, the same keys in
 each language.
 
 Start with `checklist.checklist`, which runs every check once, corrects the tests for their number (Holm) and puts
-effects under their causes (`causes`). The checks stand in `rules/`, by subject; what they share is in `evidence/`:
+effects under their causes (`causes`). The checks are in `rules/`, by subject; what they share is in `evidence/`:
 series, layers over the run, kind of training, statistics. They read fields of events by the types of `model/events/`,
 without further checks. `model_summary`, `model_tree` and `debug_output` prepare what an entry shows of the model.
 

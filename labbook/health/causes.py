@@ -1,4 +1,4 @@
-"""Which finding explains which: an effect stands under its cause, not as a fault of its own.
+"""Which finding explains which: an effect is listed under its cause, not as a fault of its own.
 
 The links are data of the symptom pages (`causes_of`); this module only has the order in which causes are tried.
 """

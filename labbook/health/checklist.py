@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from labbook.health.causes import explanations
-from labbook.health.evidence.measurements import has_trained, missing, unobserved
+from labbook.health.evidence.measurements import has_trained, missing_reason, unobserved
 from labbook.health.rules import (
     activation,
     batch_order,
@@ -127,10 +127,10 @@ def checklist(run: Run, pages: CheckPages) -> list[CheckResult]:
     if not has_trained(run):
         return []
     answers = [(check, answer(check, run)) for check in CHECKS]
-    outcomes = [(check, outcome) for check, outcome in corrected(answers) if outcome is not None]
-    rows = _corroborated([_row(check, outcome, pages) for check, outcome in outcomes], run, pages)
-    rows = _explained(rows, _causes_of(run, pages.causes_of))
-    shown = _worth_reading(rows)
+    outcomes = [(check, outcome) for check, outcome in correct_significance(answers) if outcome is not None]
+    rows = _raise_corroborated([_row(check, outcome, pages) for check, outcome in outcomes], run, pages)
+    rows = _add_causes(rows, _causes_of(run, pages.causes_of))
+    shown = _select_worth_reading(rows)
     # By identity: comparing 100 rows field by field takes a fifth of the time of an imported run.
     known = {id(row) for row in shown}
     rest = [row for row in rows if id(row) not in known]
@@ -144,8 +144,8 @@ def answer(check: Check, run: Run) -> Outcome | None:
     """Returns the worst answer of one check over the processes that trained; `None` when it does not apply."""
     processes = run.signals or (Signals(""),)
     if check.whole:
-        return _guarded(check, run, processes[0])
-    found = [(each, outcome) for each in processes if (outcome := _guarded(check, run, each)) is not None]
+        return _run_check(check, run, processes[0])
+    found = [(each, outcome) for each in processes if (outcome := _run_check(check, run, each)) is not None]
     if not found:
         return None
     signals, worst = min(found, key=lambda pair: _WORST.index(pair[1].verdict))
@@ -154,10 +154,10 @@ def answer(check: Check, run: Run) -> Outcome | None:
     return worst
 
 
-def _guarded(check: Check, run: Run, signals: Signals) -> Outcome | None:
+def _run_check(check: Check, run: Run, signals: Signals) -> Outcome | None:
     try:
         for need in check.needs:
-            reason = missing(run, Signals("") if check.whole else signals, need)
+            reason = missing_reason(run, Signals("") if check.whole else signals, need)
             if reason is not None:
                 return unobserved(reason)
         return check.run(run, signals)
@@ -165,7 +165,7 @@ def _guarded(check: Check, run: Run, signals: Signals) -> Outcome | None:
         return unobserved(message(_CHECK_FAILED, type=type(error).__name__, error=str(error)))
 
 
-def corrected(answers: Iterable[tuple[Check, Outcome | None]]) -> list[tuple[Check, Outcome | None]]:
+def correct_significance(answers: Iterable[tuple[Check, Outcome | None]]) -> list[tuple[Check, Outcome | None]]:
     """Returns the same answers; tests that are not significant among so many become ok.
 
     Source: Holm 1979, family-wise at `_ALPHA`.
@@ -210,24 +210,24 @@ def _row(check: Check, outcome: Outcome, pages: CheckPages) -> CheckResult:
         },
         run_messages={"expected": outcome.expected} if outcome.expected is not None else {},
     )
-    return _with_advice(row, outcome, wording) if verdict in ("fail", "warn") else row
+    return _add_advice(row, outcome, wording) if verdict in ("fail", "warn") else row
 
 
-def _with_advice(row: CheckResult, outcome: Outcome, wording: Mapping[str, CheckWording]) -> CheckResult:
+def _add_advice(row: CheckResult, outcome: Outcome, wording: Mapping[str, CheckWording]) -> CheckResult:
     english = wording["en"].advice if "en" in wording else ""
     page_words = {language: {**words, "detail": wording[language].advice} for language, words in row.page_words.items()}
     messages = row.run_messages if outcome.advice is None else {**row.run_messages, "detail": outcome.advice}
     return replace(row, detail=_ENGLISH(outcome.advice, english), page_words=page_words, run_messages=messages)
 
 
-def _corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> list[CheckResult]:
+def _raise_corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> list[CheckResult]:
     """Returns the rows, in which hints that steps are too small are verdicts where the loss is flat as well.
 
     So are the first steps, where they moved most matrices by a good part of their norm, and the hints of
     `_RAISED_BY_EFFECT`. Two observations that are weak alone, and that one cause explains, are a statistical finding
     together (tier 2).
     """
-    rows = [_raised_hint(row, rows, run, pages) for row in rows]
+    rows = [_raise_hint(row, rows, run, pages) for row in rows]
     flat = any(row.id in ("loss_at_chance", "loss_not_decreasing") and row.verdict in ("fail", "warn") for row in rows)
     if not flat:
         return rows
@@ -242,14 +242,14 @@ def _corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> l
     if not found or len(found) < len(run.signals):
         return rows
     small = next(check for check in CHECKS if check.id == "update_too_small")
-    by_id[small.id] = _raised(_row(small, found[0], pages), found[0], pages)
+    by_id[small.id] = _raise_row(_row(small, found[0], pages), found[0], pages)
     clipped = by_id.get("clip_always_active")
     if clipped is not None and clipped.verdict == "note" and clipped.observed_message is not None:
-        by_id[clipped.id] = _raised(clipped, Outcome("warn", clipped.observed_message), pages)
+        by_id[clipped.id] = _raise_row(clipped, Outcome("warn", clipped.observed_message), pages)
     return list(by_id.values())
 
 
-def _raised_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> CheckResult:
+def _raise_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> CheckResult:
     """Returns the row; as a finding where it is a hint of `_RAISED_BY_EFFECT`, and one of its effects was found.
 
     So is a regression loss on whole numbers, where the program computes an accuracy of them.
@@ -260,12 +260,12 @@ def _raised_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages:
     found = any(other.id in effects and other.verdict in ("fail", "warn") for other in rows)
     if row.id == "regression_loss_for_classes":
         found = any(s.source != "probe" and metric_kind(s.name).quantity == "accuracy" for s in run.series)
-    return _raised(row, Outcome("warn", row.observed_message), pages) if found else row
+    return _raise_row(row, Outcome("warn", row.observed_message), pages) if found else row
 
 
-def _raised(row: CheckResult, outcome: Outcome, pages: CheckPages) -> CheckResult:
+def _raise_row(row: CheckResult, outcome: Outcome, pages: CheckPages) -> CheckResult:
     """Returns the row of a hint as a statistical finding, with its advice."""
-    return replace(_with_advice(row, outcome, pages.wording.get(row.id, {})), verdict="warn", tier=2)
+    return replace(_add_advice(row, outcome, pages.wording.get(row.id, {})), verdict="warn", tier=2)
 
 
 def _causes_of(run: Run, causes_of: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
@@ -276,7 +276,7 @@ def _causes_of(run: Run, causes_of: Mapping[str, tuple[str, ...]]) -> Mapping[st
     return {**causes_of, **kept}
 
 
-def _explained(rows: Sequence[CheckResult], causes_of: Mapping[str, tuple[str, ...]]) -> list[CheckResult]:
+def _add_causes(rows: Sequence[CheckResult], causes_of: Mapping[str, tuple[str, ...]]) -> list[CheckResult]:
     wrong = {row.id: _step(row) for row in rows if row.verdict in ("fail", "warn")}
     hints = {row.id: _step(row) for row in rows if row.verdict == "note" and row.tier > 1}
     causes = explanations(wrong | hints, causes_of)
@@ -288,7 +288,7 @@ def _step(row: CheckResult) -> int | None:
     return step if isinstance(step, int) else None
 
 
-def _worth_reading(rows: Sequence[CheckResult]) -> list[CheckResult]:
+def _select_worth_reading(rows: Sequence[CheckResult]) -> list[CheckResult]:
     wrong = [row for row in rows if row.verdict in ("fail", "warn")]
     causes = [row for row in wrong if not row.explained_by]
     effects = [row for row in wrong if row.explained_by]

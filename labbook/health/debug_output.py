@@ -9,7 +9,7 @@ from labbook.health.evidence.layer_history import Module, modules_of, parameters
 from labbook.health.evidence.training_kind import ignored_labels
 from labbook.health.evidence.trend_tests import median
 from labbook.model.events.data_kinds import Batch, Leaf
-from labbook.model.events.inspection_kinds import ModuleLook
+from labbook.model.events.inspection_kinds import ModuleInspection
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
@@ -30,11 +30,11 @@ def batches(signals: Signals) -> list[dict[str, Any]]:
     for phase in ("train", "eval"):
         looks = [b for b in signals.batches if b.get("phase") == phase and b.get("leaves", [])]
         for batch in looks[:1] + looks[-1:] if len(looks) > 1 else looks:
-            found += _each_once([_leaf(batch, leaf, ignored) for leaf in batch.get("leaves", [])[:_LEAVES]])
+            found += _merge_labels([_leaf(batch, leaf, ignored) for leaf in batch.get("leaves", [])[:_LEAVES]])
     return found
 
 
-def _each_once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merge_labels(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns the rows of a batch; labels that are also an input of the model have the name of the input."""
     found: list[dict[str, Any]] = []
     for row in rows:
@@ -68,14 +68,14 @@ def _leaf(batch: Batch, leaf: Leaf, ignored: set[str]) -> dict[str, Any]:
     }
 
 
-def _tensor(facts: Leaf | ModuleLook) -> dict[str, Any]:
+def _tensor(facts: Leaf | ModuleInspection) -> dict[str, Any]:
     return {
         "shape": "x".join(str(n) for n in facts.get("shape", ())) or "scalar",
         "dtype": facts.get("dtype", ""),
-        "low": _short(facts.get("min")),
-        "high": _short(facts.get("max")),
-        "mean": _short(facts.get("mean")),
-        "std": _short(facts.get("std")),
+        "low": _round_value(facts.get("min")),
+        "high": _round_value(facts.get("max")),
+        "mean": _round_value(facts.get("mean")),
+        "std": _round_value(facts.get("std")),
         "bad": facts.get("bad", 0),
     }
 
@@ -104,7 +104,7 @@ def _look(module: Module, step: int) -> dict[str, Any]:
     row = next((row for at, row in module.history if at == step), None)
     if row is None:
         return {}
-    return {**_tensor(row), "zero": _short(row.get("zero")), "training": row.get("training", False)}
+    return {**_tensor(row), "zero": _round_value(row.get("zero")), "training": row.get("training", False)}
 
 
 def parameters(signals: Signals) -> dict[str, Any]:
@@ -129,11 +129,11 @@ def parameters(signals: Signals) -> dict[str, Any]:
                 "name": p.name,
                 "shape": "x".join(map(str, p.shape)) or "scalar",
                 "trainable": p.trainable,
-                "weight": _short(row.get("w")),
-                "gradient": _short(row.get("g")),
-                "gradient_std": _short(row.get("g_std")),
-                "zero": _short(row.get("g_zero")),
-                "update": _short(row.get("ratio")),
+                "weight": _round_value(row.get("w")),
+                "gradient": _round_value(row.get("g")),
+                "gradient_std": _round_value(row.get("g_std")),
+                "zero": _round_value(row.get("g_zero")),
+                "update": _round_value(row.get("ratio")),
                 "bad": row.get("bad", 0),
                 "gradient_bad": row.get("g_bad", 0),
             }
@@ -170,5 +170,5 @@ def update_ratio(signals: Signals) -> Series | None:
     )
 
 
-def _short(value: float | None) -> float | None:
+def _round_value(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.4g}")

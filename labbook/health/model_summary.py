@@ -44,7 +44,7 @@ def summary(run: Run) -> dict[str, Any]:
         return {}
     signals = run.signals[0]
     facts = {
-        "models": [_model(model, signals) for model in _different(signals)[:_MODELS]],
+        "models": [_model(model, signals) for model in _distinct_models(signals)[:_MODELS]],
         "flow": _flow(signals),
         "phases": {name: float(f"{seconds:.4g}") for name, seconds in phase_times(signals).items()},
         "losses": [_loss(loss) for loss in signals.losses if loss.get("training") is not False][:8],
@@ -73,14 +73,14 @@ def _autograd(signals: Signals) -> dict[str, Any]:
     }
 
 
-def _latest(signals: Signals) -> list[Model]:
+def _latest_models(signals: Signals) -> list[Model]:
     """The last description of each model."""
     return list({model.get("model", 0): model for model in signals.models}.values())
 
 
-def _different(signals: Signals) -> list[Model]:
+def _distinct_models(signals: Signals) -> list[Model]:
     """The models; where a program trained several times, those with equal modules once, the last one."""
-    models = _latest(signals)
+    models = _latest_models(signals)
     if not signals.trainings:
         return models
     return list({str([list(row.values()) for row in model.get("modules", [])]): model for model in models}.values())
@@ -151,15 +151,15 @@ def _flow(signals: Signals) -> list[dict[str, Any]]:
     return [
         {
             "name": p.name,
-            "gradient": _middle(p.values("g")),
-            "weight": _middle(p.values("w")),
-            "update": _middle(p.values("ratio")),
+            "gradient": _median(p.values("g")),
+            "weight": _median(p.values("w")),
+            "update": _median(p.values("ratio")),
         }
         for p in found[:_FLOW]
     ]
 
 
-def _middle(values: list[float]) -> float | None:
+def _median(values: list[float]) -> float | None:
     return float(f"{median(values):.4g}") if values else None
 
 

@@ -13,7 +13,7 @@ from labbook.health.evidence.layer_history import Module, modules_of, parameters
 from labbook.health.evidence.trend_tests import median
 from labbook.health.rules.activation import dead_share, saturated_share
 from labbook.health.rules.gradient import exploding_layers, vanishing_layers
-from labbook.health.rules.wiring import never_reached
+from labbook.health.rules.wiring import unreached_parameters
 from labbook.model.events.inspection_kinds import Model, ModuleRow
 from labbook.model.signals import Signals
 
@@ -88,14 +88,14 @@ def _states(key: int, rows: Sequence[ModuleRow], signals: Signals) -> dict[str, 
 
     every = [m for m in modules_of(signals) if m.model == key]
     for module in every:
-        for state, value in _of_activations(module, every):
+        for state, value in _activation_values(module, every):
             add(module.name, state, value)
     for state, layers in (("vanishing", vanishing_layers(signals)), ("exploding", exploding_layers(signals))):
         for parameter, norm in layers:
             if parameter.model == key:
                 add(_owner(parameter.name), state, norm)
     names = {p.name for p in parameters_of(signals) if p.model == key}
-    for name in never_reached(signals):
+    for name in unreached_parameters(signals):
         if name in names:
             add(_owner(name), "no_gradient", 1.0)
     used = _gradients(key, signals)
@@ -110,7 +110,7 @@ def _states(key: int, rows: Sequence[ModuleRow], signals: Signals) -> dict[str, 
     return found
 
 
-def _of_activations(module: Module, every: Sequence[Module]) -> Iterable[tuple[str, float]]:
+def _activation_values(module: Module, every: Sequence[Module]) -> Iterable[tuple[str, float]]:
     history = [row for _, row in module.history]
     if history and history[-1].get("bad") and module.name:
         yield "nonfinite", float(history[-1]["bad"])
@@ -158,7 +158,7 @@ def _build(rows: Sequence[ModuleRow], states: dict[str, dict[str, float]], gradi
 def _module(row: ModuleRow, children: Sequence[_Part], states: dict[str, float], gradient: float | None) -> _Part:
     name, order = row.get("name", ""), row.get("order")
     orders = [child.order for child in children] + ([float(order)] if order is not None else [])
-    norms, collected = _merged(children)
+    norms, collected = _merge_parts(children)
     for state, value in states.items():
         collected.setdefault(state, {})[name] = value
     if gradient is not None:
@@ -195,7 +195,7 @@ def _join(parts: list[_Part], names: tuple[str, ...] = ()) -> _Part:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    norms, states = _merged(parts)
+    norms, states = _merge_parts(parts)
     columns = zip(*(part.children for part in parts), strict=True)
     return _Part(
         names=names or tuple(name for part in parts for name in part.names),
@@ -214,7 +214,7 @@ def _join(parts: list[_Part], names: tuple[str, ...] = ()) -> _Part:
     )
 
 
-def _merged(parts: Sequence[_Part]) -> tuple[tuple[float, ...], dict[str, dict[str, float]]]:
+def _merge_parts(parts: Sequence[_Part]) -> tuple[tuple[float, ...], dict[str, dict[str, float]]]:
     norms = [norm for part in parts for norm in part.gradients]
     states: dict[str, dict[str, float]] = {}
     for part in parts:
@@ -223,9 +223,9 @@ def _merged(parts: Sequence[_Part]) -> tuple[tuple[float, ...], dict[str, dict[s
     return (min(norms), max(norms)) if norms else (), states
 
 
-def _middle(parts: Sequence[_Part]) -> _Part:
+def _omitted_part(parts: Sequence[_Part]) -> _Part:
     """Returns one part without a type for neighbours for which there is no room."""
-    norms, states = _merged(parts)
+    norms, states = _merge_parts(parts)
     return _Part(
         names=tuple(name for part in parts for name in part.names),
         type="",
@@ -245,7 +245,7 @@ def _choose(root: _Part) -> list[tuple[_Part, int, str, bool]]:
 
     Parts are opened level by level, those with a state first, while there is room.
     """
-    drawn: dict[int, list[_Part]] = {id(root): _fitting(root.children)}
+    drawn: dict[int, list[_Part]] = {id(root): _select_fitting(root.children)}
     level = drawn[id(root)]
     shown = len(level)
     while level and shown < MOST_ROWS:
@@ -267,21 +267,21 @@ def _choose(root: _Part) -> list[tuple[_Part, int, str, bool]]:
     return found
 
 
-def _fitting(parts: Sequence[_Part]) -> list[_Part]:
+def _select_fitting(parts: Sequence[_Part]) -> list[_Part]:
     if len(parts) <= MOST_ROWS:
         return list(parts)
     half = MOST_ROWS // 2
-    return [*parts[:half], _middle(parts[half : len(parts) + 1 - half]), *parts[len(parts) + 1 - half :]]
+    return [*parts[:half], _omitted_part(parts[half : len(parts) + 1 - half]), *parts[len(parts) + 1 - half :]]
 
 
 def _row(part: _Part, depth: int, parent: str, is_open: bool) -> dict[str, Any]:
     # What the parts inside show is not repeated at the part around them.
     states = [state for state in STATES if (state in part.own if is_open else state in part.states)]
-    worst = [(state, _worst(state, part.states[state])) for state in states if part.states.get(state)]
+    worst = [(state, _worst_state(state, part.states[state])) for state in states if part.states.get(state)]
     return {
         "depth": depth,
-        "name": _relative(part.names[0], parent),
-        "last": _relative(part.names[-1], parent) if len(part.names) > 1 else "",
+        "name": _relative_name(part.names[0], parent),
+        "last": _relative_name(part.names[-1], parent) if len(part.names) > 1 else "",
         "count": len(part.names),
         "type": part.type,
         "output": part.shape,
@@ -297,10 +297,10 @@ def _row(part: _Part, depth: int, parent: str, is_open: bool) -> dict[str, Any]:
     }
 
 
-def _worst(state: str, places: dict[str, float]) -> tuple[str, float]:
+def _worst_state(state: str, places: dict[str, float]) -> tuple[str, float]:
     least = state == "vanishing"
     return min(places.items(), key=lambda pair: pair[1] if least else -pair[1])
 
 
-def _relative(name: str, parent: str) -> str:
+def _relative_name(name: str, parent: str) -> str:
     return name[len(parent) + 1 :] if parent and name.startswith(parent + ".") else name

@@ -29,7 +29,7 @@ _DIGEST = re.compile(r"^imported_from:.*digest: *['\"]?([0-9a-f]{16})", re.MULTI
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportOutcome:
     """What became of one run of the tool.
 
     Args:
@@ -58,7 +58,7 @@ class Import:
         uncommitted: Why a batch was not committed, one sentence each.
     """
 
-    runs: tuple[Imported, ...]
+    runs: tuple[ImportOutcome, ...]
     problems: tuple[tuple[str, str], ...]
     uncommitted: tuple[Message | str, ...]
 
@@ -87,7 +87,7 @@ def import_runs(
     if not reader.recognizes(path):
         raise _wrong_format(reader, path)
     batches = _Batches(notebook, dry_run=dry_run)
-    reading = _Reading(reader, path, notebook.paths.notes)
+    reading = _RunReader(reader, path, notebook.paths.notes)
     for count, imported in enumerate(reading.runs(), 1):
         batches.add(imported, _experiment_of(imported, experiment))
         progress(count, count + 1)
@@ -113,7 +113,7 @@ def _wrong_format(reader: Reader, path: Path) -> LabbookError:
     return UsageError("terminal.import.wrong_format", path=path, tool=reader.title, likely=titles, name=likely[0])
 
 
-class _Reading:
+class _RunReader:
     """Reads runs until the end; a run that cannot be read is a problem."""
 
     def __init__(self, reader: Reader, path: Path, notes: Path) -> None:
@@ -144,7 +144,7 @@ class _Batches:
         from labbook.store.commit.branch_checkout import restore_before_writing
         from labbook.store.recorder_redaction import make_redactor
 
-        self.runs: list[Imported] = []
+        self.runs: list[ImportOutcome] = []
         self.uncommitted: list[Message | str] = []
         self._notebook = notebook
         self._dry_run = dry_run
@@ -180,7 +180,9 @@ class _Batches:
     def _note(self, action: str, imported: ImportedRun, run_id: str, experiment: str, title: str) -> None:
         points = sum(each.count for each in imported.series)
         page = self._notebook.paths.entry(run_id).relative_to(self._notebook.paths.root).as_posix()
-        self.runs.append(Imported(action, run_id, imported.name, experiment, title, page, len(imported.series), points))
+        self.runs.append(
+            ImportOutcome(action, run_id, imported.name, experiment, title, page, len(imported.series), points)
+        )
 
     def _slug(self, name: str) -> str:
         """Returns the experiment of this name, id or number; creates it once."""

@@ -39,20 +39,20 @@ def _runs(path: Path) -> Iterator[ImportedRun]:
 
 
 def _tables(path: Path) -> Iterator[Path]:
-    for file in [path] if path.is_file() else _below(path):
+    for file in [path] if path.is_file() else _list_csv_files(path):
         if file.suffix.lower() in _SUFFIXES:
             header = _header(file)
-            named = [_plain(name) for name in header]
+            named = [_clean_name(name) for name in header]
             if set(_LONG) <= set(named) or (len(header) > 1 and any(name in _STEPS for name in named)):
                 yield file
 
 
-def _below(path: Path) -> Iterator[Path]:
+def _list_csv_files(path: Path) -> Iterator[Path]:
     for folder, _, files in walk(path):
         yield from (folder / name for name in files)
 
 
-def _plain(name: str) -> str:
+def _clean_name(name: str) -> str:
     return name.strip().lower().rpartition("/")[2]
 
 
@@ -80,7 +80,7 @@ def _rows(file: Path) -> Iterator[list[str]]:
 def _read(file: Path, root: Path) -> Iterator[ImportedRun]:
     rows = _rows(file)
     header = [name.strip() for name in next(rows, [])]
-    columns = {_plain(name): place for place, name in reversed(list(enumerate(header)))}
+    columns = {_clean_name(name): place for place, name in reversed(list(enumerate(header)))}
     table = _Table(header, columns, long=set(_LONG) <= set(columns))
     try:
         for row in rows:

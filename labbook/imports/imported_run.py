@@ -283,7 +283,7 @@ def experiment_of(folder: Path, root: Path) -> str:
     return root.resolve().name if root.is_dir() and folder != root else folder.resolve().parent.name
 
 
-def typed(text: str) -> Any:  # noqa: ANN401 - a scalar
+def parse_typed(text: str) -> Any:  # noqa: ANN401 - a scalar
     """Returns a parameter that a tool stored as text as what it was: a number, a truth value, `None`, or the text.
 
     A text is a number if Python writes that number so: `0.0001` and `1e-05` are numbers; `1e-4`, `3.10` and `007` were

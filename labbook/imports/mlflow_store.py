@@ -24,9 +24,9 @@ from labbook.imports.imported_run import (
     Reader,
     SeriesCollector,
     is_inside,
+    parse_typed,
     read_picture,
     root_of,
-    typed,
     walk,
 )
 from labbook.imports.sqlite_files import databases, open_database, tables
@@ -78,7 +78,7 @@ def _folder_run(folder: Path, root: Path) -> ImportedRun | None:
                 last = max(last, int(words[0]))
             except (ValueError, IndexError):
                 damaged = True
-    params = {name: typed(file.read_text("utf-8", "replace")) for name, file in _files(folder / "params", root)}
+    params = {name: parse_typed(file.read_text("utf-8", "replace")) for name, file in _files(folder / "params", root)}
     tags = {name: file.read_text("utf-8", "replace") for name, file in _files(folder / "tags", root)}
     status = meta.get("status")
     return _run(
@@ -117,7 +117,7 @@ def _database_runs(path: Path, root: Path) -> Iterator[ImportedRun]:
                 points.add(key, step or 0, _stored_value(value, is_nan))
                 last = max(last, moment or 0)
             params = {
-                key: typed(text)
+                key: parse_typed(text)
                 for key, text in database.execute("SELECT key, value FROM params WHERE run_uuid = ?", (uuid,))
             }
             tags = dict(database.execute("SELECT key, value FROM tags WHERE run_uuid = ?", (uuid,)))

@@ -24,7 +24,7 @@ _TAIL = 12
 
 
 def id_tail(imported: ImportedRun, repeat: int = 0) -> str:
-    """Returns the part of an id that stands for the run of the tool.
+    """Returns the part of an id that represents the run of the tool.
 
     Args:
         repeat: Number of runs of the same identity before it in one import.
@@ -58,7 +58,7 @@ def _slug(tag: str) -> str:
 
 def to_run(imported: ImportedRun, run_id: str, experiment: str, redactor: Redactor) -> Run:
     """Returns the run of an entry: all texts redacted, long series downsampled."""
-    params: dict[str, Any] = redactor.data(_plain(imported.params))
+    params: dict[str, Any] = redactor.data(_json_value(imported.params))
     name = redactor.text(_printable(imported.name)) or imported.tool
     names = picture_names(imported.pictures)
     source = {
@@ -109,11 +109,11 @@ def _printable(text: str) -> str:
     return "".join(c for c in clean if c >= " " or c in "\n\t")
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any of the tool's values
+def _json_value(value: Any) -> Any:  # noqa: ANN401 - any of the tool's values
     if isinstance(value, dict):
-        return {_printable(str(key)): _plain(part) for key, part in value.items()}
+        return {_printable(str(key)): _json_value(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
+        return [_json_value(part) for part in value]
     if value is None or isinstance(value, (bool, int, float)):
         return value
     return _printable(str(value))

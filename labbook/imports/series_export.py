@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.imports.imported_run import MAX_DEPTH
-from labbook.imports.wire_format import encoded, framed
+from labbook.imports.wire_format import encode_message, frame_record
 from labbook.model.run import Run
 from labbook.model.run_fields import flatten
 from labbook.store.journal import write_atomically
@@ -31,30 +31,33 @@ def write_tensorboard(run: Run, folder: Path) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"events.out.tfevents.{int(run.started):010d}.labbook.{run.id}"
-    write_atomically(path, b"".join(framed(event) for event in _events(run)))
+    write_atomically(path, b"".join(frame_record(event) for event in _events(run)))
     return path
 
 
 def _events(run: Run) -> Iterator[bytes]:
     begin = float(run.started)
     last = max((series.last_step or 0 for series in run.series), default=0) or 1
-    yield encoded((1, begin), (3, "brain.Event:2"))
+    yield encode_message((1, begin), (3, "brain.Event:2"))
     options = [pair for arguments in run.arguments for pair in flatten(arguments.values, deepest=MAX_DEPTH)]
     if options:
-        yield encoded((1, begin), (5, encoded((1, _hparams(options, begin)))))
+        yield encode_message((1, begin), (5, encode_message((1, _hparams(options, begin)))))
         rows = "\n".join(f"| {name} | {value} |" for name, value in options)
         table = f"| option | value |\n|---|---|\n{rows}"
-        tensor = encoded((1, _STRING), (2, encoded((2, encoded((1, 1))))), (8, table))
-        metadata = encoded((1, encoded((1, "text"))))
-        yield encoded((1, begin), (5, encoded((1, encoded((1, "options/text_summary"), (8, tensor), (9, metadata))))))
+        tensor = encode_message((1, _STRING), (2, encode_message((2, encode_message((1, 1))))), (8, table))
+        metadata = encode_message((1, encode_message((1, "text"))))
+        yield encode_message(
+            (1, begin),
+            (5, encode_message((1, encode_message((1, "options/text_summary"), (8, tensor), (9, metadata))))),
+        )
     span = run.duration_s or 0.0
     for series in run.series:
-        metadata = encoded((1, encoded((1, "scalars"))))
+        metadata = encode_message((1, encode_message((1, "scalars"))))
         for place, (step, value) in enumerate(zip(series.steps, series.values, strict=True)):
-            tensor = encoded((1, _FLOAT), (2, b"")) + _floats(value)
-            summary = encoded((1, _name(run, series)), (8, tensor), *([] if place else [(9, metadata)]))
+            tensor = encode_message((1, _FLOAT), (2, b"")) + _floats(value)
+            summary = encode_message((1, _name(run, series)), (8, tensor), *([] if place else [(9, metadata)]))
             moment = begin + span * min(1.0, max(0.0, step / last))
-            yield encoded((1, moment), (2, step), (5, encoded((1, summary))))
+            yield encode_message((1, moment), (2, step), (5, encode_message((1, summary))))
 
 
 def _floats(value: float) -> bytes:
@@ -63,7 +66,7 @@ def _floats(value: float) -> bytes:
         data = struct.pack("<f", value)
     except OverflowError:
         data = struct.pack("<f", float("inf") if value > 0 else float("-inf"))
-    return encoded((5, data))
+    return encode_message((5, data))
 
 
 def _hparams(options: list[tuple[str, Any]], begin: float) -> bytes:
@@ -71,15 +74,15 @@ def _hparams(options: list[tuple[str, Any]], begin: float) -> bytes:
     entries = []
     for name, value in options:
         if isinstance(value, bool):
-            wrapped = encoded((4, int(value)))
+            wrapped = encode_message((4, int(value)))
         elif isinstance(value, (int, float)):
-            wrapped = encoded((2, float(value)))
+            wrapped = encode_message((2, float(value)))
         else:
-            wrapped = encoded((3, str(value)))
-        entries.append((1, encoded((1, name), (2, wrapped))))
-    content = encoded((3, encoded(*entries, (5, begin))))
-    metadata = encoded((1, encoded((1, "hparams"), (2, content))))
-    return encoded((1, "_hparams_/session_start_info"), (9, metadata))
+            wrapped = encode_message((3, str(value)))
+        entries.append((1, encode_message((1, name), (2, wrapped))))
+    content = encode_message((3, encode_message(*entries, (5, begin))))
+    metadata = encode_message((1, encode_message((1, "hparams"), (2, content))))
+    return encode_message((1, "_hparams_/session_start_info"), (9, metadata))
 
 
 def _name(run: Run, series: Any) -> str:  # noqa: ANN401 - a series of the run

@@ -103,14 +103,14 @@ class _Builder:
 
     def _add(self, record: Message) -> None:
         self._last = max(self._last, record.time(2))
-        if record.has(10):
+        if record.has_field(10):
             self._start = record.message(10)
-        elif record.has(11):
+        elif record.has_field(11):
             self._finish = record.message(11)
-        elif record.has(13):
+        elif record.has_field(13):
             scalar = record.message(13)
             self._points.add(scalar.text(1), scalar.integer(2), scalar.message(5).float64(1))
-        elif record.has(14):
+        elif record.has_field(14):
             media = record.message(14)
             for item in media.message(5).messages(1):
                 self._media(media.text(1), media.integer(2), item.text(1))

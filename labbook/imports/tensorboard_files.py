@@ -62,7 +62,7 @@ class _Folder:
 
 def _runs(path: Path) -> Iterator[ImportedRun]:
     """Yields the runs at the path and below it."""
-    for folder, parts in _grouped(list(_folders(path))):
+    for folder, parts in _group_folders(list(_folders(path))):
         yield _read_run(folder, parts, path)
 
 
@@ -76,7 +76,7 @@ def _file_order(path: Path) -> tuple[int, str]:
     return (int(stamp[1]) if stamp else 0, path.name)
 
 
-def _grouped(folders: Sequence[_Folder]) -> Iterator[tuple[Path, list[_Folder]]]:
+def _group_folders(folders: Sequence[_Folder]) -> Iterator[tuple[Path, list[_Folder]]]:
     """Yields the folder of each run with the folders that belong to it, itself first."""
     by_path = {folder.path: folder for folder in folders}
     used: set[Path] = set()
@@ -107,7 +107,7 @@ def _part_suffix(folder: _Folder, run: Path) -> str | None:
     """Returns what a folder that a writer made for a part of a run adds to the names of its series, or `None`.
 
     `add_hparams` adds nothing. `add_scalars("speed/gpu", {"data": 1})` adds `/data`: the folder is `speed_gpu_data`
-    with PyTorch, and `speed/gpu/data` with tensorboardX, as the tag of its first event tells.
+    with PyTorch, and `speed/gpu/data` with tensorboardX, as the tag of its first event shows.
     """
     below = folder.path.relative_to(run)
     seen = 0
@@ -201,11 +201,11 @@ class _RunBuilder:
             kind = self._plugins.get(tag, "")
             if kind == "hparams":
                 self._hparams(Message(plugin.data(2)))
-            elif value.has(2):
+            elif value.has_field(2):
                 self._scalar(tag, step, value.float32(2), folder)
-            elif value.has(4):
+            elif value.has_field(4):
                 self._picture(tag, step, value.message(4).data(4), folder)
-            elif value.has(8):
+            elif value.has_field(8):
                 self._tensor(tag, step, value.message(8), kind, folder)
 
     def _scalar(self, tag: str, step: int, value: float, folder: _Folder) -> None:
@@ -237,13 +237,13 @@ class _RunBuilder:
         for entry in data.message(3).messages(1):
             value = entry.message(2)
             number = value.float64(2)
-            if value.has(4):
+            if value.has_field(4):
                 self.params[entry.text(1)] = bool(value.integer(4))
-            elif value.has(2):
+            elif value.has_field(2):
                 self.params[entry.text(1)] = int(number) if number.is_integer() and abs(number) < 1e15 else number
-            elif value.has(3):
+            elif value.has_field(3):
                 self.params[entry.text(1)] = value.text(3)
-        if data.has(4) and data.message(4).integer(1) == 2:
+        if data.has_field(4) and data.message(4).integer(1) == 2:
             self.status = "failed"
 
 

@@ -50,16 +50,16 @@ def _read(path: Path, root: Path) -> Iterator[ImportedRun]:
         key = "run_id" if "run_id" in columns else "run_name"
         configs: dict[str, dict[str, Any]] = {}
         if "configs" in tables(path):
-            configs = {run: _parsed(text) for run, text in database.execute(f"SELECT {key}, config FROM configs")}
+            configs = {run: _parse_json(text) for run, text in database.execute(f"SELECT {key}, config FROM configs")}
         runs = database.execute(
             f"SELECT {key}, MIN(run_name), MIN(timestamp), MAX(timestamp) FROM metrics GROUP BY {key} ORDER BY MIN(id)"
         ).fetchall()
         for run, name, first, last in runs:
-            logged = _Logged(path.parent / "media", root)
+            logged = _RunLog(path.parent / "media", root)
             for step, data in database.execute(
                 f"SELECT step, metrics FROM metrics WHERE {key} = ? ORDER BY step, id", (run,)
             ):
-                logged.add(step, _parsed(data))
+                logged.add(step, _parse_json(data))
             config = configs.get(run, {})
             started = min(filter(None, (moment(config.get("_Created")), moment(first))), default=0.0)
             yield ImportedRun(
@@ -80,7 +80,7 @@ def _read(path: Path, root: Path) -> Iterator[ImportedRun]:
             )
 
 
-class _Logged:
+class _RunLog:
     """Collects what one run logged.
 
     Args:
@@ -115,7 +115,7 @@ class _Logged:
             self.texts.append(LoggedText(name, step, value[:MAX_TEXT]))
 
 
-def _parsed(data: object) -> dict[str, Any]:
+def _parse_json(data: object) -> dict[str, Any]:
     return parse_object(data.decode("utf-8", "replace") if isinstance(data, bytes) else str(data))
 
 

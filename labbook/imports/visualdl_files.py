@@ -46,7 +46,7 @@ def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
     for path in files:
         records = RecordFile(path)
         begun: set[str] = set()
-        for record in records.plain_records():
+        for record in records.iter_plain_records():
             try:
                 values = Message(record).messages(1)
             except ValueError:
@@ -55,17 +55,17 @@ def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
             for value in values:
                 tag, step, moment = value.text(2), value.integer(1), value.integer(3) / 1000
                 times += [moment] if moment > 0 else []
-                if value.has(14):
+                if value.has_field(14):
                     pair = value.message(14)
                     points.add_of_file(begun, f"{tag}/{pair.text(1)}", step, pair.float32(2))
-                elif value.has(5):
+                elif value.has_field(5):
                     picture = encoded_picture(value.message(5).data(4), tag, step)
                     pictures += [picture] if picture is not None and len(pictures) < MAX_PICTURES else []
-                elif value.has(12):
+                elif value.has_field(12):
                     texts += [LoggedText(tag, step, value.message(12).text(1)[:MAX_TEXT])]
-                elif value.has(13):
+                elif value.has_field(13):
                     params.update(_hparams(value.message(13)))
-                elif not any(value.has(other) for other in (6, 7, 8, 9, 10, 11)):
+                elif not any(value.has_field(other) for other in (6, 7, 8, 9, 10, 11)):
                     # A value of 0 is not written: it is the default of the field.
                     points.add_of_file(begun, tag, step, value.float32(4))
         parts.append(records)
@@ -88,9 +88,9 @@ def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
 def _hparams(data: Message) -> dict[str, object]:
     found: dict[str, object] = {}
     for each in data.messages(1):
-        if each.has(3):
+        if each.has_field(3):
             found[each.text(4)] = each.text(3)
-        elif each.has(2):
+        elif each.has_field(2):
             wide = each.data(2)
             found[each.text(4)] = struct.unpack("<d", wide)[0] if len(wide) == 8 else each.float32(2)
         else:

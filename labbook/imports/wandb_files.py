@@ -95,9 +95,9 @@ class _Builder:
         """Whether a file goes on with this run: one that begins at step 0 again is a run of its own."""
         with suppress(ValueError):
             for record in map(Message, RecordFile(file).block_records()):
-                if record.has(17) and record.message(17).text(3) != self._run.text(3):
+                if record.has_field(17) and record.message(17).text(3) != self._run.text(3):
                     return False
-                if record.has(2):
+                if record.has_field(2):
                     return _history_row(record.message(2))[0] > 0
         return True
 
@@ -155,17 +155,17 @@ class _Builder:
         )
 
     def _add(self, record: Message) -> None:
-        if record.has(17):
+        if record.has_field(17):
             run = record.message(17)
             self._run = self._run if self._run.text(1) else run
             self._update(self._config, run.message(4))
-        elif record.has(5):
+        elif record.has_field(5):
             self._update(self._config, record.message(5))
-        elif record.has(3):
+        elif record.has_field(3):
             self._update(self._summary, record.message(3))
-        elif record.has(2):
+        elif record.has_field(2):
             self._history(record.message(2))
-        elif record.has(18) and (record.has(16) or record.has(200)):
+        elif record.has_field(18) and (record.has_field(16) or record.has_field(200)):
             # Without `control` and `_info`, W&B's own process wrote it when the program was gone.
             self._exit = record.message(18)
 
@@ -183,9 +183,9 @@ class _Builder:
             )
         for name, value in row.items():
             if not name.startswith(_OWN):
-                self._logged(name, value)
+                self._add_logged(name, value)
 
-    def _logged(self, name: str, value: object) -> None:
+    def _add_logged(self, name: str, value: object) -> None:
         if isinstance(value, Mapping):
             kind = value.get("_type")
             if kind in ("image-file", "images/separated"):
@@ -196,7 +196,7 @@ class _Builder:
                     self._pictures += [picture] if picture is not None and len(self._pictures) < MAX_PICTURES else []
             elif kind is None:
                 for inner, leaf in flatten(value, f"{name}.", MAX_DEPTH):
-                    self._logged(inner, leaf)
+                    self._add_logged(inner, leaf)
             return
         is_number = self._points.add_number(name, self._step, value, self._begun)
         if not is_number and isinstance(value, str) and len(self._texts) < MAX_TEXTS:

@@ -70,7 +70,7 @@ class Message:
         for number, _, value in fields(data):
             self._values.setdefault(number, []).append(value)
 
-    def has(self, number: int) -> bool:
+    def has_field(self, number: int) -> bool:
         """Whether the message has the field."""
         return number in self._values
 
@@ -139,13 +139,13 @@ class RecordFile:
         The checksum of the length shows a file of another kind and a lost place. That of the data is compared for the
         records of numbers; a picture has its own.
         """
-        return self._with_length(12, 4)
+        return self._iter_prefixed(12, 4)
 
-    def plain_records(self) -> Iterator[bytes]:
+    def iter_plain_records(self) -> Iterator[bytes]:
         """Yields the records of a VisualDL file: length, data."""
-        return self._with_length(8, 0)
+        return self._iter_prefixed(8, 0)
 
-    def _with_length(self, head: int, tail: int) -> Iterator[bytes]:
+    def _iter_prefixed(self, head: int, tail: int) -> Iterator[bytes]:
         with self.path.open("rb") as stream:
             while True:
                 header = stream.read(head)
@@ -237,7 +237,7 @@ def _masked_checksum(data: bytes) -> int:
     return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def framed(data: bytes) -> bytes:
+def frame_record(data: bytes) -> bytes:
     """Returns a record as it is in a TensorBoard event file."""
     length = len(data).to_bytes(8, "little")
     return b"".join(
@@ -245,7 +245,7 @@ def framed(data: bytes) -> bytes:
     )
 
 
-def encoded(*parts: tuple[int, int | float | bytes | str]) -> bytes:
+def encode_message(*parts: tuple[int, int | float | bytes | str]) -> bytes:
     """Returns a message of (field number, value): a `float` is a double, an `int` a varint, text is UTF-8."""
     out = bytearray()
     for number, value in parts:

@@ -28,14 +28,14 @@ from labbook.index.documents import (
     read_note,
     stored_names,
 )
-from labbook.index.folders import TICK_NS, Seen, known_below, look_at_all, look_at_changed, note_look
+from labbook.index.folders import TICK_NS, ScannedFile, known_below, note_look, scan_all, scan_changed
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
 
 if TYPE_CHECKING:
     import sqlite3
 
-_Reading = tuple[Seen, str, int, "Note | None"]
+_Reading = tuple[ScannedFile, str, int, "Note | None"]
 """A file, the digest of its content, when it was read (ns), and the note if the content has changed."""
 
 _BATCH = 200
@@ -45,7 +45,7 @@ _FULL_LOOK_NS = 600_000_000_000
 
 
 @dataclass(frozen=True)
-class Refreshed:
+class RefreshResult:
     """Result of an update.
 
     Args:
@@ -63,9 +63,9 @@ def query_index(
     notebook: Notebook,
     query: Callable[[sqlite3.Connection], Answer],
     *,
-    tell: Callable[[int, int], None] | None = None,
+    notify: Callable[[int, int], None] | None = None,
     executor: str = "",
-) -> tuple[Answer, Refreshed]:
+) -> tuple[Answer, RefreshResult]:
     """Returns the answer to a query from an up-to-date index, and the result of the update.
 
     A damaged or outdated index is rebuilt. If the notebook cannot be written, the index is in the user's cache folder,
@@ -77,7 +77,7 @@ def query_index(
 
     Args:
         query: Reads from the index; may be called twice.
-        tell: Called with (files read, files to read) during the update.
+        notify: Called with (files read, files to read) during the update.
         executor: Where many changed notes are read, one of `labbook.executors.CHOICES`; "": in this process. The index
             is the same.
 
@@ -88,9 +88,9 @@ def query_index(
     Cost: 0.9 s for 100,000 notes, 10 ms for their 2,000 folders; measured on 2 cores.
     """
 
-    def work(connection: sqlite3.Connection) -> tuple[Answer, Refreshed]:
+    def work(connection: sqlite3.Connection) -> tuple[Answer, RefreshResult]:
         quick = _may_be_quick(connection)
-        refreshed = _refresh(connection, notebook.paths, None, tell, quick=quick, executor=executor)
+        refreshed = _refresh(connection, notebook.paths, None, notify, quick=quick, executor=executor)
         return query(connection), refreshed
 
     return with_index(notebook, work)
@@ -136,7 +136,7 @@ def _may_be_quick(connection: sqlite3.Connection) -> bool:
     return many > _MANY
 
 
-def refresh(notebook: Notebook, only: Sequence[Path] | None = None) -> Refreshed:
+def refresh(notebook: Notebook, only: Sequence[Path] | None = None) -> RefreshResult:
     """Updates the index and returns the result.
 
     Args:
@@ -149,20 +149,20 @@ def _refresh(
     connection: sqlite3.Connection,
     paths: NotebookPaths,
     only: Sequence[Path] | None,
-    tell: Callable[[int, int], None] | None,
+    notify: Callable[[int, int], None] | None,
     until: float = float("inf"),
     *,
     quick: bool = False,
     executor: str = "",
-) -> Refreshed:
+) -> RefreshResult:
     began = time.time_ns()
     look = None
     if only is not None:
-        known = _known(connection, [_relative(paths, path) for path in only])
-        seen = {file.path: file for file in _look_at(paths, only)}
+        known = _known_rows(connection, [_relative_path(paths, path) for path in only])
+        seen = {file.path: file for file in _scan(paths, only)}
     else:
-        look = look_at_changed(connection, paths) if quick else look_at_all(paths)
-        known = known_below(connection, look.listed) if quick else _known(connection, None)
+        look = scan_changed(connection, paths) if quick else scan_all(paths)
+        known = known_below(connection, look.listed) if quick else _known_rows(connection, None)
         seen = {file.path: file for file in look.files}
     # Entries are named by their time: later ones get higher numbers.
     changed = sorted(
@@ -179,17 +179,17 @@ def _refresh(
     with contextlib.ExitStack() as stack:
         results: Iterator[list[_Reading]] = map(_read_files, requests)
         if executor and len(changed) > _MANY:
-            from labbook.executors import in_order, open_executor
+            from labbook.executors import map_in_order, open_executor
 
             pool, workers = stack.enter_context(open_executor(executor))
-            results = (made for _, made in in_order(pool, workers, _read_files, requests))
+            results = (made for _, made in map_in_order(pool, workers, _read_files, requests))
         for number, batch in enumerate(batches):
             if time.monotonic() > until:
                 whole = False
                 break
             read += _write(connection, next(results))
-            if tell is not None:
-                tell(number * _BATCH + len(batch), len(changed))
+            if notify is not None:
+                notify(number * _BATCH + len(batch), len(changed))
     if gone:
         _forget(connection, gone)
     if look is not None and look.listed and whole:
@@ -198,10 +198,10 @@ def _refresh(
     if read or gone:
         _tidy(connection)
     problems = connection.execute("SELECT path, problem FROM files WHERE problem != '' ORDER BY path").fetchall()
-    return Refreshed(read, len(gone), tuple((path, problem) for path, problem in problems))
+    return RefreshResult(read, len(gone), tuple((path, problem) for path, problem in problems))
 
 
-def _known(connection: sqlite3.Connection, paths: Sequence[str] | None) -> dict[str, tuple[int, int, str, int]]:
+def _known_rows(connection: sqlite3.Connection, paths: Sequence[str] | None) -> dict[str, tuple[int, int, str, int]]:
     """Returns the rows of all files, or of the given ones, as the index has them."""
     columns = "SELECT path, mtime_ns, size, hash, read_ns FROM files"
     if paths is None:
@@ -211,26 +211,26 @@ def _known(connection: sqlite3.Connection, paths: Sequence[str] | None) -> dict[
     return {row[0]: row[1:] for row in rows}
 
 
-def _unchanged(file: Seen, row: tuple[int, int, str, int] | None) -> bool:
+def _unchanged(file: ScannedFile, row: tuple[int, int, str, int] | None) -> bool:
     if row is None or row[:2] != (file.mtime_ns, file.size):
         return False
     return row[3] - file.mtime_ns > TICK_NS
 
 
-def _look_at(paths: NotebookPaths, only: Iterable[Path]) -> Iterator[Seen]:
+def _scan(paths: NotebookPaths, only: Iterable[Path]) -> Iterator[ScannedFile]:
     for path in only:
         with contextlib.suppress(OSError):
             status = path.stat()
-            relative = _relative(paths, path)
+            relative = _relative_path(paths, path)
             if relative.startswith("notes/") and relative.endswith(".md"):
-                yield Seen(relative, status.st_mtime_ns, status.st_size)
+                yield ScannedFile(relative, status.st_mtime_ns, status.st_size)
 
 
-def _relative(paths: NotebookPaths, path: Path) -> str:
+def _relative_path(paths: NotebookPaths, path: Path) -> str:
     return os.path.relpath(path, paths.root).replace(os.sep, "/")
 
 
-def _read_files(request: tuple[Path, Sequence[tuple[Seen, str]]]) -> list[_Reading]:
+def _read_files(request: tuple[Path, Sequence[tuple[ScannedFile, str]]]) -> list[_Reading]:
     """Reads files below a folder, each with the digest that the index has of it."""
     root, files = request
     ready: list[_Reading] = []

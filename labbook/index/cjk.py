@@ -20,7 +20,7 @@ _RUN = re.compile(rf"[{CJK_CHARACTERS}\U00020000-\U0003ffff]+")
 _UNSAFE = re.compile("[\x00\ud800-\udfff]")
 
 
-def normalized(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Returns `text` with ASCII for full-width letters and without characters that SQLite cannot store."""
     cleaned = _UNSAFE.sub(" ", text)
     return cleaned if cleaned.isascii() else unicodedata.normalize("NFKC", cleaned)
@@ -28,7 +28,7 @@ def normalized(text: str) -> str:
 
 def segment(text: str) -> str:
     """Returns `text` for the index: runs of CJK characters become pairs and their last character."""
-    plain = normalized(text)
+    plain = normalize_text(text)
     if plain.isascii():
         return plain
     return _RUN.sub(lambda match: f" {_pairs(match.group(), closed=True)} ", plain)
@@ -40,7 +40,7 @@ def segment_phrase(text: str) -> tuple[str, bool]:
     A run of CJK characters at the end may continue in the document, so its last character is not searched for alone. A
     run of one character is a prefix of the pairs that begin with it.
     """
-    plain = normalized(text)
+    plain = normalize_text(text)
     runs = list(_RUN.finditer(plain))
     if not runs:
         return plain, False
@@ -58,7 +58,7 @@ def segment_phrase(text: str) -> tuple[str, bool]:
 
 def split_scripts(text: str) -> list[str]:
     """Returns `text` split between CJK and other characters: `loss变成NaN` is `loss`, `变成`, `NaN`."""
-    plain = normalized(text)
+    plain = normalize_text(text)
     parts = []
     position = 0
     for run in _RUN.finditer(plain):

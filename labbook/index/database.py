@@ -39,12 +39,12 @@ def with_index(notebook: Notebook, work: Callable[[sqlite3.Connection], Answer])
     for place in _places(notebook):
         # Not writable, full, no locks on this file system, or locked for long: try the next place.
         with contextlib.suppress(sqlite3.OperationalError, OSError):
-            return _mended(place, work)
+            return _use_or_rebuild(place, work)
     with contextlib.closing(_prepare(None)) as connection:
         return work(connection)
 
 
-def _mended(place: Path, work: Callable[[sqlite3.Connection], Answer]) -> Answer:
+def _use_or_rebuild(place: Path, work: Callable[[sqlite3.Connection], Answer]) -> Answer:
     """Calls `work` with the index at one place, and replaces a damaged index."""
     import sqlite3
 

@@ -72,13 +72,13 @@ def read_note(relative: str, content: bytes, mtime: float) -> Note:
         meta, body, problem = {}, text, error.message
     entry = Entry(relative, meta, body)
     if note_kind(relative) == "run" and "verdict" not in meta and not problem:
-        entry = _with_verdict(entry)
+        entry = _add_verdict(entry)
     times = [entry.meta.get(key) for key in ("started", "date", "created")]
     started = first_moment(times, entry.id)
     return Note(entry, note_kind(relative), _title(entry), mtime if started is None else started, problem)
 
 
-def _with_verdict(entry: Entry) -> Entry:
+def _add_verdict(entry: Entry) -> Entry:
     """Returns an older entry with its verdict, read from its health table."""
     verdict = judge_entry(entry.meta, entry.body)
     return replace(entry, meta={**entry.meta, "verdict": verdict.name, "verdict_reason": verdict.reason})
@@ -96,7 +96,7 @@ def indexed_text(note: Note) -> tuple[str, str, str, str, str]:
     own, generated = evidence_text(note.entry.body) if note.kind == "run" else (note.entry.body, "")
     own, generated = (html.unescape(_without_comments(text)) for text in (own, generated))
     listed = ("tags", "symptoms", "families", "frameworks")
-    tags = [note.entry.id, *(value for key in listed for value in _many(meta.get(key)))]
+    tags = [note.entry.id, *(value for key in listed for value in _as_list(meta.get(key)))]
     tags += [
         str(meta[key])
         for key in ("project", "experiment", "script", "command", "author", "host", "fix_text")
@@ -119,7 +119,7 @@ def note_facets(note: Note) -> Iterator[tuple[str, str]]:
         if meta.get(key):
             yield key, str(meta[key]).lower()
     for key, facet in _LISTED.items():
-        for value in _many(meta.get(key)):
+        for value in _as_list(meta.get(key)):
             yield facet, value.lower()
             if facet == "framework":
                 yield facet, value.lower().partition(" ")[0]
@@ -134,15 +134,15 @@ def note_facets(note: Note) -> Iterator[tuple[str, str]]:
 
 def stored_names(note: Note) -> list[tuple[str, str]]:
     """Returns what a run can be filtered by, as ("field", "param" or "metric", name)."""
-    return [(kind, _stored(name)) for kind, name in dict.fromkeys(field_names(note.entry.meta))]
+    return [(kind, _storable_text(name)) for kind, name in dict.fromkeys(field_names(note.entry.meta))]
 
 
 def failure_facets(note: Note) -> Iterator[tuple[str, str]]:
     """Returns the failures of a run as (key, value): "fingerprint", "symptom" and "family"."""
     if note.kind == "run":
         for key in ("fingerprint", "symptom", "family"):
-            values = _many(note.entry.meta.get(_PLURAL[key]))
-            yield from dict.fromkeys((key, _stored(value.lower())) for value in values[:_MOST_FAILURES])
+            values = _as_list(note.entry.meta.get(_PLURAL[key]))
+            yield from dict.fromkeys((key, _storable_text(value.lower())) for value in values[:_MOST_FAILURES])
 
 
 def comparison_key(note: Note) -> str:
@@ -153,10 +153,10 @@ def comparison_key(note: Note) -> str:
 
 def script_key(project: str, script: str) -> str:
     """Returns the key of the runs of a script: those of another project have another one."""
-    return _stored(f"{project}::{script}" if project and script else script)
+    return _storable_text(f"{project}::{script}" if project and script else script)
 
 
-def _stored(text: str) -> str:
+def _storable_text(text: str) -> str:
     """Returns text without characters that SQLite cannot store."""
     return text.encode("utf-8", "replace").decode()
 
@@ -171,7 +171,7 @@ def _title(entry: Entry) -> str:
     return entry.path.rsplit("/", 1)[-1].removesuffix(".md")
 
 
-def _many(value: Any) -> list[str]:  # noqa: ANN401 - whatever people wrote in a front matter
+def _as_list(value: Any) -> list[str]:  # noqa: ANN401 - whatever people wrote in a front matter
     if isinstance(value, (list, tuple)):
         return [str(item) for item in value if isinstance(item, (str, int, float))]
     return [str(value)] if isinstance(value, (str, int, float)) and value != "" else []

@@ -20,7 +20,7 @@ TICK_NS = 2_000_000_000
 Source: the coarsest time stamps in use (FAT: 2 s), as git does for its index."""
 
 
-class Seen(NamedTuple):
+class ScannedFile(NamedTuple):
     """A file on disk; its path is relative to the notebook. A tuple: there may be 100,000."""
 
     path: str
@@ -29,7 +29,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
+class FolderScan:
     """Files and folders of one scan of `notes/`.
 
     Args:
@@ -38,16 +38,16 @@ class Look:
             and 0 for a deleted one.
     """
 
-    files: tuple[Seen, ...]
+    files: tuple[ScannedFile, ...]
     listed: Mapping[str, tuple[int, int]]
 
 
-def look_at_all(paths: NotebookPaths) -> Look:
+def scan_all(paths: NotebookPaths) -> FolderScan:
     """Returns all Markdown files of `notes/`, without links and without the attachments of entries."""
-    return _walked(paths, ["notes"])
+    return _walk_folders(paths, ["notes"])
 
 
-def look_at_changed(connection: sqlite3.Connection, paths: NotebookPaths) -> Look:
+def scan_changed(connection: sqlite3.Connection, paths: NotebookPaths) -> FolderScan:
     """Returns the Markdown files of folders in which a file was added, removed or replaced since the last scan."""
     known = {row[0]: row[1:] for row in connection.execute("SELECT path, mtime_ns, read_ns FROM folders")}
     changed = []
@@ -60,14 +60,14 @@ def look_at_changed(connection: sqlite3.Connection, paths: NotebookPaths) -> Loo
             continue
         if now != mtime_ns or read_ns - now <= TICK_NS:
             changed.append(folder)
-    found = _walked(paths, changed or ([] if known else ["notes"]), known)
-    return Look(found.files, {**gone, **found.listed})
+    found = _walk_folders(paths, changed or ([] if known else ["notes"]), known)
+    return FolderScan(found.files, {**gone, **found.listed})
 
 
-def _walked(paths: NotebookPaths, waiting: list[str], known: Mapping[str, object] | None = None) -> Look:
+def _walk_folders(paths: NotebookPaths, waiting: list[str], known: Mapping[str, object] | None = None) -> FolderScan:
     """Returns the files of folders and of unknown folders below them; known ones are scanned separately."""
     waiting = list(waiting)
-    files: list[Seen] = []
+    files: list[ScannedFile] = []
     listed: dict[str, tuple[int, int]] = {}
     while waiting:
         folder = waiting.pop()
@@ -87,12 +87,12 @@ def _walked(paths: NotebookPaths, waiting: list[str], known: Mapping[str, object
             with contextlib.suppress(OSError):
                 if item.name.endswith(".md") and item.is_file(follow_symlinks=False):
                     status = item.stat()
-                    files.append(Seen(below, status.st_mtime_ns, status.st_size))
+                    files.append(ScannedFile(below, status.st_mtime_ns, status.st_size))
                 elif f"{item.name}.md" in names or below in (known or ()):
                     continue
                 elif item.is_dir(follow_symlinks=False):
                     waiting.append(below)
-    return Look(tuple(files), listed)
+    return FolderScan(tuple(files), listed)
 
 
 def known_below(connection: sqlite3.Connection, folders: Iterable[str]) -> dict[str, tuple[int, int, str, int]]:
@@ -108,7 +108,7 @@ def known_below(connection: sqlite3.Connection, folders: Iterable[str]) -> dict[
     return found
 
 
-def note_look(connection: sqlite3.Connection, look: Look, began_ns: int, *, whole: bool) -> None:
+def note_look(connection: sqlite3.Connection, look: FolderScan, began_ns: int, *, whole: bool) -> None:
     """Stores the result of a scan, so that the next one can skip unchanged folders.
 
     Args:

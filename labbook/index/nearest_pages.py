@@ -18,5 +18,5 @@ def nearest_pages(text: str, symptoms: Iterable[Symptom], most: int = 3) -> list
         most: Maximum number of pages.
     """
     pages = {symptom.id: symptom for symptom in symptoms}
-    ranked = page_scores(pages.values()).ranked(text[:_MOST_LETTERS])
+    ranked = page_scores(pages.values()).rank_pages(text[:_MOST_LETTERS])
     return [pages[one.symptom] for one in ranked[:most]] if ranked and ranked[0].score >= ENOUGH else []

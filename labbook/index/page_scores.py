@@ -107,7 +107,7 @@ class PageScores:
         self._weights: dict[Meaning, float] = {}
         self._totals: dict[int, float] = {}
 
-    def ranked(self, question: str) -> list[PageScore]:
+    def rank_pages(self, question: str) -> list[PageScore]:
         """Returns the pages that share a meaning with a question, the best first."""
         meanings = self._read(question)
         total = sum(map(self._weight, meanings))

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from labbook.errors import NothingFoundError, UsageError
 from labbook.frozen import dataclass
-from labbook.index.build import Refreshed, query_index
-from labbook.index.cjk import normalized
+from labbook.index.build import RefreshResult, query_index
+from labbook.index.cjk import normalize_text
 from labbook.index.fix_outcomes import confirmed_fix
 from labbook.index.hit import Hit
 from labbook.index.query_error import QueryError, unknown
 from labbook.index.query_fields import FieldNames, condition_json, field_names, fits, unmatched_value
 from labbook.index.query_parser import Question, match_expression, parse_query
 from labbook.index.query_symptoms import QuerySymptoms
-from labbook.index.ranking import Row, best
+from labbook.index.ranking import Row, find_best
 from labbook.index.snippet import find_snippet
-from labbook.index.sql_filters import escaped, filter_sql, with_stored_values
+from labbook.index.sql_filters import escape_like, filter_sql, store_compared_values
 from labbook.model.entry import Entry
 from labbook.model.run_fields import as_number, field_values
 from labbook.store.notebook import Notebook
@@ -48,12 +48,12 @@ class SearchResult:
 
     hits: tuple[Hit, ...]
     total: int
-    refreshed: Refreshed
+    refreshed: RefreshResult
     words: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Listed:
+class NoteList:
     """Notes that pass filters, newest first; their entries have no body.
 
     Args:
@@ -63,7 +63,7 @@ class Listed:
 
     entries: tuple[Entry, ...]
     total: int
-    refreshed: Refreshed
+    refreshed: RefreshResult
     missing: QueryError | None = None
     keys: tuple[str, ...] = ()
 
@@ -74,7 +74,7 @@ def search(
     limit: int = 10,
     *,
     subject: QuerySymptoms | None = None,
-    tell: Callable[[int, int], None] | None = None,
+    notify: Callable[[int, int], None] | None = None,
 ) -> SearchResult:
     """Returns the notes that match words and conditions, best first.
 
@@ -85,7 +85,7 @@ def search(
         words: Words, "quoted phrases" and conditions (`key:value`, `lr<0.02`), in English or Chinese.
         limit: Maximum number of results.
         subject: Failures that the query is about.
-        tell: Called with (files read, files to read) while the index is updated.
+        notify: Called with (files read, files to read) while the index is updated.
 
     Raises:
         QueryError: The query is empty, or has an unknown name or value.
@@ -94,15 +94,15 @@ def search(
     about = subject or QuerySymptoms()
 
     def answer(index: sqlite3.Connection) -> tuple[list[Row | Hit], int, Question, QueryError | None]:
-        question = with_stored_values(index, parse_search(words, field_names(index)))
-        rows, total = best(index, question, about, limit)
-        return rows, total, question, None if rows else _missing(index, question)
+        question = store_compared_values(index, parse_search(words, field_names(index)))
+        rows, total = find_best(index, question, about, limit)
+        return rows, total, question, None if rows else _find_missing_value(index, question)
 
-    (rows, total, question, missing), refreshed = query_index(notebook, answer, tell=tell)
+    (rows, total, question, missing), refreshed = query_index(notebook, answer, notify=notify)
     terms = _looked_for(question)
-    hits = [row if isinstance(row, Hit) else _hit(notebook, row, terms) for row in rows]
+    hits = [row if isinstance(row, Hit) else _build_hit(notebook, row, terms) for row in rows]
     if not hits:
-        raise _nothing_found(words, question, missing)
+        raise _nothing_found_error(words, question, missing)
     return SearchResult(tuple(hits[:limit]), max(total, len(hits[:limit])), refreshed, terms)
 
 
@@ -123,7 +123,7 @@ def parse_search(words: str, names: FieldNames | None = None) -> Question:
     return question
 
 
-def _missing(index: sqlite3.Connection, question: Question) -> QueryError | None:
+def _find_missing_value(index: sqlite3.Connection, question: Question) -> QueryError | None:
     """Returns what is wrong with a query without an answer: a value that no note has."""
     found = unmatched_value(index, question.filters)
     if found is None:
@@ -150,7 +150,7 @@ def _beyond(index: sqlite3.Connection, question: Question) -> QueryError | None:
     return None
 
 
-def _nothing_found(words: str, question: Question, missing: QueryError | None) -> NothingFoundError:
+def _nothing_found_error(words: str, question: Question, missing: QueryError | None) -> NothingFoundError:
     if missing is not None:
         return NothingFoundError.from_data(missing.as_data())
     advice = "terminal.search.no_match_filters" if question.is_restricted else "terminal.search.no_match_words"
@@ -162,7 +162,7 @@ def _looked_for(question: Question) -> tuple[str, ...]:
     return tuple(form for term in terms for form in term.forms)
 
 
-def _hit(notebook: Notebook, row: Row, terms: tuple[str, ...]) -> Hit:
+def _build_hit(notebook: Notebook, row: Row, terms: tuple[str, ...]) -> Hit:
     line, snippet = find_snippet(notebook.paths.root / row.path, terms)
     text, by = confirmed_fix(row.meta)
     return Hit(
@@ -177,8 +177,8 @@ def list_notes(
     *,
     kind: str = "run",
     limit: int | None = None,
-    tell: Callable[[int, int], None] | None = None,
-) -> Listed:
+    notify: Callable[[int, int], None] | None = None,
+) -> NoteList:
     """Returns notes of one kind that pass conditions and have all words in `filters`, newest first.
 
     Raises:
@@ -188,7 +188,7 @@ def list_notes(
     def rows(index: sqlite3.Connection) -> tuple[list[tuple[str, str]], int, QueryError | None, tuple[str, ...]]:
         question = parse_query(filters, field_names(index) if filters else None, strict=True)
         expression = match_expression(question)
-        question = with_stored_values(index, question)
+        question = store_compared_values(index, question)
         where, values = filter_sql(question)
         where = f"{where} AND n.kind = ?"
         values = [*values, kind]
@@ -199,10 +199,10 @@ def list_notes(
         order = "ORDER BY n.started DESC, n.name DESC LIMIT ?"
         query = f"SELECT n.path, n.meta FROM notes n WHERE {where} {order}"
         found = index.execute(query, [*values, -1 if limit is None else limit]).fetchall()
-        return found, total, None if found else _missing(index, question), question.compared_keys
+        return found, total, None if found else _find_missing_value(index, question), question.compared_keys
 
-    (found, total, missing, keys), refreshed = query_index(notebook, rows, tell=tell)
-    return Listed(tuple(Entry(path, json.loads(meta)) for path, meta in found), total, refreshed, missing, keys)
+    (found, total, missing, keys), refreshed = query_index(notebook, rows, notify=notify)
+    return NoteList(tuple(Entry(path, json.loads(meta)) for path, meta in found), total, refreshed, missing, keys)
 
 
 def find_run(notebook: Notebook, word: str) -> Entry:
@@ -215,7 +215,7 @@ def find_run(notebook: Notebook, word: str) -> Entry:
         UsageError: Several runs match.
     """
     word = word.strip()
-    name = normalized(word).rsplit("/", 1)[-1].removesuffix(".md")
+    name = normalize_text(word).rsplit("/", 1)[-1].removesuffix(".md")
 
     def rows(index: sqlite3.Connection) -> tuple[list[tuple[str, str, str]], int]:
         columns = "name, path, meta FROM notes WHERE kind = 'run'"
@@ -232,7 +232,7 @@ def find_run(notebook: Notebook, word: str) -> Entry:
         exact = index.execute(f"SELECT {columns} AND name = ?", (name,)).fetchall()
         if exact:
             return exact, 1
-        for pattern in (f"{escaped(name)}%", f"%-{escaped(name)}"):
+        for pattern in (f"{escape_like(name)}%", f"%-{escape_like(name)}"):
             where = f"{columns} AND name LIKE ? ESCAPE '\\'"
             found = index.execute(f"SELECT {where} {order} LIMIT 5", (pattern,)).fetchall()
             if found:
@@ -256,7 +256,7 @@ def run_names(notebook: Notebook, beginning: str, limit: int = 50) -> list[tuple
             "SELECT name, title FROM notes WHERE kind = 'run' AND name LIKE ? ESCAPE '\\'"
             " ORDER BY started DESC, name DESC LIMIT ?"
         )
-        return index.execute(query, (f"{escaped(beginning)}%", limit)).fetchall()
+        return index.execute(query, (f"{escape_like(beginning)}%", limit)).fetchall()
 
     return query_index(notebook, rows)[0]
 

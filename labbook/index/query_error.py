@@ -16,7 +16,7 @@ class QueryError(UsageError):
     """A query with an unknown name or value."""
 
 
-def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+def nearest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """Returns the known names that are written like a name, the nearest first."""
     by_lower = {one.lower(): one for one in known}
     return [by_lower[low] for low in get_close_matches(name.lower(), by_lower, n=most, cutoff=_ALIKE)]
@@ -36,7 +36,7 @@ def unknown(
     """
     names = list(dict.fromkeys(known))
     listed = names[:_SHOWN] + ["..."] * (len(names) > _SHOWN)
-    near = [write(one) for one in nearest(name, names)]
+    near = [write(one) for one in nearest_names(name, names)]
     parts = [message("terminal.query.near", names=near)] if near else []
     parts += [message("terminal.query.known", known=listed)] if listed else []
     return QueryError(key, name=name, parts=parts, field=field, advice="terminal.query.advice")

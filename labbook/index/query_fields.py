@@ -81,7 +81,7 @@ class FieldNames:
     params: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
 
-    def knows(self, key: str) -> bool:
+    def is_known(self, key: str) -> bool:
         """Whether a key is a field of the index, a field, an option or a metric."""
         own = (FILTERS, SAME_FIELD, _LINKS)
         return any(key.lower() in names for names in own) or field_key(ALIASES.get(key, key)) in _keys(self)
@@ -90,7 +90,7 @@ class FieldNames:
         """Whether a run has an option of this name."""
         return field_key(name) in {key for one in self.params for key in option_keys(one)}
 
-    def everything(self) -> list[str]:
+    def all_names(self) -> list[str]:
         """Returns all names that people use, those of the index first."""
         return [*FILTERS, *self.params, *self.metrics, *ALIASES, *(f for f in self.fields if f not in _INTERNAL)]
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 from labbook.frozen import dataclass
-from labbook.index.cjk import is_cjk, name_parts, normalized, segment_phrase, split_scripts
-from labbook.index.query_error import QueryError, nearest, unknown
+from labbook.index.cjk import is_cjk, name_parts, normalize_text, segment_phrase, split_scripts
+from labbook.index.query_error import QueryError, nearest_names, unknown
 from labbook.index.query_fields import FILTERS, SAME_FIELD, VALUES, FieldNames, Filter, check_filter
 from labbook.index.vocabulary import vocabulary
 
@@ -90,7 +90,7 @@ def parse_query(
     Raises:
         QueryError: A name or a value is not known, or a date cannot be read.
     """
-    tokens = _WORD.findall(_SPACED.sub(r"\1", normalized(words)))
+    tokens = _WORD.findall(_SPACED.sub(r"\1", normalize_text(words)))
     plain = sum(_count_words(token) for token in tokens if _CONDITION.fullmatch(token) is None)
     reader = _Reader(names, strict=strict, plain=plain, now=now or datetime.now().astimezone())
     for at, token in enumerate(tokens):
@@ -115,7 +115,7 @@ class _Reader:
         self._joins = self._negates = False
 
     def read(self, token: str, follows: str) -> None:
-        """Reads one token; `OR` joins what stands beside it, `not` negates the condition behind it."""
+        """Reads one token; `OR` joins what is beside it, `not` negates the condition behind it."""
         if token == "OR" and self._last and follows:
             self._joins = True
             return
@@ -144,7 +144,7 @@ class _Reader:
     def question(self) -> Question:
         """Returns what was read."""
         return Question(
-            tuple(term for term in _joined(self._terms) if _term_expression(term, prefix=False)),
+            tuple(term for term in _join_terms(self._terms) if _term_expression(term, prefix=False)),
             tuple(self._excluded),
             tuple(group[0] for group in self._groups if len(group) == 1),
             tuple(tuple(group) for group in self._groups if len(group) > 1),
@@ -193,12 +193,12 @@ class _Reader:
         is_compared = operator not in (":", "=") and _NUMBER.fullmatch(value) is not None
         if self._names is None:
             return key.lower() in FILTERS or key.lower() in SAME_FIELD or is_compared
-        if self._names.knows(key):
+        if self._names.is_known(key):
             # `my train loss:nan` is a question.
             return not (self._is_sentence and operator == ":" and key.lower() not in (*FILTERS, *SAME_FIELD))
-        known = self._names.everything()
+        known = self._names.all_names()
         is_code = self._is_sentence and (
-            operator == "=" or (is_compared and (self._is_long or not nearest(key, known, 1)))
+            operator == "=" or (is_compared and (self._is_long or not nearest_names(key, known, 1)))
         )
         is_meant = is_compared or self._is_meant(key, operator, value, known)
         if self._strict or is_option or (is_meant and not is_code):
@@ -212,7 +212,7 @@ class _Reader:
             return False
         if operator == ":" and re.fullmatch(r"[A-Za-z][\w.,*-]*", value):
             return True
-        return len(key) > 3 and bool(nearest(key, [name for name in known if abs(len(name) - len(key)) < 2], 1))
+        return len(key) > 3 and bool(nearest_names(key, [name for name in known if abs(len(name) - len(key)) < 2], 1))
 
     @staticmethod
     def _whole_values(key: str, operator: str, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -300,7 +300,7 @@ def _terms(text: str) -> Iterator[Term]:
             yield Term((word, " ".join(parts)) if parted else (word,), minor=word.lower() in minor)
 
 
-def _joined(terms: list[Term]) -> Iterator[Term]:
+def _join_terms(terms: list[Term]) -> Iterator[Term]:
     """Yields the terms with their synonyms; adjacent words of one expression become one term."""
     forms = vocabulary().forms
     at = 0

@@ -84,9 +84,9 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
         ids = [one.id for one in known.values() if one.family == bare]
         return QuerySymptoms((), tuple(ids[:_MOST]), (bare,), whole=True)
     scores = page_scores(known.values())
-    ranked = scores.ranked(question.text)
+    ranked = scores.rank_pages(question.text)
     exact = [one.symptom for one in ranked if one.exact]
-    quoting = [one.id for one in _quoting(bare, known.values())]
+    quoting = [one.id for one in _symptoms_with_quote(bare, known.values())]
     if 0 < len(quoting) <= _MOST:
         quoted = list(dict.fromkeys([*exact, *quoting]))[:_MOST]
         families = _families(known[name] for name in quoted)
@@ -131,7 +131,7 @@ def _families(symptoms: Iterable[Symptom]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.family for one in symptoms if one.family != "other"))
 
 
-def _quoting(words: str, symptoms: Iterable[Symptom]) -> Iterable[Symptom]:
+def _symptoms_with_quote(words: str, symptoms: Iterable[Symptom]) -> Iterable[Symptom]:
     """Returns symptoms with the words in one of their messages: "mat1 and mat2"."""
     if len(words) < _QUOTE_LETTERS or " " not in words:
         return

@@ -69,45 +69,45 @@ class Row:
     held: FixOutcome | None = None
 
 
-def best(
+def find_best(
     index: sqlite3.Connection, question: Question, subject: QuerySymptoms, limit: int
 ) -> tuple[list[Row | Hit], int]:
     """Returns the best notes and pages, each once, and the number of matches, at most `COUNTED` and the pages."""
     answers = _Answers(limit)
     terms = match_expression(question)
     counted = 0
-    answers.add(_alike(index, question, replace(subject, symptoms=(), families=()), limit))
+    answers.add(_runs_with_failure(index, question, replace(subject, symptoms=(), families=()), limit))
     if terms and not subject.whole:
-        rows, counted = _by_words(index, question, limit, _COLUMNS_OF_PEOPLE)
+        rows, counted = _match_words(index, question, limit, _COLUMNS_OF_PEOPLE)
         answers.add(rows)
     if named := _named(index, question):
         # "Wei nan": the runs of a person, project or machine come before the pages.
         own = replace(question, filters=(*question.filters, *named))
-        answers.add(_alike(index, own, replace(subject, fingerprints=(), families=()), limit))
+        answers.add(_runs_with_failure(index, own, replace(subject, fingerprints=(), families=()), limit))
     pages = {page.symptom: page for page in subject.pages}
     # Of the runs with the symptom of a pasted message, those with all its words come first: the same name or key.
     is_message = subject.whole and len(question.terms) > _MOST_FIXES
-    same = {row.number for row in _by_words(index, question, limit, "")[0]} if is_message else set()
+    same = {row.number for row in _match_words(index, question, limit, "")[0]} if is_message else set()
     # Of symptoms that are as likely, all fixes come before the pages.
     first, others = subject.symptoms[: subject.equal], subject.symptoms[subject.equal :]
     for names in (first, *((name,) for name in others)):
         for name in names:
-            fixed = _alike(index, question, _only(subject, name), limit, fixed=(1,))
+            fixed = _runs_with_failure(index, question, _single_subject(subject, name), limit, fixed=(1,))
             answers.add(_distinct_fixes(sorted(fixed, key=lambda row: row.number not in same)))
         answers.add(pages[name] for name in names if name in pages)
     answers.add(subject.pages)
-    answers.add(_alike(index, question, replace(subject, fingerprints=(), families=()), limit))
+    answers.add(_runs_with_failure(index, question, replace(subject, fingerprints=(), families=()), limit))
     if subject.whole:
-        answers.add(_alike(index, question, replace(subject, fingerprints=(), symptoms=()), limit))
+        answers.add(_runs_with_failure(index, question, replace(subject, fingerprints=(), symptoms=()), limit))
     # The words of a known failure alone are evidence only where people wrote them, or in titles and tags.
     known = subject.whole and bool(answers.found)
-    rows, more = _by_words(index, question, limit, _COLUMNS_OF_PEOPLE if known else "")
+    rows, more = _match_words(index, question, limit, _COLUMNS_OF_PEOPLE if known else "")
     answers.add(rows)
     if not answers.found:
-        rows, more = _by_some_words(index, question, limit)
+        rows, more = _match_some_words(index, question, limit)
         answers.add(rows)
     total = max(counted, more, _count(index, question, subject) if subject.whole else 0)
-    found = [one if isinstance(one, Hit) else _with_fix(index, one, subject) for one in answers.found.values()]
+    found = [one if isinstance(one, Hit) else _add_fix(index, one, subject) for one in answers.found.values()]
     return found, max(total, len(found) - len(pages)) + len(pages)
 
 
@@ -134,7 +134,7 @@ def _named(index: sqlite3.Connection, question: Question) -> list[Filter]:
     return [Filter(key, (value,)) for key, value in index.execute(query, [*words]).fetchall()]
 
 
-def _only(subject: QuerySymptoms, name: str) -> QuerySymptoms:
+def _single_subject(subject: QuerySymptoms, name: str) -> QuerySymptoms:
     return replace(subject, fingerprints=(), symptoms=(name,), families=())
 
 
@@ -150,7 +150,7 @@ def _distinct_fixes(rows: Iterable[Row]) -> Iterator[Row]:
             return
 
 
-def _wanted(subject: QuerySymptoms) -> Iterator[tuple[str, str]]:
+def _iter_subject_keys(subject: QuerySymptoms) -> Iterator[tuple[str, str]]:
     for key, names in (
         ("fingerprint", subject.fingerprints),
         ("symptom", subject.symptoms),
@@ -160,12 +160,12 @@ def _wanted(subject: QuerySymptoms) -> Iterator[tuple[str, str]]:
             yield key, name
 
 
-def _alike(
+def _runs_with_failure(
     index: sqlite3.Connection, question: Question, subject: QuerySymptoms, limit: int, fixed: Sequence[int] = (1, 0)
 ) -> Iterator[Row]:
     """Returns runs with the failure, best match first; among equal matches, those with a confirmed fix."""
     for key in ("fingerprint", "symptom", "family"):
-        names = [name for one, name in _wanted(subject) if one == key]
+        names = [name for one, name in _iter_subject_keys(subject) if one == key]
         for is_fixed in (1,) if _asks_for_fix(question) else fixed:
             for name in names:
                 where, values = _rest(question, key, name)
@@ -195,7 +195,7 @@ def _rest(question: Question, key: str, name: str) -> tuple[str, list[Any]]:
 def _count(index: sqlite3.Connection, question: Question, subject: QuerySymptoms) -> int:
     """Returns the number of runs with one of the failures, at most `COUNTED`."""
     notes: set[int] = set()
-    for key, name in _wanted(subject):
+    for key, name in _iter_subject_keys(subject):
         where, values = _rest(question, key, name)
         # Without a filter the notes are not read.
         source = "failures f" if where == "1" else "failures f JOIN notes n ON n.id = f.note"
@@ -209,7 +209,7 @@ def _count(index: sqlite3.Connection, question: Question, subject: QuerySymptoms
     return len(notes)
 
 
-def _by_words(index: sqlite3.Connection, question: Question, limit: int, columns: str) -> tuple[list[Row], int]:
+def _match_words(index: sqlite3.Connection, question: Question, limit: int, columns: str) -> tuple[list[Row], int]:
     """Returns notes with all words, else with words of the same beginning, and their number, at most `COUNTED`.
 
     Of more notes than can be ranked, those with the words in title or tags come first, then the newest.
@@ -221,7 +221,7 @@ def _by_words(index: sqlite3.Connection, question: Question, limit: int, columns
     """
     where, values = filter_sql(question)
     if not question.terms:
-        return _by_filters(index, question, where, values, limit)
+        return _match_filters(index, question, where, values, limit)
     for prefix in (False, True):
         expression = match_expression(question, prefix=prefix)
         rows, count = _matching(index, f"{columns} ({expression})".strip(), where, values, limit)
@@ -239,10 +239,10 @@ def _matching(
     if 0 < len(numbers) < COUNTED:
         query = f"SELECT {_COLUMNS} {source} ORDER BY bm25(words, {_WEIGHTS}), n.started DESC LIMIT ?"
         return index.execute(query, [expression, *values, limit]).fetchall(), len(numbers)
-    return _newest(index, expression, numbers, limit) if numbers else [], len(numbers)
+    return _newest_matches(index, expression, numbers, limit) if numbers else [], len(numbers)
 
 
-def _by_some_words(index: sqlite3.Connection, question: Question, limit: int) -> tuple[list[Row], int]:
+def _match_some_words(index: sqlite3.Connection, question: Question, limit: int) -> tuple[list[Row], int]:
     """Returns notes with most of the words, by rarity; a word that no note has is as rare as can be."""
     terms = [term for term in question.terms if not term.minor]
     if len(terms) < 2 or not match_expression(question):
@@ -267,7 +267,7 @@ def _by_some_words(index: sqlite3.Connection, question: Question, limit: int) ->
     return [_row(row, "words", loose=True) for row in rows[:limit]], len(rows)
 
 
-def _newest(index: sqlite3.Connection, expression: str, numbers: Sequence[int], limit: int) -> list[Any]:
+def _newest_matches(index: sqlite3.Connection, expression: str, numbers: Sequence[int], limit: int) -> list[Any]:
     """Returns the newest notes with the words in title or tags, then the newest others."""
     titled = index.execute(
         "SELECT rowid FROM words WHERE words MATCH ? AND rowid >= ? ORDER BY rowid DESC LIMIT ?",
@@ -280,7 +280,7 @@ def _newest(index: sqlite3.Connection, expression: str, numbers: Sequence[int], 
     return sorted(rows, key=lambda row: chosen.index(row[0]))
 
 
-def _by_filters(
+def _match_filters(
     index: sqlite3.Connection, question: Question, where: str, values: list[Any], limit: int
 ) -> tuple[list[Row], int]:
     order = "ORDER BY n.started DESC, n.name DESC"
@@ -298,7 +298,7 @@ def _row(row: Sequence[Any], why: str, *, symptom: str = "", loose: bool = False
     return Row(number, path, kind, title, json.loads(meta), name, why, symptom, loose)
 
 
-def _with_fix(index: sqlite3.Connection, row: Row, subject: QuerySymptoms) -> Row:
+def _add_fix(index: sqlite3.Connection, row: Row, subject: QuerySymptoms) -> Row:
     listed = row.meta.get("symptoms")
     own = [str(name) for name in listed] if isinstance(listed, list) else []
     shared = row.symptom or next((name for name in own if name in subject.symptoms), own[0] if own else "")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from labbook.index.cjk import is_cjk, normalized
+from labbook.index.cjk import is_cjk, normalize_text
 from labbook.index.documents import MAX_BYTES
 from labbook.index.entry_evidence import is_quiet_row
 
@@ -32,13 +32,13 @@ def find_snippet(path: Path, words: Sequence[str]) -> tuple[int, str]:
     for number, line in _body(text):
         if is_quiet_row(line):
             continue
-        lowered = normalized(html.unescape(line)).lower()
+        lowered = normalize_text(html.unescape(line)).lower()
         score = sum(root in lowered for root in roots) - (0.5 if _is_table_or_comment(line) else 0.0)
         if score > best[1]:
             best = (number, score)
     number = best[0] or next((n for n, line in _body(text) if line.startswith("#")), 1)
     lines = text.splitlines()
-    return number, _shortened(_plain(lines[number - 1]), roots) if lines else ""
+    return number, _shorten(_strip_markup(lines[number - 1]), roots) if lines else ""
 
 
 def _body(text: str) -> Iterator[tuple[int, str]]:
@@ -53,7 +53,7 @@ def _body(text: str) -> Iterator[tuple[int, str]]:
 
 def _root(word: str) -> str:
     """Returns a word roughly without the ending that the stemmer of the index removes."""
-    lowered = normalized(word).lower().strip("* ")
+    lowered = normalize_text(word).lower().strip("* ")
     if is_cjk(lowered) or " " in lowered or len(lowered) < 5:
         return lowered
     for ending in ("ing", "ed", "es", "s", "e"):
@@ -67,11 +67,11 @@ def _is_table_or_comment(line: str) -> bool:
     return stripped.startswith(("|", "<!--", "<details"))
 
 
-def _plain(line: str) -> str:
+def _strip_markup(line: str) -> str:
     return _SPACES.sub(" ", html.unescape(_MARKUP.sub(" ", line))).strip("#>-! ").strip()
 
 
-def _shortened(text: str, roots: set[str]) -> str:
+def _shorten(text: str, roots: set[str]) -> str:
     if len(text) <= _WIDTH:
         return text
     lowered = text.lower()

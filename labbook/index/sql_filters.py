@@ -23,7 +23,7 @@ _MANY = 2000
 """Up to this number of runs, values are read out of the front matter for every query. Source: chosen by us; 40 ms."""
 
 
-def with_stored_values(index: sqlite3.Connection, question: Question) -> Question:
+def store_compared_values(index: sqlite3.Connection, question: Question) -> Question:
     """Stores, in a notebook of many runs, the values that the query compares; returns the query with their keys.
 
     A value of a run is read out of its front matter by the first query that compares it.
@@ -42,13 +42,13 @@ def with_stored_values(index: sqlite3.Connection, question: Question) -> Questio
             query = "SELECT id, meta FROM notes WHERE kind = 'run' AND id > ? AND id <= ?"
             found = index.execute(query, (stored.get(key, 0), newest)).fetchall()
             values = ((number, field_values(json.loads(meta), key)) for number, meta in found)
-            rows = ((_stored(key), json.dumps(value), number) for number, several in values for value in several)
+            rows = ((_facet_key(key), json.dumps(value), number) for number, several in values for value in several)
             index.executemany("INSERT OR IGNORE INTO facets VALUES (?, ?, ?)", rows)
             index.execute("INSERT OR REPLACE INTO stored_keys VALUES (?, ?)", (key, newest))
     return replace(question, stored_keys=frozenset(keys))
 
 
-def _stored(key: str) -> str:
+def _facet_key(key: str) -> str:
     """Returns the key of the facets with the values of a field of the front matter."""
     return f"={key}"
 
@@ -77,7 +77,7 @@ def _test(wanted: Filter, *, is_stored: bool) -> tuple[str, list[Any]]:
     if is_stored:
         fitting = "SELECT note FROM facets WHERE key = ? AND value_fits(value, ?)"
         test = f"(n.kind = 'run' AND n.id {'NOT ' if wanted.negated else ''}IN ({fitting}))"
-        return test, [_stored(wanted.key), condition_json(wanted)]
+        return test, [_facet_key(wanted.key), condition_json(wanted)]
     if wanted.key not in FILTERS or wanted.key == "option":
         return f"(n.kind = 'run' AND {'NOT ' if wanted.negated else ''}fits(n.meta, ?))", [condition_json(wanted)]
     condition, values = _condition(wanted)
@@ -95,9 +95,9 @@ def _condition(wanted: Filter) -> tuple[str, list[Any]]:
         tests = " OR ".join(["(value >= ? AND value < ?)"] * len(wanted.values))
         return f"key = ? AND ({tests})", [wanted.key, *(end for v in wanted.values for end in (v, f"{v}{_LAST}"))]
     tests = " OR ".join(["value LIKE ? ESCAPE '\\'"] * len(wanted.values))
-    return f"key = ? AND ({tests})", [wanted.key, *(f"%{escaped(value)}%" for value in wanted.values)]
+    return f"key = ? AND ({tests})", [wanted.key, *(f"%{escape_like(value)}%" for value in wanted.values)]
 
 
-def escaped(text: str) -> str:
+def escape_like(text: str) -> str:
     """Returns `text` for LIKE, with its wildcards escaped by a backslash."""
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

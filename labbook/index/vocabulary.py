@@ -14,7 +14,7 @@ from pathlib import Path
 from string import ascii_lowercase
 
 from labbook.frozen import dataclass
-from labbook.index.cjk import CJK_CHARACTERS, NAME_PART, normalized
+from labbook.index.cjk import CJK_CHARACTERS, NAME_PART, normalize_text
 
 PATH = Path(__file__).with_name("words.txt")
 
@@ -43,7 +43,7 @@ class Vocabulary:
         meanings: Roots of the atoms of each form -> the lines of the file with it, by their first form; empty for
             words that say little.
         weak: Meanings that say little about which failure it is.
-        adverbs: Words that may stand, or be missing, anywhere inside of a form.
+        adverbs: Words that may occur, or be missing, anywhere inside of a form.
         everyday: Meanings that are about something else beside words that no page has.
         requests: Roots of the forms that ask for a way or a fact, and whether they stand at the beginning.
         calls: Forms such as `model.train`, which "the model trains" is not.
@@ -133,7 +133,7 @@ def _roots(text: str, without: frozenset[str] = frozenset()) -> tuple[str, ...]:
 
 def atoms(text: str) -> list[str]:
     """Returns the English words, numbers and single CJK characters of a text, in lower case."""
-    plain = normalized(text)
+    plain = normalize_text(text)
     if "'" in plain or "’" in plain:
         plain = _NEGATION.sub(" not", plain)
     if "nt" in plain:
@@ -180,13 +180,13 @@ def _known_word(word: str, roots: Mapping[str, int]) -> str:
         return word
     near = {
         root(one): one
-        for one in _typed_nearly(typed)
+        for one in _iter_misspellings(typed)
         if not known.isdisjoint((one, one.removesuffix("s"))) or one in roots
     }
     return near.popitem()[1] if len(near) == 1 else word
 
 
-def _typed_nearly(word: str) -> Iterator[str]:
+def _iter_misspellings(word: str) -> Iterator[str]:
     """Yields what a letter too many, too few or swapped, or another vowel makes of a word; its first letter is right.
 
     Another consonant is more often another word: "react" is not "reach", "explore" not "explode".

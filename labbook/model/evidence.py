@@ -67,7 +67,7 @@ class OutputLine:
 
 
 @dataclass(frozen=True)
-class Ending:
+class ProcessEnd:
     """How a process ended.
 
     Args:
@@ -105,7 +105,7 @@ class Evidence:
 
     exceptions: tuple[ObservedException, ...] = ()
     lines: tuple[OutputLine, ...] = ()
-    ending: Ending = field(default_factory=Ending)
+    ending: ProcessEnd = field(default_factory=ProcessEnd)
     checks: tuple[CheckResult, ...] = ()
     conditions: frozenset[str] = frozenset()
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from labbook.frozen import dataclass
 
 
 @dataclass(frozen=True)
-class Seen:
+class EarlierRun:
     """An earlier run with the same failure, and its fix.
 
     Args:
@@ -64,7 +64,7 @@ class Finding:
     follows_from: str = ""
     message: str = ""
     exception: str = ""
-    seen_before: tuple[Seen, ...] = ()
+    seen_before: tuple[EarlierRun, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the name of a metric says: quantity, direction, data split; and which metric stands for a run."""
+"""Reads the name of a metric: quantity, direction, data split; and which metric represents a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUANTITIES: tuple[tuple[str, str, str], ...] = (
     ("scaled error", "min", "smape wape mase nrmse rmsse crps"),
     ("loss", "min", "loss losses cost costs nll 损失 损失值"),
 )
-"""Quantity, direction and words of metrics that can stand for a run, the most telling first. Source: chosen by us from
+"""Quantity, direction and words of metrics that can represent a run, the most telling first. Source: chosen by us from
 the names that trainers of PyTorch and PaddlePaddle print."""
 
 _SUFFIXES = frozenset({"score", "rate"})
@@ -161,7 +161,7 @@ def is_counter(name: str) -> bool:
 
 
 def choose_metric(names: Mapping[str, bool] | Iterable[str], goal: MetricGoal | None = None) -> str:
-    """Returns the metric that stands for a run: the chosen one, else validation before training, by known names.
+    """Returns the metric that represents a run: the chosen one, else validation before training, by known names.
 
     Of two equal ones, that with a value for each epoch comes before that with a value for each batch.
 

@@ -49,13 +49,13 @@ def option_values(front: Front) -> dict[str, Any]:
     """
     given = front.get("params")
     if not isinstance(given, Mapping) or not given:
-        return dict(_typed(str(front.get("command") or "")))
-    return _plain(given)
+        return dict(_command_options(str(front.get("command") or "")))
+    return _plain_fields(given)
 
 
 def option_names(front: Front) -> set[str]:
     """Returns the names of the options that the program parsed or that stand on the command line."""
-    return {*option_values(front), *_typed(str(front.get("command") or ""))}
+    return {*option_values(front), *_command_options(str(front.get("command") or ""))}
 
 
 @lru_cache(maxsize=4096)
@@ -66,7 +66,7 @@ def field_key(name: str) -> str:
 
 def field_names(front: Front) -> Iterator[tuple[str, str]]:
     """Yields what a run can be filtered by, as ("field", "param" or "metric", name)."""
-    yield from (("field", name) for name, _ in _leaves(front))
+    yield from (("field", name) for name, _ in _iter_fields(front))
     yield from (("param", name) for name in option_names(front))
     metrics = front.get("metrics")
     yield from (("metric", str(name)) for name in (metrics if isinstance(metrics, Mapping) else ()))
@@ -90,7 +90,7 @@ def field_values(front: Front, key: str) -> list[Any]:
             found.append(values["last"] if values.get("last") is not None else values.get("best"))
         elif wanted.startswith(f"{bare}_") and wanted[len(bare) + 1 :] in METRIC_PARTS:
             found.append(values.get(wanted[len(bare) + 1 :]))
-    found = found or [value for name, value in _leaves(front) if field_key(name) == wanted]
+    found = found or [value for name, value in _iter_fields(front) if field_key(name) == wanted]
     return [value for value in found if value is not None]
 
 
@@ -127,12 +127,12 @@ def is_equal(one: float, other: float) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _typed(command: str) -> Mapping[str, Any]:
+def _command_options(command: str) -> Mapping[str, Any]:
     words = parse_command(_words(command))
-    return _plain({name: value for name, value in words.items() if name.startswith("-")})
+    return _plain_fields({name: value for name, value in words.items() if name.startswith("-")})
 
 
-def _plain(given: Mapping[Any, Any]) -> dict[str, Any]:
+def _plain_fields(given: Mapping[Any, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in given.items():
         bare = str(name).lstrip("-").replace("-", "_")
@@ -151,7 +151,7 @@ def _words(command: str) -> list[str]:
         return command.split()
 
 
-def _leaves(front: Front) -> Iterator[tuple[str, Any]]:
+def _iter_fields(front: Front) -> Iterator[tuple[str, Any]]:
     """Yields the fields of a front matter besides options and metrics; a nested one as `code.branch`."""
     for name, value in front.items():
         if name in ("params", "metrics"):

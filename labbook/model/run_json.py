@@ -46,7 +46,7 @@ def run_from_json(data: Mapping[str, Any]) -> Run:
         Nothing: a file of another version, or one edited by hand, gives the fields that can be read.
     """
     defaults = {"id": "", "status": "lost", "argv": (), "cwd": "", "started": 0.0}
-    return typing.cast(Run, _decoded_object(Run, {**defaults, **data}))
+    return typing.cast(Run, _decode_object(Run, {**defaults, **data}))
 
 
 def _encoded_object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the model's dataclasses
@@ -57,7 +57,7 @@ def _encoded_object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the 
         part = getattr(value, field.name)
         if isinstance(value, Series) and field.name in ("low", "high") and _equal_values(part, value.values):
             continue
-        encoded[field.name] = _encoded(part)
+        encoded[field.name] = _encode(part)
     return encoded
 
 
@@ -66,7 +66,7 @@ def _equal_values(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return len(one) == len(other) and all(a == b or (a != a and b != b) for a, b in pairs)
 
 
-def _encoded(value: Any) -> Any:  # noqa: ANN401 - JSON data
+def _encode(value: Any) -> Any:  # noqa: ANN401 - JSON data
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
@@ -74,9 +74,9 @@ def _encoded(value: Any) -> Any:  # noqa: ANN401 - JSON data
     if dataclasses.is_dataclass(value):
         return _encoded_object(value)
     if isinstance(value, Mapping):
-        return {str(key): _encoded(part) for key, part in value.items()}
+        return {str(key): _encode(part) for key, part in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_encoded(part) for part in value]
+        return [_encode(part) for part in value]
     return str(value)
 
 
@@ -85,19 +85,19 @@ def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
-def _decoded_object(kind: Any, data: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any of the model's dataclasses
+def _decode_object(kind: Any, data: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any of the model's dataclasses
     """Create an instance of a dataclass; a field whose value does not match its type gets its default."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         if field.name not in data or not field.metadata.get("stored", True):
             if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-                values[field.name] = _empty(_hints(kind)[field.name])
+                values[field.name] = _default_value(_hints(kind)[field.name])
             continue
         try:
-            values[field.name] = _decoded(_hints(kind)[field.name], data[field.name])
+            values[field.name] = _decode(_hints(kind)[field.name], data[field.name])
         except (TypeError, ValueError):
             if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-                values[field.name] = _empty(_hints(kind)[field.name])
+                values[field.name] = _default_value(_hints(kind)[field.name])
     if kind is Series:
         # Omitted in the file if each point is one step.
         values.setdefault("low", values["values"])
@@ -105,7 +105,7 @@ def _decoded_object(kind: Any, data: Mapping[str, Any]) -> Any:  # noqa: ANN401 
     return kind(**values)
 
 
-def _empty(hint: Any) -> Any:  # noqa: ANN401 - a value of that type
+def _default_value(hint: Any) -> Any:  # noqa: ANN401 - a value of that type
     origin = typing.get_origin(hint)
     if origin is tuple:
         return ()
@@ -116,7 +116,7 @@ def _empty(hint: Any) -> Any:  # noqa: ANN401 - a value of that type
     return hint()
 
 
-def _decoded(hint: Any, value: Any) -> Any:  # noqa: ANN401 - a value of that type
+def _decode(hint: Any, value: Any) -> Any:  # noqa: ANN401 - a value of that type
     """Convert `value` to the type `hint`.
 
     Raises:
@@ -125,13 +125,13 @@ def _decoded(hint: Any, value: Any) -> Any:  # noqa: ANN401 - a value of that ty
     """
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        return None if value is None else _decoded(next(h for h in inner if h is not type(None)), value)
+        return None if value is None else _decode(next(h for h in inner if h is not type(None)), value)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise TypeError(hint)
         if inner[-1] is Ellipsis:
-            return tuple(_decoded(inner[0], part) for part in value)
-        return tuple(_decoded(h, part) for h, part in zip(inner, value, strict=True))
+            return tuple(_decode(inner[0], part) for part in value)
+        return tuple(_decode(h, part) for h, part in zip(inner, value, strict=True))
     if origin is not None or hint is Any:
         if origin is not None and not isinstance(value, Mapping):
             raise TypeError(hint)
@@ -139,7 +139,7 @@ def _decoded(hint: Any, value: Any) -> Any:  # noqa: ANN401 - a value of that ty
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise TypeError(hint)
-        return _decoded_object(hint, value)
+        return _decode_object(hint, value)
     return _scalar(hint, value)
 
 

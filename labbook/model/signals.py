@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from labbook.model.events.data_kinds import Batch, Loader, Memory, Prints
-from labbook.model.events.inspection_kinds import Flight, Graph, Loaded, Model, Tensors
+from labbook.model.events.inspection_kinds import Flight, Graph, LoadedState, Model, Tensors
 from labbook.model.events.loop_kinds import Loop
 from labbook.model.events.request_kinds import Moment
 from labbook.model.events.training_kinds import Evaluation, LossCall, Optimizer
@@ -45,7 +45,7 @@ class Signals:
     batches: tuple[Batch, ...] = ()
     prints: tuple[Prints, ...] = ()
     losses: tuple[LossCall, ...] = ()
-    loaded: tuple[Loaded, ...] = ()
+    loaded: tuple[LoadedState, ...] = ()
     graphs: tuple[Graph, ...] = ()
     loop: Loop = field(default_factory=Loop)
     evaluations: tuple[Evaluation, ...] = ()

@@ -127,6 +127,6 @@ class Symptom:
     misses: tuple[Example, ...] = ()
     origin: str = ""
 
-    def said(self, language: str) -> Wording:
+    def wording_in(self, language: str) -> Wording:
         """The texts in a language, else in English."""
         return self.wording.get(language) or self.wording["en"]

@@ -73,7 +73,7 @@ def judge_run(run: Run) -> Verdict:
             return Verdict("unknown", "trials")
         return Verdict("unknown", "no_step")
     stood_still = any(f.symptom == _STANDSTILL and f.tier <= LIKELY for f in run.findings)
-    warned = _first(run, "warn") or (_STANDSTILL if stood_still else "")
+    warned = _first_check(run, "warn") or (_STANDSTILL if stood_still else "")
     if warned:
         return Verdict("suspect", warned)
     observed = any(check.id in _MEASURED and check.verdict in ("ok", "note") for check in run.checks)
@@ -90,7 +90,7 @@ def worst_fault(run: Run) -> str:
     first: Finding | None = min(errors, key=lambda finding: (bool(finding.follows_from), finding.tier), default=None)
     if first is not None:
         return next((cause.symptom for cause in found if cause.symptom == first.follows_from), first.symptom)
-    failed = _first(run, "fail")
+    failed = _first_check(run, "fail")
     # The check needs the probe; a loss that was only printed can end as NaN, too.
     losses = [series for series in run.series if "loss" in series.name.lower() and series.values]
     losses = [series for series in losses if not is_placeholder(series, run.series)]
@@ -107,7 +107,7 @@ def is_placeholder(series: Series, known: Sequence[Series]) -> bool:
     return series.source == "text" and finite and all(map(math.isnan, series.values))
 
 
-def _first(run: Run, verdict: str) -> str:
+def _first_check(run: Run, verdict: str) -> str:
     """Returns the id of the first check with a verdict, causes before consequences, or ""."""
     found = [
         check

@@ -30,12 +30,12 @@ class Guard:
     def __call__(self, function):
         """`function` guarded; it gives `None` where it failed."""
 
-        def guarded(*args, **kwargs):
+        def call_guarded(*args, **kwargs):
             with self:
                 return function(*args, **kwargs)
             return None
 
-        return guarded
+        return call_guarded
 
 
 def belongs_to_program(error):

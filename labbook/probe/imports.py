@@ -1,6 +1,6 @@
 """Calls somebody back after a module was imported, and leaves no trace on the module.
 
-A finder that stands first asks the other finders for the module and shadows `exec_module` on that one loader object;
+A finder that comes first asks the other finders for the module and shadows `exec_module` on that one loader object;
 the shadow takes itself away before the module runs. Loaders, specs and modules stay those of the interpreter, so that
 `inspect`, `importlib.resources`, `pkgutil`, `reload` and `python -m` work as without it.
 """
@@ -13,7 +13,7 @@ from . import wrapping
 
 
 class PostImportFinder:
-    """Watches a handful of names; stands on `sys.meta_path` only while there is something to watch.
+    """Watches a handful of names; is on `sys.meta_path` only while there is something to watch.
 
     Args:
         guard: Makes a context manager that swallows and counts the failures of a callback.
@@ -39,7 +39,7 @@ class PostImportFinder:
 
     def find_spec(self, name, path=None, target=None):
         """The spec that the other finders give for a watched name, its loader prepared; `None` for all other names."""
-        spec = self._in_library(name) if path is None and get_ident() in self._own else None
+        spec = self._is_in_library(name) if path is None and get_ident() in self._own else None
         if name not in self._watched or name in self._asking:
             return spec
         self._asking.add(name)
@@ -63,7 +63,7 @@ class PostImportFinder:
     def __exit__(self, *_):
         self._own.discard(get_ident())
 
-    def _in_library(self, name):
+    def _is_in_library(self, name):
         from _frozen_importlib_external import PathFinder
 
         return PathFinder.find_spec(name, self._library)
@@ -88,7 +88,7 @@ class PostImportFinder:
         if "exec_module" in getattr(loader, "__dict__", ()):
             return
 
-        imported = self._imported
+        imported = self._on_imported
 
         def exec_module(module):
             loader.__dict__.pop("exec_module", None)
@@ -97,7 +97,7 @@ class PostImportFinder:
 
         loader.exec_module = wrapping.as_import_machinery(exec_module)
 
-    def _imported(self, name, module):
+    def _on_imported(self, name, module):
         callbacks = self._watched.pop(name, [])
         self._call(name, sys.modules.get(name, module), callbacks)
         if not self._watched and self in sys.meta_path:

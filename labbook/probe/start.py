@@ -44,8 +44,8 @@ class Probe:
 
     Args:
         settings: The object in the variable `LABBOOK_PROBE`.
-        since: When the probe began to be loaded, on the monotonic clock: both times it tells include its loading. Now,
-            where nothing is given.
+        since: When the probe began to be loaded, on the monotonic clock: both times that it reports include its
+            loading. Now, where nothing is given.
 
     Attributes:
         settings: As given.
@@ -121,7 +121,7 @@ class Probe:
             self.writer.event(kind, fields)
 
     def guard(self, where):
-        """A context manager, or decorator, that swallows, counts and tells failures of the probe; reusable.
+        """A context manager, or decorator, that swallows, counts and records failures of the probe; reusable.
 
         `KeyboardInterrupt`, `SystemExit` and what a signal handler of the program raised pass through.
         """
@@ -142,7 +142,7 @@ class Probe:
             self.writer.lost += 1
 
     def unobserved(self, what, reason):
-        """Tells, once, that something could not be observed. Never raises."""
+        """Records, once, that something could not be observed. Never raises."""
         if (what, reason) not in self._unobserved:
             self._unobserved.add((what, reason))
             self.event(protocol.UNOBSERVED, what=what, reason=reason)
@@ -176,7 +176,7 @@ class Probe:
         self._spent += seconds
 
     def mark_warm(self, step):
-        """Takes that set-up is over, once: what is spent from now on is what a long run goes on paying."""
+        """Ends the set-up, once: time that is spent from now on recurs in a long run."""
         if self._warm is None:
             self._warm = (step, self._spent, time.monotonic())
 
@@ -192,7 +192,7 @@ class Probe:
         self.writer.open(process_info.file_name(self.pid, ticks) + (part and "-" + part))
         self.event(protocol.HELLO, **process_info.hello(role, ticks))
 
-    def forked(self, role="fork", part="", resumed=None):
+    def restart_after_fork(self, role="fork", part="", resumed=None):
         """Begins anew in a forked child: own file, own counts; the parent's file is left alone. Never raises.
 
         Args:
@@ -228,7 +228,7 @@ class Probe:
         role, self.role = self.role, "trial"
         self.flush()
         self._parts.append((self.writer.state(), role, self._begun, self._spent))
-        self.forked("trial", name)
+        self.restart_after_fork("trial", name)
 
     def end_part(self):
         """Ends the part that was begun last, and goes on with the file before it. Never raises."""
@@ -237,7 +237,7 @@ class Probe:
         state, role, begun, spent = self._parts.pop()
         self.finish()
         spent += self._spent
-        self.forked("trial", resumed=state)
+        self.restart_after_fork("trial", resumed=state)
         self.role, self._begun, self._spent = role, begun, self._spent + spent
 
     def attach(self, settings):
@@ -246,7 +246,7 @@ class Probe:
         self.journal = str(settings["dir"])
         self.writer.folder = os.path.join(self.journal, protocol.EVENTS_FOLDER)
         self.suspended = 0
-        self.forked("python")
+        self.restart_after_fork("python")
 
     def detach(self):
         """Ends a recording while the process goes on. Never raises."""
@@ -277,7 +277,7 @@ class Probe:
                 self.event(protocol.PROBE_ERROR, where=where, error=text, count=count)
         last = {"steps": self._step or 0, "backwards": 0}
         last.update(self.totals)
-        last["sustained"] = self._sustained(ended)
+        last["sustained"] = self._sustained_overhead(ended)
         self.add_overhead(time.perf_counter() - began)
         last["overhead_s"] = round(self._spent, 6)
         last["elapsed_s"] = round(time.monotonic() - self._begun, 6)
@@ -285,7 +285,7 @@ class Probe:
         self.event(protocol.BYE, **last)
         self._ended = True
 
-    def _sustained(self, ended):
+    def _sustained_overhead(self, ended):
         """What was spent between the end of set-up and `ended`, `None` for a run that ended before."""
         if self._warm is None:
             return None
@@ -327,7 +327,7 @@ def _start(settings, late):
     probe.begin()
     sys._labbook_probe = probe
     with probe.guard("fork hook"):
-        os.register_at_fork(after_in_child=probe.forked)
+        os.register_at_fork(after_in_child=probe.restart_after_fork)
     atexit.register(probe.finish)
     with probe.guard("hooks"):
         from .process import interpreter_hooks

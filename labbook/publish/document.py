@@ -121,9 +121,9 @@ def html_document(note: Path, root: Path, fill: Fill = str) -> str:
     """
     meta, body = _read(note)
     text = _without_markers(fill(body))
-    page = _with_pictures(_rendered(open_folds(text), raw=True), note, root)
+    page = _embed_pictures(_render(open_folds(text), raw=True), note, root)
     if page_problems(page):
-        page = _with_pictures(_rendered(text, raw=False), note, root)
+        page = _embed_pictures(_render(text, raw=False), note, root)
     # The files that a note links to are not sent along.
     page = _RELATIVE_LINK.sub(r"\1", page)
     # Folded parts cannot be unfolded on paper.
@@ -146,10 +146,10 @@ def markdown_document(note: Path, root: Path, fill: Fill = str) -> str:
     """
     _, body = _read(note)
 
-    def inside(found: re.Match[str]) -> str:
+    def replace_reference(found: re.Match[str]) -> str:
         return f"{found[1]}{_data_address(found[2], note, root) or found[2]}{found[3]}"
 
-    return _MARKDOWN_IMAGE.sub(inside, _without_markers(fill(body))).strip() + "\n"
+    return _MARKDOWN_IMAGE.sub(replace_reference, _without_markers(fill(body))).strip() + "\n"
 
 
 def _without_markers(body: str) -> str:
@@ -165,7 +165,7 @@ def _read(note: Path) -> tuple[dict[str, object], str]:
     return dict(meta), body
 
 
-def _rendered(text: str, *, raw: bool) -> str:
+def _render(text: str, *, raw: bool) -> str:
     try:
         import markdown
     except ImportError as error:
@@ -178,12 +178,12 @@ def _rendered(text: str, *, raw: bool) -> str:
     return str(renderer.convert(text))
 
 
-def _with_pictures(page: str, note: Path, root: Path) -> str:
-    def inside(found: re.Match[str]) -> str:
+def _embed_pictures(page: str, note: Path, root: Path) -> str:
+    def replace_picture(found: re.Match[str]) -> str:
         address = _data_address(html.unescape(found[2]), note, root)
         return f"{found[1]}{address}{found[3]}"
 
-    return _IMAGE.sub(inside, page)
+    return _IMAGE.sub(replace_picture, page)
 
 
 def _data_address(address: str, note: Path, root: Path) -> str:

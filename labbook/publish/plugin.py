@@ -27,10 +27,10 @@ from labbook.publish.html import theme
 from labbook.publish.html.cached_fragments import FrameParts, can_use_parts
 from labbook.publish.html.notes import SiteNote, inert, site_note, unlink_missing
 from labbook.publish.html.page_safety import (
+    add_policy,
     foreign_pictures,
     page_problems,
     script_hashes,
-    with_policy,
     without_indents,
 )
 from labbook.publish.html.rendering import PageRenderer
@@ -180,11 +180,11 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
                 [file.src_uri for file in files.documentation_pages()], self.templates.words["site"]
             )
 
-        def at(path: str) -> str:
+        def find_file(path: str) -> str:
             file = files.src_uris.get(path)
             return file.url if file is not None else ""
 
-        self.around = PageContext(self.source, self.templates, at, view)
+        self.around = PageContext(self.source, self.templates, find_file, view)
         return files
 
     def on_nav(self, nav: Navigation, *, config: MkDocsConfig, files: Files) -> Navigation:
@@ -202,10 +202,10 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             shown = {page.file.src_uri for page in self.nav.pages}
             addresses = [page.url for page in self.nav.pages]
 
-            def outside(page: MkDocsPage) -> bool:
+            def is_outside(page: MkDocsPage) -> bool:
                 return page.parent is None and page.file.src_uri not in shown
 
-            FrameParts(config, outside, addresses).install(env)
+            FrameParts(config, is_outside, addresses).install(env)
         return env
 
     def key_of_page(self, source: str) -> str:
@@ -284,7 +284,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         # The content has been checked, and is in the page once, unchanged.
         before, content, after = output.partition(page.content) if page.content else (output, "", "")
         before, after = without_indents(before), without_indents(after)
-        return _guarded(
+        return _protect_page(
             before + content + after, before + after, scripts, f"notes/{page.file.src_uri}", config, self.say
         )
 
@@ -293,7 +293,9 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         if not template_name.endswith(".html"):
             return output_content
         output_content = without_indents(output_content)
-        return _guarded(output_content, output_content, script_hashes(output_content), template_name, config, self.say)
+        return _protect_page(
+            output_content, output_content, script_hashes(output_content), template_name, config, self.say
+        )
 
     def on_post_build(self, *, config: MkDocsConfig) -> None:
         """Writes files made from the whole site."""
@@ -345,13 +347,15 @@ def _plugin_error(error: LabbookError, language: str) -> PluginError:
     return PluginError(Sentences(language).line("terminal.site.stopped", parts=parts))
 
 
-def _guarded(output: str, frame: str, scripts: tuple[str, ...], what: str, config: MkDocsConfig, say: Sentences) -> str:
+def _protect_page(
+    output: str, frame: str, scripts: tuple[str, ...], what: str, config: MkDocsConfig, say: Sentences
+) -> str:
     """Returns the page with its policy, after checking the part not checked before."""
     policy = theme.policy(config.extra)
     problems = page_problems(frame, scripts) if policy == theme.POLICY else []
     if problems:
         raise _unsafe(what, problems, say)
-    return with_policy(output, scripts, policy)
+    return add_policy(output, scripts, policy)
 
 
 def _unsafe(page: str, problems: Sequence[str], say: Sentences) -> PluginError:

@@ -17,7 +17,7 @@ from labbook.frozen import dataclass
 from labbook.index.query import list_notes
 from labbook.model.entry import Entry
 from labbook.model.run import Change, Run
-from labbook.publish.pages.site_data import with_body
+from labbook.publish.pages.site_data import read_body
 from labbook.report.period import Period
 from labbook.report.period_context import PeriodSource, period_context
 from labbook.report.period_costs import Cost
@@ -34,7 +34,7 @@ from labbook.store.journal import write_atomically
 from labbook.store.json_files import read_run_facts
 from labbook.store.notebook import Notebook
 from labbook.store.paths import check_stays_inside, stays_inside
-from labbook.store.text.entry_text import read_text, with_block
+from labbook.store.text.entry_text import read_text, set_block
 from labbook.store.text.sentences import Sentences
 from labbook.store.text.templates import Templates
 
@@ -63,19 +63,19 @@ def write_report(
     now: float,
     *,
     experiment: str = "",
-    tell: Callable[[int, int], None] | None = None,
+    notify: Callable[[int, int], None] | None = None,
 ) -> WrittenReport:
     """Writes and commits `notes/reports/<period>.md` and its figures; text of people is preserved.
 
     Args:
         now: Unix seconds.
         experiment: Only the runs of this experiment, all of them up to the end of the period; "" for all experiments.
-        tell: Called with (files read, files to read) while the index is updated.
+        notify: Called with (files read, files to read) while the index is updated.
 
     Raises:
         NotebookError: The report cannot be written.
     """
-    source, problems = report_source(notebook, period, now, experiment=experiment, tell=tell)
+    source, problems = report_source(notebook, period, now, experiment=experiment, notify=notify)
     data = period_context(source) | {"people": notebook.config.report_people}
     language = notebook.config.language_in_use()
     templates = Templates(notebook.paths.templates, language)
@@ -112,17 +112,17 @@ def report_source(
     now: float,
     *,
     experiment: str = "",
-    tell: Callable[[int, int], None] | None = None,
+    notify: Callable[[int, int], None] | None = None,
 ) -> tuple[PeriodSource, tuple[tuple[str, str], ...]]:
     """Returns the sources of a report, and the notes that could not be read."""
-    runs = list_notes(notebook, tell=tell)
+    runs = list_notes(notebook, notify=notify)
     rows = _rows(notebook, runs.entries)
     if experiment:
         rows = [row for row in rows if row.experiment == experiment]
         period = _all_runs(period, experiment, rows, now)
     begin = period.span_before(now)[0]
     recent = {row.id: run for row in rows if row.started >= begin and (run := load_run(notebook.paths, row.id))}
-    pages = [with_body(notebook, page) for page in list_notes(notebook, kind="experiment").entries]
+    pages = [read_body(notebook, page) for page in list_notes(notebook, kind="experiment").entries]
     catalogue, language = load_catalogue(notebook.paths.symptoms), notebook.config.language_in_use()
     source = PeriodSource(
         period=period,
@@ -193,26 +193,26 @@ def _list_runs(notebook: Notebook, source: PeriodSource, data: dict[str, Any], t
             continue
         rows = [one for one in source.rows if one.experiment == name]
         text = read_text(page)
-        changed = _with_runs(text, name, rows, figures.get(name, ""), templates)
+        changed = _add_runs(text, name, rows, figures.get(name, ""), templates)
         if changed != text:
             write_atomically(page, changed.encode("utf-8", "surrogateescape"))
             written.append(page)
     return written
 
 
-def _with_runs(text: str, name: str, rows: Sequence[RunRow], figure: str, templates: Templates) -> str:
+def _add_runs(text: str, name: str, rows: Sequence[RunRow], figure: str, templates: Templates) -> str:
     block = experiment_runs_markdown(name, rows, figure, templates)
-    return with_block(text, "runs", block) if "<!-- labbook:begin runs -->" in text else text
+    return set_block(text, "runs", block) if "<!-- labbook:begin runs -->" in text else text
 
 
-def with_current_runs(notebook: Notebook, name: str, text: str) -> str:
+def add_current_runs(notebook: Notebook, name: str, text: str) -> str:
     """Returns the page of an experiment with its runs of now and their figure, which is inside the text."""
     templates = Templates(notebook.paths.templates, notebook.config.language_in_use())
     labels = templates.words["week"]
     rows = [row for row in _rows(notebook, list_notes(notebook).entries) if row.experiment == name]
     picture = progress_svg(rows, 0.0, (str(labels["legend_run"]), str(labels["legend_best"])))
     encoded = base64.b64encode(picture.encode()).decode()
-    return _with_runs(text, name, rows, f"data:image/svg+xml;base64,{encoded}" if picture else "", templates)
+    return _add_runs(text, name, rows, f"data:image/svg+xml;base64,{encoded}" if picture else "", templates)
 
 
 def _rows(notebook: Notebook, entries: Iterable[Entry]) -> list[RunRow]:

@@ -81,7 +81,7 @@ def add_captured(
         trainings = successive_trainings(run, processes, _read_script(run))
     if trainings:
         captured["trainings"] = redactor.data(trainings)
-        run = replace(run, frameworks=tuple(map(_of_one_model, run.frameworks)))
+        run = replace(run, frameworks=tuple(map(_without_earlier_models, run.frameworks)))
     elif phases := training_phases(processes):
         captured["phases"] = redactor.data(phases)
     if start.get("attempt_before"):
@@ -136,8 +136,8 @@ def _read_script(run: Run) -> str:
     return ""
 
 
-def _of_one_model(framework: Framework) -> Framework:
-    """Returns a framework whose state tells the elements of one model; those of earlier trainings may be alive, too."""
+def _without_earlier_models(framework: Framework) -> Framework:
+    """Returns a framework whose state has the elements of one model; those of earlier trainings may be alive, too."""
     sizes = {name: (framework.optimizers or ({},))[-1].get(name) for name in ("parameters", "trainable")}
     return replace(framework, state={**framework.state, **{n: v for n, v in sizes.items() if v is not None}})
 
@@ -167,8 +167,8 @@ def _add_unobserved(run: Run, pythons: Sequence[Mapping[str, Any]]) -> Run:
 
 def _main_python(processes: Sequence[ProcessEvents]) -> dict[str, Any]:
     """Returns the hello event of the process that trained, or of the command's own interpreter."""
-    trained = next((p for p in processes if p.of_kind(Step)), None)
-    imported = next((p for p in processes if p.of_kind(FrameworkImported)), None)
+    trained = next((p for p in processes if p.events_of_kind(Step)), None)
+    imported = next((p for p in processes if p.events_of_kind(FrameworkImported)), None)
     chosen = trained or imported or next((p for p in processes if p.hello), None)
     return dict(chosen.hello) if chosen is not None else {}
 

@@ -45,7 +45,7 @@ def report_to_ci(finished: FinishedRun, config: Config, environ: Mapping[str, st
     Args:
         finished: The run, with its entry on disk.
         config: Settings of the notebook.
-        environ: The environment, which tells the CI service.
+        environ: The environment, which names the CI service.
         quiet: Whether no annotation is printed.
     """
     run = finished.run
@@ -76,9 +76,9 @@ def annotation(finished: FinishedRun, workspace: str) -> str:
     properties = {"file": place[0], "line": str(place[1])} if place is not None else {}
     properties["title"] = title
     level = "error" if finished.run.verdict == "failed" else "warning"
-    given = ",".join(f"{key}={_escaped_property(value)}" for key, value in properties.items())
+    given = ",".join(f"{key}={_escape_property(value)}" for key, value in properties.items())
     message = "\n".join([*(line.strip() for line in details), finished.shown_path])[:_MOST_MESSAGE]
-    return f"::{level} {given}::{_escaped(message)}"
+    return f"::{level} {given}::{_escape(message)}"
 
 
 def _lines(finished: FinishedRun) -> list[str]:
@@ -110,12 +110,12 @@ def _primary(finished: FinishedRun) -> Finding | None:
     return next(iter(finished.run.findings), None)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _escaped_property(text: str) -> str:
-    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def _append_summary(path: str, finished: FinishedRun) -> None:

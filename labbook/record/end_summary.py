@@ -40,7 +40,7 @@ class FinishedRun:
     proposal: Proposal | None = None
 
     def seen_from(self, folder: Path | None) -> FinishedRun:
-        """Returns the same with `shown_path` as from a folder; `None` changes nothing."""
+        """Returns the same with `shorten_path` as from a folder; `None` changes nothing."""
         return replace(self, shown_path=path_from(self.entry, folder)) if folder else self
 
     def _first_line(self, result: str) -> str:

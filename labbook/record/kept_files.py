@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def file_items(processes: Sequence[ProcessEvents]) -> list[FileItem]:
     """Returns the items of all `files` events."""
-    return [item for process in processes for event in process.of_kind(Files) for item in event.get("items", [])]
+    return [item for process in processes for event in process.events_of_kind(Files) for item in event.get("items", [])]
 
 
 def keep_files(
@@ -33,7 +33,7 @@ def keep_files(
 
     An error of the file system leaves the entry without them: that is better than no entry.
     """
-    if not notebook.config.artifacts and not any(process.of_kind(Keep) for process in processes):
+    if not notebook.config.artifacts and not any(process.events_of_kind(Keep) for process in processes):
         return []
     from labbook.artifacts.keep_files import FileKeeper, artifact_facts
 

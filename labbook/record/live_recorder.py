@@ -37,7 +37,7 @@ def main(descriptor: int) -> None:
     stream = channel.makefile("rb")
     request_data = json.loads(stream.readline())
 
-    def tell(**message: object) -> None:
+    def notify(**message: object) -> None:
         with suppress(OSError):  # the process has died
             channel.sendall(json.dumps(message).encode() + b"\n")
 
@@ -51,26 +51,26 @@ def main(descriptor: int) -> None:
         quiet=bool(request_data["quiet"]),
     )
     try:
-        session = open_session(request, lambda line: tell(line=line))
+        session = open_session(request, lambda line: notify(line=line))
     except LabbookError as error:
-        tell(error=error.as_data())
+        notify(error=error.as_data())
         return
     pid, began = int(request_data["pid"]), time.time()
     settings = {"root": str(Path(__file__).parents[1]), **session.probe_settings(request)}
-    tell(run=session.journal.run_id, probe=settings if session.notebook.config.probe else None)
+    notify(run=session.journal.run_id, probe=settings if session.notebook.config.probe else None)
     session.on_start(pid)
     end = _store(session, stream)
     if end is None:
         _recover(session, pid)
         return
     done = ChildEnd(end["code"], "", began, time.time(), output_open=False)
-    write_entry(session, request, done, lambda line: tell(line=line))
+    write_entry(session, request, done, lambda line: notify(line=line))
     entry = str(session.journal.read(session.journal.paths.done).get("entry") or "")
-    tell(entry=str(session.notebook.paths.root / entry) if entry else "")
+    notify(entry=str(session.notebook.paths.root / entry) if entry else "")
 
 
 def _store(session: Any, stream: Any) -> dict[str, Any] | None:  # noqa: ANN401
-    """Stores what the process tells, until it tells how the recording ended; `None` if it dies before."""
+    """Stores what the process sends, until it sends how the recording ended; `None` if it dies before."""
     from labbook.capture.console.console_sink import ConsoleSink
 
     config = session.notebook.config

@@ -105,7 +105,12 @@ def add_cells(run: Run, journal: Journal, folder: Path, redactor: Redactor) -> R
     for name in [name for row in rows for name in row["figures"]]:
         with suppress(OSError):
             write_atomically(folder / name, (source / name).read_bytes(), durable=False)
-    facts: dict[str, Any] = {"cells": _bounded(rows), "total": len(rows), "file": "", "order": _out_of_order(rows)}
+    facts: dict[str, Any] = {
+        "cells": _bounded(rows),
+        "total": len(rows),
+        "file": "",
+        "order": _pairs_out_of_order(rows),
+    }
     with suppress(OSError):
         text = (source / NOTEBOOK_FILE).read_text("utf-8", "replace")
         write_atomically(folder / NOTEBOOK_FILE, redactor.text(text).encode(), durable=False)
@@ -163,17 +168,17 @@ def printed_by_cells(run: Run) -> str:
 def text_of(output: Mapping[str, Any]) -> str:
     """Returns the text of an output, in the form of nbformat."""
     if output.get("output_type") == "stream":
-        return _joined(output.get("text"))
+        return _join_text(output.get("text"))
     if output.get("output_type") == "error":
         return f"{output.get('ename')}: {output.get('evalue')}\n"
     data = output.get("data") or {}
-    text = _joined(data.get("text/plain"))
+    text = _join_text(data.get("text/plain"))
     if _OBJECT.fullmatch(text):
-        text = next((_joined(data[kind]) for kind in READABLE if kind in data), text)
+        text = next((_join_text(data[kind]) for kind in READABLE if kind in data), text)
     return text and text.rstrip("\n") + "\n"
 
 
-def _joined(text: Any) -> str:  # noqa: ANN401 - text or a list of lines
+def _join_text(text: Any) -> str:  # noqa: ANN401 - text or a list of lines
     return "".join(map(str, text)) if isinstance(text, list) else str(text or "")
 
 
@@ -187,7 +192,7 @@ def _figure_of(output: Mapping[str, Any], stem: str) -> tuple[str, bytes]:
     for kind, suffix in _FIGURES.items():
         if kind in data:
             with suppress(ValueError):
-                content = base64.b64decode(_joined(data[kind]))
+                content = base64.b64decode(_join_text(data[kind]))
                 if 0 < len(content) <= _MOST_FIGURE:
                     return stem + suffix, content
     return "", b""
@@ -221,7 +226,7 @@ def _row(row: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:
     }
 
 
-def _out_of_order(rows: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+def _pairs_out_of_order(rows: Sequence[Mapping[str, Any]]) -> list[list[int]]:
     """Returns up to five pairs of cells in the order in which they had run, if the second is above the first."""
     pairs: list[list[int]] = []
     latest: Mapping[str, Any] | None = None

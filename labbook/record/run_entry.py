@@ -29,7 +29,7 @@ take about 800 kB, and the folder of an entry stays under 1 MiB."""
 def add_findings(notebook: Notebook, run: Run) -> Run:
     """Adds health checks, the diagnosis, the primary series, tags and the title."""
     from labbook.report.entry.title import run_title
-    from labbook.report.run_data import judged
+    from labbook.report.run_data import add_verdict
 
     if run.signals or run.series or (run.frameworks and not run.captured.get("trials")):
         from labbook.diagnosis.catalogue.check_pages import load_check_pages
@@ -47,7 +47,7 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
         )
         ratios = tuple(series for signals in run.signals if (series := update_ratio(signals)) is not None)
         run = replace(run, series=run.series + ratios)
-    run = judged(add_diagnosis(notebook, run))
+    run = add_verdict(add_diagnosis(notebook, run))
     tags = dict.fromkeys((*run.tags, *(f.name for f in run.frameworks if f.optimizers or len(run.frameworks) == 1)))
     run = replace(run, tags=tuple(tags))
     return replace(run, title=run_title(run, notebook.config.language_in_use()))
@@ -100,9 +100,9 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
     _draw_model(notebook, run, folder)
     if run.series:
         from labbook.report.curves import curves_svg, drawable, metrics_csv
-        from labbook.report.gradient_flow_svg import flow_svg, worth_drawing
+        from labbook.report.gradient_flow_svg import flow_svg, is_worth_drawing
 
-        if worth_drawing(run):
+        if is_worth_drawing(run):
             write_atomically(folder / "flow.svg", flow_svg(run).encode("utf-8"), durable=False)
         if drawable(run.series):
             curves = curves_svg(run.series, run.title).encode("utf-8")

@@ -13,11 +13,11 @@ def run_experiment(notebook: Notebook, script: str, chosen: str, project: str, r
     """Returns the experiment of the run: the chosen one, or that of its script and project."""
     from labbook.store.experiments import choose_experiment, script_mode
 
-    chosen = chosen or _started_here(notebook) or notebook.config.experiment
+    chosen = chosen or _started_experiment(notebook) or notebook.config.experiment
     return choose_experiment(notebook, script, chosen, project=project, root=root, mode=script_mode(Path(script)))
 
 
-def _started_here(notebook: Notebook) -> str:
+def _started_experiment(notebook: Notebook) -> str:
     """Returns the experiment that `labbook new` started in this folder, if its page is still there."""
     from labbook.store.started_experiment import started_experiment
 

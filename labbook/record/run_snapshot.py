@@ -58,7 +58,7 @@ def add_snapshot(
             return run
         stored = {"files": artifact_facts(artifacts), "facts": facts}
         journal.write(journal.paths.after, {**after, "snapshot": stored}, durable=False)
-    return _with_snapshot(run, [Artifact(**one) for one in stored["files"]], stored["facts"])
+    return _add_snapshot(run, [Artifact(**one) for one in stored["files"]], stored["facts"])
 
 
 def _value_at(name: str, processes: Sequence[ProcessEvents]) -> Callable[[float], float | None]:
@@ -66,7 +66,7 @@ def _value_at(name: str, processes: Sequence[ProcessEvents]) -> Callable[[float]
     points = sorted(
         (event.get("t", 0.0), value)
         for process in processes
-        for event in process.of_kind(Scalars)
+        for event in process.events_of_kind(Scalars)
         if isinstance(value := event.get("values", {}).get(name), (int, float)) and value == value
     )
     times = [time for time, _ in points]
@@ -78,7 +78,7 @@ def _value_at(name: str, processes: Sequence[ProcessEvents]) -> Callable[[float]
     return value_at
 
 
-def _with_snapshot(run: Run, files: Sequence[Artifact], facts: Mapping[str, Any]) -> Run:
+def _add_snapshot(run: Run, files: Sequence[Artifact], facts: Mapping[str, Any]) -> Run:
     """Returns the run with the files of a snapshot in place of those with the same names."""
     names = {one.name for one in files if one.via == "snapshot"}
     others = [one for one in run.artifacts if one.via != "snapshot" or one.name not in names]
@@ -121,14 +121,14 @@ def snapshot_recorded_run(
     entry, folder = notebook.paths.entry(run.id), notebook.paths.attachments(run.id)
     try:
         files, facts = keep_snapshot(keeper, directed, _written_items(run), which, lambda _: None)
-        run = _with_snapshot(run, files, {**facts, "note": note})
+        run = _add_snapshot(run, files, {**facts, "note": note})
         stored = run_to_json(run)
         changed = {**data, "artifacts": stored["artifacts"], "captured": stored["captured"]}
         page = entry_text.read_text(entry)
         made = entry_markdown(run, notebook, None)
         text = next((part.text for part in entry_text.split_parts(made) if part.name == "snapshot"), "")
         inside = "\n".join(text.strip().split("\n")[1:-1])
-        page = entry_text.with_block(page, "snapshot", inside, ("files", "code", "environment"))
+        page = entry_text.set_block(page, "snapshot", inside, ("files", "code", "environment"))
         page = frontmatter.update(page, {"artifacts": sum(bool(one.digest) for one in run.artifacts)}, run.id)
         write_atomically(folder / "run.json", line_by_line(changed).encode("utf-8"))
         write_atomically(entry, entry_text.to_bytes(page))

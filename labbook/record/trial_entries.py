@@ -122,7 +122,7 @@ def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> d
                 "state": trial.state or run.status,
                 "verdict": made.verdict if made is not None else "",
                 "duration_s": trial.ended - trial.started,
-                **_measured(trial, None if has_objective else made, OBJECTIVE if has_objective else ""),
+                **_trial_row(trial, None if has_objective else made, OBJECTIVE if has_objective else ""),
             }
         )
     facts = {"sweeps": list(dict.fromkeys(each.sweep for each in runs)), "rows": rows}
@@ -131,10 +131,10 @@ def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> d
         return facts
     # Workers begin them in any order.
     rows.sort(key=lambda row: row["number"])
-    return {**facts, **_best(rows)}
+    return {**facts, **_best_row(rows)}
 
 
-def _measured(trial: TrialPart, run: Run | None, metric: str) -> dict[str, Any]:
+def _trial_row(trial: TrialPart, run: Run | None, metric: str) -> dict[str, Any]:
     direction = _GOALS.get(next(iter(trial.directions), ""), "")
     value = trial.values[0] if len(trial.values) == 1 else None
     series = find_primary_series(run) if run is not None else None
@@ -144,7 +144,7 @@ def _measured(trial: TrialPart, run: Run | None, metric: str) -> dict[str, Any]:
     return {"metric": series.name, "best": best, "last": series.last, "direction": primary_direction(run)}
 
 
-def _best(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _best_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Returns the row with the best value if all rows with a value have the same metric and direction."""
     kinds = {(row["metric"], row["direction"]) for row in rows if row["best"] is not None}
     if len(kinds) != 1:

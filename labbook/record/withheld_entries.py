@@ -61,7 +61,7 @@ def _note_refused_runs(notebook: Notebook) -> None:
     from labbook.report.run_data import load_run
 
     known = {item.files[0] for item in pending_commits(notebook.paths, queue=WITHHELD)}
-    for journal in _refused_journals(notebook):
+    for journal in _iter_refused_journals(notebook):
         entry = notebook.paths.entry(journal.run_id)
         if not entry.is_file() or entry.relative_to(notebook.paths.root).as_posix() in known:
             continue
@@ -74,7 +74,7 @@ def _note_refused_runs(notebook: Notebook) -> None:
         withhold(notebook, files, message, when, reason)
 
 
-def _refused_journals(notebook: Notebook) -> Iterator[Journal]:
+def _iter_refused_journals(notebook: Notebook) -> Iterator[Journal]:
     try:
         folders: list[Path] = sorted(folder for folder in notebook.paths.journals.iterdir() if is_run_id(folder.name))
     except OSError:

@@ -22,7 +22,7 @@ class Axis:
     end: float
     log: bool = False
 
-    def at(self, value: float) -> float:
+    def position_of(self, value: float) -> float:
         """Returns the position of a finite value, clipped to the axis."""
         low, high = self.low, self.high
         if self.log:
@@ -48,7 +48,7 @@ def make_axis(values: Sequence[float], start: float, end: float, *, log_from: fl
     if not finite:
         return Axis(0.0, 1.0, start, end)
     low, high = min(finite), max(finite)
-    if low > 1 / _LARGEST and high / low >= log_from and _mostly_small(finite, high):
+    if low > 1 / _LARGEST and high / low >= log_from and _is_mostly_small(finite, high):
         room = (high / low) ** 0.04
         return Axis(low / room, high * room, start, end, log=True)
     span = high - low
@@ -60,7 +60,7 @@ def make_axis(values: Sequence[float], start: float, end: float, *, log_from: fl
     return Axis(bottom, high + 0.06 * span, start, end)
 
 
-def _mostly_small(values: Sequence[float], high: float) -> bool:
+def _is_mostly_small(values: Sequence[float], high: float) -> bool:
     """Whether a third of the values would be at the bottom of a linear axis.
 
     Source: chosen by us; a cosine schedule that ends near zero reads better on a linear axis, a loss that fell by

@@ -35,7 +35,7 @@ def best_run(rows: Sequence[RunRow]) -> RunRow | None:
     metric = Counter(row.metric for row in measured).most_common(1)[0][0]
     chosen: RunRow | None = None
     for row in measured:
-        if row.metric == metric and (chosen is None or row.better_than(chosen) or _wins_tie(row, chosen)):
+        if row.metric == metric and (chosen is None or row.is_better_than(chosen) or _wins_tie(row, chosen)):
             chosen = row
     return chosen
 
@@ -55,7 +55,7 @@ def trend_of(best: RunRow | None, old: RunRow | None, rows: Sequence[RunRow]) ->
     Args:
         best: The best run, or `None`.
         old: The best run before, or `None`.
-        rows: All runs of the experiment; repeats among them tell its noise.
+        rows: All runs of the experiment; repeats among them show its noise.
 
     Returns:
         "better", "worse", "same" or "noise"; "" where the noise of the experiment is not known.
@@ -69,7 +69,7 @@ def trend_of(best: RunRow | None, old: RunRow | None, rows: Sequence[RunRow]) ->
         return ""
     if abs(best.best - old.best) <= least:
         return "noise"
-    return "better" if best.better_than(old) else "worse"
+    return "better" if best.is_better_than(old) else "worse"
 
 
 _T_QUANTILE = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)

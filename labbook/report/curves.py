@@ -103,7 +103,7 @@ def _width(text: str) -> float:
 def _grid(across: Axis, up: Axis, left: float, right: float, bottom: float) -> list[str]:
     parts = []
     for tick in up.ticks(4):
-        at = up.at(tick)
+        at = up.position_of(tick)
         parts.append(f'<path class="g" d="M{left:.0f} {at:.1f}H{right:.0f}"/>')
         parts.append(f'<text class="y" x="{left - 6:.0f}" y="{at + 4:.1f}">{tick_label(tick)}</text>')
     parts.append(f'<path class="a" d="M{left:.0f} {bottom:.1f}H{right:.0f}"/>')
@@ -111,7 +111,7 @@ def _grid(across: Axis, up: Axis, left: float, right: float, bottom: float) -> l
     steps = [t for t in across.ticks(wanted) if t == int(t)]
     word_at = right - _width("step")
     for tick in steps:
-        at = across.at(tick)
+        at = across.position_of(tick)
         label = tick_label(tick)
         if at + _width(label) / 2 < word_at - 4:
             parts.append(f'<text class="x" x="{at:.1f}" y="{bottom + 15:.0f}">{label}</text>')
@@ -123,8 +123,8 @@ def _grid(across: Axis, up: Axis, left: float, right: float, bottom: float) -> l
 def _line(series: Series, across: Axis, up: Axis, place: int) -> str:
     """Returns the values as one path with gaps where they are not finite; a single value is a dot."""
     parts = []
-    for run in _finite_runs(series):
-        at = [f"{across.at(series.steps[i]):.1f} {up.at(series.values[i]):.1f}" for i in run]
+    for run in _finite_segments(series):
+        at = [f"{across.position_of(series.steps[i]):.1f} {up.position_of(series.values[i]):.1f}" for i in run]
         parts.append("M" + " ".join(at) + ("h.01" if len(at) == 1 else ""))
     return f'<path class="l s{place}" d="{"".join(parts)}"/>' if parts else ""
 
@@ -133,16 +133,18 @@ def _band(series: Series, across: Axis, up: Axis, place: int) -> str:
     if not series.low or (series.low == series.values and series.high == series.values):
         return ""
     parts = []
-    for run in _finite_runs(series):
+    for run in _finite_segments(series):
         if len(run) < 2:
             continue
-        above = [f"{across.at(series.steps[i]):.1f} {up.at(series.high[i]):.1f}" for i in run]
-        below = [f"{across.at(series.steps[i]):.1f} {up.at(series.low[i]):.1f}" for i in reversed(run)]
+        above = [f"{across.position_of(series.steps[i]):.1f} {up.position_of(series.high[i]):.1f}" for i in run]
+        below = [
+            f"{across.position_of(series.steps[i]):.1f} {up.position_of(series.low[i]):.1f}" for i in reversed(run)
+        ]
         parts.append("M" + " ".join(above + below) + "z")
     return f'<path class="b f{place}" d="{"".join(parts)}"/>' if parts else ""
 
 
-def _finite_runs(series: Series) -> Iterator[list[int]]:
+def _finite_segments(series: Series) -> Iterator[list[int]]:
     run: list[int] = []
     for index, value in enumerate(series.values):
         if math.isfinite(value):
@@ -169,11 +171,11 @@ def _not_finite(lines: list[Series], across: Axis, top: float, bottom: float) ->
     if not found:
         return []
     step, value = found[0]
-    at = across.at(step)
+    at = across.position_of(step)
     word = "NaN" if math.isnan(value) else "inf"
     side = "end" if at > (across.start + across.end) / 2 else "start"
     text_at = at - 5 if side == "end" else at + 5
-    marks = _marks([across.at(s) for s, _ in found], bottom)
+    marks = _marks([across.position_of(s) for s, _ in found], bottom)
     return [
         f'<path class="bl" d="M{at:.1f} {top:.0f}V{bottom:.1f}"/>',
         f'<path d="{marks}" stroke="var(--bad)" stroke-width="3"/>',

@@ -46,7 +46,7 @@ def user_frame(exception: CaughtException) -> Frame | None:
     return next((f for f in reversed(exception.frames) if f.user), None)
 
 
-def shown_path(path: str, run: Run) -> str:
+def shorten_path(path: str, run: Run) -> str:
     """Returns a path relative to the working folder or the top folder of the code, where it is inside."""
     for folder in _own_folders(run):
         if path.startswith(folder):
@@ -54,8 +54,8 @@ def shown_path(path: str, run: Run) -> str:
     return path
 
 
-def shown_text(sentence: str, run: Run) -> str:
-    """Returns a sentence with its paths shortened as by `shown_path`."""
+def shorten_paths(sentence: str, run: Run) -> str:
+    """Returns a sentence with its paths shortened as by `shorten_path`."""
     for folder in _own_folders(run):
         if folder in sentence:
             sentence = re.sub(r"(?<![\w./~-])" + re.escape(folder) + r"(?=[\w.])", "", sentence)
@@ -71,4 +71,4 @@ def _own_folders(run: Run) -> list[str]:
 
 def place(frame: Frame, run: Run) -> str:
     """Returns file and line of a frame: "model.py:31"."""
-    return f"{shown_path(frame.file, run)}:{frame.line}"
+    return f"{shorten_path(frame.file, run)}:{frame.line}"

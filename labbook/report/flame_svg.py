@@ -24,7 +24,7 @@ _HEIGHT = 110.0
 def flame_svg(trace: ProfileTrace, labels: Sequence[str], words: Mapping[str, Any], steps: int) -> str:
     """Returns a flame graph: each box is a function below the one that calls it, as wide as its time.
 
-    A box tells its name, its time per step and its share when the pointer is on it.
+    A box shows its name, its time per step and its share when the pointer is on it.
 
     Args:
         trace: What the profiler has written.
@@ -116,7 +116,7 @@ def memory_svg(memory: Sequence[Memory], words: Mapping[str, Any]) -> str:
             f'<text class="i" x="{left:.0f}" y="{top + 10:.0f}">{svg_text(caption, 120)}</text>',
             f'<path class="g" d="M{left:.0f} {y(high):.1f}h{width:.0f}M{left:.0f} {y(low):.1f}h{width:.0f}"/>',
             f'<text class="y" x="{left - 6:.0f}" y="{y(high) + 4:.1f}">{numbers.size(high)}</text>',
-            f'<text class="y" x="{left - 6:.0f}" y="{y(low) + 4:.1f}">{_signed(low)}</text>',
+            f'<text class="y" x="{left - 6:.0f}" y="{y(low) + 4:.1f}">{_format_signed(low)}</text>',
             f'<path class="l s{number % 8}" d="M{"L".join(points)}"/>',
         ]
         top += _HEIGHT + 18
@@ -124,5 +124,5 @@ def memory_svg(memory: Sequence[Memory], words: Mapping[str, Any]) -> str:
     return frame(_WIDTH, top + 14, str(words["memory"]), parts)
 
 
-def _signed(value: int) -> str:
+def _format_signed(value: int) -> str:
     return f"-{numbers.size(-value)}" if value < 0 else numbers.size(value)

@@ -19,10 +19,10 @@ _FLOWING = ("gradient", "activation", "numeric", "convergence")
 """Families of checks that the gradient over depth says something about."""
 
 
-def worth_drawing(run: Run) -> bool:
+def is_worth_drawing(run: Run) -> bool:
     """Whether a check of what flows through the model failed or warned, and three weight matrices have a gradient."""
     flagged = any(check.verdict in ("fail", "warn") and check.family in _FLOWING for check in run.checks)
-    return flagged and len(_measured(run, "gradient")) >= 3
+    return flagged and len(_measured_values(run, "gradient")) >= 3
 
 
 def flow_svg(run: Run) -> str:
@@ -38,7 +38,7 @@ def flow_svg(run: Run) -> str:
     across = Axis(0, max(1, len(rows) - 1), _LEFT + 14, _WIDTH - _RIGHT - 10)
     parts = [f'<text class="t" x="14" y="20">{svg_text("gradient flow, input to output", 60)}</text>']
     for tick in up.ticks(5):
-        at = up.at(tick)
+        at = up.position_of(tick)
         parts.append(f'<path class="g" d="M{_LEFT:.0f} {at:.1f}H{_WIDTH - _RIGHT:.0f}"/>')
         parts.append(f'<text class="y" x="{_LEFT - 6:.0f}" y="{at + 4:.1f}">{tick_label(tick)}</text>')
     for place, (key, label) in enumerate(_LINES):
@@ -55,7 +55,7 @@ def _rows(run: Run) -> list[Mapping[str, Any]]:
     return [row for row in found if isinstance(row, Mapping)] if isinstance(found, (list, tuple)) else []
 
 
-def _measured(run: Run, key: str) -> list[float]:
+def _measured_values(run: Run, key: str) -> list[float]:
     return [value for row in _rows(run) if (value := _number(row.get(key))) is not None]
 
 
@@ -67,7 +67,11 @@ def _number(value: object) -> float | None:
 
 
 def _line(rows: Sequence[Mapping[str, Any]], key: str, across: Axis, up: Axis, place: int) -> list[str]:
-    points = [(across.at(i), up.at(v)) for i, row in enumerate(rows) if (v := _number(row.get(key))) is not None]
+    points = [
+        (across.position_of(i), up.position_of(v))
+        for i, row in enumerate(rows)
+        if (v := _number(row.get(key))) is not None
+    ]
     if not points:
         return []
     path = " ".join(f"{x:.1f} {y:.1f}" for x, y in points)
@@ -81,8 +85,8 @@ def _names(rows: Sequence[Mapping[str, Any]], across: Axis) -> list[str]:
     shown = {*range(0, len(rows) - stride // 2, stride), len(rows) - 1}
     y = _HEIGHT - _BOTTOM + 18
     return [
-        f'<text style="text-anchor:end" transform="rotate(-24 {across.at(i):.1f} {y:.0f})" '
-        f'x="{across.at(i):.1f}" y="{y:.0f}">{svg_text(_tail(str(rows[i].get("name") or "")), 24)}</text>'
+        f'<text style="text-anchor:end" transform="rotate(-24 {across.position_of(i):.1f} {y:.0f})" '
+        f'x="{across.position_of(i):.1f}" y="{y:.0f}">{svg_text(_tail(str(rows[i].get("name") or "")), 24)}</text>'
         for i in sorted(shown)
     ]
 

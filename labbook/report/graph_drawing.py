@@ -237,7 +237,7 @@ def graph_svg(
                     f'{b:.1f} {to_y:.1f}"/>'
                 )
     for at in shown:
-        parts += _drawn_box(boxes[at], *place[at], words["other"], bad=marked == [at])
+        parts += _box_elements(boxes[at], *place[at], words["other"], bad=marked == [at])
     for line, name in enumerate(list(unreachable)[:_MOST_NAMES]):
         if not line:
             parts.append(f'<text class="bad" x="{_EDGE:.0f}" y="{top + 6:.0f}">{svg_text(words["missed"], 120)}</text>')
@@ -255,7 +255,7 @@ def _bow(x: float, y: float, to_x: float, to_y: float) -> str:
     return f'<path class="l s1" d="M{x:.1f} {y:.1f}C{out:.1f} {y:.1f} {out:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"/>'
 
 
-def _drawn_box(box: Box, x: float, y: float, width: float, other: str, *, bad: bool) -> list[str]:
+def _box_elements(box: Box, x: float, y: float, width: float, other: str, *, bad: bool) -> list[str]:
     names = short_parameters(box.parameters, other)
     operations = " → ".join(box.operations)
     stroke = "bl" if bad else "s0"

@@ -18,7 +18,7 @@ def lineage_svg(run: Run) -> str:
 
     The picture works on light and dark pages and loads no other file.
     """
-    parents = _by_run(run.parents)
+    parents = _group_by_run(run.parents)
     left = [(name, files, name == run.resumed_from) for name, files in list(parents.items())[:_MOST]]
     right = [artifact for artifact in run.artifacts if artifact.digest][:_MOST]
     rows = max(len(left), len(right), 1)
@@ -39,7 +39,7 @@ def lineage_svg(run: Run) -> str:
     return frame(_WIDTH, height, run.title, parts)
 
 
-def _by_run(parents: tuple[Parent, ...]) -> dict[str, list[Parent]]:
+def _group_by_run(parents: tuple[Parent, ...]) -> dict[str, list[Parent]]:
     grouped: dict[str, list[Parent]] = {}
     for parent in parents:
         grouped.setdefault(parent.run, []).append(parent)

@@ -52,7 +52,7 @@ def model_svg(run: Run, labels: Mapping[str, str]) -> str:
     """
     trees = _trees(run)
     rows = [row for model in trees for row in model["tree"]]
-    worst = _worst(rows)
+    worst = _worst_rows(rows)
     axis = _axis(rows)
     parts = [_ENLARGED]
     top = 12.0
@@ -81,7 +81,7 @@ def _trees(run: Run) -> list[Mapping[str, Any]]:
     return found
 
 
-def _worst(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _worst_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """State -> id of the row that shows its worst value."""
     found: dict[str, tuple[float, int]] = {}
     for row in rows:
@@ -180,7 +180,8 @@ def _texts(
     if norms and axis is not None:
         parts.append(_text(_GRADIENT + 8, y - 1, _range(norms), 18))
         parts.append(
-            f'<rect class="f2" x="{_GRADIENT + 8:.0f}" y="{y + 2:.1f}" width="{axis.at(max(norms)):.1f}" height="2.5"/>'
+            f'<rect class="f2" x="{_GRADIENT + 8:.0f}" y="{y + 2:.1f}" '
+            f'width="{axis.position_of(max(norms)):.1f}" height="2.5"/>'
         )
     for number, one in enumerate(row["states"][:3]):
         parts += _state(one, y + 14 * number, row, labels, worst)
@@ -228,7 +229,7 @@ def _state(
 def _legend(
     rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str], top: float, axis: Axis | None
 ) -> tuple[list[str], float]:
-    """Returns what the colours that occur stand for, and the lower edge."""
+    """Returns what the colours that occur represent, and the lower edge."""
     found = {one["state"] for row in rows for one in row["states"]}
     entries = [(f"var({paint})", labels[state]) for state, paint in _PAINT.items() if state in found]
     entries += [("var(--c2)", labels["scale"])] if axis is not None else []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from labbook.frozen import dataclass
 from labbook.model.series import Series
-from labbook.report.series_choice import base_name, by_trust
+from labbook.report.series_choice import base_name, sort_by_trust
 
 MAX_PANELS = 7
 MAX_LINES = 8
@@ -39,7 +39,7 @@ class Panel:
 def choose_panels(series: Sequence[Series]) -> tuple[list[Panel], int]:
     """Returns the panels, losses first, and the number of series that are not drawn."""
     groups: dict[tuple[str, str], list[Series]] = {}
-    for each in by_trust(series):
+    for each in sort_by_trust(series):
         if base_name(each.name) in _NOT_DRAWN or len(each.values) < 2:
             continue
         script, quantity = _script(each.name), _quantity(each.name)

@@ -67,9 +67,9 @@ def period_context(source: PeriodSource) -> dict[str, Any]:
     """Returns the data of a period: totals, results, failures, changes, open items, authors, days."""
     period = source.period
     now = source.now if source.now is not None else period.span[1]
-    every = _within(period.span, source.rows)
+    every = _runs_within(period.span, source.rows)
     rows = [row for row in every if not _is_search(row)]
-    earlier = _within(period.span_before(now), source.rows)
+    earlier = _runs_within(period.span_before(now), source.rows)
     before = [row for row in earlier if not _is_search(row)]
     pages = {page.id: source.link(page.path) for page in source.experiments}
     data = {
@@ -84,11 +84,11 @@ def period_context(source: PeriodSource) -> dict[str, Any]:
         "failures": _failures(rows, source),
         "costs": cost_rows(rows, before, source.costs, source.changes, source.sentences),
         "fixes": [run_cells(row, source.link) | {"fix": row.fix} for row in reversed(rows) if row.fix],
-        "learnt": _learnt(rows, source),
+        "learnt": _lessons(rows, source),
         "changes": _changes(rows, source),
         "open_runs": _open_runs(source.rows, period, source.link),
         "open_experiments": _without_conclusion(source.experiments, rows, source.link),
-        "authors": _by_author(rows),
+        "authors": _group_by_author(rows),
         "days": _days(rows, period),
     }
     return data | {"week": period.name, "facts": report_facts(data)}
@@ -99,7 +99,7 @@ def _is_search(row: RunRow) -> bool:
     return SEARCH_TAG in row.tags and bool(row.rerun_of)
 
 
-def _within(span: tuple[float, float], rows: Sequence[RunRow]) -> list[RunRow]:
+def _runs_within(span: tuple[float, float], rows: Sequence[RunRow]) -> list[RunRow]:
     """Returns the runs that began in a span of Unix seconds, the oldest first."""
     return sorted((row for row in rows if span[0] <= row.started < span[1]), key=lambda row: row.started)
 
@@ -162,13 +162,13 @@ def _results(source: PeriodSource, rows: Sequence[RunRow], pages: Mapping[str, s
     """Returns a row for each experiment: its best run of the period, and the best one of all time before."""
     begin, _ = source.period.span
     found = []
-    for name, group in sorted(_grouped(rows, lambda row: row.experiment).items()):
+    for name, group in sorted(_group(rows, lambda row: row.experiment).items()):
         known = [row for row in source.rows if row.experiment == name]
         best = best_run(group)
         old = best_run([row for row in known if row.started < begin and (best is None or row.metric == best.metric)])
         now_text, old_text = numbers.pair(best.best, old.best) if best and old else ("", "")
         trend = trend_of(best, old, known)
-        improved = best is not None and old is not None and best.better_than(old) and trend != "noise"
+        improved = best is not None and old is not None and best.is_better_than(old) and trend != "noise"
         found.append(
             {
                 "experiment": name,
@@ -191,7 +191,7 @@ def _results(source: PeriodSource, rows: Sequence[RunRow], pages: Mapping[str, s
 
 
 def _failures(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, Any]]:
-    groups = _grouped([row for row in rows if row.status in BROKEN or row.symptoms], failure_kind)
+    groups = _group([row for row in rows if row.status in BROKEN or row.symptoms], failure_kind)
     return [
         {
             "kind": kind,
@@ -211,7 +211,7 @@ def _most_common_fix(rows: Sequence[RunRow]) -> str:
     return texts.most_common(1)[0][0][:_MAX_TEXT] if texts else ""
 
 
-def _learnt(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, Any]]:
+def _lessons(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, Any]]:
     """Returns what the period leaves behind: confirmed fixes, conclusions, and what was tried and did not help.
 
     A fix that was confirmed several times is there once, with the latest run.
@@ -278,7 +278,7 @@ def _open_runs(rows: Sequence[RunRow], period: Period, link: Link) -> list[dict[
         and finished[row.script, row.experiment] <= row.started
     ]
     broken.sort(key=lambda row: row.started)
-    groups = _grouped(broken, lambda row: f"{row.script}\0{failure_kind(row)}")
+    groups = _group(broken, lambda row: f"{row.script}\0{failure_kind(row)}")
     latest = sorted(groups.values(), key=lambda group: group[-1].started, reverse=True)
     return [run_cells(group[-1], link) | {"count": len(group)} for group in latest[:_MAX_OPEN]]
 
@@ -295,21 +295,21 @@ def _without_conclusion(experiments: Sequence[Entry], rows: Sequence[RunRow], li
 
 def read_conclusion(body: str) -> str:
     """Returns the text under "Conclusion" of a page, without comments."""
-    return _under(body, "conclusion", "结论")
+    return _text_below(body, "conclusion", "结论")
 
 
 def read_goal(body: str) -> str:
     """Returns the text under "Goal" of a page, without comments."""
-    return _under(body, "goal", "目标")
+    return _text_below(body, "goal", "目标")
 
 
 def read_tried(body: str) -> list[str]:
     """Returns the items of the list under "Tried, did not help" of a page."""
-    lines = _under(body, "tried, did not help", "试过但没有用").splitlines()
+    lines = _text_below(body, "tried, did not help", "试过但没有用").splitlines()
     return [" ".join(line.lstrip(" -*+").split()) for line in lines if line.strip(" -*+")]
 
 
-def _under(body: str, *headings: str) -> str:
+def _text_below(body: str, *headings: str) -> str:
     inside = False
     lines = []
     for line in body.splitlines():
@@ -320,8 +320,8 @@ def _under(body: str, *headings: str) -> str:
     return _COMMENT.sub("", "\n".join(lines)).strip()
 
 
-def _by_author(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
-    groups = _grouped(rows, lambda row: row.author)
+def _group_by_author(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
+    groups = _group(rows, lambda row: row.author)
     return [
         {
             "author": author,
@@ -341,7 +341,7 @@ def _days(rows: Sequence[RunRow], period: Period) -> list[dict[str, Any]]:
     return [{"day": day.isoformat(), "runs": counted[day], "broken": broken[day]} for day in days]
 
 
-def _grouped(rows: Sequence[RunRow], key: Callable[[RunRow], str]) -> dict[str, list[RunRow]]:
+def _group(rows: Sequence[RunRow], key: Callable[[RunRow], str]) -> dict[str, list[RunRow]]:
     groups: dict[str, list[RunRow]] = defaultdict(list)
     for row in rows:
         groups[key(row)].append(row)

@@ -15,7 +15,7 @@ from labbook.report.run_row import RunRow
 from labbook.store.text.sentences import Sentences
 
 _RATIO = 1.15
-"""Least ratio of two median step times that is told. Source: chosen by us; the same program varies by a few percent."""
+"""Least ratio of two median step times in a report. Source: chosen by us; the same program varies by a few percent."""
 _FEW = 2
 """Most differences of two runs that are named as the cause."""
 
@@ -52,7 +52,7 @@ def cost_rows(
         costs: Run id -> what the run took.
         changes: Run id -> changes since its previous run.
     """
-    now, then = _by_place(rows, costs), _by_place(before, costs)
+    now, then = _group_by_place(rows, costs), _group_by_place(before, costs)
     found = []
     for (experiment, host, on_gpu), group in sorted(now.items()):
         earlier = then.get((experiment, host, on_gpu), [])
@@ -77,7 +77,7 @@ def cost_rows(
     return found
 
 
-def _by_place(rows: Sequence[RunRow], costs: Mapping[str, Cost]) -> dict[tuple[str, str, bool], list[RunRow]]:
+def _group_by_place(rows: Sequence[RunRow], costs: Mapping[str, Cost]) -> dict[tuple[str, str, bool], list[RunRow]]:
     groups: dict[tuple[str, str, bool], list[RunRow]] = defaultdict(list)
     for row in rows:
         cost = costs.get(row.id)

@@ -199,7 +199,7 @@ def _memory(events: Iterable[Any], threads: Iterable[list[tuple[float, float, st
         peak_at, peak = max(found, key=lambda point: point[1])
         around = [call for call in calls if call[0] <= peak_at <= call[0] - call[1] and call[3] != "gpu"]
         innermost = max(around)[2] if around else ""
-        few = _fewer(found)
+        few = _thin_out(found)
         yield Memory(device, tuple(time - start for time, _ in few), tuple(value for _, value in few), peak, innermost)
 
 
@@ -215,7 +215,7 @@ def _allocated(facts: Mapping[str, Any]) -> tuple[str, int] | None:
     return (device, int(value)) if value is not None else None
 
 
-def _fewer(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
+def _thin_out(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
     """Returns at most about `_POINTS` points: the largest and the last of each part."""
     if len(points) <= _POINTS:
         return points

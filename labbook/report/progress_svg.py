@@ -39,20 +39,22 @@ def progress_svg(rows: Sequence[RunRow], since: float, labels: tuple[str, str]) 
     across = Axis(0, max(1, len(shown) - 1), _LEFT + 10, _WIDTH - _RIGHT - 10)
     parts = [f'<text class="t" x="14" y="20">{svg_text(f"{shown[-1].experiment}: {metric}", 80)}</text>']
     for tick in up.ticks(4):
-        at = up.at(tick)
+        at = up.position_of(tick)
         parts.append(f'<path class="g" d="M{_LEFT:.0f} {at:.1f}H{_WIDTH - _RIGHT:.0f}"/>')
         parts.append(f'<text class="y" x="{_LEFT - 6:.0f}" y="{at + 4:.1f}">{svg_text(tick_label(tick), 12)}</text>')
     for place, value in enumerate(_values(shown)):
         pale = "" if shown[place].started >= since else ' opacity=".35"'
-        parts.append(f'<circle class="f0" cx="{across.at(place):.1f}" cy="{up.at(value):.1f}" r="3"{pale}/>')
-    line = f"M{across.at(0):.1f} {up.at(best[0]):.1f}" + "".join(
-        f"H{across.at(place):.1f}V{up.at(value):.1f}" for place, value in enumerate(best[1:], 1)
+        parts.append(
+            f'<circle class="f0" cx="{across.position_of(place):.1f}" cy="{up.position_of(value):.1f}" r="3"{pale}/>'
+        )
+    line = f"M{across.position_of(0):.1f} {up.position_of(best[0]):.1f}" + "".join(
+        f"H{across.position_of(place):.1f}V{up.position_of(value):.1f}" for place, value in enumerate(best[1:], 1)
     )
     parts.append(f'<path class="l s1" d="{line}"/>')
     parts += _legend(labels)
     for place, side in ((0, "start"), (len(shown) - 1, "end")):
         day = datetime.fromtimestamp(shown[place].started).strftime("%Y-%m-%d")
-        at = across.at(place)
+        at = across.position_of(place)
         parts.append(f'<text style="text-anchor:{side}" x="{at:.1f}" y="{_HEIGHT - 12:.0f}">{day}</text>')
     return frame(_WIDTH, _HEIGHT, f"{shown[-1].experiment}: {metric}", parts)
 

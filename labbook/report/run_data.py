@@ -27,10 +27,10 @@ def load_run(paths: NotebookPaths, run_id: str) -> Run | None:
     whole = read_text_or_nothing(paths.attachments(run_id) / CONSOLE_FILE)
     if whole:
         run = replace(run, console=replace(run.console, text=whole))
-    return run if run.verdict else judged(run)  # recorded before there were verdicts
+    return run if run.verdict else add_verdict(run)  # recorded before there were verdicts
 
 
-def judged(run: Run) -> Run:
+def add_verdict(run: Run) -> Run:
     """Returns the run with its verdict."""
     verdict = judge_run(run)
     return replace(run, verdict=verdict.name, verdict_reason=verdict.reason)

@@ -83,7 +83,7 @@ class RunRow:
         head, _, rest = self.title.replace("：", ": ", 1).partition(": ")
         return rest if rest and head == self.script else self.title
 
-    def better_than(self, other: RunRow) -> bool:
+    def is_better_than(self, other: RunRow) -> bool:
         """Whether the best value of the metric is better than that of another run."""
         if self.best is None or other.best is None:
             return self.best is not None and other.best is None
@@ -118,7 +118,7 @@ def run_row(entry: Entry, goals: Goals | None = None) -> RunRow:
         first=_number(values.get("first")),
         best=measured.best,
         last=_number(values.get("last")),
-        steps=int(steps) if (steps := _finite(values.get("steps"))) is not None else None,
+        steps=int(steps) if (steps := _finite_or_none(values.get("steps"))) is not None else None,
         frameworks=_texts(meta.get("frameworks")),
         tags=_texts(meta.get("tags")),
         symptoms=_texts(meta.get("symptoms")),
@@ -136,7 +136,7 @@ def run_row(entry: Entry, goals: Goals | None = None) -> RunRow:
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _PrimaryMetric:
     """The primary metric in a front matter."""
 
     name: str = ""
@@ -145,7 +145,7 @@ class _Measured:
     best: float | None = None
 
 
-def _primary_metric(meta: Facts, goal: MetricGoal) -> _Measured:
+def _primary_metric(meta: Facts, goal: MetricGoal) -> _PrimaryMetric:
     """Returns the primary metric: the chosen one, else that of the run, else the one that its name makes it."""
     metrics = _metrics(meta.get("metrics"))
     recorded = _text(meta.get("metric"))
@@ -160,7 +160,7 @@ def _primary_metric(meta: Facts, goal: MetricGoal) -> _Measured:
         best = None  # older entries have the best single batch here
     elif own != direction:
         best = _number(values.get("last"))  # the best value was chosen in the other direction
-    return _Measured(name, values, direction, best if direction else None)
+    return _PrimaryMetric(name, values, direction, best if direction else None)
 
 
 def _metrics(given: object) -> dict[str, Facts]:
@@ -175,7 +175,7 @@ def _metrics(given: object) -> dict[str, Facts]:
 
 def _epochs(metrics: Mapping[str, Facts]) -> dict[str, bool]:
     """Returns the names, with whether each has fewer values than there were steps."""
-    steps = {name: _finite(values.get("steps")) or 0 for name, values in metrics.items()}
+    steps = {name: _finite_or_none(values.get("steps")) or 0 for name, values in metrics.items()}
     most = max(steps.values(), default=0)
     return {name: bool(own and 2 * own <= most) for name, own in steps.items()}
 
@@ -211,7 +211,7 @@ def _number(value: object) -> float | None:
     return None
 
 
-def _finite(value: object) -> float | None:
+def _finite_or_none(value: object) -> float | None:
     found = _number(value)
     return found if found is not None and abs(found) < 1e15 else None
 

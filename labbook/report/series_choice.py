@@ -1,4 +1,4 @@
-"""Chooses the series that stands for a run, and the best value of a series."""
+"""Chooses the series that represents a run, and the best value of a series."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ another. Source: chosen by us; one batch says nothing of a model, nor does the f
 
 
 def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
-    """Returns the name of the series that stands for the run.
+    """Returns the name of the series that represents the run.
 
     The chosen metric, else the one that `choose_metric` finds; where no metric has a best value, the training loss,
     else the first logged metric. "" if there are only step times and learning rates.
@@ -46,7 +46,7 @@ def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
     series = [s for s in one_a_name(run.series) if not has_no_best(s.name)]
     series = [s for s in series if any(map(math.isfinite, s.values))] or series
     if goal is None or not goal.metric:
-        series = averaged_series(series) or series
+        series = select_averaged(series) or series
     chosen = choose_metric({s.name: has_epoch_values(s, run.steps) for s in series}, goal)
     if chosen and ((goal is not None and goal.metric) or not metric_kind(chosen).is_training):
         return chosen
@@ -59,7 +59,7 @@ def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
     return next(iter([*losses, *names]), "")
 
 
-def averaged_series(series: Sequence[Series]) -> list[Series]:
+def select_averaged(series: Sequence[Series]) -> list[Series]:
     """Returns the printed series that end with the mean of their other values, where others do not: of folds."""
     printed = [s for s in series if s.source == "text"]
     ended = [s for s in printed if len(s.values) > _FEWEST_PRINTED and ends_with_mean(s)]
@@ -83,7 +83,7 @@ def find_primary_series(run: Run) -> Series | None:
 
 def find_series(run: Run, name: str) -> Series | None:
     """Returns the series of a name, of the first rank and the most reliable source, or `None`."""
-    return next((s for s in by_trust(run.series) if s.name == name), None)
+    return next((s for s in sort_by_trust(run.series) if s.name == name), None)
 
 
 def find_training_loss(run: Run) -> Series | None:
@@ -245,7 +245,7 @@ def _best_level(values: Sequence[float], window: int, *, max_first: bool) -> flo
     return (max if max_first else min)(levels) if levels else None
 
 
-def by_trust(series: Sequence[Series]) -> list[Series]:
+def sort_by_trust(series: Sequence[Series]) -> list[Series]:
     """Returns the series with points: measured, then logged, then read from text; first ranks first."""
     return sorted((s for s in series if s.values), key=lambda s: (_TRUST.get(s.source, 5), s.rank or 0))
 
@@ -253,13 +253,13 @@ def by_trust(series: Sequence[Series]) -> list[Series]:
 def one_a_name(series: Sequence[Series]) -> list[Series]:
     """Returns for each name the most reliable series of the first rank."""
     chosen: dict[str, Series] = {}
-    for each in by_trust(series):
+    for each in sort_by_trust(series):
         chosen.setdefault(each.name, each)
     return list(chosen.values())
 
 
 def run_series(run: Run) -> list[Series]:
-    """Returns for each name the series that stands for the run.
+    """Returns for each name the series that represents the run.
 
     Where a program trained several times or in several phases, `loss` and what else the probe measures are those of the
     best training or the last phase, and those of the first one are `loss.opt0`.
@@ -267,10 +267,10 @@ def run_series(run: Run) -> list[Series]:
     series = one_a_name(run.series)
     facts = run.captured.get("trainings") or run.captured.get("phases") or {}
     best = str(facts.get("series") or "").partition(".")[2]
-    return [replace(s, name=_of_best(s.name, best)) for s in series] if best else series
+    return [replace(s, name=_best_label(s.name, best)) for s in series] if best else series
 
 
-def _of_best(name: str, best: str) -> str:
+def _best_label(name: str, best: str) -> str:
     if base_name(name) not in MEASURED_BY_PROBE:
         return name
     own = re.search(r"\.(opt\d+)", name)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labbook import screen
-from labbook.report.ending_exception import shown_path
+from labbook.report.ending_exception import shorten_path
 from labbook.report.entry.diagnosis_section import fill, headline, seen_line, strip_markdown
 from labbook.store.paths import is_run_id
 from labbook.store.text.templates import words
@@ -40,7 +40,7 @@ def print_diagnosis(diagnosis: Diagnosis, language: str, run: Run | None = None)
         screen.print_line(f"{labels['further']} ", headline(finding, labels))
 
 
-def unsure_lines(diagnosis: Diagnosis, pages: Sequence[Symptom], language: str) -> list[str]:
+def describe_doubt(diagnosis: Diagnosis, pages: Sequence[Symptom], language: str) -> list[str]:
     """Returns why there is no finding, and pages that may be related.
 
     Args:
@@ -51,7 +51,7 @@ def unsure_lines(diagnosis: Diagnosis, pages: Sequence[Symptom], language: str) 
     lines = [fill(labels["unsure_line"], reason=diagnosis.unsure or "no failure")]
     if pages:
         lines.append(str(labels["nearest_line"]))
-        lines += [f"  labbook explain {page.id}  {page.said(language).title}" for page in pages]
+        lines += [f"  labbook explain {page.id}  {page.wording_in(language).title}" for page in pages]
     return lines
 
 
@@ -68,7 +68,7 @@ def _print_finding(finding: Finding, labels: Mapping[str, Any], run: Run | None)
     screen.print_line(screen.Cell(headline(finding, labels), style))
     where = finding.where
     if where.get("file"):
-        file = shown_path(str(where["file"]), run) if run is not None else str(where["file"])
+        file = shorten_path(str(where["file"]), run) if run is not None else str(where["file"])
         place = f"{file}:{where['line']}" if where.get("line") else file
         screen.print_line("  ", screen.Cell(place, "cyan"), f"  {where.get('source') or ''}".rstrip())
     for sentence in finding.evidence:

@@ -10,7 +10,7 @@ from labbook.store.text.frontmatter import parse
 _MARKUP = re.compile(r"<!--.{0,200}?-->|</?(?:details|summary|div|span|p)\b[^<>]{0,200}>")
 
 
-def for_reading(text: str) -> str:
+def strip_markup(text: str) -> str:
     """Returns the entry without front matter, markers and HTML."""
     try:
         _, body = parse(text, "")

@@ -9,7 +9,7 @@ from labbook.compare.run_settings import captured_facts
 from labbook.errors import UsageError
 from labbook.model.message import Message, message
 from labbook.report.period_context import SEARCH_TAG
-from labbook.rerun.bisection import Bisection, Judge, bisect, likelihood, make_judge, with_required
+from labbook.rerun.bisection import Bisection, Judge, add_required, bisect, likelihood, make_judge
 from labbook.rerun.recorded_code import recorded_code
 from labbook.rerun.rerun_run import change_entry, read_run, rerun
 from labbook.rerun.run_differences import (
@@ -23,7 +23,7 @@ from labbook.rerun.run_differences import (
 )
 from labbook.store.commit.entry_commit import commit_files
 from labbook.store.notebook import Notebook
-from labbook.store.text.entry_text import with_block
+from labbook.store.text.entry_text import set_block
 from labbook.store.text.escape import code_span
 from labbook.store.text.sentences import Sentences
 
@@ -38,7 +38,7 @@ def bisect_runs(
     most: int,
     max_steps: int | None,
     print_line: Callable[[str], None],
-    tell: Callable[[Message], None],
+    notify: Callable[[Message], None],
 ) -> Bisection:
     """Searches the differences of two runs for what changed the result.
 
@@ -47,7 +47,7 @@ def bisect_runs(
         bad: That of a run without.
         max_steps: Stop each run after this many optimizer steps; the two runs are then repeated as short ones first.
         print_line: Prints the lines of the recorder.
-        tell: Told what is tried and found.
+        notify: Called with what is tried and found.
 
     Raises:
         UsageError: The runs have the same result, or no difference that can be made alone.
@@ -61,7 +61,7 @@ def bisect_runs(
             notebook,
             {**base, "argv": words, "tags": ()},
             print_line=print_line,
-            tell=lambda note: None,
+            notify=lambda note: None,
             requests=requests,
             change=lambda code: apply_code(code.top, chosen),
             variables=variables,
@@ -78,23 +78,23 @@ def bisect_runs(
     spent = 0
     if requests:
         judge, spent = make_judge(run_with(good, ()), run_with(bad, ())), 2
-    tell(message("rerun.bisecting", count=len(candidates)))
+    notify(message("rerun.bisecting", count=len(candidates)))
     required = required_hunks(candidates)
     tried: dict[frozenset[Difference], bool | None] = {}
     candidates.sort(key=lambda one: -likelihood(one, bad))
 
     def attempt(chosen: Sequence[Difference]) -> bool | None:
-        chosen = with_required(chosen, required)
+        chosen = add_required(chosen, required)
         if frozenset(chosen) in tried:
             return tried[frozenset(chosen)]
         result = tried[frozenset(chosen)] = judge(run_with(good, chosen))
         names = [one.name for one in chosen]
         if result is None:
-            tell(message("rerun.tried_neither", names=names))
+            notify(message("rerun.tried_neither", names=names))
         elif result:
-            tell(message("rerun.tried_bad", names=names))
+            notify(message("rerun.tried_bad", names=names))
         else:
-            tell(message("rerun.tried_good", names=names))
+            notify(message("rerun.tried_good", names=names))
         return result
 
     found = bisect(candidates, attempt, most - spent, [likelihood(one, bad) for one in candidates])
@@ -106,7 +106,7 @@ def bisect_runs(
         lines.sort(key=lambda one: -likelihood(one, bad))
         closer = bisect(lines, attempt, left, [likelihood(one, bad) for one in lines])
         guilty = closer.guilty if closer.proven else guilty
-    return Bisection(tuple(with_required(guilty, required)), found.proven, spent + len(tried), found.candidates)
+    return Bisection(tuple(add_required(guilty, required)), found.proven, spent + len(tried), found.candidates)
 
 
 def _lines_of(notebook: Notebook, good: Mapping[str, Any], hunk: Difference) -> list[Difference]:
@@ -162,6 +162,6 @@ def write_bisection(notebook: Notebook, good: str, bad: str, found: Bisection, l
         ]
     )
     path = change_entry(
-        notebook, bad, lambda page: with_block(page, BLOCK, f"\n{text}\n", ("reproduction", "summary", "title"))
+        notebook, bad, lambda page: set_block(page, BLOCK, f"\n{text}\n", ("reproduction", "summary", "title"))
     )
     commit_files(notebook, [path], f"Bisect {bad}: {', '.join(one.name for one in found.guilty)[:100]}\n\nRun: {bad}\n")

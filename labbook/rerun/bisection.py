@@ -63,7 +63,7 @@ def likelihood(difference: Difference, bad: Mapping[str, Any]) -> float:
     return 1.0
 
 
-def with_required(chosen: Sequence[Difference], required: Mapping[Difference, set[Difference]]) -> list[Difference]:
+def add_required(chosen: Sequence[Difference], required: Mapping[Difference, set[Difference]]) -> list[Difference]:
     """Returns differences with those that they do not run without."""
     found = list(chosen)
     for one in found:
@@ -122,12 +122,12 @@ def bisect(candidates: Sequence[Difference], attempt: Try, most: int, likelihood
     elif proven:
         known = left
     if not proven or len(known) > 1:
-        known, more, proven = _reduced(known, attempt, most - runs, proven=proven)
+        known, more, proven = _reduce(known, attempt, most - runs, proven=proven)
         runs += more
     return Bisection(tuple(known), proven, runs, len(candidates))
 
 
-def _reduced(
+def _reduce(
     known: Sequence[Difference], attempt: Try, most: int, *, proven: bool
 ) -> tuple[list[Difference], int, bool]:
     """Takes differences away while the result stays bad; returns the rest, the number of runs, whether it was tried."""
@@ -148,7 +148,7 @@ def _reduced(
 
 
 def make_judge(good: Mapping[str, Any], bad: Mapping[str, Any]) -> Judge:
-    """Returns what tells a bad run from a good one: the failure, else the symptom, else the primary metric.
+    """Returns what distinguishes a bad run from a good one: the failure, else the symptom, else the primary metric.
 
     Raises:
         UsageError: The two runs have the same result.
@@ -170,13 +170,13 @@ def make_judge(good: Mapping[str, Any], bad: Mapping[str, Any]) -> Judge:
     if one is None or other is None or one == other:
         raise UsageError("errors.rerun.same_result", good=good.get("id"), bad=bad.get("id"), metric=name or "a metric")
 
-    def closer(run: Mapping[str, Any]) -> bool | None:
+    def is_closer_to_bad(run: Mapping[str, Any]) -> bool | None:
         value = _value(run, name)
         if value is None or (abs(value) == _FAR and _FAR not in (abs(one), abs(other))):
             return None
         return abs(value - other) < abs(value - one)
 
-    return closer
+    return is_closer_to_bad
 
 
 def _failure(run: Mapping[str, Any]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from labbook.record.child.probe_environment import inject_environment, keep_prob
 from labbook.record.notebook_command import ENV_FOLDER
 from labbook.rerun.recorded_code import recorded_code
 from labbook.rerun.recorded_command import rerun_command
-from labbook.rerun.recorded_environment import recorded_variables, with_environment
+from labbook.rerun.recorded_environment import recorded_variables, set_environment
 from labbook.rerun.recorded_inputs import prepare_inputs
 from labbook.store.notebook import Notebook
 
@@ -50,14 +50,14 @@ class OnnxModel:
 
 
 def export_onnx(
-    notebook: Notebook, run: Mapping[str, Any], target: Path, tell: Callable[[Message], None]
+    notebook: Notebook, run: Mapping[str, Any], target: Path, notify: Callable[[Message], None]
 ) -> list[OnnxModel]:
     """Exports the models of a run: the first to `target`, others with a number before the ending.
 
     Args:
         run: The `run.json`.
         target: Path that ends in `.onnx`.
-        tell: Told what differs from the recorded run.
+        notify: Called with what differs from the recorded run.
 
     Raises:
         UsageError: The code cannot be restored.
@@ -68,19 +68,19 @@ def export_onnx(
         folder = Path(place)
         (folder / EVENTS_FOLDER).mkdir()
         name, weights = _kept_weights(notebook, run, folder)
-        status = _run_to_first_step(notebook, run, folder, weights, tell)
+        status = _run_to_first_step(notebook, run, folder, weights, notify)
         try:
             rows = json.loads((folder / "model.json").read_text("utf-8"))
         except (OSError, ValueError):
             raise NothingFoundError("errors.graph.onnx_no_step", run=run.get("id"), status=status) from None
-        found = [_moved(row, target, name) for row in rows if not row["error"]]
+        found = [_move(row, target, name) for row in rows if not row["error"]]
         if not found:
             _raise_failure(rows)
         return found
 
 
 def _run_to_first_step(
-    notebook: Notebook, run: Mapping[str, Any], folder: Path, weights: Path | None, tell: Callable[[Message], None]
+    notebook: Notebook, run: Mapping[str, Any], folder: Path, weights: Path | None, notify: Callable[[Message], None]
 ) -> int:
     """Runs the program until it has exported its models; returns its exit status."""
     wanted = {"file": str(folder / "model"), "weights": str(weights or "")}
@@ -94,9 +94,9 @@ def _run_to_first_step(
     }
     with recorded_code(notebook, run, incomplete=True) as code:
         for note in (*code.notes, *prepare_inputs(run, code)):
-            tell(note)
+            notify(note)
         command = rerun_command(run, code)
-        with with_environment(recorded_variables(run, code), None):
+        with set_environment(recorded_variables(run, code), None):
             environ = inject_environment(dict(os.environ), settings)
         environ[ENV_FOLDER] = str(folder / "notebook")
         try:
@@ -121,7 +121,7 @@ def _kept_weights(notebook: Notebook, run: Mapping[str, Any], folder: Path) -> t
     return "", None
 
 
-def _moved(row: Mapping[str, Any], target: Path, weights: str) -> OnnxModel:
+def _move(row: Mapping[str, Any], target: Path, weights: str) -> OnnxModel:
     source = Path(row["file"])
     path = target.with_name(target.stem + source.stem.removeprefix("model") + target.suffix)
     try:

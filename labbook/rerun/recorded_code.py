@@ -96,7 +96,7 @@ def recorded_code(
     folder.mkdir(parents=True, exist_ok=True)
     root = Path(tempfile.mkdtemp(prefix=f"{run.get('id')}-", dir=folder))
     place, cwd = (root / "code" / path.relative_to(shared) for path in (top, original))
-    with _ended_by_sigterm():
+    with _raise_on_sigterm():
         try:
             if repository is not None and code.get("commit"):
                 _check_out(repository, place, str(code["commit"]))
@@ -113,7 +113,7 @@ def recorded_code(
 
 
 @contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
+def _raise_on_sigterm() -> Iterator[None]:
     """Lets SIGTERM leave the block as an exception, so that no worktree stays in the repository of the user."""
     default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if not default or threading.current_thread() is not threading.main_thread():

@@ -40,7 +40,7 @@ def rerun_command(
     found = []
     for at, word in enumerate(words):
         rebuilt = _rebuilt_program(word, prefix, code, programs, is_first=at == 0) if programs else ""
-        found.append(rebuilt or _moved(word, code, is_program=at == 0))
+        found.append(rebuilt or _move_path(word, code, is_program=at == 0))
     return [*found, *more]
 
 
@@ -57,7 +57,7 @@ def _rebuilt_program(word: str, prefix: str, code: RecordedCode, programs: Path,
     return ""
 
 
-def _moved(word: str, code: RecordedCode, *, is_program: bool) -> str:
+def _move_path(word: str, code: RecordedCode, *, is_program: bool) -> str:
     """Returns a word with the path in it, if it has one, moved to the folder of the code."""
     if is_program and "/" in word and not word.startswith(("/", "~")):
         original = code.original / word

@@ -97,7 +97,7 @@ def ask_interpreter(interpreter: str) -> tuple[str, list[Path]]:
     return "", []
 
 
-def with_environment(
+def set_environment(
     variables: Mapping[str, str], path: Path | None, sources: Sequence[Path] = ()
 ) -> contextlib.AbstractContextManager[None]:
     """Sets environment variables for a time.
@@ -109,7 +109,7 @@ def with_environment(
     """
 
     @contextlib.contextmanager
-    def during() -> Any:  # noqa: ANN401 - a generator
+    def changed_environment() -> Any:  # noqa: ANN401 - a generator
         before = dict(os.environ)
         os.environ.update(variables)
         if path is not None:
@@ -125,4 +125,4 @@ def with_environment(
             os.environ.clear()
             os.environ.update(before)
 
-    return during()
+    return changed_environment()

@@ -1,4 +1,4 @@
-"""Repeats of a run in the notebook, which tell how much its result varies."""
+"""Repeats of a run in the notebook, which show how much its result varies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from labbook.store.notebook import Notebook
 _MAX_REPEATS = 50
 
 
-def repeated_runs(
+def find_repeats(
     notebook: Notebook, run: Mapping[str, Any], reruns: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """Returns runs of the same configuration: with other seeds from the notebook, and reruns if there are several."""

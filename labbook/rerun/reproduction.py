@@ -134,7 +134,7 @@ def compare_results(
         return Reproduction("unknown")
     if end is None and first is None and not missing and not other_files:
         return Reproduction("identical", values, compared, equal_files, printed and not equal_files)
-    noise = _within_noise(before, now, repeats) if same_end else None
+    noise = _judge_noise(before, now, repeats) if same_end else None
     verdict = "within_noise" if noise is not None else "different"
     reasons = tuple(_reasons(before, now, possible))
     return Reproduction(verdict, values, compared, equal_files, printed, first, reasons, noise, end)
@@ -200,10 +200,10 @@ def _compare_files(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[i
 
     Only model weights count against a rerun: logs and archives have times in them.
     """
-    theirs = {_in_code(now, row): row.get("fingerprint") for row in list_rows(now, "files")}
+    theirs = {_path_in_code(now, row): row.get("fingerprint") for row in list_rows(now, "files")}
     equal = other = 0
     for row in list_rows(before, "files"):
-        digest, path = str(row.get("fingerprint") or ""), _in_code(before, row)
+        digest, path = str(row.get("fingerprint") or ""), _path_in_code(before, row)
         if "written" not in str(row.get("mode")) or not digest.startswith("sha256:") or path not in theirs:
             continue
         if theirs[path] == digest:
@@ -213,7 +213,7 @@ def _compare_files(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[i
     return equal, other
 
 
-def _in_code(run: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+def _path_in_code(run: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """Returns the path of a file from the working folder of its run, which a rerun has elsewhere."""
     path = str(row.get("path") or "")
     return path.removeprefix(f"{run.get('cwd')}/")
@@ -229,7 +229,7 @@ def _primary(run: Mapping[str, Any]) -> float | None:
     return None
 
 
-def _within_noise(
+def _judge_noise(
     before: Mapping[str, Any], now: Mapping[str, Any], repeats: Sequence[Mapping[str, Any]]
 ) -> Message | None:
     """Returns how the noise was measured, `None` if it is unknown or the difference is larger."""

@@ -11,7 +11,7 @@ from labbook.rerun.rerun_run import change_entry
 from labbook.store.commit.entry_commit import CommitOutcome, commit_files
 from labbook.store.notebook import Notebook
 from labbook.store.text import frontmatter
-from labbook.store.text.entry_text import with_block
+from labbook.store.text.entry_text import set_block
 from labbook.store.text.escape import inline
 from labbook.store.text.sentences import Sentences
 
@@ -78,11 +78,11 @@ def write_verdict(
         beside = say.line(key, runs=[f"[{other}]({_link(run_id, other)})" for other in others])
         text = "\n".join([f"## {say.line('rerun.heading')}", "", beside, "", *(f"- {line}" for line in lines)])
 
-        def with_verdict(page: str, run_id: str = run_id, text: str = text) -> str:
+        def add_verdict(page: str, run_id: str = run_id, text: str = text) -> str:
             page = frontmatter.update(page, {"reproduction": found.verdict}, run_id)
-            return with_block(page, BLOCK, f"\n{text}\n", ("summary", "title"))
+            return set_block(page, BLOCK, f"\n{text}\n", ("summary", "title"))
 
-        files.append(change_entry(notebook, run_id, with_verdict))
+        files.append(change_entry(notebook, run_id, add_verdict))
     return commit_files(notebook, files, f"Reproduce {original}: {found.verdict}\n\nRun: {original}\n")
 
 

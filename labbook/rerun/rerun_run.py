@@ -23,7 +23,7 @@ from labbook.rerun.recorded_environment import (
     compare_environment,
     project_sources,
     recorded_variables,
-    with_environment,
+    set_environment,
 )
 from labbook.rerun.recorded_inputs import prepare_inputs
 from labbook.store.journal import write_atomically
@@ -33,7 +33,7 @@ from labbook.store.text.entry_text import read_text, to_bytes
 if TYPE_CHECKING:
     from labbook.record.child.supervisor import ChildEnd
 
-Tell = Callable[[Message], None]
+Notify = Callable[[Message], None]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def rerun(
     more: Sequence[str] = (),
     *,
     print_line: Callable[[str], None],
-    tell: Tell,
+    notify: Notify,
     incomplete: bool = False,
     rebuild: bool = False,
     keep: bool = False,
@@ -105,7 +105,7 @@ def rerun(
         notebook: The notebook of the run; the new run is recorded there, in the same experiment.
         run: The `run.json`.
         more: Words added to the command.
-        tell: Told what differs before the command starts.
+        notify: Called with what differs before the command starts.
         incomplete: Whether code is accepted of which the entry lacks a part.
         rebuild: Whether it runs in the recorded container image, or in an environment with the recorded packages.
         requests: Requests to the probe, see `labbook.record.program_requests`; by default the one that stopped the
@@ -127,7 +127,7 @@ def rerun(
 
     def report(note: Message) -> None:
         notes.append(note)
-        tell(note)
+        notify(note)
 
     with recorded_code(notebook, run, incomplete=incomplete, keep=keep) as code:
         for note in (*code.notes, *prepare_inputs(run, code)):
@@ -152,7 +152,7 @@ def rerun(
             has_gpus = bool(captured_facts(run, "hardware").get("gpus"))
             launcher = container_launcher(container, code, notebook.paths.root, set_here, with_gpus=has_gpus)
             facts["container"] = container.facts
-        with with_environment(set_here, programs, sources), _inside(code.cwd):
+        with set_environment(set_here, programs, sources), _working_folder(code.cwd):
             for note in compare_environment(run, command, code) if container is None and not quiet else ():
                 report(note)
             request = RecordRequest(
@@ -193,7 +193,7 @@ def _status(end: ChildEnd) -> int:
 
 
 @contextlib.contextmanager
-def _inside(folder: Path) -> Iterator[None]:
+def _working_folder(folder: Path) -> Iterator[None]:
     before = Path.cwd()
     os.chdir(folder)
     try:

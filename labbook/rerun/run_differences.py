@@ -140,7 +140,7 @@ def split_lines(hunk: Difference, good: str) -> list[Difference]:
     """
     head, text = hunk.patch
     match = _HUNK.match(text)
-    removed, added = _signed(text, "-"), _signed(text, "+")
+    removed, added = _signed_lines(text, "-"), _signed_lines(text, "+")
     count = max(len(removed), len(added))
     if match is None or not 1 < count <= _MOST_LINES or re.search(r"(?m)^\\", text):
         return []
@@ -219,7 +219,7 @@ def required_hunks(differences: Sequence[Difference]) -> dict[Difference, set[Di
     requires those that remove its uses.
     """
     hunks = [one for one in differences if one.kind == "code" and one.patch[1]]
-    lines = {one: (_signed(one.patch[1], "-"), _signed(one.patch[1], "+")) for one in hunks}
+    lines = {one: (_signed_lines(one.patch[1], "-"), _signed_lines(one.patch[1], "+")) for one in hunks}
     required: dict[Difference, set[Difference]] = {}
     for one in hunks:
         for side, other_side in ((1, 0), (0, 1)):
@@ -236,12 +236,12 @@ def required_hunks(differences: Sequence[Difference]) -> dict[Difference, set[Di
     return required
 
 
-def _signed(hunk: str, sign: str) -> list[str]:
+def _signed_lines(hunk: str, sign: str) -> list[str]:
     return [line[1:] for line in hunk.splitlines()[1:] if line.startswith(sign)]
 
 
 def _lines(hunk: str, sign: str) -> str:
-    return "; ".join(line.strip() for line in _signed(hunk, sign))[:120]
+    return "; ".join(line.strip() for line in _signed_lines(hunk, sign))[:120]
 
 
 def _repository(folder: Path) -> GitFolders:

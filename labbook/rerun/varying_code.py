@@ -94,7 +94,7 @@ def _variations(tree: ast.AST) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _IN_ANY_ORDER:
             ordered |= {id(part) for argument in node.args for part in ast.walk(argument)}
-        if isinstance(node, ast.Assign) and any(_called(part, names) in _CLOCK for part in ast.walk(node.value)):
+        if isinstance(node, ast.Assign) and any(_called_name(part, names) in _CLOCK for part in ast.walk(node.value)):
             timed |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -104,7 +104,7 @@ def _variations(tree: ast.AST) -> Iterator[tuple[str, int]]:
         if iterated is not None and is_set and id(iterated) not in ordered and id(node) not in ordered:
             yield "set_order", iterated.lineno
         if isinstance(node, (ast.While, ast.If)) and any(
-            _called(part, names) in _CLOCK or (isinstance(node, ast.While) and _is_name(part, timed))
+            _called_name(part, names) in _CLOCK or (isinstance(node, ast.While) and _is_name(part, timed))
             for part in ast.walk(node.test)
         ):
             yield "clock", node.lineno
@@ -115,7 +115,7 @@ def _is_name(node: ast.AST, names: set[str]) -> bool:
 
 
 def _call_kinds(node: ast.Call, names: Mapping[str, str], *, ordered: bool) -> Iterator[str]:
-    called = _called(node, names)
+    called = _called_name(node, names)
     module, _, function = called.rpartition(".")
     generator = {"numpy.random": "numpy", "random": "python"}.get(module)
     if generator and function not in _NO_DRAW:
@@ -143,7 +143,7 @@ def _imported_names(tree: ast.AST) -> dict[str, str]:
     return names
 
 
-def _called(node: ast.AST, names: Mapping[str, str]) -> str:
+def _called_name(node: ast.AST, names: Mapping[str, str]) -> str:
     """Returns the full name of what a call calls, "" if it is not imported."""
     if not isinstance(node, ast.Call):
         return ""

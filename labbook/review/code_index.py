@@ -91,8 +91,8 @@ class Code:
 
     def _note(self, source: Source, node: ast.AST) -> None:
         """Record the scope (for attributes of `self`, also the class) in which names are assigned."""
-        scope: ast.AST = next((outer for outer in source.above(node) if isinstance(outer, SCOPES)), source.tree)
-        for name in set(_named(node)):
+        scope: ast.AST = next((outer for outer in source.parents_of(node) if isinstance(outer, SCOPES)), source.tree)
+        for name in set(_assigned_names(node)):
             self._assignments[scope, name].append(node)
             if name.startswith("self."):
                 owner = source.class_of(node)
@@ -101,14 +101,14 @@ class Code:
 
     def class_named(self, source: Source, func: ast.expr) -> tuple[Source, ast.ClassDef] | None:
         """Return the class of the program that an expression names, if it is unique."""
-        return self._own(source, func, self.classes)
+        return self._own_definition(source, func, self.classes)
 
     def function_named(self, source: Source, func: ast.expr) -> tuple[Source, Function] | None:
         """Return the function or, for `self.name`, the method that a call runs, if it is unique."""
         if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id in ("self", "cls"):
             owner = source.class_of(func)
             return self.method(source, owner, func.attr) if owner is not None else None
-        found = self._own(source, func, self.functions)
+        found = self._own_definition(source, func, self.functions)
         return found if found and found[0].class_of(found[1]) is None else None
 
     def method(self, source: Source, owner: ast.ClassDef, name: str) -> tuple[Source, Function] | None:
@@ -143,7 +143,7 @@ class Code:
         outer = self.bases(source, owner) - {"abc.ABC", "object"}
         return bool(outer) and outer <= set(MODULES)
 
-    def _own(
+    def _own_definition(
         self, source: Source, func: ast.expr, table: Mapping[str, Sequence[tuple[Source, Definition]]]
     ) -> tuple[Source, Definition] | None:
         dotted = source.dotted(func)
@@ -170,7 +170,7 @@ class Code:
 
         `None` if branches or loops leave several, or if the name is a parameter or assigned elsewhere.
         """
-        scope: ast.AST = next((outer for outer in source.above(at) if isinstance(outer, SCOPES)), source.tree)
+        scope: ast.AST = next((outer for outer in source.parents_of(at) if isinstance(outer, SCOPES)), source.tree)
         if (scope, target) not in self._assignments:
             return None
         statement: ast.AST | None = source.statement(at)
@@ -191,7 +191,7 @@ class Code:
             statement = outer
         return None
 
-    def assigned(self, scope: ast.AST, target: str) -> list[ast.expr | None]:
+    def assigned_values(self, scope: ast.AST, target: str) -> list[ast.expr | None]:
         """All values assigned to a name in a function, class or module, without nested ones; `None`: unknown."""
         return [assigned_value(node, target) for node in self._assignments.get((scope, target), ())]
 
@@ -255,20 +255,20 @@ class Code:
             return self._attribute(source, owner, target) if owner is not None else []
         while scope is not None:
             last = self.value(source, target, node) if source.function(node) is scope else None
-            found = [last] if last is not None else self.assigned(scope, target)
+            found = [last] if last is not None else self.assigned_values(scope, target)
             if found:
                 return [(source, one) for one in found if one is not None] if None not in found else []
             if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) and target in parameters(scope):
                 return self.arguments(source, scope, target)
             scope = source.function(scope)
         found = [self.value(source, target, node)] if source.function(node) is None else []
-        found = found if found and found[0] is not None else self.assigned(source.tree, target)
+        found = found if found and found[0] is not None else self.assigned_values(source.tree, target)
         return [(source, one) for one in found if one is not None] if found and None not in found else []
 
     def _attribute(self, source: Source, owner: ast.ClassDef, target: str) -> list[tuple[Source, ast.expr]]:
         found: list[tuple[Source, ast.expr]] = []
         for where, cls in self.lineage(source, owner):
-            for value in self.assigned(cls, target):
+            for value in self.assigned_values(cls, target):
                 if value is None:
                     return []
                 if not (isinstance(value, ast.Constant) and value.value is None):
@@ -347,7 +347,7 @@ def _targets(node: ast.AST) -> list[ast.expr]:
     return []
 
 
-def _named(node: ast.AST) -> list[str]:
+def _assigned_names(node: ast.AST) -> list[str]:
     """Names that a node assigns."""
     found = []
     for outer in _targets(node):
@@ -360,7 +360,7 @@ def _named(node: ast.AST) -> list[str]:
 
 def assigns(node: ast.AST, target: str) -> bool:
     """Whether a node assigns a name."""
-    return isinstance(node, _ASSIGNING) and target in _named(node)
+    return isinstance(node, _ASSIGNING) and target in _assigned_names(node)
 
 
 def assigned_value(node: ast.AST, target: str) -> ast.expr | None:

@@ -85,24 +85,24 @@ def events(code: Code, source: Source, body: Sequence[ast.stmt]) -> list[Event]:
 
 
 def _events(code: Code, source: Source, body: Sequence[ast.AST], named: dict[str, str], depth: int) -> Iterator[Event]:
-    for node, always in _in_order(body, True):
+    for node, always in _iter_in_order(body, True):
         if isinstance(node, ast.Call):
             yield from _call(code, source, node, named, depth, always)
         elif isinstance(node, ast.Assign) and any(_is_grad(one) for one in node.targets):
             yield Event("zero", "*", node, True, always, source)
 
 
-def _in_order(body: Sequence[ast.AST], always: bool) -> Iterator[tuple[ast.AST, bool]]:
+def _iter_in_order(body: Sequence[ast.AST], always: bool) -> Iterator[tuple[ast.AST, bool]]:
     """Yield nodes in execution order: arguments before their call."""
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             # A closure runs when it is called, by a line search for instance.
-            yield from _in_order(node.body, False)
+            yield from _iter_in_order(node.body, False)
             continue
         if isinstance(node, (ast.ClassDef, ast.Lambda)):
             continue
         branch = isinstance(node, (ast.If, *LOOPS, ast.Try, ast.IfExp, ast.BoolOp, ast.Match))
-        yield from _in_order(list(ast.iter_child_nodes(node)), always and not branch)
+        yield from _iter_in_order(list(ast.iter_child_nodes(node)), always and not branch)
         yield node, always
 
 
@@ -129,7 +129,7 @@ def _call(
     elif name in ("step", "step_") and isinstance(func, ast.Attribute):
         yield from _step(code, source, call, on, named, always, direct)
     else:
-        yield from _other(code, source, call, named, depth, always)
+        yield from _other_call_events(code, source, call, named, depth, always)
 
 
 def _step(
@@ -184,7 +184,7 @@ def _contains_word(on: str, parts: tuple[str, ...]) -> bool:
     return any(part in last for part in parts)
 
 
-def _other(
+def _other_call_events(
     code: Code, source: Source, call: ast.Call, named: dict[str, str], depth: int, always: bool
 ) -> Iterator[Event]:
     followed = code.function_named(source, call.func)
@@ -224,7 +224,7 @@ def _harmless(code: Code, source: Source, call: ast.Call) -> bool:
         if isinstance(func.value, ast.Name) and func.value.id == "self":
             # `self.model(x)`, `self.criterion(...)`: objects of a known library or class are models.
             owner = source.class_of(func)
-            is_assigned = owner is not None and bool(code.assigned(owner, f"self.{name}"))
+            is_assigned = owner is not None and bool(code.assigned_values(owner, f"self.{name}"))
             if code.kind(source, func) is not None or (is_assigned and _contains_word(name, _MODEL_WORDS)):
                 return True
             # A method of a base class in another package.
@@ -239,7 +239,7 @@ def _harmless(code: Code, source: Source, call: ast.Call) -> bool:
 
 def _only_reads(code: Code, source: Source, call: ast.Call) -> bool:
     """Whether an unresolved call gets no trainable object, or its name does not suggest training."""
-    if not _gives_training(code, source, call):
+    if not _has_training_argument(code, source, call):
         return True
     if last_name(call.func) in ("setattr", "partial"):
         return False
@@ -254,7 +254,7 @@ def _only_reads(code: Code, source: Source, call: ast.Call) -> bool:
     return not any(part in last_name(call.func).lower() for part in _TRAINING_WORDS)
 
 
-def _gives_training(code: Code, source: Source, call: ast.Call) -> bool:
+def _has_training_argument(code: Code, source: Source, call: ast.Call) -> bool:
     """Whether an optimizer, a model, a loss or `self` is an argument of a call."""
     for arg in [*call.args, *(k.value for k in call.keywords)]:
         arg = arg.value if isinstance(arg, ast.Starred) else arg
@@ -297,14 +297,14 @@ def _step_loops(code: Code, source: Source) -> Iterator[tuple[Loop, list[Event]]
             node
             for node in walk(loop.body)
             if isinstance(node, ast.Call)
-            and (last_name(node.func) in ("backward", "step", *_ZERO) or _goes_backward(code, source, node))
+            and (last_name(node.func) in ("backward", "step", *_ZERO) or _calls_backward(code, source, node))
         ]
         if not any(_nearest_loop(source, node) is loop for node in own):
             continue
         yield loop, events(code, source, loop.body)
 
 
-def _goes_backward(code: Code, source: Source, call: ast.Call) -> bool:
+def _calls_backward(code: Code, source: Source, call: ast.Call) -> bool:
     """Whether a call runs a function of the program that calls backward outside loops."""
     followed = code.function_named(source, call.func)
     if followed is None:
@@ -317,15 +317,15 @@ def _goes_backward(code: Code, source: Source, call: ast.Call) -> bool:
 
 
 def _nearest_loop(source: Source, node: ast.AST) -> ast.AST | None:
-    for outer in source.above(node):
+    for outer in source.parents_of(node):
         if isinstance(outer, (*LOOPS, *SCOPES)):
             return outer
     return None
 
 
-def in_no_grad(source: Source, node: ast.AST) -> bool:
+def is_under_no_grad(source: Source, node: ast.AST) -> bool:
     """Whether a node is under `no_grad`, `inference_mode` or `set_grad_enabled`, by block or decorator."""
-    for outer in source.above(node):
+    for outer in source.parents_of(node):
         if isinstance(outer, (ast.With, ast.AsyncWith)) and any(_turns_off(one.context_expr) for one in outer.items):
             return True
         if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(

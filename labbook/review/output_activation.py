@@ -28,7 +28,7 @@ def ending(code: Code, source: Source, node: ast.expr | None, depth: int = 0) ->
     if node is None or depth > _DEEP:
         return ""
     if isinstance(node, ast.Call):
-        return _of_call(code, source, node, depth)
+        return _activation_of_call(code, source, node, depth)
     if dotted_target(node):
         statement = source.statement(node)
         if statement is None:
@@ -38,7 +38,7 @@ def ending(code: Code, source: Source, node: ast.expr | None, depth: int = 0) ->
     return ""
 
 
-def _of_call(code: Code, source: Source, call: ast.Call, depth: int) -> str:
+def _activation_of_call(code: Code, source: Source, call: ast.Call, depth: int) -> str:
     func, name, dotted = call.func, last_name(call.func), source.dotted(call.func)
     if dotted.startswith(("torch.", "paddle.")):
         if name in _FUNCTIONS and not name[0].isupper():
@@ -54,27 +54,27 @@ def _of_call(code: Code, source: Source, call: ast.Call, depth: int) -> str:
     if isinstance(func, ast.Attribute) and name in _SHAPES and code.kind(source, func) is None:
         return ending(code, source, func.value, depth + 1)
     kind = code.kind(source, func)
-    return of_kind(code, kind, depth + 1, call) if kind is not None else ""
+    return activation_of_kind(code, kind, depth + 1, call) if kind is not None else ""
 
 
 def _is_module_like(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in ("self", "F", "nn")
 
 
-def of_kind(code: Code, kind: Kind, depth: int = 0, call: ast.Call | None = None) -> str:
+def activation_of_kind(code: Code, kind: Kind, depth: int = 0, call: ast.Call | None = None) -> str:
     """Return the last operation of an object's call: by its class or, for a sequence, by its last layer."""
     if depth > _DEEP:
         return ""
     if kind.class_node is not None and kind.class_source is not None:
-        return _of_class(code, kind.class_source, kind.class_node, depth)
+        return _activation_of_class(code, kind.class_source, kind.class_node, depth)
     if kind.name in ("torch.nn.Sequential", "paddle.nn.Sequential"):
-        return _of_sequence(code, kind, depth, call)
+        return _activation_of_sequence(code, kind, depth, call)
     if kind.name.startswith(("torch.nn.", "paddle.nn.")) and kind.name.count(".") == 2:
         return _LAYERS.get(kind.name.rsplit(".", 1)[-1], "")
     return ""
 
 
-def _of_sequence(code: Code, kind: Kind, depth: int, call: ast.Call | None) -> str:
+def _activation_of_sequence(code: Code, kind: Kind, depth: int, call: ast.Call | None) -> str:
     for layer in reversed(kind.call.args):
         if isinstance(layer, ast.Tuple) and len(layer.elts) == 2:
             layer = layer.elts[1]
@@ -85,11 +85,11 @@ def _of_sequence(code: Code, kind: Kind, depth: int, call: ast.Call | None) -> s
             return ""
         if inner.name.rsplit(".", 1)[-1] in _IDENTITIES and inner.class_node is None:
             continue
-        return of_kind(code, inner, depth + 1, call)
+        return activation_of_kind(code, inner, depth + 1, call)
     return ""
 
 
-def _of_class(code: Code, source: Source, cls: ast.ClassDef, depth: int) -> str:
+def _activation_of_class(code: Code, source: Source, cls: ast.ClassDef, depth: int) -> str:
     if not code.is_module(source, cls):
         return ""
     forward = code.method(source, cls, "forward")

@@ -30,7 +30,7 @@ def half_moved(source: Source) -> Iterator[Hit]:
         if not any(isinstance(node, ast.Call) and last_name(node.func) == "backward" for node in nodes):
             continue
         targets = {dotted_target(one) for one in walk([loop.target]) if isinstance(one, ast.Name)}
-        moved = {name for node in nodes if (name := _moved(node)) in targets}
+        moved = {name for node in nodes if (name := _moved_name(node)) in targets}
         if not moved:
             continue
         set_anew = {dotted_target(one) for node in nodes for one in _targets(node)}
@@ -46,7 +46,7 @@ def half_moved(source: Source) -> Iterator[Hit]:
                 return
 
 
-def _moved(node: ast.AST) -> str:
+def _moved_name(node: ast.AST) -> str:
     """Return the name in `name.to(...)` or `name.cuda()`, or ""."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES:
         return dotted_target(node.func.value)

@@ -188,7 +188,7 @@ def _find_violations(code: Code, source: Source, language: str, deadline: float 
         if (rule.loop and trainer) or (deadline is not None and time.monotonic() > deadline):
             continue
         for hit in rule.find(code, source):
-            if not source.silenced(hit.node, rule.name):
+            if not source.is_silenced(hit.node, rule.name):
                 violation = _violation(rule, hit, source, language)
                 found.setdefault((rule.name, getattr(hit.node, "lineno", 0)), violation)
     return list(found.values())
@@ -248,6 +248,6 @@ def _violation(rule: Rule, hit: Hit, source: Source, language: str) -> Violation
     )
 
 
-def at_least(severity: str, limit: str) -> bool:
+def is_at_least(severity: str, limit: str) -> bool:
     """Whether a severity is at least as serious as a limit."""
     return SEVERITIES.index(severity) <= SEVERITIES.index(limit)

@@ -106,7 +106,7 @@ class Source:
                 cell, first = which, start - 1
         return number - first, cell, text
 
-    def silenced(self, node: ast.AST, rule: str) -> bool:
+    def is_silenced(self, node: ast.AST, rule: str) -> bool:
         """Whether a `# labbook: ok` comment on the first or last line of a node silences a rule."""
         number = getattr(node, "lineno", 1)
         for at in {number, getattr(node, "end_lineno", number) if isinstance(node, ast.expr) else number}:
@@ -118,7 +118,7 @@ class Source:
                     return True
         return False
 
-    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+    def parents_of(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield the parents of a node, innermost first."""
         while node in self.parents:
             node = self.parents[node]
@@ -126,14 +126,14 @@ class Source:
 
     def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """Return the function that contains a node, or `None`."""
-        for outer in self.above(node):
+        for outer in self.parents_of(node):
             if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 return outer
         return None
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
         """Return the class that contains a node, or `None`."""
-        return next((outer for outer in self.above(node) if isinstance(outer, ast.ClassDef)), None)
+        return next((outer for outer in self.parents_of(node) if isinstance(outer, ast.ClassDef)), None)
 
     def statement(self, node: ast.AST) -> ast.stmt | None:
         """Return the statement that contains a node."""

@@ -32,12 +32,12 @@ def unread_options(names: Iterable[str], files: Sequence[Path]) -> list[str]:
     code = Code(sources)
     if not code.calls.get("add_argument") or any(_escapes(code, source) for source in sources):
         return []
-    declared = _declared(code)
+    declared = _declared_options(code)
     texts = _other_texts(code)
     return [name for name in names if name in declared and not code.loaded.get(name) and name not in texts]
 
 
-def _declared(code: Code) -> set[str]:
+def _declared_options(code: Code) -> set[str]:
     """Returns the options that `add_argument` declares by a constant name and that store a value."""
     found = set()
     for _, call in code.calls["add_argument"]:
@@ -77,13 +77,13 @@ def _escapes(code: Code, source: Source) -> bool:
             isinstance(node, (ast.Name, ast.Attribute))
             and isinstance(node.ctx, ast.Load)
             and last_name(node) in names
-            and not _in_sight(code, source, node)
+            and not _is_traceable_use(code, source, node)
         ):
             return True
     return False
 
 
-def _in_sight(code: Code, source: Source, node: ast.Name | ast.Attribute) -> bool:
+def _is_traceable_use(code: Code, source: Source, node: ast.Name | ast.Attribute) -> bool:
     """Whether one use of the options is a read of an attribute, or hands them to code of these files."""
     outer = source.parents[node]
     if isinstance(outer, ast.keyword):

@@ -43,7 +43,7 @@ def merge_lines(
     Where both changed the same lines, both versions stay between `marks`. A sentence that both have stays.
 
     Args:
-        base: The common ancestor; `None` when there is none: then lines that both versions have stand for it.
+        base: The common ancestor; `None` when there is none: then lines that both versions have represent it.
         marks: Lines around two versions; `None`: both stay without marks, for lists and tables.
     """
     first, second = sorted((tuple(one), tuple(other)))
@@ -84,7 +84,7 @@ def _regions(base: Lines, first: Lines, second: Lines) -> Iterator[tuple[Lines, 
     """Yield corresponding regions of the three: those equal in all, and those between them."""
     done = (0, 0, 0)
     ends = (len(base), len(first), len(second))
-    for start, stop, in_first, in_second in [*_in_all(base, first, second), (ends[0], ends[0], ends[1], ends[2])]:
+    for start, stop, in_first, in_second in [*_common_runs(base, first, second), (ends[0], ends[0], ends[1], ends[2])]:
         yield base[done[0] : start], first[done[1] : in_first], second[done[2] : in_second]
         size = stop - start
         same = base[start:stop]
@@ -92,7 +92,7 @@ def _regions(base: Lines, first: Lines, second: Lines) -> Iterator[tuple[Lines, 
         done = (stop, in_first + size, in_second + size)
 
 
-def _in_all(base: Lines, first: Lines, second: Lines) -> Iterator[tuple[int, int, int, int]]:
+def _common_runs(base: Lines, first: Lines, second: Lines) -> Iterator[tuple[int, int, int, int]]:
     """Yield runs of lines that all three have: start and stop in the base, starts in both versions."""
     one, other = _matches(base, first), _matches(base, second)
     i = j = 0

@@ -148,8 +148,10 @@ def _merge_parts(base: _Note | None, first: _Note, second: _Note) -> MergedNote:
     head = _merge_head(base, first, second, meta)
     blocks = _merge_blocks(base, first, second, _fix_of(meta))
     marks = conflict_marks()
-    merged = merge_lines(_with_tokens(base) if base else None, _with_tokens(first), _with_tokens(second), marks)
-    body = _expanded(merged.lines, blocks)
+    merged = merge_lines(
+        _replace_blocks(base) if base else None, _replace_blocks(first), _replace_blocks(second), marks
+    )
+    body = _expand_blocks(merged.lines, blocks)
     lines = [f"- `{key}`: {value}" for key, value in replaced]
     missing = [line for line in lines if line not in body.split("\n")]
     if missing:
@@ -189,7 +191,7 @@ def _has_each_key_once(text: str, meta: Mapping[str, Any]) -> bool:
     return all(len(re.findall(rf"^{re.escape(str(key))}[ \t]*:", text, re.MULTILINE)) <= 1 for key in meta)
 
 
-def _with_tokens(note: _Note) -> Sequence[str]:
+def _replace_blocks(note: _Note) -> Sequence[str]:
     """Return the lines of a body, each generated block as one line."""
     parts = split_parts(note.body)
     return "".join(f"{_TOKEN}{part.name}\n" if part.name else part.text for part in parts).split("\n")
@@ -226,7 +228,7 @@ def _merge_blocks(base: _Note | None, first: _Note, second: _Note, fix: tuple[An
     return merged
 
 
-def _expanded(lines: Sequence[str], blocks: Mapping[str, str]) -> str:
+def _expand_blocks(lines: Sequence[str], blocks: Mapping[str, str]) -> str:
     """Return the body with each block in place of the first line with its token."""
     out: list[str] = []
     seen: set[str] = set()

@@ -65,7 +65,7 @@ _LASTING = ("sync.error.name_taken", "sync.error.full", "sync.error.denied")
 
 @dataclass(frozen=True)
 class PushAnswer:
-    """The answer to a push: "ok", "retry" (somebody was faster) or "refused", and what the remote said."""
+    """The answer to a push: "ok", "retry" (somebody was faster) or "refused", and the message of the remote."""
 
     status: str
     text: str = ""
@@ -165,7 +165,7 @@ class Remote:
         Raises:
             GitError: The remote cannot be reached.
         """
-        return self.pushed(self.start_push(commit, ref))
+        return self.wait_for_push(self.start_push(commit, ref))
 
     def start_push(self, commit: str, ref: str, *, only_from: str = "") -> GitCall:
         """Start to push a commit to a branch of the remote; `pushed` waits for the end.
@@ -186,7 +186,7 @@ class Remote:
             options.append(f"--force-with-lease={ref}:{only_from}")
         return self._start("push", *options, self.name, f"{commit}:{ref}")
 
-    def pushed(self, call: GitCall) -> PushAnswer:
+    def wait_for_push(self, call: GitCall) -> PushAnswer:
         """Wait for the end of a push.
 
         Raises:
@@ -198,22 +198,22 @@ class Remote:
         row = next((line for line in text.splitlines() if line.startswith("!")), "")
         is_lasting = "hook declined" in row or _cause_of(text, "") in _LASTING
         if row and re.search(_SLOWER, row) and not is_lasting:
-            return PushAnswer("retry", self._quoted(text))
+            return PushAnswer("retry", self._quote_server(text))
         if row:
-            return PushAnswer("refused", self._quoted(text))
+            return PushAnswer("refused", self._quote_server(text))
         raise self._failure(text)
 
     def refusal(self, text: str) -> GitError:
-        """Return the error for a push that the remote refused, with what it said."""
+        """Return the error for a push that the remote refused, with its message."""
         return self._failure(text, "sync.error.rejected")
 
     def _failure(self, text: str, default: str = "sync.error.other") -> GitError:
         cause = _cause_of(text, default)
         if default == "sync.error.rejected" and cause not in _LASTING:
             cause = default
-        return GitError(cause, remote=self.name, address=self.address, reason=self._quoted(text))
+        return GitError(cause, remote=self.name, address=self.address, reason=self._quote_server(text))
 
-    def _quoted(self, text: str) -> str:
+    def _quote_server(self, text: str) -> str:
         """Return the lines of git and the server that say something, without credentials and progress."""
         lines = [line.split("\r")[-1].strip() for line in text.splitlines()]
         reasons = [line for line in lines if line and not re.search(_UNTELLING, line)]

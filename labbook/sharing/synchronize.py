@@ -101,12 +101,12 @@ def synchronize(remote: Remote, *, rewritten: str = "") -> SyncResult:
             result = _Sync(remote, ref, rewritten).run()
         except GitError as error:
             facts = {"error": error.message, "advice": error.hint, "failure": error.as_data()}
-            update_state(notebook, time=_now(), remote=remote.name, told=True, **facts)
+            update_state(notebook, time=_utc_now(), remote=remote.name, told=True, **facts)
             raise
     marks: dict[str, object] = {}
     if "tracked" in read_state(notebook) and read_commit(folders, tracking_ref(remote.name, ref)) == result.commit:
         marks["tracked"] = tracking_marks(notebook, folders)  # the next command need not look again
-    update_state(notebook, time=_now(), remote=remote.name, error="", advice="", failure=None, told=True, **marks)
+    update_state(notebook, time=_utc_now(), remote=remote.name, error="", advice="", failure=None, told=True, **marks)
     return result
 
 
@@ -245,7 +245,7 @@ class _Sync:
         """
         self.attempts += 1
         try:
-            return self.remote.pushed(call).status == "ok"
+            return self.remote.wait_for_push(call).status == "ok"
         except SilentRemoteError:
             raise
         except GitError:
@@ -395,5 +395,5 @@ def _merge_two(
         raise GitError("sync.error.code_conflict", files=names) from error
 
 
-def _now() -> str:
+def _utc_now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

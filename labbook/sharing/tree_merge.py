@@ -10,7 +10,7 @@ from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.sharing.file_merge import are_different_runs, merge_file, name_beside, other_run_id, run_of
 from labbook.sharing.tree_diff import PathChange, TreeEntry, diff_trees, merge_bases
-from labbook.store.git.fast_import import commit_signatures, quoted
+from labbook.store.git.fast_import import commit_signatures, quote_path
 from labbook.store.git.git_identity import Signers
 from labbook.store.git.git_process import GitFolders, read_blobs, run_git
 
@@ -73,7 +73,7 @@ def merge_trees(
     result: dict[bytes, NewFile | None] = {
         path: _as_file(change.after) for path, change in other.items() if path not in one
     }
-    blobs = read_blobs(folders, _needed(one, other, both))
+    blobs = read_blobs(folders, _needed_blobs(one, other, both))
     apart = _rename_other_runs(one, other, both, blobs, folders, result)
     conflicts, foreign = [], []
     for path in both:
@@ -95,13 +95,13 @@ def merge_trees(
             conflicts.append(path)
             if is_ours_to_merge is not None and not is_ours_to_merge(path):
                 foreign.append(path)
-        result[path] = NewFile(_merged_mode(before, mine, yours), data=merged.data)
+        result[path] = NewFile(_merge_mode(before, mine, yours), data=merged.data)
         if merged.beside:
             result[_sibling(path, merged.beside)] = NewFile("100644", data=merged.beside_data)
     if foreign:
         raise CodeConflictError(foreign)
     _keep_runs_whole(one, other, result)
-    _part_files_from_folders(folders, one, result)
+    _separate_files_from_folders(folders, one, result)
     return TreeMerge(_real_changes(changed, result), tuple(sorted(conflicts)))
 
 
@@ -163,13 +163,13 @@ def write_commit(
     stream = [b"feature done\nfeature get-mark\n", b"commit %s\nmark :1\n" % scratch.encode()]
     stream += [commit_signatures(signers, when), b"data %d\n%s\n" % (len(text), text)]
     stream += [b"%s %s\n" % (word, parent.encode()) for word, parent in zip((b"from", b"merge"), parents, strict=False)]
-    stream += [b"D %s\n" % quoted(path) for path, file in changes.items() if file is None]
+    stream += [b"D %s\n" % quote_path(path) for path, file in changes.items() if file is None]
     for path, file in changes.items():
         if file is not None and file.blob:
-            stream.append(b"M %s %s %s\n" % (file.mode.encode(), file.blob.encode(), quoted(path)))
+            stream.append(b"M %s %s %s\n" % (file.mode.encode(), file.blob.encode(), quote_path(path)))
         elif file is not None:
             stream.append(
-                b"M %s inline %s\ndata %d\n%s\n" % (file.mode.encode(), quoted(path), len(file.data), file.data)
+                b"M %s inline %s\ndata %d\n%s\n" % (file.mode.encode(), quote_path(path), len(file.data), file.data)
             )
     stream.append(b"\nget-mark :1\ndone\n")
     answer = run_git(folders, "fast-import", "--quiet", "--force", stdin=b"".join(stream), timeout_s=600)
@@ -219,7 +219,7 @@ def _follow_renames(
     return sides[0], sides[1]
 
 
-def _needed(one: Mapping[bytes, PathChange], other: Mapping[bytes, PathChange], both: list[bytes]) -> list[str]:
+def _needed_blobs(one: Mapping[bytes, PathChange], other: Mapping[bytes, PathChange], both: list[bytes]) -> list[str]:
     entries = [e for p in both for e in (one[p].before, one[p].after, other[p].after)]
     return [entry.blob for entry in entries if entry is not None and entry.is_file]
 
@@ -269,7 +269,7 @@ def _keep_runs_whole(
                 result[path] = _as_file(change.before)
 
 
-def _part_files_from_folders(
+def _separate_files_from_folders(
     folders: GitFolders,
     one: Mapping[bytes, PathChange],
     result: dict[bytes, NewFile | None],
@@ -299,7 +299,7 @@ def _as_file(entry: TreeEntry | None) -> NewFile | None:
     return None if entry is None else NewFile(entry.mode, entry.blob)
 
 
-def _merged_mode(before: TreeEntry | None, mine: TreeEntry, yours: TreeEntry) -> str:
+def _merge_mode(before: TreeEntry | None, mine: TreeEntry, yours: TreeEntry) -> str:
     if mine.mode == yours.mode or before is None:
         return max(mine.mode, yours.mode)
     return yours.mode if mine.mode == before.mode else mine.mode

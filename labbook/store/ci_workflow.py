@@ -85,16 +85,16 @@ def _values(notebook: Notebook, root: str, code_branch: str) -> dict[str, str]:
     fetch = ": the entries are on the branch that is checked out"
     if notebook.config.commit == "branch":
         refs = f"+refs/heads/{notebook.config.branch}:refs/remotes/origin/{notebook.config.branch}"
-        fetch = f"git fetch --depth=1 origin {_for_shell(refs)}"
+        fetch = f"git fetch --depth=1 origin {_quote_for_shell(refs)}"
     return {
         "code_branch": json.dumps(code_branch, ensure_ascii=False),
-        "root": _for_shell(root),
+        "root": _quote_for_shell(root),
         "fetch": fetch,
         "fetch_yaml": json.dumps(fetch, ensure_ascii=False),
     }
 
 
-def _for_shell(text: str) -> str:
+def _quote_for_shell(text: str) -> str:
     """Returns a word for the shell in which a CI service finds no expression of its own: `${{`."""
     return shlex.quote(text).replace("{{", "{''{")
 

@@ -37,7 +37,7 @@ _PROTECTIVE = frozenset(
 """Settings that decide what is recorded and where it goes: a mistyped one may have meant to keep something private."""
 
 
-def _between(low: float, high: float) -> Check:
+def _check_between(low: float, high: float) -> Check:
     return lambda value: None if low <= value <= high else message("errors.settings.between", low=low, high=high)
 
 
@@ -54,11 +54,11 @@ def _patterns(value: tuple[str, ...]) -> Message | None:
     return None if all(pattern.strip() for pattern in value) else message("errors.settings.empty_pattern")
 
 
-def _anything(_value: object) -> None:
+def _accept_anything(_value: object) -> None:
     return None
 
 
-def _setting(default: Any, sentence: str, check: Check = _anything, *, env: str = "") -> Any:  # noqa: ANN401 - a field
+def _setting(default: Any, sentence: str, check: Check = _accept_anything, *, env: str = "") -> Any:  # noqa: ANN401 - a field
     """Declare a field of `Config`; `env` is its environment variable if it is not `LABBOOK_<FIELD>`."""
     return field(default=default, metadata={"help": sentence, "check": check, "env": env})
 
@@ -95,15 +95,17 @@ class Config:
         _one_of("off", "light", "normal", "deep"),
     )
     probe_budget: float = _setting(
-        0.01, "Largest share of a run's time that the probe may take for costly measurements.", _between(0.0, 1.0)
+        0.01, "Largest share of a run's time that the probe may take for costly measurements.", _check_between(0.0, 1.0)
     )
-    console_head_bytes: int = _setting(_MIB, "Bytes of output kept from the start of a run.", _between(0, 2**40))
-    console_tail_bytes: int = _setting(4 * _MIB, "Bytes of output kept from the end of a run.", _between(0, 2**40))
+    console_head_bytes: int = _setting(_MIB, "Bytes of output kept from the start of a run.", _check_between(0, 2**40))
+    console_tail_bytes: int = _setting(
+        4 * _MIB, "Bytes of output kept from the end of a run.", _check_between(0, 2**40)
+    )
     patch_max_bytes: int = _setting(
-        _MIB, "Largest patch of uncommitted changes that an entry keeps.", _between(0, 2**40)
+        _MIB, "Largest patch of uncommitted changes that an entry keeps.", _check_between(0, 2**40)
     )
     hash_full_bytes: int = _setting(
-        64 * _MIB, "Files up to this size are fingerprinted whole, larger ones by samples.", _between(0, 2**50)
+        64 * _MIB, "Files up to this size are fingerprinted whole, larger ones by samples.", _check_between(0, 2**50)
     )
     artifacts: tuple[str, ...] = _setting(
         (), 'Files to keep when a run has written them: patterns such as "*.pt" or "best/*".', _patterns
@@ -111,12 +113,12 @@ class Config:
     artifact_store: str = _setting(
         "", 'Where kept files go: a folder, or a URL such as "s3://bucket/labbook"; empty keeps them on this machine.'
     )
-    artifact_limit: int = _setting(4096 * _MIB, "Larger files, in bytes, are not kept.", _between(0, 2**60))
+    artifact_limit: int = _setting(4096 * _MIB, "Larger files, in bytes, are not kept.", _check_between(0, 2**60))
     artifact_keep_last: int = _setting(
         0,
         "How many files of a run one pattern of `artifacts` keeps, and how many versions of one path `labbook.keep()` "
         "keeps: the last ones. 0: all.",
-        _between(0, 2**31),
+        _check_between(0, 2**31),
     )
     snapshot: str = _setting(
         "",
@@ -127,9 +129,9 @@ class Config:
         0,
         'With snapshot = "last" or "failed": largest state of model and optimizer, in bytes, that is saved when '
         "the process ends; 0 saves none.",
-        _between(0, 2**60),
+        _check_between(0, 2**60),
     )
-    config_max_bytes: int = _setting(65536, "Largest configuration file that an entry keeps.", _between(0, 2**30))
+    config_max_bytes: int = _setting(65536, "Largest configuration file that an entry keeps.", _check_between(0, 2**30))
     config_schema: str = _setting(
         "", 'JSON Schema of the configuration: "schema.json", or "module:Dataclass" of the program; empty checks none.'
     )
@@ -138,7 +140,7 @@ class Config:
     )
     redact_rules: str = _setting("", "A file with your own redaction rules, relative to the notebook.")
     resources_interval_s: float = _setting(
-        5.0, "Seconds between two samples of processor, memory and GPU.", _between(0.1, 3600)
+        5.0, "Seconds between two samples of processor, memory and GPU.", _check_between(0.1, 3600)
     )
     metric: str = _setting("", "Metric that stands for a run, such as val_acc; empty finds it, validation first.")
     direction: str = _setting(
@@ -195,15 +197,15 @@ def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[st
     values: dict[str, Any] = {}
     held: dict[str, Any] = {}
     if root is not None:
-        values, held = _from_file(root)
+        values, held = _read_file(root)
     for each in fields(Config):
         name = environment_name(each)
         if environ.get(name):
-            values[each.name] = _checked(each, _from_text(each, environ[name]), name)
+            values[each.name] = _checked(each, _parse_text(each, environ[name]), name)
     known = {each.name: each for each in fields(Config)}
     for key, value in (flags or {}).items():
         if key not in known:
-            where, near = message("errors.settings.flags"), _nearest(key)
+            where, near = message("errors.settings.flags"), _nearest_setting(key)
             advice = "errors.settings.near_advice" if near else ""
             raise NotebookError("errors.settings.unknown", where=where, key=key, near=near, advice=advice)
         values[key] = _checked(known[key], value, message("errors.settings.flag", key=key))
@@ -268,7 +270,7 @@ def unknown_settings(root: Path) -> list[Message]:
         if key not in known:
             line = _line_of(key, text)
             place = message("errors.settings.of_line" if line else "errors.settings.of_file", path=str(path), line=line)
-            near = _nearest(key)
+            near = _nearest_setting(key)
             if near in _PROTECTIVE:
                 found.append(message("terminal.problems.setting_protects", place=place, name=key, near=near))
             elif near:
@@ -299,7 +301,7 @@ def _read_table(root: Path) -> tuple[Path, Mapping[str, Any], str]:
     return path, table, text
 
 
-def _from_file(root: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _read_file(root: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the settings of the file, and those that hold back commits where a protective one is mistyped."""
     path, table, text = _read_table(root)
     known = {each.name: each for each in fields(Config)}
@@ -309,11 +311,11 @@ def _from_file(root: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             line = _line_of(key, text)
             at = "errors.settings.in_line" if line else "errors.settings.in_file"
             values[key] = _checked(known[key], value, message(at, path=str(path), line=line, key=key))
-    is_open = any(key not in known and _nearest(key) in _PROTECTIVE for key in table)
+    is_open = any(key not in known and _nearest_setting(key) in _PROTECTIVE for key in table)
     return values, {"commit": "off", "sync": "off"} if is_open else {}
 
 
-def _nearest(key: str) -> str:
+def _nearest_setting(key: str) -> str:
     """Return the setting that a name resembles most, or ""."""
     from difflib import get_close_matches
 
@@ -360,7 +362,7 @@ _KINDS: dict[type, str] = {
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
-def _from_text(setting: Field[Any], text: str) -> object:
+def _parse_text(setting: Field[Any], text: str) -> object:
     wanted = _type_of(setting)
     if wanted is bool:
         return _WORDS.get(text.strip().lower(), text)

@@ -117,14 +117,14 @@ def choose_experiment(
         check_stays_inside(folder, notebook.paths.root)
     if chosen:
         return find_experiment(notebook, chosen).slug
-    found = _of_script(notebook, script, project, root)
+    found = _find_script_experiment(notebook, script, project, root)
     if found is not None:
         return found.slug
     with _locked(notebook):
         # Another recorder of the same script may have created it, or the branch has a page that is not on disk (in a
         # fresh clone, or after switching branches).
         _restore_pages(notebook)
-        found = _of_script(notebook, script, project, root)
+        found = _find_script_experiment(notebook, script, project, root)
         made = found or _create(notebook, _new_name(notebook, script, project), mode, script, project, root)
     if found is None:
         _commit(notebook, made)
@@ -272,10 +272,10 @@ def _commit(notebook: Notebook, made: Experiment) -> None:
     commit_files(notebook, [made.path], f"Start {made.slug}\n", only_new=True)
 
 
-def _of_script(notebook: Notebook, script: str, project: str, root: str) -> Experiment | None:
+def _find_script_experiment(notebook: Notebook, script: str, project: str, root: str) -> Experiment | None:
     """Returns the newest experiment of a script of a project.
 
-    A page that names no root was made for any project, or before projects were told apart: it belongs to the project
+    A page that names no root was made for any project, or before projects were distinguished: it belongs to the project
     of its newest run, and to the first one that runs it if there is none.
     """
     wanted = {name: _emitted(name, value) for name, value in (("script", script), ("project", project), ("root", root))}
@@ -295,7 +295,7 @@ def _of_script(notebook: Notebook, script: str, project: str, root: str) -> Expe
 
 
 def _emitted(name: str, value: str) -> str:
-    """Returns a value as it stands in a front matter; the script of a run without one is empty, not missing."""
+    """Returns a value as it is in a front matter; the script of a run without one is empty, not missing."""
     return (
         frontmatter.emit({name: value}).splitlines()[1].partition(":")[2].strip() if value or name == "script" else ""
     )

@@ -57,7 +57,7 @@ class ProcessEvents:
     broken_lines: int = 0
     folder: Path = Path()
 
-    def of_kind(self, kind: type[Kind]) -> list[Kind]:
+    def events_of_kind(self, kind: type[Kind]) -> list[Kind]:
         """The events of one kind, a value of `KINDS`, in order."""
         from labbook.model.events import KIND_NAMES
 
@@ -69,7 +69,7 @@ class ProcessEvents:
         """The first event that is a hello, else an empty one."""
         from labbook.model.events.process_kinds import Hello
 
-        return next(iter(self.of_kind(Hello)), Hello())
+        return next(iter(self.events_of_kind(Hello)), Hello())
 
 
 @dataclass
@@ -157,7 +157,7 @@ class Journal:
         Args:
             durable: Whether it must survive a power loss: the file, its name in the folder and the name of the folder.
         """
-        content = _to_json(facts)
+        content = _encode_json(facts)
         write_atomically(path, content, durable=durable)
         if durable:
             for folder in (path.parent, self.paths.root.parent):
@@ -299,7 +299,7 @@ def readable_data(value: Any) -> Any:  # noqa: ANN401 - JSON data
     return [readable_data(item) for item in value] if isinstance(value, list) else value
 
 
-def _to_json(facts: Mapping[str, Any]) -> bytes:
+def _encode_json(facts: Mapping[str, Any]) -> bytes:
     text = json.dumps(facts, ensure_ascii=False, indent=1, default=str)
     try:
         return text.encode("utf-8")

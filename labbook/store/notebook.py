@@ -51,7 +51,7 @@ def prepare_private(notebook: Notebook) -> None:
         raise not_writable(notebook.paths.root, error) from error
 
 
-def why_not_writable(notebook: Notebook) -> str:
+def write_obstacle(notebook: Notebook) -> str:
     """Why nothing can be written into the notebook, or "" when it can."""
     import tempfile  # with shutil and random, 8 ms
 

@@ -14,7 +14,7 @@ from labbook.store.config import Config, has_table, load_config
 from labbook.store.git.git_process import create_repository, discover, git_program
 from labbook.store.notebook import Notebook, not_writable
 from labbook.store.paths import SETTINGS_FILE, NotebookPaths
-from labbook.store.scaffold import Written, write_scaffold
+from labbook.store.scaffold import ScaffoldFiles, write_scaffold
 
 _PERSONAL_NAME = "notebook"
 
@@ -40,18 +40,18 @@ def find_notebook(
         NotebookError: The chosen folder is no notebook, settings are invalid, or the personal one cannot be created.
     """
     if chosen is not None:
-        return _opened(_named(chosen, "--notebook"), environ, flags)
+        return _open_root(_resolve_named(chosen, "--notebook"), environ, flags)
     above = _walk_up(start)
     if above is not None:
-        return _opened(above, environ, flags)
+        return _open_root(above, environ, flags)
     if environ.get(ENV_NOTEBOOK):
-        return _opened(_named(Path(environ[ENV_NOTEBOOK]), ENV_NOTEBOOK), environ, flags)
+        return _open_root(_resolve_named(Path(environ[ENV_NOTEBOOK]), ENV_NOTEBOOK), environ, flags)
     root = personal_root()
     if not (root / SETTINGS_FILE).is_file():
         if not create_personal:
             raise NotebookError("errors.notebook.none", start=start)
         _create_personal(root, environ)
-    return _opened(root, environ, flags, personal=True)
+    return _open_root(root, environ, flags, personal=True)
 
 
 def personal_root() -> Path:
@@ -66,7 +66,7 @@ def create_notebook(
     *,
     config: Config | None = None,
     environ: Mapping[str, str] | None = None,
-) -> tuple[Notebook, Written]:
+) -> tuple[Notebook, ScaffoldFiles]:
     """Create a notebook in `root` and return it with the written files; existing files are not changed.
 
     Outside any repository, a new one is created in `root`, and entries go to its checked-out branch. Without git it is
@@ -93,7 +93,7 @@ def create_notebook(
         written = write_scaffold(NotebookPaths(root.resolve()), wanted)
     except OSError as error:
         raise not_writable(root, error) from error
-    made = _opened(root, environ, None)
+    made = _open_root(root, environ, None)
     if own and made.repository is not None:
         from labbook.store.commit.entry_commit import commit_files
 
@@ -101,7 +101,7 @@ def create_notebook(
     return made, written
 
 
-def _opened(
+def _open_root(
     root: Path, environ: Mapping[str, str], flags: Mapping[str, object] | None, *, personal: bool = False
 ) -> Notebook:
     root = root.resolve()
@@ -116,7 +116,7 @@ def _opened(
     )
 
 
-def _named(path: Path, origin: str) -> Path:
+def _resolve_named(path: Path, origin: str) -> Path:
     root = Path(os.path.expanduser(path))  # noqa: PTH111 - `Path.expanduser` raises RuntimeError for an unknown user
     root = root.parent if root.name in (SETTINGS_FILE, "pyproject.toml") else root
     if not root.is_dir():
@@ -128,7 +128,7 @@ def _named(path: Path, origin: str) -> Path:
 
 def _walk_up(start: Path) -> Path | None:
     resolved = start.resolve()
-    return next((f for f in (resolved, *resolved.parents) if _is_notebook(f) and not _planted(f)), None)
+    return next((f for f in (resolved, *resolved.parents) if _is_notebook(f) and not _is_planted(f)), None)
 
 
 def _is_notebook(folder: Path) -> bool:
@@ -141,7 +141,7 @@ def _is_notebook(folder: Path) -> bool:
         return False
 
 
-def _planted(folder: Path) -> bool:
+def _is_planted(folder: Path) -> bool:
     """Whether other users may have written the settings: a folder like /tmp, and a file of another owner."""
     settings = folder / SETTINGS_FILE
     file = settings if settings.is_file() else folder / "pyproject.toml"

@@ -94,7 +94,7 @@ def check_stays_inside(path: Path, root: Path) -> None:
         raise NotebookError("errors.notebook.link_out", path=path, root=root)
 
 
-class _Below:
+class _ChildPath:
     """A property: the path `name` below the `root` of its object."""
 
     def __init__(self, name: str) -> None:
@@ -111,31 +111,31 @@ class NotebookPaths:
 
     root: Path
 
-    settings = _Below(SETTINGS_FILE)
+    settings = _ChildPath(SETTINGS_FILE)
     """The settings file."""
-    notes = _Below("notes")
+    notes = _ChildPath("notes")
     """All Markdown files: the primary data."""
-    runs = _Below("notes/runs")
+    runs = _ChildPath("notes/runs")
     """Entries, by year, month and day."""
-    experiments = _Below("notes/experiments")
+    experiments = _ChildPath("notes/experiments")
     """Pages of experiments."""
-    symptoms = _Below("notes/symptoms")
+    symptoms = _ChildPath("notes/symptoms")
     """Symptom pages of the notebook, in addition to the built-in ones."""
-    reports = _Below("notes/reports")
+    reports = _ChildPath("notes/reports")
     """Weekly reports."""
-    templates = _Below("templates")
+    templates = _ChildPath("templates")
     """Templates of the notebook, which override the built-in ones."""
-    site = _Below("site")
+    site = _ChildPath("site")
     """The built site."""
-    private = _Below(".labbook")
+    private = _ChildPath(".labbook")
     """Journals, index, queue and kept files; ignored by git, mode 0700; without kept files it may be deleted."""
-    journals = _Below(".labbook/runs")
+    journals = _ChildPath(".labbook/runs")
     """Journals, one folder per run."""
-    artifacts = _Below(".labbook/artifacts")
+    artifacts = _ChildPath(".labbook/artifacts")
     """Kept files: all of them without the setting `artifact_store`, else those that are not uploaded yet."""
-    jobs = _Below(".labbook/jobs")
+    jobs = _ChildPath(".labbook/jobs")
     """Jobs of several recorded tasks, one folder per job."""
-    index = _Below(".labbook/index.sqlite")
+    index = _ChildPath(".labbook/index.sqlite")
     """The search index; may be deleted."""
 
     def journal(self, run_id: str) -> JournalPaths:
@@ -166,27 +166,27 @@ class JournalPaths:
 
     root: Path
 
-    start = _Below("run.json")
+    start = _ChildPath("run.json")
     """`run.json`: facts known before the command started; written once, first."""
-    before = _Below("before.json")
+    before = _ChildPath("before.json")
     """`before.json`: facts of the capture sources at the start."""
-    stopped = _Below("stopped.json")
+    stopped = _ChildPath("stopped.json")
     """`stopped.json`: the time `t` of the first SIGINT or SIGTERM to the recorder."""
-    end = _Below("end.json")
+    end = _ChildPath("end.json")
     """`end.json`: how the command ended; written once."""
-    after = _Below("after.json")
+    after = _ChildPath("after.json")
     """`after.json`: facts of the capture sources after the end."""
-    done = _Below("done.json")
+    done = _ChildPath("done.json")
     """`done.json`: the entry is written and committed, or why it could not be committed."""
-    alive = _Below("alive")
+    alive = _ChildPath("alive")
     """Locked with `flock` by the recorder while it lives."""
-    events = _Below("events")
+    events = _ChildPath("events")
     """Folder of the event files of the probes, one per process."""
-    console = _Below("console")
+    console = _ChildPath("console")
     """Folder of the stored output."""
-    artifacts = _Below("artifacts.jsonl")
+    artifacts = _ChildPath("artifacts.jsonl")
     """`artifacts.jsonl`: calls of `labbook.keep()` whose files were copied while the command ran."""
-    resources = _Below("resources.jsonl")
+    resources = _ChildPath("resources.jsonl")
     """`resources.jsonl`: samples of CPU, memory and devices."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from labbook.errors import NotebookError
-from labbook.store.scaffold import Written, append_lines
+from labbook.store.scaffold import ScaffoldFiles, append_lines
 from labbook.store.text.templates import builtin_folder
 
 PROJECTS = ("torch", "paddle", "lightning")
@@ -17,7 +17,7 @@ PROJECTS = ("torch", "paddle", "lightning")
 _IGNORED = ["__pycache__/", ".pytest_cache/", ".venv/", "/checkpoints/"]
 
 
-def write_project(root: Path, name: str, language: str) -> Written:
+def write_project(root: Path, name: str, language: str) -> ScaffoldFiles:
     """Writes the missing files of a project and returns them.
 
     Args:
@@ -45,4 +45,4 @@ def write_project(root: Path, name: str, language: str) -> Written:
         append_lines(root / ".gitignore", _IGNORED)
     except OSError as error:
         raise NotebookError("errors.file.not_written", path=root, reason=error) from error
-    return Written(tuple(files), tuple(kept))
+    return ScaffoldFiles(tuple(files), tuple(kept))

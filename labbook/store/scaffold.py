@@ -14,7 +14,7 @@ from labbook.store.paths import NotebookPaths
 
 
 @dataclass(frozen=True)
-class Written:
+class ScaffoldFiles:
     """Files of a new notebook, as absolute paths.
 
     Args:
@@ -26,7 +26,7 @@ class Written:
     kept: tuple[Path, ...] = ()
 
 
-def write_scaffold(paths: NotebookPaths, config: Config) -> Written:
+def write_scaffold(paths: NotebookPaths, config: Config) -> ScaffoldFiles:
     """Write missing settings, empty folders, `mkdocs.yml` and `.gitignore`; returns the written files.
 
     Raises:
@@ -42,7 +42,7 @@ def write_scaffold(paths: NotebookPaths, config: Config) -> Written:
         paths.root / "mkdocs.yml": lambda: _mkdocs_text(config),
     }
     files, kept = [], []
-    if _in_project_file(paths.root):
+    if _is_in_project_file(paths.root):
         kept.append(paths.root / "pyproject.toml")
         del texts[paths.settings]
     for path, text in texts.items():
@@ -54,7 +54,7 @@ def write_scaffold(paths: NotebookPaths, config: Config) -> Written:
             kept.append(path)
     ignored = ["/.labbook/", *([] if foreign_site else ["/site/*", "!/site/.gitignore"])]
     (files if append_lines(paths.root / ".gitignore", ignored) else kept).append(paths.root / ".gitignore")
-    return Written(tuple(files), tuple(kept))
+    return ScaffoldFiles(tuple(files), tuple(kept))
 
 
 def append_lines(path: Path, lines: list[str]) -> bool:
@@ -90,7 +90,7 @@ def _create(path: Path, text: str) -> bool:
     return True
 
 
-def _in_project_file(root: Path) -> bool:
+def _is_in_project_file(root: Path) -> bool:
     """Whether the settings are in `pyproject.toml`; a `labbook.toml` next to it would override them."""
     project = root / "pyproject.toml"
     return project.is_file() and has_table(project)

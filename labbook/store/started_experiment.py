@@ -34,7 +34,7 @@ def end_experiment(notebook: Notebook, folder: Path) -> str:
         NotebookError: The private folder cannot be written.
     """
     started = _read(notebook)
-    where = _holding(started, folder)
+    where = _find_started(started, folder)
     if where is None:
         return ""
     slug = started.pop(where)
@@ -45,11 +45,11 @@ def end_experiment(notebook: Notebook, folder: Path) -> str:
 def started_experiment(notebook: Notebook, folder: Path) -> str:
     """Returns the slug of the experiment that holds for a folder, "" for none."""
     started = _read(notebook)
-    where = _holding(started, folder) if started else None
+    where = _find_started(started, folder) if started else None
     return started[where] if where is not None else ""
 
 
-def _holding(started: dict[str, str], folder: Path) -> str | None:
+def _find_started(started: dict[str, str], folder: Path) -> str | None:
     """Returns the nearest folder above with a started experiment."""
     return next((str(each) for each in (folder, *folder.parents) if str(each) in started), None)
 

@@ -20,7 +20,7 @@ class OptionStyle:
 
     Args:
         equals: Whether it takes `key=value`.
-        names: Options as they stand in the script, without the two dashes, by their `field_key`.
+        names: Options as they are in the script, without the two dashes, by their `field_key`.
     """
 
     equals: bool

@@ -45,7 +45,7 @@ def parallel_coordinates(summary: SweepSummary, title: str) -> str:
         parts.append(f'<text class="t x" x="{x:.0f}" y="{_TOP - 18:.0f}">{svg_text(name, 16)}</text>')
         parts += [
             f'<text class="y" style="{_HALO}" x="{x - 5:.0f}" y="{height + 4:.1f}">{svg_text(label, 10)}</text>'
-            for label, height in _apart(labels)
+            for label, height in _separate_labels(labels)
         ]
     best = max(1, len(trials) // 10)
     lines = []
@@ -60,7 +60,7 @@ def parallel_coordinates(summary: SweepSummary, title: str) -> str:
     return frame(2 * _SIDE + _GAP * len(options), _BOTTOM + 24, title, [*lines, *parts])
 
 
-def _apart(labels: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+def _separate_labels(labels: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
     """Returns labels that do not cover each other: the outermost ones first, then from the bottom up."""
     ordered = sorted(labels, key=lambda each: -each[1])
     shown: list[tuple[str, float]] = []
@@ -80,9 +80,10 @@ def _axis(values: Sequence[Any]) -> tuple[list[float | None], list[tuple[str, fl
         different = sorted({made for made in numbers if made is not None})
         few = len(different) <= 6
         labels = [
-            (number(each) if few else tick_label(each), axis.at(each)) for each in (different if few else axis.ticks(5))
+            (number(each) if few else tick_label(each), axis.position_of(each))
+            for each in (different if few else axis.ticks(5))
         ]
-        return [None if made is None else axis.at(made) for made in numbers], labels
+        return [None if made is None else axis.position_of(made) for made in numbers], labels
     names = sorted({str(value) for value in values if value is not None})
     step = (_BOTTOM - _TOP) / max(1, len(names) - 1)
     heights = {name: _BOTTOM - step * place for place, name in enumerate(names)}

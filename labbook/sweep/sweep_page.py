@@ -110,11 +110,11 @@ def _cells(trial: SweepTrial, summary: SweepSummary) -> dict[str, Any]:
         "verdict": row.verdict,
         "metric": number(best) if row.metric == summary.metric else "-",
         "time": duration(row.duration_s),
-        "values": [_shown(trial.values.get(name)) for name in summary.options],
+        "values": [_show_value(trial.values.get(name)) for name in summary.options],
     }
 
 
-def _shown(value: object) -> str:
+def _show_value(value: object) -> str:
     if value is None:
         return "-"
     return number(value) if isinstance(value, float) else str(value)

@@ -76,17 +76,17 @@ def list_sweeps(notebook: Notebook) -> list[str]:
     return sorted({str(entry.meta["sweep"]) for entry in list_notes(notebook).entries if entry.meta.get("sweep")})
 
 
-def run_trials(notebook: Notebook, request: SweepRequest, tell: Callable[..., None]) -> SweepResult:
+def run_trials(notebook: Notebook, request: SweepRequest, notify: Callable[..., None]) -> SweepResult:
     """Records the trials that are not finished and returns how the sweep ended.
 
     Args:
-        tell: Called with the key of a sentence and its values.
+        notify: Called with the key of a sentence and its values.
     """
-    done = _finished(notebook, request.name)
+    done = _finished_trials(notebook, request.name)
     waiting = [command for command in request.commands if _key(command) not in done]
     skipped = len(request.commands) - len(waiting)
     if skipped:
-        tell("sweep.resumed", skipped=skipped, left=len(waiting))
+        notify("sweep.resumed", skipped=skipped, left=len(waiting))
     running: list[tuple[tuple[str, ...], subprocess.Popen[bytes]]] = []
     failed, stopped_by, interrupted = 0, "", False
     position = skipped
@@ -95,7 +95,7 @@ def run_trials(notebook: Notebook, request: SweepRequest, tell: Callable[..., No
             while waiting and not stopped_by and len(running) < request.jobs:
                 command = waiting.pop(0)
                 position += 1
-                tell("sweep.trial", number=position, total=len(request.commands), command=shlex.join(command))
+                notify("sweep.trial", number=position, total=len(request.commands), command=shlex.join(command))
                 running.append((command, _start(notebook, request, command)))
             time.sleep(_POLL_S)
             for pair in [pair for pair in running if pair[1].poll() is not None]:
@@ -106,7 +106,7 @@ def run_trials(notebook: Notebook, request: SweepRequest, tell: Callable[..., No
     except KeyboardInterrupt:
         interrupted = True
         _interrupt([process for _, process in running])
-    finished = _finished(notebook, request.name)
+    finished = _finished_trials(notebook, request.name)
     count = sum(_key(command) in finished for command in request.commands)
     return SweepResult(count, failed, len(waiting), stopped_by, interrupted)
 
@@ -135,7 +135,7 @@ def _interrupt(processes: Sequence[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def _finished(notebook: Notebook, name: str) -> set[str]:
+def _finished_trials(notebook: Notebook, name: str) -> set[str]:
     return {str(e.meta.get("command")) for e in list_trials(notebook, name) if e.meta.get("status") == "finished"}
 
 

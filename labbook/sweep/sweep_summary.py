@@ -81,13 +81,13 @@ def summarize_sweep(entries: Sequence[Entry], goals: Goals | None = None) -> Swe
     differing = [name for name in names if len({str(values.get(name)) for values in given}) > 1]
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for row in rows:
-        if row.metric and _measured(row):
+        if row.metric and _has_metric(row):
             counts[row.metric, row.direction] += 1
     metric, direction = max(counts, key=lambda each: counts[each]) if counts else ("", "")
     trials = [
         SweepTrial(row, {name: values.get(name) for name in differing}) for row, values in zip(rows, given, strict=True)
     ]
-    measured = [trial for trial in trials if trial.row.metric == metric and _measured(trial.row)]
+    measured = [trial for trial in trials if trial.row.metric == metric and _has_metric(trial.row)]
     sign = -1.0 if direction == "max" else 1.0
     ranked = sorted(measured, key=lambda trial: (_is_cut(trial.row), sign * _value(trial.row)))
     rest = [trial for trial in trials if trial not in measured]
@@ -109,7 +109,7 @@ def _value(row: RunRow) -> float:
     return math.nan if value is None else value
 
 
-def _measured(row: RunRow) -> bool:
+def _has_metric(row: RunRow) -> bool:
     return math.isfinite(_value(row))
 
 
@@ -122,7 +122,7 @@ def _importance(name: str, trials: Sequence[SweepTrial]) -> Importance | None:
     numbers = [as_number(value) for value, _ in pairs]
     finite = [number for number in numbers if number is not None and not math.isnan(number)]
     correlation = _correlation(_ranks(finite), metric) if len(finite) == len(pairs) else None
-    return Importance(name, different, len(pairs), correlation, _explained([str(v) for v, _ in pairs], metric))
+    return Importance(name, different, len(pairs), correlation, _explained_share([str(v) for v, _ in pairs], metric))
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
@@ -147,7 +147,7 @@ def _correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
     return product / scale if scale else None
 
 
-def _explained(groups: Sequence[str], ranks: Sequence[float]) -> float | None:
+def _explained_share(groups: Sequence[str], ranks: Sequence[float]) -> float | None:
     members: dict[str, list[float]] = defaultdict(list)
     for group, rank in zip(groups, ranks, strict=True):
         members[group].append(rank)

@@ -91,11 +91,11 @@ def make_trials(axes: Sequence[Axis], sample: int | None, seed: int) -> list[Tri
     wanted = count if sample is None else min(sample, count)
     if wanted > MOST_TRIALS:
         raise UsageError("sweep.too_many", count=f"{wanted:,}", most=str(MOST_TRIALS))
-    numbers = range(count) if wanted == count else sorted(_sampled(count, wanted, seed))
+    numbers = range(count) if wanted == count else sorted(_sample_indexes(count, wanted, seed))
     return [tuple(_combination(axes, number)) for number in numbers]
 
 
-def _sampled(count: int, wanted: int, seed: int) -> set[int]:
+def _sample_indexes(count: int, wanted: int, seed: int) -> set[int]:
     rng, found = random.Random(seed), set[int]()
     while len(found) < wanted:  # a `range` of more than 2^63 numbers has no length to sample from
         found.add(rng.randrange(count))

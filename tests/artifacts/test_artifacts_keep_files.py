@@ -68,7 +68,7 @@ def test_each_call_keeps_its_version_and_the_end_of_the_run_does_the_rest(keeper
         path.write_bytes(b"version %d" % number)
         write_calls(keeper, path, begin=number)
         if number < 2:
-            watcher.look()
+            watcher.poll()
     kept = keeper.keep_outputs([], events_of(keeper), 0.0)
     digests = [f"sha256:{hashlib.sha256(b'version %d' % number).hexdigest()}" for number in range(3)]
     assert [artifact.digest for artifact in kept] == digests
@@ -83,10 +83,10 @@ def test_a_line_that_is_being_written_waits_for_its_end(keeper):
     whole = file.read_bytes()
     watcher = KeepWatcher(keeper)
     file.write_bytes(whole[:20])
-    watcher.look()
+    watcher.poll()
     file.write_bytes(whole)
-    watcher.look()
-    watcher.look()
+    watcher.poll()
+    watcher.poll()
     assert len(keeper.journal.artifacts.read_text().splitlines()) == 1
 
 
@@ -176,7 +176,7 @@ def test_only_the_last_files_of_a_pattern_and_the_last_versions_of_a_path_are_ke
     for number in range(4):
         path.write_bytes(b"version %d" % number)
         write_calls(keeper, path, begin=number)
-        watcher.look()
+        watcher.poll()
     items = [{"path": str(path), "mode": "w"} for path in written]
     kept = keeper.keep_outputs(items, events_of(keeper), 0.0)
     versions = [hashlib.sha256(b"version %d" % number).hexdigest() for number in (2, 3)]

@@ -277,6 +277,6 @@ def test_bad_digests_cannot_name_other_files(tmp_path):
     ],
 )
 def test_an_entry_shows_the_store_without_secrets_and_names(address, shown):
-    from labbook.report.entry.entry_page import _shown_store
+    from labbook.report.entry.entry_page import _display_store
 
-    assert _shown_store(address.replace("HOME", str(Path.home()))) == shown
+    assert _display_store(address.replace("HOME", str(Path.home()))) == shown

@@ -36,16 +36,16 @@ def test_a_page_follows_its_own_file_and_not_the_index_of_the_search(live, open_
     page.evaluate("window.stayed = true")
     for file in (folder / "search").glob("*.json"):
         _written(file)
-    builds.done()
+    builds.count_build()
     page.wait_for_timeout(1000)
     assert page.evaluate("window.stayed")
 
     _written(folder / "symptoms" / "index.html")
-    builds.done()
+    builds.count_build()
     page.wait_for_function("() => window.stayed === undefined")
     page.wait_for_load_state()
     page.evaluate("window.stayed = true")
     # The file's time is still ahead of the clock, as on a disk whose server runs fast.
-    builds.done()
+    builds.count_build()
     page.wait_for_timeout(1000)
     assert page.evaluate("window.stayed")

@@ -177,11 +177,11 @@ def test_torn_and_foreign_lines_are_skipped(tmp_path):
 def test_the_interval_widens_so_that_the_file_stays_small(tmp_path):
     sampler = ResourceSampler(os.getpid(), tmp_path / "r.jsonl", 5.0)
     for sampler._samples in range(6000):
-        due = sampler._due_s()
+        due = sampler._next_sample_s()
     assert due > 30 * 24 * 3600
     dues = []
     for sampler._samples in range(2000):
-        dues.append(sampler._due_s())
+        dues.append(sampler._next_sample_s())
     assert all(a < b for a, b in itertools.pairwise(dues))
 
 

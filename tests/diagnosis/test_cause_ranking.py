@@ -14,7 +14,7 @@ from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.log_reader import read_text
-from labbook.model.evidence import Ending, Evidence, ObservedException, OutputLine
+from labbook.model.evidence import Evidence, ObservedException, OutputLine, ProcessEnd
 from labbook.model.run import CheckResult, Frame
 
 MATCHER = Matcher(load_catalogue())
@@ -106,14 +106,14 @@ def test_a_warning_is_not_why_a_program_ended_itself_without_a_word():
         CheckResult(one, "x", "y", "z", verdict, tier=1, family="data")
         for one, verdict in (("input_not_normalised", "warn"), ("loss_nonfinite", "fail"))
     )
-    ended = Evidence(ending=Ending(1, ""), framework="torch")
+    ended = Evidence(ending=ProcessEnd(1, ""), framework="torch")
     found = diagnose(replace(ended, checks=checks[:1]), MATCHER)
     assert not found.findings and found.unsure
     assert diagnose(replace(ended, checks=checks), MATCHER).primary.symptom == "loss_nonfinite"
 
 
 def test_a_killed_process_without_words_is_told_by_its_ending():
-    found = diagnose(Evidence(ending=Ending(None, "SIGSEGV"), framework="torch"), MATCHER)
+    found = diagnose(Evidence(ending=ProcessEnd(None, "SIGSEGV"), framework="torch"), MATCHER)
     assert found.primary is not None
     assert found.primary.family == "illegal_instruction_or_segfault"
 
@@ -274,8 +274,8 @@ def test_a_notebooks_page_extends_what_is_known(tmp_path: Path):
     )
     catalogue = load_catalogue(tmp_path)
     page = catalogue.symptoms["device_mismatch"]
-    assert page.said("en").attempts == ("Call home.",)
-    assert page.said("en").title == load_catalogue().symptoms["device_mismatch"].said("en").title
+    assert page.wording_in("en").attempts == ("Call home.",)
+    assert page.wording_in("en").title == load_catalogue().symptoms["device_mismatch"].wording_in("en").title
     assert of(error(DEVICE))[0] == "device_mismatch"
     found = diagnose(Evidence(exceptions=(error("the blob lives on another planet"),)), Matcher(catalogue)).primary
     assert found.symptom == "device_mismatch"
@@ -341,7 +341,7 @@ def test_the_reason_why_a_parameter_was_not_copied_is_the_cause(parameter: str, 
 
 def test_a_chinese_diagnosis_says_in_chinese_how_the_process_ended_and_what_is_not_known():
     facts = {"silent_s": 33.0, "waiting": "reader", "stalled": True, "core_dump": True}
-    found = diagnose(Evidence(ending=Ending(None, "SIGSEGV", facts)), MATCHER, "zh").findings[0]
+    found = diagnose(Evidence(ending=ProcessEnd(None, "SIGSEGV", facts)), MATCHER, "zh").findings[0]
     assert len(found.evidence) == 3 and all(CHINESE.search(sentence) for sentence in found.evidence)
     for evidence in (Evidence(), Evidence((error("zork", ""),)), Evidence((error("zork", "Exception"),))):
         assert CHINESE.search(diagnose(evidence, MATCHER, "zh").unsure)

@@ -13,7 +13,7 @@ from order_of_tests import in_one_test
 from labbook.diagnosis.catalogue.check_pages import check_pages
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.health.causes import ORDER, explanations
-from labbook.health.checklist import CHECKS, CLASSIC, _causes_of, checklist, corrected
+from labbook.health.checklist import CHECKS, CLASSIC, _causes_of, checklist, correct_significance
 from labbook.model.check import FAMILIES, Outcome
 from labbook.model.message import message
 from labbook.model.run import Framework, ProbeReport, Process, Run
@@ -317,8 +317,8 @@ def test_the_worst_rank_speaks(make_run, make_series):
 
 def test_many_weak_tests_do_not_add_up():
     tests = [(check, Outcome("warn", message("health.all"), p=0.004)) for check in CHECKS[:10]]
-    assert {outcome.verdict for _, outcome in corrected(tests)} == {"ok"}
-    assert corrected([(CHECKS[0], Outcome("warn", message("health.all"), p=0.004))])[0][1].verdict == "warn"
+    assert {outcome.verdict for _, outcome in correct_significance(tests)} == {"ok"}
+    assert correct_significance([(CHECKS[0], Outcome("warn", message("health.all"), p=0.004))])[0][1].verdict == "warn"
 
 
 NONSENSE = st.recursive(

@@ -17,8 +17,8 @@ import pytest
 
 from labbook.imports.csv_logs import CSV
 from labbook.imports.formats import FORMATS, likely_formats
-from labbook.imports.imported_run import OUTSIDE, ImportedRun, typed
-from labbook.imports.wire_format import Message, RecordFile, encoded
+from labbook.imports.imported_run import OUTSIDE, ImportedRun, parse_typed
+from labbook.imports.wire_format import Message, RecordFile, encode_message
 from labbook.imports.yaml_files import read_yaml
 
 FILES = Path(__file__).parent / "files"
@@ -112,8 +112,8 @@ def test_an_end_that_wandb_wrote_for_a_program_that_was_gone_is_no_end(tmp_path)
     """Its own process writes an exit code of 0 for a killed program, without the fields that a program adds."""
     source = max(FILES.joinpath("wandb_resumed").rglob("*.wandb"))
     records = list(RecordFile(source).block_records())
-    ends = [place for place, record in enumerate(records) if Message(record).has(18)]
-    records[ends[-1]] = encoded((1, 99), (18, b""))
+    ends = [place for place, record in enumerate(records) if Message(record).has_field(18)]
+    records[ends[-1]] = encode_message((1, 99), (18, b""))
     heads = [struct.pack("<IHB", zlib.crc32(each, zlib.crc32(b"\1")), len(each), 1) for each in records]
     parts = [part for pair in zip(heads, records, strict=True) for part in pair]
     (tmp_path / "run-x.wandb").write_bytes(source.read_bytes()[:7] + b"".join(parts))
@@ -154,7 +154,7 @@ def test_a_parameter_stored_as_text_is_a_number_only_if_nothing_is_lost(tmp_path
         "12e4567",
         " 1",
     )
-    assert [typed(str(value)) for value in written] == list(written)
+    assert [parse_typed(str(value)) for value in written] == list(written)
 
     (tmp_path / "hparams.yaml").write_text(
         "---\nbetas: !!python/tuple\n- 0.9\n- 0.999\nact: !!python/name:torch.nn.ReLU ''\nlr: 1e-4\nday: 2026-01-05\n"
@@ -355,7 +355,7 @@ def test_paths_in_the_data_cannot_leave_the_imported_folder(tmp_path):
     )
 
     rows = [json.dumps({"_type": "image-file", "path": place}) for place in places]
-    records = [encoded((2, encoded((1, encoded((1, "image"), (16, row)))))) for row in rows]
+    records = [encode_message((2, encode_message((1, encode_message((1, "image"), (16, row)))))) for row in rows]
     (tmp_path / "wandb" / "run-1").mkdir(parents=True)
     header = next(FILES.joinpath("wandb").rglob("*.wandb")).read_bytes()[:7]
     (tmp_path / "wandb" / "run-1" / "run-1.wandb").write_bytes(

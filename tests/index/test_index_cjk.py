@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labbook.index.cjk import is_cjk, name_parts, normalized, segment, segment_phrase, split_scripts
+from labbook.index.cjk import is_cjk, name_parts, normalize_text, segment, segment_phrase, split_scripts
 
 
 def test_runs_of_characters_become_pairs_and_their_last_character():
@@ -12,7 +12,7 @@ def test_runs_of_characters_become_pairs_and_their_last_character():
 
 
 def test_full_width_letters_are_plain_ones():
-    assert normalized("ＮａＮ：１") == "NaN:1"
+    assert normalize_text("ＮａＮ：１") == "NaN:1"
 
 
 def test_text_without_cjk_characters_is_unchanged():

@@ -135,7 +135,7 @@ while step < STEPS:
         dense.append(monitor.dense)
         if step in CAPTURED:
             with Watching():
-                adapter.values.watched = lambda: 0
+                adapter.values.is_observed = lambda: 0
                 train(x, y)
         else:
             train(x, y)

@@ -59,4 +59,4 @@ def few_symptoms(request, monkeypatch) -> None:
     known = symptom_catalogue.load_catalogue().symptoms
     some = sorted({*sorted(known)[::30], *("cuda_out_of_memory", "dead_relu", "loss_nonfinite", "loss_printed_nan")})
     catalogue = symptom_catalogue.Catalogue({name: known[name] for name in some})
-    monkeypatch.setattr(symptom_catalogue, "_built_in", lambda: catalogue)
+    monkeypatch.setattr(symptom_catalogue, "_load_built_in", lambda: catalogue)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from order_of_tests import in_one_test
 
-from labbook.publish.html.notes import inert, site_note, unlink_missing, with_block
+from labbook.publish.html.notes import inert, replace_block, site_note, unlink_missing
 from labbook.publish.html.theme import EXTENSIONS, _slug, coloured, navigation
 from labbook.store.text.entry_text import block
 from labbook.store.text.sentences import Sentences
@@ -103,8 +103,8 @@ def test_inert_text():
 def test_a_block_is_replaced():
     page = f"mine\n\n{block('runs', 'None yet.')}\nafter\n"
 
-    assert with_block(page, "runs", "| a |") == "mine\n\n\n| a |\n\nafter\n"
-    assert with_block("no block\n", "runs", "x") == "no block\n"
+    assert replace_block(page, "runs", "| a |") == "mine\n\n\n| a |\n\nafter\n"
+    assert replace_block("no block\n", "runs", "x") == "no block\n"
 
 
 def test_the_navigation_holds_what_people_wrote():

@@ -91,7 +91,7 @@ def both(render, monkeypatch):
     def same(text: str) -> bool:
         """Asserts that both ways make the same; returns whether the table was written at once."""
         done = []
-        real = rendering._QuickTables._written
+        real = rendering._QuickTables._render_table
 
         def noted(tables, block):
             made = real(tables, block)
@@ -99,10 +99,10 @@ def both(render, monkeypatch):
             return made
 
         with monkeypatch.context() as patched:
-            patched.setattr(rendering._QuickTables, "_written", noted)
+            patched.setattr(rendering._QuickTables, "_render_table", noted)
             quick = render(text)
         with monkeypatch.context() as patched:
-            patched.setattr(rendering._QuickTables, "_written", lambda *_: None)
+            patched.setattr(rendering._QuickTables, "_render_table", lambda *_: None)
             assert quick == render(text)
         return any(done)
 

@@ -9,7 +9,7 @@ import pytest
 from order_of_tests import in_one_test
 
 from labbook.errors import NotebookError
-from labbook.publish.html.page_safety import foreign_pictures, page_problems, script_hashes, with_policy
+from labbook.publish.html.page_safety import add_policy, foreign_pictures, page_problems, script_hashes
 from labbook.publish.site.site_build import build_site
 
 SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
@@ -87,11 +87,11 @@ def test_scripts_are_known_by_their_text():
     one, two = script_hashes(page)
 
     assert page_problems(page, (one, two)) == [] and len(page_problems(page, (one,))) == 1
-    done = with_policy(f"<html><head><meta charset=utf-8><title>x</title></head>{page}", (one, two))
+    done = add_policy(f"<html><head><meta charset=utf-8><title>x</title></head>{page}", (one, two))
     assert done.index("Content-Security-Policy") < done.index("<title>") and one in done and two in done
     script_rule = done.partition("script-src ")[2].partition(";")[0]
     assert "unsafe-inline" not in script_rule and "unsafe-eval" not in script_rule.replace("wasm-unsafe-eval", "")
-    assert with_policy("<html>", (), "") == "<html>"
+    assert add_policy("<html>", (), "") == "<html>"
 
 
 def test_pictures_of_other_hosts_are_named():

@@ -18,7 +18,7 @@ from labbook.publish.pages.symptom_view import symptom_view
 from labbook.publish.search import search_shards, search_source
 from labbook.publish.search.search_page import interface, write_site_search
 from labbook.publish.search.search_records import SearchRecord, fix_records, run_record, symptom_records
-from labbook.publish.search.search_service import PagefindFailed, Service
+from labbook.publish.search.search_service import PagefindError, Service
 from labbook.publish.search.search_shards import MOST_RUNS, search_problem, split_into_shards, write_shards
 from labbook.publish.search.search_source import notebook_shards
 from labbook.publish.search.search_words import search_words
@@ -205,7 +205,7 @@ def test_a_program_that_fails_leaves_a_site_without_search(tmp_path, monkeypatch
     broken.chmod(0o755)
     monkeypatch.setattr("labbook.publish.search.search_service.program", lambda: broken)
     monkeypatch.setattr(search_shards, "program", lambda: broken)
-    with Service() as service, pytest.raises(PagefindFailed, match="ended"):
+    with Service() as service, pytest.raises(PagefindError, match="ended"):
         service.index([])
     report = write_shards(tmp_path / "site", split_into_shards(runs(1)), tmp_path / "cache")
     assert "without search" in report.problem and not (tmp_path / "site" / "search").exists()

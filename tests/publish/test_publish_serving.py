@@ -141,7 +141,7 @@ def test_what_waits_hears_of_the_next_build(served):
     time.sleep(0.3)
     assert heard == []
 
-    served.builds.done()
+    served.builds.count_build()
 
     waiting.join(60)
     assert heard == [{"built": 1}]

@@ -145,7 +145,7 @@ def test_a_fix_is_told_of_what_it_cured_only():
     )
     view = symptom_view(source)
 
-    assert view.cured_by(source.fixes[0]) == ("loss_nonfinite",) and list(view.fixes) == ["loss_nonfinite"]
+    assert view.cured_symptoms(source.fixes[0]) == ("loss_nonfinite",) and list(view.fixes) == ["loss_nonfinite"]
     assert "1 run, 1 fixed" in page(source, "loss_nonfinite") and "2 runs, 0 fixed" in page(source, "data_stall")
 
 

@@ -10,7 +10,7 @@ from statistics import median
 from labbook.model.entry import Entry
 from labbook.publish.pages.compare_data import MAX_POINTS, compare_data, compare_files
 from labbook.publish.pages.page import RunFacts, SiteSource
-from labbook.publish.pages.run_table_data import by_month, option_columns, table_files
+from labbook.publish.pages.run_table_data import group_by_month, option_columns, table_files
 from labbook.publish.pages.script_words import attribute, script_words
 from labbook.report.run_row import run_row
 from labbook.store.text.templates import Templates
@@ -100,7 +100,7 @@ def test_what_a_front_matter_may_hold_instead():
     assert other["at"] == {"0": "runs/odd"} and other["started"] == [0]
     assert month["id"][0] == EVIL and month["at"] == {"0": "runs/2026/11/10/mine"}
     assert month["metrics"] == {"a": {"r": [1], "best": [None], "last": ["inf"]}}
-    assert list(by_month(source(*odd).rows)) == ["2026-11", "other"]
+    assert list(group_by_month(source(*odd).rows)) == ["2026-11", "other"]
 
 
 def test_options_are_those_of_the_program_else_of_the_command_line():

@@ -9,7 +9,7 @@ import pytest
 from labbook.model.run import CheckResult, Process, Run
 from labbook.model.series import Series
 from labbook.record.end_summary import FinishedRun
-from labbook.report.run_data import judged
+from labbook.report.run_data import add_verdict
 from labbook.store.commit.entry_commit import CommitOutcome
 
 OUTCOMES = [
@@ -24,7 +24,7 @@ OUTCOMES = [
 def summary(language, commit, status="finished"):
     run = Run("20260101-000000-abcd", status, ("python", "a.py"), "/w", 0.0, asked={"stopped": {
         "option": "stop-on", "expression": "", "step": 3}}, ended=2.0, exit_code=0)  # fmt: skip
-    return FinishedRun(judged(run), Path("notes/a.md"), commit, "notes/a.md", language).summary()
+    return FinishedRun(add_verdict(run), Path("notes/a.md"), commit, "notes/a.md", language).summary()
 
 
 @pytest.mark.parametrize("commit", OUTCOMES, ids=lambda outcome: f"{outcome.status}-{bool(outcome.reason)}")
@@ -79,7 +79,7 @@ WARNED = CheckResult("x", "Loss falls", "", "", "warn")
     ],
 )
 def test_the_first_line(fields, english, chinese):
-    run = judged(replace(RUN, **fields))
+    run = add_verdict(replace(RUN, **fields))
     for language, expected in (("en", english), ("zh", chinese)):
         done = FinishedRun(run, Path("notes/a.md"), CommitOutcome("unchanged"), "notes/a.md", language)
         assert expected in done.summary()[0]

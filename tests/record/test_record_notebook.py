@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from labbook.errors import UsageError
 from labbook.execute_notebook import _Run
 from labbook.model.run import FileUse, Run
-from labbook.record.notebook_command import _bounded, _out_of_order, as_command, printed_by_cells
+from labbook.record.notebook_command import _bounded, _pairs_out_of_order, as_command, printed_by_cells
 from labbook.report.entry.cells_section import cells_section
 from labbook.report.entry.section_limits import Limits, steps
 
@@ -216,7 +216,7 @@ def test_what_cells_printed_under_another_command_is_read_from_the_notebook_that
 def test_pairs_are_told_exactly_when_the_order_differs(counts):
     rows = [{"cell": number + 1, "before": count} for number, count in enumerate(counts)]
     ran = [count for count in counts if count is not None]
-    pairs = _out_of_order(rows)
+    pairs = _pairs_out_of_order(rows)
     assert bool(pairs) == (ran != sorted(ran))
     assert all(first > second and counts[first - 1] < counts[second - 1] for first, second in pairs)
 

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 from labbook.errors import UsageError
-from labbook.probe.training.request_conditions import holds
+from labbook.probe.training.request_conditions import is_true
 from labbook.record.program_requests import parse_requests
 from labbook.record.watch_expressions import parse_condition
 
@@ -57,7 +57,7 @@ def digits(framework: str, *options: str) -> list[str]:
 def test_conditions_hold_when_they_should(text, values, expected):
     condition = json.loads(json.dumps(parse_condition(text, "--watch"), allow_nan=False))
 
-    assert holds(condition, values) is expected
+    assert is_true(condition, values) is expected
 
 
 @pytest.mark.parametrize(

@@ -128,5 +128,5 @@ def test_axes_are_round_and_hold_everything():
 @given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=20))
 def test_every_value_stands_inside(values):
     axis = make_axis(values, 100, 0, log_from=100)
-    assert all(-1e-6 <= axis.at(v) <= 100.000001 for v in values)
+    assert all(-1e-6 <= axis.position_of(v) <= 100.000001 for v in values)
     assert len(axis.ticks(4)) < 20

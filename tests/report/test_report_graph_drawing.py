@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from order_of_tests import in_one_test
 
-from labbook.probe.inspection.graph_operations import MOST, operations_of, with_names
+from labbook.probe.inspection.graph_operations import MOST, operations_of, replace_names
 from labbook.report.graph_drawing import boxes_around, fold_graph, graph_lines, graph_mermaid, graph_svg
 from labbook.store.text.templates import words
 
@@ -99,7 +99,7 @@ def test_a_large_graph_is_taken_down_from_the_loss_on_without_its_nodes():
         [0], lambda n: n, str, lambda n: [n + 1, 10**6 + n], lambda n: n if n >= 10**6 else None
     )
     assert len(rows) == MOST and is_cut and rows[0] == ["0", [1, 2], None]
-    named = with_names(rows, {10**6: "first"})
+    named = replace_names(rows, {10**6: "first"})
     assert named[2] == ["", [], "first"] and all(row[2] in (None, "", "first") for row in named)
 
 
@@ -112,7 +112,7 @@ def test_the_operations_of_torch():
     layer = torch.nn.Linear(4, 3)
     loss = torch.nn.functional.cross_entropy(torch.relu(layer(torch.randn(5, 4))), torch.tensor([0, 1, 2, 0, 1]))
     rows, is_cut = AutogradGraph._take_operations(None, [loss])
-    boxes = fold_graph(with_names(rows, {id(layer.weight): "0.weight", id(layer.bias): "0.bias"}))
+    boxes = fold_graph(replace_names(rows, {id(layer.weight): "0.weight", id(layer.bias): "0.bias"}))
     assert not is_cut and len(boxes) == 1
     assert boxes[0].operations == ["NllLoss", "LogSoftmax", "Relu", "Addmm"]
     assert sorted(boxes[0].parameters) == ["0.bias", "0.weight"]

@@ -7,7 +7,7 @@ from labbook.model.run import FileUse, Run
 from labbook.model.run_json import run_to_json
 from labbook.model.series import Series
 from labbook.report.run_data import load_run, run_data
-from labbook.report.terminal_page import for_reading
+from labbook.report.terminal_page import strip_markup
 
 RUN = Run(
     id="20261121-153012-k3f9",
@@ -73,8 +73,8 @@ def test_reading_on_a_terminal_leaves_markup_out():
         "---\nid: x\n---\n<!-- labbook:begin title -->\n\n# T\n\n<details><summary>all</summary>\n\n"
         "```text\n<div>kept</div>\n```\n\n</details>\n<!-- labbook:end title -->\n"
     )
-    shown = for_reading(text)
+    shown = strip_markup(text)
 
     assert "id: x" not in shown and "labbook:begin" not in shown and "<details>" not in shown
     assert "# T" in shown and "all" in shown and "<div>kept</div>" in shown
-    assert "broken" in for_reading("---\n[broken\n")
+    assert "broken" in strip_markup("---\n[broken\n")

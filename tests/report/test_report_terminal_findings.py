@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from labbook.model.finding import Finding, Seen
+from labbook.model.finding import EarlierRun, Finding
 from labbook.model.message import message
 from labbook.model.run import CheckResult
 from labbook.report.terminal_findings import finding_lines, visible_findings
@@ -49,7 +49,7 @@ def test_what_is_worse_than_its_cause_is_told_below_it(runs):
 
 def test_where_it_is_and_what_cured_it_before(runs):
     place = {"file": f"{runs['finished']().cwd}/train.py", "line": 12, "source": "loss.backward()"}
-    seen = (Seen("20261120-100000-aaaa"), Seen("20261119-100000-aaaa", fix="called `zero_grad`", fits=True))
+    seen = (EarlierRun("20261120-100000-aaaa"), EarlierRun("20261119-100000-aaaa", fix="called `zero_grad`", fits=True))
     known = Finding("cause", "loop", "loop", 1, "fail", "a title", where=place, seen_before=seen)
     run = dataclasses.replace(with_checks(runs, result("cause", "fail", detail="Do this.")), findings=(known,))
 

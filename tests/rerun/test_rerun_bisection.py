@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.errors import UsageError
-from labbook.rerun.bisection import bisect, likelihood, make_judge, with_required
+from labbook.rerun.bisection import add_required, bisect, likelihood, make_judge
 from labbook.rerun.run_differences import (
     Difference,
     apply_code,
@@ -163,7 +163,7 @@ def test_a_use_is_tried_with_its_definition_and_a_definition_alone():
         [definition, use, gone, last_use, hunk("e.py", "lr = 2", "lr = 1"), hunk("f.py", "f(lr)")]
     )
     assert required == {use: {definition}, gone: {last_use}}
-    assert with_required([use], required) == [use, definition] and with_required([definition], required) == [definition]
+    assert add_required([use], required) == [use, definition] and add_required([definition], required) == [definition]
 
 
 def test_code_in_the_traceback_is_likelier_than_comments_and_texts():

@@ -11,7 +11,7 @@ import time
 import pytest
 from order_of_tests import further
 
-from labbook.rerun.recorded_code import _ended_by_sigterm
+from labbook.rerun.recorded_code import _raise_on_sigterm
 from labbook.rerun.rerun_run import _recorded_stop
 
 PROGRAM = """
@@ -139,7 +139,7 @@ def test_a_run_that_was_stopped_is_stopped_again(stopped, option):
 
 def test_sigterm_lets_the_worktree_be_removed():
     removed = []
-    with pytest.raises(SystemExit, match="143"), _ended_by_sigterm():
+    with pytest.raises(SystemExit, match="143"), _raise_on_sigterm():
         try:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(5)

@@ -12,7 +12,7 @@ import pytest
 
 from labbook.errors import NotebookError
 from labbook.store.config import Config
-from labbook.store.notebook import prepare_private, why_not_writable
+from labbook.store.notebook import prepare_private, write_obstacle
 from labbook.store.notebook_finder import create_notebook, find_notebook, personal_root
 
 
@@ -155,10 +155,10 @@ def test_private_folder_ignores_itself(tmp_path, git):
 def test_unwritable_notebook_is_an_error(tmp_path):
     (tmp_path / "labbook.toml").write_text("")
     notebook = find_notebook(tmp_path, environ={})
-    assert why_not_writable(notebook) == ""
+    assert write_obstacle(notebook) == ""
     (tmp_path / "notes").rmdir()
     (tmp_path / "notes").write_text("a file in the way")
-    assert "cannot write the notebook" in why_not_writable(notebook)
+    assert "cannot write the notebook" in write_obstacle(notebook)
 
 
 @pytest.mark.process

@@ -9,7 +9,7 @@ from labbook.errors import UsageError
 from labbook.model.entry import Entry
 from labbook.report.best_runs import best_run
 from labbook.sweep.option_style import find_style
-from labbook.sweep.parallel_coordinates_svg import _apart, parallel_coordinates
+from labbook.sweep.parallel_coordinates_svg import _separate_labels, parallel_coordinates
 from labbook.sweep.sweep_summary import summarize_sweep
 from labbook.sweep.trial_grid import make_trials, parse_axes, sweep_name
 
@@ -132,4 +132,4 @@ def test_options_of_one_value_or_without_a_metric_do_not_break_the_summary():
 
 def test_labels_of_close_values_do_not_cover_each_other():
     labels = [("64", 200.0), ("128", 190.0), ("129", 189.5), ("512", 60.0), ("500", 66.0)]
-    assert sorted(_apart(labels)) == [("512", 60.0), ("64", 200.0)]
+    assert sorted(_separate_labels(labels)) == [("512", 60.0), ("64", 200.0)]

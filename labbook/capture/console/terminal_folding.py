@@ -176,7 +176,7 @@ class LineFolder:
 
     def _control(self, token: str, out: list[str]) -> None:
         if token == "\n":
-            self._down(out)
+            self._move_down(out)
         elif token == "\r":
             self._column = 0
         elif token[0] == "\x08":
@@ -188,7 +188,7 @@ class LineFolder:
             first = token[2:-1].split(";")[0]
             self._move(token[-1], int(first) if first.isascii() and first.isdigit() else 0, out)
 
-    def _down(self, out: list[str]) -> None:
+    def _move_down(self, out: list[str]) -> None:
         self._row += 1
         self._column = 0
         self._calm += 1

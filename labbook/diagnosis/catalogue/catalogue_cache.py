@@ -68,19 +68,19 @@ def _data(symptom: Symptom) -> dict[str, Any]:
 
 
 def _symptom(data: Mapping[str, Any]) -> Symptom:
-    plain: dict[str, Any] = {key: _whole(value) for key, value in data.items()}
-    plain["wording"] = {language: _made(Wording, values) for language, values in data["wording"].items()}
-    plain["patterns"] = tuple(_made(Pattern, values) for values in data["patterns"])
+    plain: dict[str, Any] = {key: _load_part(value) for key, value in data.items()}
+    plain["wording"] = {language: _build_part(Wording, values) for language, values in data["wording"].items()}
+    plain["patterns"] = tuple(_build_part(Pattern, values) for values in data["patterns"])
     plain["when"] = {condition: tuple(pair) for condition, pair in data["when"].items()}
     return Symptom(**plain)
 
 
-def _made(kind: type[Part], values: Sequence[Any]) -> Part:
+def _build_part(kind: type[Part], values: Sequence[Any]) -> Part:
     """A wording or a pattern. There are thousands; the constructor of a frozen class takes five times as long."""
     made = kind.__new__(kind)
-    made.__dict__.update(zip(_NAMES[kind], map(_whole, values), strict=True))
+    made.__dict__.update(zip(_NAMES[kind], map(_load_part, values), strict=True))
     return made
 
 
-def _whole(value: Any) -> Any:  # noqa: ANN401 - JSON data
+def _load_part(value: Any) -> Any:  # noqa: ANN401 - JSON data
     return tuple(value) if isinstance(value, list) else value

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from labbook.diagnosis.catalogue.pattern import NormalisedText, compile_pattern, is_different, normalise_text
 from labbook.diagnosis.catalogue.symptom_catalogue import KINDS, Catalogue
 from labbook.frozen import dataclass
-from labbook.model.evidence import Ending, ObservedException, OutputLine
+from labbook.model.evidence import ObservedException, OutputLine, ProcessEnd
 from labbook.model.symptom import Pattern, Symptom
 
 _MOST_LETTERS = 20_000
@@ -73,18 +73,18 @@ class Matcher:
 
     def match_exception(self, raised: ObservedException, framework: str = "") -> list[Match]:
         """The pages that fit one exception, strongest first; its `inner` exception does not count."""
-        text = normalise_text(_shortened(raised.message or _asserted(raised)))
+        text = normalise_text(_shorten(raised.message or _assert_source(raised)))
         names = {raised.type, f"{raised.module}.{raised.type}"} if raised.type else set()
         found = self._matching(self._shapes["exception"], text, names, framework)
         # Libraries print one exception inside another, with the class before its message.
         found += self._matching(self._shapes["output"], text, names, framework)
         for name in names:
             for shape in self._by_type.get(name, ()):
-                if _of_framework(shape, framework) and not _excluded(shape.symptom, text):
+                if _fits_framework(shape, framework) and not _is_excluded(shape.symptom, text):
                     found.append(Match(shape.symptom, shape.pattern.weight, 0, {}, typed=True))
         if not any(match.length for match in found):
             found += self._cut(raised.message, names, framework)
-        return _strongest(found)
+        return _keep_strongest(found)
 
     def match_line(self, line: OutputLine, framework: str = "", *, as_exception: bool = False) -> list[Match]:
         """The pages that fit a line of output, strongest first.
@@ -93,15 +93,15 @@ class Matcher:
             framework: "torch", "paddle" or "" if unknown.
             as_exception: Whether it may be the message of an exception without its class.
         """
-        text = normalise_text(_shortened(line.text))
+        text = normalise_text(_shorten(line.text))
         found = self._matching(self._shapes["output"], text, set(), framework)
         if line.kind == "warning":
             found += self._matching(self._shapes["warning"], text, set(), framework)
         elif as_exception:
             found += self._matching(self._shapes["exception"], text, set(), framework)
-        return _strongest(found)
+        return _keep_strongest(found)
 
-    def match_ending(self, ending: Ending) -> list[Match]:
+    def match_ending(self, ending: ProcessEnd) -> list[Match]:
         """The pages that fit how a process ended, strongest first."""
         names = {ending.signal or str(ending.facts.get("child_signal") or ""), str(ending.exit_code)}
         found = []
@@ -112,7 +112,7 @@ class Matcher:
                 # A known reason is more specific than a status or signal.
                 specific = 1 if wanted & known else 0
                 found.append(Match(shape.symptom, shape.pattern.weight, specific, {}, typed=True))
-        return _strongest(found)
+        return _keep_strongest(found)
 
     def _cut(self, message: str, names: set[str], framework: str) -> list[Match]:
         """The pages whose patterns start like a message without its end; none where their families differ."""
@@ -122,10 +122,10 @@ class Matcher:
         near = [shapes for beginning, shapes in self._by_beginning.items() if beginning in text.low]
         for shape in itertools.chain.from_iterable(near):
             wanted = shape.pattern.types
-            if (wanted and names and not names & set(wanted)) or not _of_framework(shape, framework):
+            if (wanted and names and not names & set(wanted)) or not _fits_framework(shape, framework):
                 continue
             letters = compile_pattern(shape.pattern.text).find_cut(text)
-            if letters < (best[0].length if best else 1) or _excluded(shape.symptom, text):
+            if letters < (best[0].length if best else 1) or _is_excluded(shape.symptom, text):
                 continue
             match = Match(shape.symptom, min(2, shape.pattern.weight), letters, {})
             best = [*best, match] if best and letters == best[0].length else [match]
@@ -141,32 +141,32 @@ class Matcher:
             typed = bool(names and names & set(shape.pattern.types))
             if shape.pattern.types and not typed and (names or template.length < _SPEAKS_ALONE):
                 continue
-            if not _of_framework(shape, framework):
+            if not _fits_framework(shape, framework):
                 continue
             values = template.find(text)
             quantity = shape.pattern.differ
             if values is None or (quantity and not is_different(quantity, values["a"], values["b"])):
                 continue
-            if not _excluded(shape.symptom, text):
+            if not _is_excluded(shape.symptom, text):
                 found.append(Match(shape.symptom, shape.pattern.weight, template.length, values, typed))
         return found
 
 
-def _asserted(raised: ObservedException) -> str:
+def _assert_source(raised: ObservedException) -> str:
     """The source line of an `assert` without a message."""
     return raised.frames[-1].source if raised.type == "AssertionError" and raised.frames else ""
 
 
-def _of_framework(shape: _Shape, framework: str) -> bool:
+def _fits_framework(shape: _Shape, framework: str) -> bool:
     wanted = shape.pattern.frameworks
     return not wanted or not framework or framework in wanted
 
 
-def _excluded(symptom: Symptom, text: NormalisedText) -> bool:
+def _is_excluded(symptom: Symptom, text: NormalisedText) -> bool:
     return any(compile_pattern(template).find(text) is not None for template in symptom.not_when)
 
 
-def _strongest(found: Sequence[Match]) -> list[Match]:
+def _keep_strongest(found: Sequence[Match]) -> list[Match]:
     """One match for each page, strongest first; equally strong ones in the order of their ids."""
     ordered = sorted(sorted(found, key=lambda m: m.symptom.id), key=lambda m: m.strength, reverse=True)
     best: dict[str, Match] = {}
@@ -175,6 +175,6 @@ def _strongest(found: Sequence[Match]) -> list[Match]:
     return list(best.values())
 
 
-def _shortened(message: str) -> str:
+def _shorten(message: str) -> str:
     """The beginning and the end of a very long message."""
     return message if len(message) <= _MOST_LETTERS else f"{message[:_HALF]}\n{message[-_HALF:]}"

@@ -29,7 +29,7 @@ def read_values(match: Match, message: str) -> dict[str, str]:
     """The values of a message, by the names of the slots of the page."""
     symptom = match.symptom
     known = dict(match.values)
-    wording = symptom.said("en")
+    wording = symptom.wording_in("en")
     slots = [slot for text in (wording.says, *wording.why, *wording.attempts) for slot in SLOT.finditer(text)]
     wanted = {slot.group(1) for slot in slots}
     if wanted - set(known) and message:
@@ -41,12 +41,12 @@ def read_values(match: Match, message: str) -> dict[str, str]:
         if read is not None and wanted - set(known):
             if read is _shapes and any(slot.group(2) for slot in slots):
                 read = _sizes
-            known = {**_fitting(dict(read(text.flat)), wanted, known), **known}
+            known = {**_select_fitting(dict(read(text.flat)), wanted, known), **known}
     readable = {name: _readable(name, value) for name, value in known.items()}
     return {name: value for name, value in readable.items() if value}
 
 
-def _fitting(read: Mapping[str, str], wanted: set[str], known: Mapping[str, str]) -> dict[str, str]:
+def _select_fitting(read: Mapping[str, str], wanted: set[str], known: Mapping[str, str]) -> dict[str, str]:
     """The values that the page has slots for; of a pair none that equals the known half."""
     halves = {known.get("a"), known.get("b")}
     return {

@@ -16,13 +16,13 @@ _TIERS = {1: "diagnosis.page.certain", 2: "diagnosis.page.likely", 3: "diagnosis
 
 def render_page_markdown(symptom: Symptom, language: str, runs: Sequence[Mapping[str, Any]] = ()) -> str:
     """The page as Markdown: title, what you see, why, what to try, runs, each with `run`, `title` and `fix`."""
-    wording = symptom.said(language)
+    wording = symptom.wording_in(language)
     say = Sentences(language)
     head = say.line("diagnosis.page.head", id=symptom.id, family=symptom.family, tier=message(_TIERS[symptom.tier]))
     sections = [
-        [_filled(wording.see)],
-        [f"- {_filled(cause)}" for cause in wording.why],
-        [f"{number}. {_filled(fix)}" for number, fix in enumerate(wording.attempts, 1)],
+        [_fill_unknown(wording.see)],
+        [f"- {_fill_unknown(cause)}" for cause in wording.why],
+        [f"{number}. {_fill_unknown(fix)}" for number, fix in enumerate(wording.attempts, 1)],
     ]
     headings = [*HEADINGS.get(language, HEADINGS["en"])]
     if runs:
@@ -35,6 +35,6 @@ def render_page_markdown(symptom: Symptom, language: str, runs: Sequence[Mapping
     return "\n\n".join(blocks) + "\n"
 
 
-def _filled(text: str) -> str:
+def _fill_unknown(text: str) -> str:
     """The text with the words for unknown values, or as it is."""
     return fill_slots(text, {}) or text

@@ -108,14 +108,14 @@ class CompiledPattern:
             position = text.low.find(first, position + 1)
             if position < 0:
                 return None
-            captured = self._from(text, position, lead)
+            captured = self._match_from(text, position, lead)
             if captured is not None:
                 return captured
         return None
 
-    def _from(self, text: NormalisedText, position: int, lead: int) -> dict[str, str] | None:
+    def _match_from(self, text: NormalisedText, position: int, lead: int) -> dict[str, str] | None:
         captured: dict[str, str] = {}
-        if lead and not self._before(text, position, captured):
+        if lead and not self._read_leading(text, position, captured):
             return None
         position += len(self.pieces[lead].literal)
         for piece in self.pieces[lead + 1 :]:
@@ -145,7 +145,7 @@ class CompiledPattern:
             position = end
         return 0
 
-    def _before(self, text: NormalisedText, position: int, captured: dict[str, str]) -> bool:
+    def _read_leading(self, text: NormalisedText, position: int, captured: dict[str, str]) -> bool:
         """Reads the placeholder before the first literal."""
         piece = self.pieces[0]
         before = text.flat[max(0, position - _ANY) : position]
@@ -318,11 +318,11 @@ def fill_slots(text: str, values: Mapping[str, str], framework: str = "") -> str
             return slot.group(3) or ""
         return str(known)
 
-    done = _of_framework(SLOT.sub(value, text), framework)
+    done = _framework_spelling(SLOT.sub(value, text), framework)
     return None if missing else done
 
 
-def _of_framework(text: str, framework: str) -> str:
+def _framework_spelling(text: str, framework: str) -> str:
     if not any("{" + name + "|" in text for name in FRAMEWORKS):
         return text
     chosen = _TWINS.sub(r"{torch|\1}{paddle|\2}" if framework else r"\1 (paddle \2)", text)

@@ -46,7 +46,7 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
         "neighbour": bool(values.get("neighbour")),
         "first_axis": _differ_in_first_axis(values),
     }
-    met = {name for name, is_met in holds.items() if is_met} | _of_labels(values)
+    met = {name for name, is_met in holds.items() if is_met} | _label_conditions(values)
     asserted = [name for name, names in _ASSERTED.items() if names.search(values.get("condition", ""))]
     return evidence.conditions | met | set(asserted[:1])
 
@@ -63,11 +63,11 @@ def _differ_in_first_axis(values: Mapping[str, str]) -> bool:
 
 def read_label_mark(values: Mapping[str, str]) -> dict[str, str]:
     """`{"label_mark": label}` where the label of a message seems to mark ignored pixels or tokens; else empty."""
-    return {"label_mark": values["v"]} if "labels_marked" in _of_labels({"v": values.get("v", "")}) else {}
+    return {"label_mark": values["v"]} if "labels_marked" in _label_conditions({"v": values.get("v", "")}) else {}
 
 
-def _of_labels(values: Mapping[str, str]) -> set[str]:
-    low, high, classes, met = (_whole(values.get(name)) for name in ("label_low", "label_high", "classes", "v"))
+def _label_conditions(values: Mapping[str, str]) -> set[str]:
+    low, high, classes, met = (_parse_int(values.get(name)) for name in ("label_low", "label_high", "classes", "v"))
     marked = (low is not None and low < 0) or MARK in (high, met) or (met is not None and met < 0)
     if marked and (classes is None or classes <= MARK):
         return {"labels_marked"}
@@ -76,7 +76,7 @@ def _of_labels(values: Mapping[str, str]) -> set[str]:
     return {"labels_from_zero"} if low == 0 else {"labels_from_one"} if low == 1 and high == classes else set()
 
 
-def _whole(text: str | None) -> int | None:
+def _parse_int(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"\s*[+-]?\d+\s*", text) else None
 
 

@@ -51,7 +51,7 @@ class Catalogue:
     def title(self, symptom: str, language: str = "en") -> str:
         """The title of a symptom; its id where it has no page."""
         known = self.symptoms.get(symptom)
-        return known.said(language).title if known else symptom
+        return known.wording_in(language).title if known else symptom
 
 
 def load_catalogue(*folders: Path, language: str = "en") -> Catalogue:
@@ -59,7 +59,7 @@ def load_catalogue(*folders: Path, language: str = "en") -> Catalogue:
 
     `language` is that of the problems of their pages.
     """
-    catalogue = _built_in()
+    catalogue = _load_built_in()
     for folder in folders:
         # A link may lead out of the notebook.
         paths = [path for path in folder.glob("*.md") if stays_inside(path, folder.parents[1])]
@@ -68,7 +68,7 @@ def load_catalogue(*folders: Path, language: str = "en") -> Catalogue:
 
 
 @functools.lru_cache(maxsize=1)
-def _built_in() -> Catalogue:
+def _load_built_in() -> Catalogue:
     pages = list(BUILT_IN.glob("*.md"))
     stamp = compute_stamp(pages)
     known = read_cache(stamp)
@@ -166,8 +166,8 @@ def _symptom(meta: Mapping[str, Any], body: str, path: Path, base: Symptom | Non
         wording=wording,
         # A notebook's own patterns are added to the known ones.
         patterns=(*map(_pattern, rows), *(base.patterns if base else ())),
-        when=_when(meta) or (base.when if base else {}),
-        instead=_instead(meta) or (base.instead if base else {}),
+        when=_parse_when(meta) or (base.when if base else {}),
+        instead=_parse_instead(meta) or (base.instead if base else {}),
         matches=_examples(sections.get(_MATCHES, "")),
         misses=_examples(sections.get(_MISSES, "")),
         origin=str(path),
@@ -239,7 +239,7 @@ def _checked(key: str, template: str) -> None:
         raise _WrongPageError("errors.symptom.pattern", at=key, problem=error) from None
 
 
-def _when(meta: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+def _parse_when(meta: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     rows = meta.get("when") or {}
     if not isinstance(rows, dict):
         raise _WrongPageError("errors.symptom.no_when", at="when")
@@ -255,7 +255,7 @@ def _when(meta: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _instead(meta: Mapping[str, Any]) -> dict[str, str]:
+def _parse_instead(meta: Mapping[str, Any]) -> dict[str, str]:
     rows = meta.get("instead") or {}
     if not isinstance(rows, dict) or not all(_ID.match(str(other)) for other in rows.values()):
         raise _WrongPageError("errors.symptom.instead", at="instead")

@@ -162,7 +162,7 @@ def make_row(family: str, values: Mapping[str, Any]) -> Row:
 
 @functools.cache
 def vocabulary() -> Mapping[str, str]:
-    """Word -> regular expression that stands for it in patterns."""
+    """Word -> regular expression that represents it in patterns."""
     return take_words({VOCABULARY: read_toml(FOLDER / f"{VOCABULARY}.toml")})
 
 

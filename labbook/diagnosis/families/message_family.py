@@ -72,7 +72,7 @@ def family_of_line(line: str) -> FamilyReading | None:
 
 
 def family_of_class(module: str, name: str) -> str | None:
-    """The family that the class of an exception always stands for, or `None`."""
+    """The family that the class of an exception always represents, or `None`."""
     if _RE["general_class"].match(name):
         return None
     tables = load_tables()
@@ -114,7 +114,10 @@ def is_user_check(exception: ObservedException, sentence: str) -> bool:
 def _family_of_steps(exception: ObservedException, sentence: str) -> str | None:
     tables = load_tables()
     plain = _RE["url"].sub("", sentence)
-    inside, native = _captured("class_inside", sentence), _captured("native_file", sentence).replace("\\", "/")
+    inside, native = (
+        _captured_group("class_inside", sentence),
+        _captured_group("native_file", sentence).replace("\\", "/"),
+    )
     return (
         family_of_source(exception)
         or tables.family_of_row("native", plain)
@@ -122,7 +125,7 @@ def _family_of_steps(exception: ObservedException, sentence: str) -> str | None:
         or family_of_class(exception.module, exception.type)
         or family_of_class("", inside)
         or tables.family_of_row("quantities", sentence)
-        or tables.family_of_row("checks", _captured("compared", sentence))
+        or tables.family_of_row("checks", _captured_group("compared", sentence))
         or _family_of_cuda(sentence)
         or tables.family_of_row("messages", plain)
         or _family_of_assert(exception, sentence)
@@ -135,7 +138,7 @@ def _family_of_steps(exception: ObservedException, sentence: str) -> str | None:
     )
 
 
-def _captured(name: str, sentence: str) -> str:
+def _captured_group(name: str, sentence: str) -> str:
     """What the group of a pattern holds that fits somewhere in a sentence, or ""."""
     found = _RE[name].search(sentence)
     return next(filter(None, found.groups()), "") if found else ""

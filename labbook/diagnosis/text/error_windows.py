@@ -103,7 +103,7 @@ class _WindowFinder:
             if self._inside:
                 at = self._extend(block, at, strong)
                 if self._quiet > _AFTER or len(self._open) >= _LONGEST:
-                    yield from self._closed()
+                    yield from self._close_window()
                 continue
             place = bisect_left(candidates, at)
             if place >= len(candidates):
@@ -115,7 +115,7 @@ class _WindowFinder:
                 self._begin(block, at, start, number)
                 at = start
                 continue
-            self._alone.append((number, _short(line)))
+            self._alone.append((number, _shorten_line(line)))
             at = start + len(line) + 1
             self._number = number + 1
             if len(self._alone) >= 1000:
@@ -127,13 +127,13 @@ class _WindowFinder:
     def _begin(self, block: bytes, at: int, start: int, number: int) -> None:
         """Opens a window a few lines above the line that was found."""
         above = block[max(at, start - _BEFORE * _LONGEST_BYTES) : start].split(b"\n")[-_BEFORE - 1 : -1]
-        self._open = [(place, _short(line)) for place, line in enumerate(above, number - len(above))]
+        self._open = [(place, _shorten_line(line)) for place, line in enumerate(above, number - len(above))]
         self._inside, self._quiet, self._number = True, 0, number
 
     def _extend(self, block: bytes, at: int, strong: set[int]) -> int:
         while at < len(block):
             line = _line_at(block, at)
-            self._open.append((self._number, _short(line)))
+            self._open.append((self._number, _shorten_line(line)))
             if at in strong and _RE["begins"].search(line[:_LONGEST_BYTES]):
                 self._quiet = 0
             elif not (self._quiet < 3 and _RE["goes_on"].match(line)):
@@ -144,7 +144,7 @@ class _WindowFinder:
                 break
         return at
 
-    def _closed(self) -> Iterator[ErrorWindow]:
+    def _close_window(self) -> Iterator[ErrorWindow]:
         lines, self._open, self._inside, self._quiet = self._open, [], False, 0
         if self._read < _BUDGET:
             self._read += len(lines)
@@ -163,7 +163,7 @@ class _WindowFinder:
     def close(self) -> Iterator[ErrorWindow]:
         if self._inside:
             self._read = 0
-            yield from self._closed()
+            yield from self._close_window()
         if self._skipped:
             yield ErrorWindow(self._skipped)
 
@@ -186,5 +186,5 @@ def _line_at(block: bytes, start: int) -> bytes:
     return block[start:] if end < 0 else block[start:end]
 
 
-def _short(line: bytes) -> bytes:
+def _shorten_line(line: bytes) -> bytes:
     return line if len(line) <= 2 * _LONGEST_BYTES else line[:_LONGEST_BYTES] + b" ... " + line[-_LONGEST_BYTES:]

@@ -31,7 +31,7 @@ LAST_STEP = "last_step_line"
 Kind = TypeVar("Kind")
 
 
-class _Bounded(Generic[Kind]):
+class _FirstAndLast(Generic[Kind]):
     """The first and the last few of similar things, and how many there were."""
 
     def __init__(self) -> None:
@@ -60,8 +60,8 @@ class EvidenceCollector:
     """Numbers of the last step lines, in order."""
     tail: bytes = b""
     newlines: int = 0
-    _raised: dict[str, _Bounded[ObservedException]] = field(default_factory=dict)
-    _outputs: dict[str, _Bounded[OutputLine]] = field(default_factory=dict)
+    _raised: dict[str, _FirstAndLast[ObservedException]] = field(default_factory=dict)
+    _outputs: dict[str, _FirstAndLast[OutputLine]] = field(default_factory=dict)
 
     def add_exceptions(self, found: Iterable[ParsedException]) -> None:
         """Adds the exceptions of one writer, without last lines that only repeat a traceback."""
@@ -101,8 +101,8 @@ class EvidenceCollector:
         del self.going[: -2 * _KINDS]
 
     @staticmethod
-    def _store(where: dict[str, _Bounded[Kind]], kind: str, one: Kind) -> None:
-        where.setdefault("" if kind not in where and len(where) >= _KINDS else kind, _Bounded()).add(one)
+    def _store(where: dict[str, _FirstAndLast[Kind]], kind: str, one: Kind) -> None:
+        where.setdefault("" if kind not in where and len(where) >= _KINDS else kind, _FirstAndLast()).add(one)
 
     def exceptions(self) -> list[ObservedException]:
         """The collected exceptions."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from labbook.diagnosis.text.log_lines import LogLine
 from labbook.diagnosis.toml_data import compile_patterns, fits_any, read_toml
-from labbook.model.evidence import Ending
+from labbook.model.evidence import ProcessEnd
 
 _RE = compile_patterns(__file__)
 
@@ -73,7 +73,7 @@ def strip_warning_place(text: str) -> str:
     return f"{found['class']}: {found['text']}" if found else text.strip()
 
 
-def parse_ending(lines: Iterable[str]) -> Ending:
+def parse_ending(lines: Iterable[str]) -> ProcessEnd:
     """How a process ended, as far as its lines outside of exceptions and messages of launchers report it."""
     code: int | None = None
     signal = ""
@@ -101,7 +101,7 @@ def parse_ending(lines: Iterable[str]) -> Ending:
     signal = signal or _signal_of(code)
     if "oom_kill" in facts and not signal and not code:
         signal = "SIGKILL"
-    return Ending(code, signal, facts)
+    return ProcessEnd(code, signal, facts)
 
 
 def _value(text: str) -> int:

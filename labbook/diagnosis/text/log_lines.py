@@ -69,7 +69,7 @@ def split_line(number: int, raw: str) -> Iterator[LogLine]:
     """The line, or its parts where it holds carriage returns or a traceback written as one string."""
     if "\\n" in raw and _RE["escaped_lines"].search(raw):
         raw = raw.replace("\\r", "").replace("\\n", "\n").replace('\\"', '"').replace("\\t", "\t").replace("\\'", "'")
-    raw = _with_breaks(_unpacked(raw.rstrip("\r")))
+    raw = _restore_breaks(_unpack(raw.rstrip("\r")))
     if "\r" not in raw and "\n" not in raw:
         yield strip_prefix(number, clean_line(raw))
         return
@@ -78,7 +78,7 @@ def split_line(number: int, raw: str) -> Iterator[LogLine]:
         yield strip_prefix(number, clean_line(part))
 
 
-def _unpacked(raw: str) -> str:
+def _unpack(raw: str) -> str:
     """The text of a line that a container or logger wrote as a JSON object, or a web page with entities."""
     if raw.startswith("{") and raw.endswith("}"):
         found = _RE["json_text"].search(raw)
@@ -89,7 +89,7 @@ def _unpacked(raw: str) -> str:
     return raw
 
 
-def _with_breaks(raw: str) -> str:
+def _restore_breaks(raw: str) -> str:
     """A line that holds a whole traceback, as one-line forms leave it, with its line breaks restored."""
     if 'ile "' not in raw[:LONGEST_LINE] or ", line " not in raw:
         return raw
@@ -182,7 +182,7 @@ def strip_learned_prefix(lines: list[LogLine]) -> list[LogLine]:
     if not learned:
         return lines
     numbered = all(_counts_up(pattern, lines) for pattern in learned)
-    return [_stripped(line, learned, numbered) for line in lines]
+    return [_strip_prefix(line, learned, numbered) for line in lines]
 
 
 def _counts_up(pattern: re.Pattern[str], lines: list[LogLine]) -> bool:
@@ -192,7 +192,7 @@ def _counts_up(pattern: re.Pattern[str], lines: list[LogLine]) -> bool:
     return len(numbers) > 2 and all(b > a for a, b in pairwise(numbers))
 
 
-def _stripped(line: LogLine, learned: list[re.Pattern[str]], numbered: bool) -> LogLine:
+def _strip_prefix(line: LogLine, learned: list[re.Pattern[str]], numbered: bool) -> LogLine:
     for pattern in learned:
         found = pattern.match(line.text)
         if found is None:

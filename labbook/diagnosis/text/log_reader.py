@@ -46,7 +46,7 @@ def read_stream(chunks: Iterable[bytes]) -> Evidence:
     """
     collected = EvidenceCollector()
     whole = False
-    for region in find_windows(decode_chunks(_seen(chunks, collected)), SHORT):
+    for region in find_windows(decode_chunks(_note_steps(chunks, collected)), SHORT):
         whole = region.whole
         if region.alone:
             _read_alone(region, collected)
@@ -62,7 +62,7 @@ def read_stream(chunks: Iterable[bytes]) -> Evidence:
     return _evidence(collected)
 
 
-def _seen(chunks: Iterable[bytes], collected: EvidenceCollector) -> Iterator[bytes]:
+def _note_steps(chunks: Iterable[bytes], collected: EvidenceCollector) -> Iterator[bytes]:
     """Passes the chunks through; notes whether the first one prints training steps, which windows leave out."""
     for place, chunk in enumerate(chunks):
         if place == 0:
@@ -102,18 +102,18 @@ def _read_region(region: ErrorWindow, collected: EvidenceCollector) -> None:
         found = [
             one for one in reader.read() if one.frames or not (one.at.is_edge or _RE["retried"].search(one.at.text))
         ]
-        found = _joined(found) if region.whole else found
+        found = _merge_exceptions(found) if region.whole else found
         rest = [line for place, line in enumerate(shaped) if place not in reader.used]
         if region.whole and not any(one.type for one in found):
             # A title often has the last line of a traceback whose end was cut off.
-            found = _joined([*found, *_inline(rest)])
+            found = _merge_exceptions([*found, *_inline(rest)])
         collected.add_exceptions(found)
         collected.stacks.extend(reader.stacks[: 100 - len(collected.stacks)])
-        _say_rest(rest, collected, whole=region.whole, blocks=region.whole and not found)
+        _collect_lines(rest, collected, whole=region.whole, blocks=region.whole and not found)
     collected.note_wording("\n".join(line.text for line in lines), whole=region.whole)
 
 
-def _joined(found: list[ParsedException]) -> list[ParsedException]:
+def _merge_exceptions(found: list[ParsedException]) -> list[ParsedException]:
     """The exceptions of a report; an exception in the title completes a traceback without its end."""
     named = [one for one in found if one.type and one.bare and not one.frames]
     cut = [one for one in found if one.frames and not one.type and one.inner is None]
@@ -123,7 +123,7 @@ def _joined(found: list[ParsedException]) -> list[ParsedException]:
     return named
 
 
-def _say_rest(rest: list[LogLine], collected: EvidenceCollector, *, whole: bool, blocks: bool) -> None:
+def _collect_lines(rest: list[LogLine], collected: EvidenceCollector, *, whole: bool, blocks: bool) -> None:
     """Adds the lines outside of exceptions: of a short text all, of a long one those of a `line_kind`."""
     block: list[LogLine] = []
     warned = 0

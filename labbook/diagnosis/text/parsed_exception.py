@@ -50,25 +50,25 @@ class ParsedException:
                 inner.type, inner.module = outer.type, outer.module
         made = _only_named(chain[-1])
         for one in reversed(chain):
-            made = replace(one._alone(), inner=made, context=one._context())
+            made = replace(one._observed_unchained(), inner=made, context=one._context())
         assert made is not None
         return made
 
     def _context(self) -> tuple[tuple[ObservedException, str], ...]:
         linked = []
         for one, kind in self.context[:MAX_CHAIN]:
-            inner = one.inner._alone() if one.inner is not None else None
-            linked.append((replace(one._alone(), inner=inner), kind))
+            inner = one.inner._observed_unchained() if one.inner is not None else None
+            linked.append((replace(one._observed_unchained(), inner=inner), kind))
         return tuple(linked)
 
-    def _alone(self) -> ObservedException:
+    def _observed_unchained(self) -> ObservedException:
         frames = self.frames
         if len(frames) > _MOST_FRAMES:
             frames = frames[: _MOST_FRAMES // 4] + frames[-_MOST_FRAMES * 3 // 4 :]
         when = self.at.time if self.at.time is not None else float(self.at.number)
         kind, message = self.type, self.message.strip("\n").rstrip()
         if not kind and not message and self.inner is None and frames:
-            kind, message = _to_be_raised(frames[-1].source)
+            kind, message = _parse_raise(frames[-1].source)
         return ObservedException(
             kind,
             message,
@@ -90,7 +90,7 @@ def _only_named(one: ParsedException) -> ObservedException | None:
     return ObservedException(found[1], "", frames=(), rank=one.at.rank, order=float(one.at.number), line=one.at.number)
 
 
-def _to_be_raised(source: str) -> tuple[str, str]:
+def _parse_raise(source: str) -> tuple[str, str]:
     """Class and message of the `raise` in the last line of a cut traceback, with ? for inserted values."""
     found = _RE["raises"].match(source)
     if found is None:

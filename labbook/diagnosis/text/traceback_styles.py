@@ -27,7 +27,7 @@ def normalise_tracebacks(lines: list[LogLine]) -> list[LogLine]:
     if "Traceback (most recent" in text and ("│" in text or "| " in text or "┃" in text):
         lines = list(_rich(lines))
     if "](http" in text or "](file:" in text or "](vscode" in text:
-        lines = [_unlinked(line) for line in lines]
+        lines = [_remove_links(line) for line in lines]
     if "In [" in text or "In[" in text or "--> " in text or "-> " in text or "\nFile " in f"\n{text}":
         lines = _ipython(lines)
     if "\nE  " in f"\n{text}":
@@ -50,7 +50,7 @@ def _unwrapped(lines: list[LogLine]) -> list[LogLine]:
     return made
 
 
-def _unlinked(line: LogLine) -> LogLine:
+def _remove_links(line: LogLine) -> LogLine:
     found = _RE["linked"].match(line.text)
     if found is None:
         return line

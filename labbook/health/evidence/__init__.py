@@ -4,5 +4,5 @@
 `training_kind` whether the loss has to fall at all, `training_batches` their inputs, `regression_outputs` outputs
 beside their targets, `trend_tests` robust statistics of short series.
 
-Not here: thresholds and verdicts, which stand in `health/rules/` beside the source of each threshold.
+Not here: thresholds and verdicts, which are in `health/rules/` beside the source of each threshold.
 """

@@ -10,12 +10,12 @@ from typing import Literal
 
 from labbook.frozen import dataclass
 from labbook.model.events.inspection_kinds import (
-    FunctionLook,
+    FunctionInspection,
     InitialValues,
-    ModuleLook,
+    ModuleInspection,
     ModuleOptions,
     ModuleRow,
-    ParameterLook,
+    ParameterInspection,
 )
 from labbook.model.message import Message, message
 from labbook.model.signals import Signals
@@ -35,7 +35,7 @@ class Parameter:
     init: InitialValues
     order: float
     model: int = 0
-    history: list[tuple[int, ParameterLook]] = field(default_factory=list)
+    history: list[tuple[int, ParameterInspection]] = field(default_factory=list)
 
     @property
     def elements(self) -> int:
@@ -72,14 +72,14 @@ class Module:
     order: float
     parameters: int
     facts: ModuleRow
-    history: list[tuple[int, ModuleLook]] = field(default_factory=list)
+    history: list[tuple[int, ModuleInspection]] = field(default_factory=list)
 
     @property
     def label(self) -> Message | str:
         """Name and type, as the value of a message."""
         return message("health.module", name=self.name, type=self.type) if self.name else self.type
 
-    def last(self, key: Literal["across", "sat"], most: int = 5, since: int = 0) -> list[float]:
+    def last_values(self, key: Literal["across", "sat"], most: int = 5, since: int = 0) -> list[float]:
         """The last `most` finite numbers under `key` from step `since` on."""
         found = (row.get(key) for step, row in self.history if step >= since)
         return [value for value in found if value is not None][-most:]
@@ -148,9 +148,9 @@ def roots_of(signals: Signals) -> list[Module]:
     return [module for module in modules_of(signals) if not module.name]
 
 
-def functions_of(signals: Signals) -> dict[tuple[str, str], list[tuple[int, FunctionLook]]]:
+def functions_of(signals: Signals) -> dict[tuple[str, str], list[tuple[int, FunctionInspection]]]:
     """Watched functions by name and line, with their rows over the dense steps."""
-    found: dict[tuple[str, str], list[tuple[int, FunctionLook]]] = {}
+    found: dict[tuple[str, str], list[tuple[int, FunctionInspection]]] = {}
     for event in signals.tensors:
         for row in event.get("functions", []):
             found.setdefault((row.get("fn", ""), row.get("line", "")), []).append((event.get("step", 0), row))
@@ -159,7 +159,7 @@ def functions_of(signals: Signals) -> dict[tuple[str, str], list[tuple[int, Func
 
 def has_returned_range(signals: Signals, names: tuple[str, ...], low: float, high: float) -> bool:
     """Whether a module or function of these names (lower case) has returned values of exactly this range."""
-    outputs: list[ModuleLook] = [
+    outputs: list[ModuleInspection] = [
         row for (fn, _), history in functions_of(signals).items() if fn.rstrip("_") in names for _, row in history
     ]
     outputs += [row for one in modules_of(signals) if one.type.lower() in names for _, row in one.history]
@@ -172,7 +172,7 @@ def has_returned_range(signals: Signals, names: tuple[str, ...], low: float, hig
 
 def output_activation(signals: Signals) -> str:
     """Returns the activation, in lower case, whose values a model returns at every look; empty where none is known."""
-    made: dict[str, Sequence[tuple[int, ModuleLook]]] = {}
+    made: dict[str, Sequence[tuple[int, ModuleInspection]]] = {}
     for (fn, line), calls in functions_of(signals).items():
         made[f"{fn} {line}"] = calls
     for one in modules_of(signals):

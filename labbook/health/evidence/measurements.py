@@ -57,20 +57,20 @@ Reason = Message | str
 """Why a signal is missing: a message, or the probe's own words."""
 
 
-def measured(run: Run, quantity: str) -> list[Series]:
+def measured_series(run: Run, quantity: str) -> list[Series]:
     """Series of one quantity ("loss", "grad_norm", "lr"), of all optimizers, groups, ranks and scripts.
 
     Those of the probe; for the loss those that the program logged or printed where the probe has none.
     """
     own = [s for s in run.series if s.values and s.source == "probe" and _quantity(s.name) == quantity]
     if run.imported_from:
-        return _imported(run, quantity)
+        return _imported_series(run, quantity)
     if own or quantity != "loss":
         return own
     return [s for s in run.series if s.values and "loss" in s.name.lower()]
 
 
-def _imported(run: Run, quantity: str) -> list[Series]:
+def _imported_series(run: Run, quantity: str) -> list[Series]:
     """Series of an imported run by their names; of the losses those of training, the whole one first.
 
     Terms of policies and of adversaries have no direction and are no losses that have to fall.
@@ -85,7 +85,7 @@ def _imported(run: Run, quantity: str) -> list[Series]:
     return sorted(losses, key=lambda s: len([w for w in name_words(s.name) if w not in _WHOLE_LOSS]))
 
 
-def measured_in(run: Run, signals: Signals, quantity: str) -> list[Series]:
+def process_series(run: Run, signals: Signals, quantity: str) -> list[Series]:
     """The probe's series of one quantity in one process, of all optimizers and groups, in their order."""
     prefix = f"{signals.label}/" if signals.label else ""
     found = [s for s in run.series if s.values and s.source == "probe" and s.rank == signals.rank]
@@ -113,7 +113,7 @@ def has_trained(run: Run) -> bool:
     return bool(run.frameworks or run.series or run.steps)
 
 
-def missing(run: Run, signals: Signals, need: str) -> Reason | None:
+def missing_reason(run: Run, signals: Signals, need: str) -> Reason | None:
     """Returns why a signal is missing; `None` when it is there.
 
     Args:
@@ -123,7 +123,7 @@ def missing(run: Run, signals: Signals, need: str) -> Reason | None:
     """
     field, _, key = need.partition(".")
     if field in SERIES:
-        present = bool(measured(run, field) if not signals.framework else measured_in(run, signals, field))
+        present = bool(measured_series(run, field) if not signals.framework else process_series(run, signals, field))
     elif field in ("params", "modules"):
         present = any(event.get(field) for event in signals.tensors)
     else:
@@ -131,12 +131,12 @@ def missing(run: Run, signals: Signals, need: str) -> Reason | None:
         present = value.get(key) is not None if key else bool(value)
     if present:
         return None
-    reason = why_missing(run, key or field, *_WORDS.get(field, ()))
+    reason = explain_missing(run, key or field, *_WORDS.get(field, ()))
     nothing = field not in SERIES and field not in ("params", "modules") and not getattr(signals, field)
     return _ABSENT.get(field, reason) if reason == _NO_VALUE and (nothing or not key) else reason
 
 
-def why_missing(run: Run, signal: str, *words: str) -> Reason:
+def explain_missing(run: Run, signal: str, *words: str) -> Reason:
     """Returns why a signal is missing: the reason that the probe gave, else what the run shows.
 
     Args:
@@ -151,18 +151,18 @@ def why_missing(run: Run, signal: str, *words: str) -> Reason:
     if run.probe.status == "absent":
         return message("health.not_observed.no_probe")
     names = (signal, *words)
-    for what, reason in _declared(run):
+    for what, reason in _iter_declared(run):
         if any(name in what.lower() for name in names):
             return reason
     if not run.frameworks:
         return message("health.not_observed.no_framework")
     if not run.steps and not any(s.source == "probe" for s in run.series):
-        declared = (r for w, r in _declared(run) if "step" in w.lower())
+        declared = (r for w, r in _iter_declared(run) if "step" in w.lower())
         return next(declared, message("health.not_observed.no_step"))
     return _NO_VALUE
 
 
-def _declared(run: Run) -> Iterator[tuple[str, str]]:
+def _iter_declared(run: Run) -> Iterator[tuple[str, str]]:
     for framework in run.frameworks:
         yield from ((str(k), str(v)) for k, v in framework.declined.items())
     yield from run.probe.unobserved
@@ -179,7 +179,7 @@ def unobserved(reason: Reason) -> Outcome:
     return Outcome("not observed", message("health.not_observed.because", reason=reason))
 
 
-def too_few(seen: int, wanted: int, key: str = "health.too_few.steps") -> Outcome:
+def too_few_data(seen: int, wanted: int, key: str = "health.too_few.steps") -> Outcome:
     """Returns the answer of a statistical check that has too little data.
 
     Args:
@@ -204,12 +204,12 @@ def place_message(place: SourcePlace) -> Message:
     return message("health.place", file=file, line=line)
 
 
-def called_in(line: str) -> tuple[Message, ...]:
+def called_in_sentence(line: str) -> tuple[Message, ...]:
     """Returns a sentence with the user's line of a call; none when it is not known."""
     return (message("health.called_in", line=line),) if line else ()
 
 
-def of_optimizer(number: str, optimizers: Sized) -> Message | str:
+def optimizer_suffix(number: str, optimizers: Sized) -> Message | str:
     """Returns " of optimizer 1" where there are several, else ""."""
     return message("health.of_optimizer", number=number) if len(optimizers) > 1 else ""
 

@@ -44,7 +44,7 @@ class Single:
 
         Source: chosen by us; under a thousandth of the deviation of the targets at three looks, the last one at step 50
         or later, and a tenth of what it was at first, or nothing: where targets are in large units, outputs that still
-        are as they began are not learnt yet, which the loss tells.
+        are as they began are not learnt yet, which the loss shows.
         """
         near = self.last < _COLLAPSED * self.target and self.steps[-1] >= _LATE
         return near and self.last <= max(0.1 * self.deviations[0], 1e-7 * self.target)

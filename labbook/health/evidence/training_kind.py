@@ -6,7 +6,7 @@ import math
 
 from labbook.frozen import dataclass
 from labbook.health.evidence.layer_history import parameters_of
-from labbook.health.evidence.measurements import finite_points, measured, measured_in, optimizer_of
+from labbook.health.evidence.measurements import finite_points, measured_series, optimizer_of, process_series
 from labbook.model.events.training_kinds import Evaluation, LossCall
 from labbook.model.message import Message, message
 from labbook.model.metric_kinds import metric_kind, name_words
@@ -49,18 +49,18 @@ class TrainingLoss:
 
 def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
     """Returns the loss that has to fall in this training, or why there is none."""
-    series = measured_in(run, signals, "loss") or (measured(run, "loss") if len(run.signals) <= 1 else [])
+    series = process_series(run, signals, "loss") or (measured_series(run, "loss") if len(run.signals) <= 1 else [])
     if not series:
         return message("health.not_observed.no_loss")
     if run.imported_from and (reason := _imported_kind(run)) is not None:
         return reason
-    if opposed_optimizers(run, signals):
+    if has_opposed_optimizers(run, signals):
         return message("health.not_observed.several_optimizers")
     if any(use.get("set_aside", 0) for use in signals.loop.get("accumulated", {}).values()):
         return message("health.not_observed.set_aside")
-    if acts(signals):
+    if acts_in_environment(signals):
         return message("health.not_observed.acting")
-    if bootstraps(signals):
+    if has_bootstrapped_targets(signals):
         return message("health.not_observed.bootstrapped")
     steps, values = finite_points(series[0])
     function = loss_function(signals)
@@ -73,7 +73,7 @@ def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
 
 
 def _imported_kind(run: Run) -> Message | None:
-    """Why the loss of an imported run does not have to fall, as the names of its series tell; else `None`."""
+    """Why the loss of an imported run does not have to fall, as the names of its series show; else `None`."""
     kinds = [metric_kind(series.name) for series in run.series]
     words = {word for series in run.series for word in name_words(series.name)}
     if any(kind.quantity == "reward" for kind in kinds) or words & _POLICIES:
@@ -89,7 +89,7 @@ def _classes(function: LossCall) -> int:
 
 def may_rise(run: Run, signals: Signals) -> bool:
     """Whether the loss of this training may rise rightly: of adversaries, or of a policy that acts."""
-    return opposed_optimizers(run, signals) or acts(signals)
+    return has_opposed_optimizers(run, signals) or acts_in_environment(signals)
 
 
 def loss_function(signals: Signals) -> LossCall | None:
@@ -105,12 +105,12 @@ def training_losses(signals: Signals) -> list[LossCall]:
 
 
 def is_the_whole_loss(run: Run, signals: Signals, function: LossCall) -> bool:
-    """Whether the value of this function is what `backward` was called on, as its first and last values tell."""
+    """Whether the value of this function is what `backward` was called on, as its first and last values show."""
     first, last = function.get("value_first"), function.get("value_last")
     return first is not None and any(
         math.isclose(first, series.values[0], rel_tol=1e-3, abs_tol=1e-6)
         or (last is not None and math.isclose(last, series.values[-1], rel_tol=1e-3, abs_tol=1e-6))
-        for series in measured_in(run, signals, "loss")
+        for series in process_series(run, signals, "loss")
     )
 
 
@@ -125,7 +125,7 @@ def is_contrastive(function: LossCall) -> bool:
     return len(form) == 2 and form[0] == form[1]
 
 
-def opposed_optimizers(run: Run, signals: Signals) -> bool:
+def has_opposed_optimizers(run: Run, signals: Signals) -> bool:
     """Whether several optimizers take turns on losses of their own, as in adversarial training.
 
     Optimizers one after the other are phases; those that step after the same `backward` share one loss.
@@ -139,7 +139,7 @@ def opposed_optimizers(run: Run, signals: Signals) -> bool:
     if not overlapping:
         return False
     by_optimizer = {
-        optimizer_of(s): dict(zip(s.steps, s.values, strict=True)) for s in measured_in(run, signals, "loss")
+        optimizer_of(s): dict(zip(s.steps, s.values, strict=True)) for s in process_series(run, signals, "loss")
     }
     first = by_optimizer.pop(min(by_optimizer), {}) if by_optimizer else {}
     for other in by_optimizer.values():
@@ -150,7 +150,7 @@ def opposed_optimizers(run: Run, signals: Signals) -> bool:
     return not by_optimizer
 
 
-def acts(signals: Signals) -> bool:
+def acts_in_environment(signals: Signals) -> bool:
     """Whether the model also runs between its training forwards without gradients, outside of validation phases.
 
     Source: chosen by us; at least one such forward in two steps: policies that act. Those of models that are not
@@ -177,7 +177,7 @@ def acts(signals: Signals) -> bool:
     return collected and not signals.losses and not is_unrolled
 
 
-def bootstraps(signals: Signals) -> bool:
+def has_bootstrapped_targets(signals: Signals) -> bool:
     """Whether the targets of a regression come from a copy of the trained model that follows it, as in Q-learning.
 
     Such a loss rises with the values that are learnt. A fixed teacher does not change, and the loss has to fall.
@@ -193,7 +193,7 @@ def bootstraps(signals: Signals) -> bool:
     )
 
 
-def pretrained(signals: Signals) -> bool:
+def is_pretrained(signals: Signals) -> bool:
     """Whether weights were loaded into a model before it was trained, or most of it is frozen."""
     loaded = any(e.get("what") == "model" and e.get("matched", 0) > 0 and e.get("step", 0) <= 1 for e in signals.loaded)
     return loaded or frozen_share(signals) > 0.5

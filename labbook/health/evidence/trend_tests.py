@@ -104,7 +104,7 @@ def median(values: Sequence[float]) -> float:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def spread(values: Sequence[float], center: float | None = None) -> float:
+def robust_deviation(values: Sequence[float], center: float | None = None) -> float:
     """Standard deviation of a normal sample by the median absolute deviation (factor 1.4826); 0 of nothing."""
     if not values:
         return 0.0

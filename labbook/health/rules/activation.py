@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from labbook.health.evidence.layer_history import Module, functions_of, modules_of, roots_of
-from labbook.health.evidence.measurements import called_in, place_of, too_few
+from labbook.health.evidence.measurements import called_in_sentence, place_of, too_few_data
 from labbook.health.evidence.regression_outputs import single_outputs
-from labbook.health.evidence.training_kind import acts, bootstraps, opposed_optimizers, training_losses
+from labbook.health.evidence.training_kind import (
+    acts_in_environment,
+    has_bootstrapped_targets,
+    has_opposed_optimizers,
+    training_losses,
+)
 from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
-from labbook.model.events.inspection_kinds import FunctionLook, ModuleLook
+from labbook.model.events.inspection_kinds import FunctionInspection, ModuleInspection
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -32,7 +37,7 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
     Source: SageMaker DeadRelu (0 of 12 healthy runs, 5 of 13 faulty ones). Half of the units of a Q-network that learns
     are often dormant (Sokar et al. 2023), so that in reinforcement learning this is a note.
     """
-    layers: list[tuple[Message | str, str, Sequence[tuple[int, ModuleLook | FunctionLook]]]]
+    layers: list[tuple[Message | str, str, Sequence[tuple[int, ModuleInspection | FunctionInspection]]]]
     layers = [(m.label, m.name, m.history) for m in modules_of(signals)]
     layers += [
         (message("health.dead_relu.function", function=fn, line=line), "", history)
@@ -52,7 +57,9 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
         share, layer, name = dead[0]
         evidence = tuple(message("health.dead_relu.layer", share=s, layer=which) for s, which, _ in dead[:5])
         observed = message("health.dead_relu.dead", share=share, layer=layer)
-        verdict = "note" if share < 1 and (acts(signals) or bootstraps(signals)) else "fail"
+        verdict = (
+            "note" if share < 1 and (acts_in_environment(signals) or has_bootstrapped_targets(signals)) else "fail"
+        )
         advice = message("health.dead_relu.initial_advice") if initial else None
         return Outcome(verdict, observed, evidence, {"module": name}, advice=advice)
     if not judged:
@@ -60,7 +67,7 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("ok", message("health.layers_inspected", layers=judged))
 
 
-def dead_share(history: Sequence[ModuleLook | FunctionLook]) -> float | None:
+def dead_share(history: Sequence[ModuleInspection | FunctionInspection]) -> float | None:
     """The share of a layer's units that are dead, `None` while too few samples were looked at.
 
     Above a half only where two looks in a row say so, or where the layer died while samples were collected: nothing
@@ -104,7 +111,7 @@ def saturated_share(module: Module, every: Sequence[Module]) -> float | None:
         module: The activation.
         every: All modules; only an activation with parameters behind it is hidden.
     """
-    shares = module.last("sat", 9)
+    shares = module.last_values("sat", 9)
     if len(shares) < _CONFIRMED:
         return None
     later = any(m.model == module.model and m.order > module.order and m.parameters for m in every if m.history)
@@ -122,7 +129,7 @@ def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
     roots = [root for root in roots_of(signals) if root.history]
     lowest: float | None = None
     for root in roots:
-        shares = _across_of_varied_inputs(root)[-_CONFIRMED:]
+        shares = _batch_deviations(root)[-_CONFIRMED:]
         if len(shares) < _CONFIRMED:
             continue
         lowest = max(shares) if lowest is None else min(lowest, max(shares))
@@ -133,7 +140,7 @@ def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
             evidence = (message("health.activation_collapse.first", layer=first.label),) if first is not None else ()
             observed = message("health.activation_collapse.collapsed", model=root.type, variance=max(shares))
             return Outcome("fail", observed, evidence, {"module": first.name if first is not None else ""})
-    singles = [] if acts(signals) or opposed_optimizers(run, signals) else single_outputs(signals)
+    singles = [] if acts_in_environment(signals) or has_opposed_optimizers(run, signals) else single_outputs(signals)
     worst = min(singles, key=lambda one: one.last / one.target, default=None)
     if worst is not None:
         spread = message("health.activation_collapse.deviations", outputs=worst.last, targets=worst.target)
@@ -143,12 +150,12 @@ def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
         if lowest is None:
             return Outcome("ok", spread)
     if lowest is None:
-        looks = max((len(_across_of_varied_inputs(root)) for root in roots), default=0)
-        return too_few(looks, _CONFIRMED, "health.too_few.outputs")
+        looks = max((len(_batch_deviations(root)) for root in roots), default=0)
+        return too_few_data(looks, _CONFIRMED, "health.too_few.outputs")
     return Outcome("ok", message("health.activation_collapse.ok", variance=lowest))
 
 
-def _across_of_varied_inputs(root: Module) -> list[float]:
+def _batch_deviations(root: Module) -> list[float]:
     looks = [row.get("across") for step, row in root.history if step >= _SETTLED and not row.get("alike")]
     return [share for share in looks if share is not None]
 
@@ -165,7 +172,7 @@ def _inputs_alike(signals: Signals) -> bool:
 def _first_collapsed(root: Module, signals: Signals) -> Module | None:
     for module in modules_of(signals):
         if module.model == root.model and module.name and module.parameters:
-            shares = module.last("across", _CONFIRMED, _SETTLED)
+            shares = module.last_values("across", _CONFIRMED, _SETTLED)
             if len(shares) >= _CONFIRMED and max(shares) < 1e-6:
                 return module
     return None
@@ -209,7 +216,7 @@ def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
             verdict, key = "fail", "health.softmax_wrong_axis.length_1"
         elif all(_scores_samples(signals, row) for _, row in history):
             verdict, key = "fail", "health.softmax_wrong_axis.batch"
-        elif all(_over_the_batch(signals, step, row) for step, row in history):
+        elif all(_is_over_batch(signals, step, row) for step, row in history):
             verdict, key = "warn", "health.softmax_wrong_axis.batch"
         elif all(_mixes_samples(signals, step, row) for step, row in history):
             verdict, key = "warn", "health.softmax_wrong_axis.attention"
@@ -229,11 +236,11 @@ def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
         share, seen = loss.get("prob_columns"), loss.get("observed", 0)
         if share is not None and share > 0.95 and seen >= _CONFIRMED:
             observed = message("health.softmax_wrong_axis.loss_input", function=loss.get("fn", ""))
-            return Outcome("fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+            return Outcome("fail", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
     return None
 
 
-def _over_the_batch(signals: Signals, step: int, row: FunctionLook) -> bool:
+def _is_over_batch(signals: Signals, step: int, row: FunctionInspection) -> bool:
     """Whether a softmax of what the model returned, (samples, classes), runs over the samples.
 
     A square output holds similarities, which are compared along both axes; one column holds a score for each sample.
@@ -244,7 +251,7 @@ def _over_the_batch(signals: Signals, step: int, row: FunctionLook) -> bool:
     return _samples_at(signals, step) == form[0]
 
 
-def _scores_samples(signals: Signals, row: FunctionLook) -> bool:
+def _scores_samples(signals: Signals, row: FunctionInspection) -> bool:
     """Whether a log softmax of (samples, classes) runs over the samples, and `nll_loss` gets no log-probabilities."""
     form = row.get("shape", ())
     if row.get("fn") != "log_softmax" or len(form) != 2 or form[0] == form[1] or row.get("dim") != 0:
@@ -253,7 +260,7 @@ def _scores_samples(signals: Signals, row: FunctionLook) -> bool:
     return any((loss.get("logprob_rows") or 0.0) < 0.05 for loss in fed)
 
 
-def _mixes_samples(signals: Signals, step: int, row: FunctionLook) -> bool:
+def _mixes_samples(signals: Signals, step: int, row: FunctionInspection) -> bool:
     """Whether a softmax of (samples, ..., queries, keys), as many of either, runs over the samples."""
     form = row.get("shape", ())
     scores = len(form) >= 3 and 1 < form[-1] == form[-2] != form[0] > 1 and row.get("dim") == 0
@@ -276,16 +283,13 @@ def activations_between(run: Run, signals: Signals) -> Outcome | None:
     Source: a hint (tier 3); NeuraLint, UMLAUT. A narrow layer in between, as in low-rank adapters, is on purpose.
     """
     found = []
-    for first, second in _fed(signals):
+    for first, second in _connected_pairs(signals):
         both = _is_linear(first) and _is_linear(second) and first.type == second.type
         widths = [_width(first, "in"), _width(first, "out"), _width(second, "out")]
         if both and None not in widths and widths[1] >= min(widths[0], widths[2]):  # type: ignore[operator, type-var]
             found.append(message("health.missing_nonlinearity.pair", first=first.label, second=second.label))
-    return (
-        Outcome("note", message("health.missing_nonlinearity.times", times=len(found)), tuple(found[:5]))
-        if found
-        else None
-    )
+    times = message("health.missing_nonlinearity.times", times=len(found))
+    return Outcome("note", times, tuple(found[:5])) if found else None
 
 
 def _is_linear(module: Module) -> bool:
@@ -306,7 +310,7 @@ def activations_single(run: Run, signals: Signals) -> Outcome | None:
     Source: a hint (tier 3); NeuraLint, UMLAUT.
     """
     squashing, activations = ("Softmax", "Sigmoid"), ("ReLU", "Softmax", "Sigmoid", "Tanh", "LogSoftmax")
-    for first, second in _fed(signals):
+    for first, second in _connected_pairs(signals):
         if first.type in squashing and second.type in activations:
             observed = message("health.feeds", first=first.label, second=second.label)
             return Outcome("note", observed, where={"module": second.name})
@@ -330,14 +334,14 @@ def _softmax_twice(operations: Sequence[Sequence[Any]]) -> bool:
 @check("dropout_before_norm", family="activation", tier=3, needs=("models",))
 def dropout_behind_norm(run: Run, signals: Signals) -> Outcome | None:
     """Whether a dropout feeds a batch norm directly. Source: a hint (tier 3); NeuraLint; Li et al. 2019."""
-    for first, second in _fed(signals):
+    for first, second in _connected_pairs(signals):
         if first.type.startswith("Dropout") and (first.options.get("p") or 0) > 0 and "BatchNorm" in second.type:
             observed = message("health.feeds", first=first.label, second=second.label)
             return Outcome("note", observed, where={"module": first.name})
     return None
 
 
-def _fed(signals: Signals) -> list[tuple[Module, Module]]:
+def _connected_pairs(signals: Signals) -> list[tuple[Module, Module]]:
     """Pairs of modules: the output of the first is directly the input of the second."""
     by_place = {(m.model, m.number): m for m in modules_of(signals)}
     pairs = []

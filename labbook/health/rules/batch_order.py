@@ -11,7 +11,7 @@ from labbook.health.evidence.layer_history import modules_of
 from labbook.health.evidence.training_batches import has_distinct_fingerprints
 from labbook.health.evidence.training_kind import training_losses
 from labbook.health.rules.activation import has_batch_norm
-from labbook.health.rules.validation import held_out
+from labbook.health.rules.validation import is_held_out
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Loader, Prints
 from labbook.model.message import Message, message
@@ -251,12 +251,12 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     for event in signals.prints:
         if event.get("phase") == "eval" and event.get("loader") is not None and event.get("loader") not in own:
             held_out.setdefault(event.get("loader"), set()).update(_row_prints(event))
-    trained = _trained_beside(signals, held_out)
+    trained = _trained_samples(signals, held_out)
     judged = {loader: found for loader, found in held_out.items() if len(found) >= 20 and len(trained[loader]) >= 20}
     shares = {loader: len(found & trained[loader]) / len(found) for loader, found in judged.items()}
-    if not shares and _measured_on_training(run, signals, own):
+    if not shares and _is_measured_on_training(run, signals, own):
         return Outcome("fail", message("health.train_val_overlap.same_loader"))
-    if not shares and (name := _measured_on_trained_rows(run, signals)):
+    if not shares and (name := _metric_of_trained_batch(run, signals)):
         return Outcome("warn", message("health.train_val_overlap.same_batch", name=name))
     if not shares or not has_distinct_fingerprints(signals):
         return None
@@ -273,7 +273,7 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("fail", message("health.train_val_overlap.found", bad=both, samples=len(judged[worst])))
 
 
-def _trained_beside(signals: Signals, held_out: Mapping[object, set[str]]) -> dict[object, set[str]]:
+def _trained_samples(signals: Signals, held_out: Mapping[object, set[str]]) -> dict[object, set[str]]:
     """Returns validation loader -> samples that its model was trained on.
 
     The validation samples of one fold train the model of another one. A loader that begins between the first steps of
@@ -316,19 +316,19 @@ def _training_of_loaders(
     return found
 
 
-def _measured_on_training(run: Run, signals: Signals, own: set[int | None]) -> bool:
+def _is_measured_on_training(run: Run, signals: Signals, own: set[int | None]) -> bool:
     """Whether a metric is called validation, and all evaluations ran over the loaders that the model is trained on."""
-    names = [series for series in (*run.series, *run.printed) if held_out(series.name) and "test" not in series.name]
+    names = [series for series in (*run.series, *run.printed) if is_held_out(series.name) and "test" not in series.name]
     loaders = [phase.get("loader") for phase in signals.evaluations]
     return bool(names) and len(loaders) >= 3 and None not in loaders and set(loaders) <= own
 
 
-def _measured_on_trained_rows(run: Run, signals: Signals) -> str:
+def _metric_of_trained_batch(run: Run, signals: Signals) -> str:
     """Name of a metric of validation where all evaluations ran on the one batch that is trained on as a whole, else "".
 
     Of a graph or table of which only some rows are trained, the loss has fewer items than the batch has samples.
     """
-    names = [s.name for s in (*run.series, *run.printed) if held_out(s.name) and "eval" not in s.name.lower()]
+    names = [s.name for s in (*run.series, *run.printed) if is_held_out(s.name) and "eval" not in s.name.lower()]
     phases: dict[str, set[str]] = {"train": set(), "eval": set()}
     for event in signals.prints:
         phases.setdefault(event.get("phase", ""), set()).update(event.get("prints", []))

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from labbook.health.evidence.layer_history import parameters_of
-from labbook.health.evidence.measurements import finite_points, measured_in, too_few, unobserved
-from labbook.health.evidence.training_kind import TrainingLoss, is_contrastive, pretrained, training_loss
+from labbook.health.evidence.measurements import finite_points, process_series, too_few_data, unobserved
+from labbook.health.evidence.training_kind import TrainingLoss, is_contrastive, is_pretrained, training_loss
 from labbook.health.evidence.trend_tests import (
     blocks,
     mann_kendall,
     mean,
     median,
     moving_median,
+    robust_deviation,
     serial_correlation,
-    spread,
     variance,
     welch,
 )
@@ -48,7 +48,7 @@ def loss_falls(run: Run, signals: Signals) -> Outcome:
         return unobserved(loss)
     values = loss.values[_warm_up(run, signals, loss) :]
     if len(values) < _FEWEST:
-        return too_few(len(values), _FEWEST)
+        return too_few_data(len(values), _FEWEST)
     first, last = median(loss.values[:50]), median(values[-50:])
     z, _ = welch(values[:50], values[-50:])
     trend = mann_kendall(values)
@@ -58,12 +58,12 @@ def loss_falls(run: Run, signals: Signals) -> Outcome:
         return unobserved(message("health.not_observed.noisy", first=first, last=last))
     evidence = message("health.loss_not_decreasing.test", z=z, tau=trend.tau, p=trend.falling)
     observed = message("health.loss_not_decreasing.flat", first=first, last=last, values=len(values))
-    return Outcome("note" if pretrained(signals) else "warn", observed, (evidence,))
+    return Outcome("note" if is_pretrained(signals) else "warn", observed, (evidence,))
 
 
 def _warm_up(run: Run, signals: Signals, loss: TrainingLoss) -> int:
     """How many values lie before the learning rate first reaches half of its peak, at most half of all."""
-    series = next(iter(measured_in(run, signals, "lr")), None)
+    series = next(iter(process_series(run, signals, "lr")), None)
     if series is None:
         return 0
     steps, rates = finite_points(series)
@@ -77,7 +77,7 @@ def _fell_early(values: Sequence[float]) -> bool:
     """Whether the loss is below its very first values: tasks that are learnt in a few steps."""
     begin, rest = median(values[:3]), values[len(values) // 2 :]
     level = median(rest)
-    return level < 0.95 * begin and begin - level > 1.5 * spread(rest)
+    return level < 0.95 * begin and begin - level > 1.5 * robust_deviation(rest)
 
 
 def _possible_fall(values: Sequence[float]) -> float:
@@ -94,7 +94,10 @@ def _largest_fall(values: Sequence[float]) -> float:
     levels = blocks(values, _BLOCKS)
     size = len(values) // _BLOCKS
     noise = median(
-        [spread(values[i * len(values) // _BLOCKS : (i + 1) * len(values) // _BLOCKS]) for i in range(_BLOCKS)]
+        [
+            robust_deviation(values[i * len(values) // _BLOCKS : (i + 1) * len(values) // _BLOCKS])
+            for i in range(_BLOCKS)
+        ]
     )
     highest, fall = levels[0], 0.0
     for level in levels:
@@ -118,7 +121,7 @@ def loss_beats_chance(run: Run, signals: Signals) -> Outcome | None:
         return None
     values = loss.values[_warm_up(run, signals, loss) :]
     if len(values) < _FEWEST:
-        return too_few(len(values), _FEWEST)
+        return too_few_data(len(values), _FEWEST)
     last = mean(values[-50:])
     trend = mann_kendall(values[len(values) // 2 :])
     levels = [math.log(loss.classes), *_label_entropy(signals, loss)]
@@ -155,7 +158,7 @@ def loss_stays_down(run: Run, signals: Signals) -> Outcome:
     if isinstance(loss, Message):
         return unobserved(loss)
     values = loss.values
-    lost = _lost(run, signals)
+    lost = _judge_lost_loss(run, signals)
     if lost is not None:
         return lost
     if _leaps_at_once(loss.values, signals):
@@ -163,10 +166,10 @@ def loss_stays_down(run: Run, signals: Signals) -> Outcome:
         at = loss.steps[0]
         return Outcome("fail", observed, (message("health.loss_diverging.since", step=at),), {"step": at})
     if len(values) < 40:
-        return too_few(len(values), 40)
+        return too_few_data(len(values), 40)
     smooth = moving_median(values, 20)[19:]
     best, end, begin = min(smooth), smooth[-1], max(median(values[:3]), median(values[:20]))
-    noise = spread(values[-20:]) / math.sqrt(20)
+    noise = robust_deviation(values[-20:]) / math.sqrt(20)
     if best <= 0 or end <= 2 * best or end <= 1.5 * begin or end - max(best, begin) < 4 * noise:
         return Outcome("ok", message("health.loss_diverging.ok", best=best, last=end))
     at = loss.steps[19 + smooth.index(best)]
@@ -185,7 +188,7 @@ def _leaps_at_once(values: Sequence[float], signals: Signals) -> bool:
 
 def _without_bottom(run: Run, signals: Signals) -> Outcome | None:
     """A single loss that falls below minus 1000 times what it was at the beginning: it has no lowest value."""
-    series = measured_in(run, signals, "loss")
+    series = process_series(run, signals, "loss")
     steps, values = finite_points(series[0]) if len(series) == 1 else ([], [])
     if len(values) < 20 or median(values[-5:]) > -_BOTTOMLESS * max(1.0, abs(values[0])):
         return None
@@ -194,9 +197,9 @@ def _without_bottom(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("fail", observed, (message("health.loss_diverging.below_0", step=below),), {"step": below})
 
 
-def _lost(run: Run, signals: Signals) -> Outcome | None:
+def _judge_lost_loss(run: Run, signals: Signals) -> Outcome | None:
     """A loss that grew to 4 times its best value in at least 5 steps, each above the last, and then was not finite."""
-    series = next(iter(measured_in(run, signals, "loss")), None)
+    series = next(iter(process_series(run, signals, "loss")), None)
     if series is None or not series.nonfinite:
         return None
     first = next((i for i, v in enumerate(series.values) if not math.isfinite(v)), 0)
@@ -226,7 +229,7 @@ def loss_without_outliers(run: Run, signals: Signals) -> Outcome | None:
     logs = [math.log(value) for value in values]
     smooth = moving_median(logs, 21)
     residuals = [a - b for a, b in zip(logs, smooth, strict=True)]
-    noise = max(spread(residuals), 0.02)
+    noise = max(robust_deviation(residuals), 0.02)
     begin = median(values[:5])
     found = [
         i for i in range(21, len(values) - 1) if residuals[i] > max(10 * noise, math.log(10)) and values[i] > 2 * begin
@@ -255,7 +258,7 @@ def loss_does_not_swing(run: Run, signals: Signals) -> Outcome | None:
     tail = loss.values[len(loss.values) // 2 :]
     flat = [a - b for a, b in zip(tail, moving_median(tail, 10), strict=True)]
     correlation = serial_correlation(flat)
-    if correlation > -0.6 or spread(tail) < 0.05 * abs(median(tail)):
+    if correlation > -0.6 or robust_deviation(tail) < 0.05 * abs(median(tail)):
         return None
     return Outcome("note", message("health.loss_oscillating.correlation", correlation=correlation))
 
@@ -272,7 +275,7 @@ def loss_goes_on(run: Run, signals: Signals) -> Outcome | None:
     Source: a hint (tier 3), chosen by us: no trend over half of at least 400 steps, above half of the beginning.
     """
     loss = training_loss(run, signals)
-    rates = [v for s in measured_in(run, signals, "lr") for v in s.values]
+    rates = [v for s in process_series(run, signals, "lr") for v in s.values]
     if isinstance(loss, Message) or len(loss.values) < 400 or not rates or min(rates) < 0.5 * max(rates):
         return None
     half = loss.values[len(loss.values) // 2 :]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from labbook.health.evidence.measurements import measured, script_of, unobserved, why_missing
+from labbook.health.evidence.measurements import explain_missing, measured_series, script_of, unobserved
 from labbook.model.check import Outcome, check
 from labbook.model.message import message
 from labbook.model.metric_kinds import metric_kind
@@ -30,7 +30,7 @@ def steps_counted(run: Run, signals: Signals) -> Outcome:
         by_rank[process.rank] = max(by_rank.get(process.rank, 0), process.steps)
     most = max(by_rank.values(), default=0)
     if not most:
-        return unobserved(why_missing(run, "steps", "training"))
+        return unobserved(explain_missing(run, "steps", "training"))
     ranks = {rank: steps for rank, steps in by_rank.items() if rank is not None}
     if len(set(ranks.values())) > 1:
         each = [message("health.at_rank", rank=rank, value=steps) for rank, steps in sorted(ranks.items())]
@@ -51,10 +51,10 @@ def loss_seen(run: Run, signals: Signals) -> Outcome:
 
     Source: chosen by us; first against last value says nothing certain, the tests with a stated null are separate.
     """
-    found = [s for s in measured(run, "loss") if s.source == "probe" or metric_kind(s.name).is_training]
+    found = [s for s in measured_series(run, "loss") if s.source == "probe" or metric_kind(s.name).is_training]
     series = [s for s in found if s.rank in (None, 0)] or found
     if not series:
-        return unobserved(why_missing(run, "loss"))
+        return unobserved(explain_missing(run, "loss"))
     parts = []
     for each in series[:3]:
         span = message("health.from_to", first=each.values[0], last=each.values[-1])
@@ -70,7 +70,7 @@ def seeds_set(run: Run, signals: Signals) -> Outcome:
     Source: a hint (tier 3); without a seed a run cannot be repeated bit for bit, and need not be.
     """
     if not any("seeds" in framework.state for framework in run.frameworks):
-        return unobserved(why_missing(run, "seed"))
+        return unobserved(explain_missing(run, "seed"))
     seeds: dict[str, object] = {}
     for framework in run.frameworks:
         found = framework.state.get("seeds")
@@ -121,7 +121,7 @@ def probe_overhead(run: Run, signals: Signals) -> Outcome:
     share = probe.overhead_fraction if probe.sustained_fraction is None else probe.sustained_fraction
     if share is None or not math.isfinite(share):
         if run.imported_from:
-            return unobserved(why_missing(run, "overhead"))
+            return unobserved(explain_missing(run, "overhead"))
         absent = run.probe.status == "absent"
         return unobserved(message("health.not_observed.no_probe" if absent else "health.not_observed.killed"))
     # A program that ends before the warm-up does has the share of its whole time only.

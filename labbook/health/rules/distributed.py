@@ -20,7 +20,7 @@ def _ranks(run: Run) -> dict[int, Signals]:
     return {s.rank: s for s in run.signals if s.rank is not None}
 
 
-def _replicated(run: Run) -> bool:
+def _is_replicated(run: Run) -> bool:
     """Whether a data-parallel wrapper keeps replicas equal, or the program reduces gradients itself."""
     wrappers = ("DistributedDataParallel", "DataParallel")
     if any(s.loop.get("wrapper", "") or s.loop.get("collectives", {}).get("of_gradients", 0) for s in run.signals):
@@ -47,10 +47,10 @@ def replicas_equal(run: Run, signals: Signals) -> Outcome | None:
     first = min(common)
     if not apart:
         return Outcome("ok", message("health.replica_divergence.ok", steps=len(common)))
-    if first in apart and not _replicated(run):
+    if first in apart and not _is_replicated(run):
         return None
     observed = message("health.replica_divergence.apart", step=apart[0], bad=len(apart), steps=len(common))
-    return Outcome("fail" if _replicated(run) else "warn", observed, _majority(common[apart[0]]), {"step": apart[0]})
+    return Outcome("fail" if _is_replicated(run) else "warn", observed, _majority(common[apart[0]]), {"step": apart[0]})
 
 
 def _majority(found: dict[int, str]) -> tuple[Message, ...]:
@@ -67,7 +67,7 @@ def ranks_share_nothing(run: Run, signals: Signals) -> Outcome | None:
     in its own order shares by chance as many of them as are known of all; from half of that on, and at least 8, it
     counts.
     """
-    if not _replicated(run) or not has_distinct_fingerprints(run.signals[0]):
+    if not _is_replicated(run) or not has_distinct_fingerprints(run.signals[0]):
         return None
     seen = {rank: _rows(each) for rank, each in _ranks(run).items()}
     known = {rank: found for rank, found in seen.items() if len(found) >= 8}
@@ -144,20 +144,22 @@ def ranks_do_as_much(run: Run, signals: Signals) -> Outcome | None:
         if longest:
             batches[rank] = longest
         steps[rank] = each.loop.get("steps", 0)
-    if not _replicated(run) or len(batches) < 2 or len(batches) != len(steps):
+    if not _is_replicated(run) or len(batches) < 2 or len(batches) != len(steps):
         return None
     if len(set(batches.values())) == 1:
         number = next(iter(batches.values()))
         return Outcome("ok", message("health.rank_step_count_mismatch.ok", batches=number, ranks=len(batches)))
     if max(steps.values()) > min(steps.values()) + 1:
-        observed = message("health.rank_step_count_mismatch.steps", batches=_by_rank(batches), steps=_by_rank(steps))
+        observed = message(
+            "health.rank_step_count_mismatch.steps", batches=_rank_messages(batches), steps=_rank_messages(steps)
+        )
         return Outcome("note", observed)
     first = min(batches, key=lambda rank: batches[rank])
-    observed = message("health.rank_step_count_mismatch.batches", batches=_by_rank(batches))
+    observed = message("health.rank_step_count_mismatch.batches", batches=_rank_messages(batches))
     return Outcome("fail", observed, where={"rank": first})
 
 
-def _by_rank(numbers: dict[int, int]) -> list[Message]:
+def _rank_messages(numbers: dict[int, int]) -> list[Message]:
     return [message("health.at_rank", rank=rank, value=numbers[rank]) for rank in sorted(numbers)[:8]]
 
 

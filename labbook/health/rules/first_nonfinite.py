@@ -112,11 +112,11 @@ def _suspects(flight: Flight) -> list[Message]:
         found.append(message(key, ops=names))
     if len(may) > 1:
         places = [place_message(one) for one in may if one.get("file")]
-        found += [message("health.first_nonfinite.at", place=place) for place in _each(places)]
+        found += [message("health.first_nonfinite.at", place=place) for place in _place_messages(places)]
     return found
 
 
-def _each(places: list[Message]) -> list[Message]:
+def _place_messages(places: list[Message]) -> list[Message]:
     unique: list[Message] = []
     for place in places:
         if place not in unique:
@@ -155,7 +155,7 @@ def loss_operation(flight: Flight) -> Message | None:
     low, high = made.get("low"), made.get("high")
     span: Message | str = ""
     if low is not None and high is not None:
-        span = message("health.loss_operation.arguments", low=_exact(low), high=_exact(high))
+        span = message("health.loss_operation.arguments", low=_format_bound(low), high=_format_bound(high))
     after = message("health.loss_operation.then", op=_operation_name(then.get("op", ""))) if then else ""
     values = _bad_values(nan, inf)
     return message("health.loss_operation.returned", op=op, by=by, values=values, of=of, span=span, then=after)
@@ -167,7 +167,7 @@ def _bad_values(nan: int, inf: int) -> Message | str:
     return message("health.loss_operation.inf", inf=inf) if inf else f"{nan} NaN" if nan else ""
 
 
-def _exact(value: float) -> str:
+def _format_bound(value: float) -> str:
     """A bound of a domain in few digits, but never rounded onto 0 or 1, where the domain may end."""
     short = f"{value:.4g}"
     return short if float(short) == value or float(short) not in (-1.0, 0.0, 1.0) else f"{value:.9g}"
@@ -193,7 +193,7 @@ def _norms_before(flight: Flight) -> list[Message]:
     return [message("health.first_nonfinite.norms_before", norms=known[-5:])]
 
 
-def where(flight: Flight) -> dict[str, Any]:
+def finding_place(flight: Flight) -> dict[str, Any]:
     """Returns the place of the finding, as `Outcome.where`."""
     found: dict[str, Any] = {"step": flight.get("step", 0)}
     if flight.get("module", {}).get("name", ""):

@@ -6,9 +6,16 @@ import math
 from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import Parameter, parameters_of
-from labbook.health.evidence.measurements import finite_points, measured, measured_in, of_optimizer, too_few, unobserved
-from labbook.health.evidence.training_kind import acts, bootstraps, opposed_optimizers
-from labbook.health.evidence.trend_tests import change_point, mann_kendall, median, spread
+from labbook.health.evidence.measurements import (
+    finite_points,
+    measured_series,
+    optimizer_suffix,
+    process_series,
+    too_few_data,
+    unobserved,
+)
+from labbook.health.evidence.training_kind import acts_in_environment, has_bootstrapped_targets, has_opposed_optimizers
+from labbook.health.evidence.trend_tests import change_point, mann_kendall, median, robust_deviation
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
 from labbook.model.run import Run
@@ -37,11 +44,11 @@ def gradients_cleared(run: Run, signals: Signals) -> Outcome:
         if streak >= _STREAK and bad > 0.5 * seen:
             largest = looks.get("largest")
             norm = message("health.grad_not_cleared.norm", norm=largest) if largest is not None else ""
-            which = of_optimizer(opt, cleared)
+            which = optimizer_suffix(opt, cleared)
             stale = message("health.grad_not_cleared.stale", optimizer=which, bad=bad, seen=seen, norm=norm)
             return Outcome("fail", stale)
     if not checked:
-        return too_few(0, 1)
+        return too_few_data(0, 1)
     kept = sum(looks.get("not_cleared", 0) for looks in cleared.values())
     if kept:
         return Outcome("ok", message("health.grad_not_cleared.most", good=checked - kept, steps=checked))
@@ -62,7 +69,7 @@ def micro_batches_accumulate(run: Run, signals: Signals) -> Outcome | None:
         if bad >= _DISCARDED and bad >= 0.9 * seen and usual.isdigit() and int(usual) > 1:
             observed = message(
                 "health.accumulation_discarded.discarded",
-                optimizer=of_optimizer(opt, used),
+                optimizer=optimizer_suffix(opt, used),
                 bad=bad,
                 seen=seen,
                 backwards=int(usual),
@@ -79,23 +86,23 @@ def steps_have_gradients(run: Run, signals: Signals) -> Outcome:
     """
     empty = signals.loop.get("steps_without_gradient", {})
     steps = max(1, signals.loop.get("steps", 0))
-    satisfied = _ever_zero(measured_in(run, signals, "loss"))
+    satisfied = _was_zero(process_series(run, signals, "loss"))
     for opt, times in empty.items():
         none, zero = times.get("none", 0), 0 if satisfied else times.get("zero", 0)
         seen = _steps_of(run, signals, opt) or steps
         if none + zero >= _STREAK and none + zero >= 0.5 * seen:
             key = "health.step_with_no_gradient.none" if none >= zero else "health.step_with_no_gradient.zero"
-            return Outcome("fail", message(key, bad=none + zero, steps=seen, optimizer=of_optimizer(opt, empty)))
+            return Outcome("fail", message(key, bad=none + zero, steps=seen, optimizer=optimizer_suffix(opt, empty)))
     return Outcome("ok", message("health.step_with_no_gradient.ok", steps=steps))
 
 
-def _ever_zero(series: Sequence[Series]) -> bool:
+def _was_zero(series: Sequence[Series]) -> bool:
     return any(low == 0.0 for s in series for low in (s.low or s.values))
 
 
 def _steps_of(run: Run, signals: Signals, opt: str) -> int:
     name = "lr" if opt == "0" else f"lr.opt{opt}"
-    found = (s for s in measured_in(run, signals, "lr") if s.name.rpartition("/")[2] == name)
+    found = (s for s in process_series(run, signals, "lr") if s.name.rpartition("/")[2] == name)
     return next((s.last_step or 0 for s in found), 0)
 
 
@@ -106,8 +113,8 @@ def gradient_nonzero(run: Run, signals: Signals) -> Outcome:
     Source: diagnosis catalogue, `gradient_all_zero` (tier 1): exactly 0 for 3 steps with finite loss. Where the loss
     itself is 0, as for a hinge that is satisfied, nothing is wrong, unless that was so from the first step to the last.
     """
-    series = measured(run, "grad_norm")
-    losses = {(s.rank, s.name.replace("loss", "grad_norm")): s for s in measured(run, "loss")}
+    series = measured_series(run, "grad_norm")
+    losses = {(s.rank, s.name.replace("loss", "grad_norm")): s for s in measured_series(run, "loss")}
     for each in series:
         loss = losses.get((each.rank, each.name))
         start, length = _longest_zero(each, loss)
@@ -156,7 +163,7 @@ def gradients_reach_the_front(run: Run, signals: Signals) -> Outcome | None:
         return unobserved(message("health.not_observed.few_layers"))
     norms = [norm for _, norm in profile]
     if vanishing_layers(signals):
-        return Outcome("fail", _ends(profile), (_by_depth(profile),), {"parameter": profile[0][0].name})
+        return Outcome("fail", _ends(profile), (_depth_message(profile),), {"parameter": profile[0][0].name})
     return Outcome("ok", message("health.vanishing_gradient.ok", first=norms[0], last=norms[-1]))
 
 
@@ -181,7 +188,7 @@ def _ends(profile: Sequence[tuple[Parameter, float]]) -> Message:
     return message("health.gradient.ends", front=front.name, first=first, back=back.name, last=last)
 
 
-def _by_depth(profile: Sequence[tuple[Parameter, float]]) -> Message:
+def _depth_message(profile: Sequence[tuple[Parameter, float]]) -> Message:
     shown = profile if len(profile) <= 8 else [*profile[:4], *profile[-4:]]
     layers = [message("health.gradient.layer", name=parameter.name, norm=norm) for parameter, norm in shown]
     return message("health.gradient.by_depth", layers=layers)
@@ -233,34 +240,34 @@ def gradients_stay_small(run: Run, signals: Signals) -> Outcome:
     for 5 points in a row, above the level of the first 20 (a converged run spikes below it), and not while the loss
     falls (a run that leaves a plateau has larger gradients).
     """
-    if opposed_optimizers(run, signals) or acts(signals) or bootstraps(signals):
+    if has_opposed_optimizers(run, signals) or acts_in_environment(signals) or has_bootstrapped_targets(signals):
         return Outcome("ok", message("health.exploding_gradient.not_judged"))
-    losses = measured_in(run, signals, "loss")
-    for number, series in enumerate(measured_in(run, signals, "grad_norm")):
+    losses = process_series(run, signals, "loss")
+    for number, series in enumerate(process_series(run, signals, "grad_norm")):
         steps, values = finite_points(series)
         at = _explosion(values)
         if at is None:
             continue
         loss = losses[number] if number < len(losses) else None
         before = median(values[max(0, at - 50) : at])
-        if loss is not None and _falls_across(loss, steps[at]) and not _out_of_proportion(values, at, loss):
+        if loss is not None and _falls_across(loss, steps[at]) and not _is_out_of_proportion(values, at, loss):
             continue
         now = max(values[at : at + 5])
         observed = message("health.exploding_gradient.rose", before=before, now=now, step=steps[at])
         clipped = signals.loop.get("clip", {}).get("calls", 0) > 0
         return Outcome("note" if clipped else "fail", observed, where={"step": steps[at]})
-    return _risen(run, signals) or _grows_by_layer(signals)
+    return _judge_rising_norm(run, signals) or _grows_by_layer(signals)
 
 
-def _risen(run: Run, signals: Signals) -> Outcome | None:
+def _judge_rising_norm(run: Run, signals: Signals) -> Outcome | None:
     """A norm whose second half lies far above its beginning and out of proportion to the loss, with heavy noise."""
-    losses = measured_in(run, signals, "loss")
-    for series in measured_in(run, signals, "grad_norm")[:1]:
+    losses = process_series(run, signals, "loss")
+    for series in process_series(run, signals, "grad_norm")[:1]:
         steps, values = finite_points(series)
         if len(values) < 60 or not losses or signals.loop.get("clip", {}).get("calls", 0):
             continue
         at, p = change_point(values)
-        if p < 1e-6 and 20 <= at <= 0.8 * len(values) and _out_of_proportion(values, at, losses[0]):
+        if p < 1e-6 and 20 <= at <= 0.8 * len(values) and _is_out_of_proportion(values, at, losses[0]):
             begin, now = median(values[:20]), median(values[at:])
             observed = message("health.exploding_gradient.level", before=begin, now=now, step=steps[at])
             return Outcome("warn", observed, where={"step": steps[at]}, p=p)
@@ -277,7 +284,7 @@ def _explosion(values: Sequence[float]) -> int | None:
     for index in range(20, len(logs)):
         before = logs[max(0, index - 50) : index - streak]
         at = median(before)
-        z = (logs[index] - at) / max(spread(before, at), 0.05)
+        z = (logs[index] - at) / max(robust_deviation(before, at), 0.05)
         high = logs[index] > max(at, level) + math.log(10) and z > 8
         streak = streak + 1 if high else 0
         if streak >= 5:
@@ -285,7 +292,7 @@ def _explosion(values: Sequence[float]) -> int | None:
     return None
 
 
-def _out_of_proportion(values: Sequence[float], at: int, loss: Series) -> bool:
+def _is_out_of_proportion(values: Sequence[float], at: int, loss: Series) -> bool:
     """Whether the norm stays 10 times its first level, above 10 and above 10 times the loss, though the loss falls."""
     after, finite_losses = median(values[at:]), [v for v in loss.values if math.isfinite(v)]
     level = abs(median(finite_losses[len(finite_losses) // 2 :]))
@@ -302,7 +309,7 @@ def _grows_by_layer(signals: Signals) -> Outcome:
     """AUTOTRAINER's 70 times from last to first layer, where the profile is monotonous and the first one is large."""
     profile = _profile(signals)
     if exploding_layers(signals):
-        return Outcome("warn", _ends(profile), (_by_depth(profile),), {"parameter": profile[0][0].name})
+        return Outcome("warn", _ends(profile), (_depth_message(profile),), {"parameter": profile[0][0].name})
     return Outcome("ok", message("health.exploding_gradient.ok"))
 
 

@@ -6,12 +6,18 @@ import math
 from itertools import pairwise
 
 from labbook.health.evidence.layer_history import Parameter, parameters_of
-from labbook.health.evidence.measurements import called_in, join_names, measured_in, optimizer_of, unobserved
+from labbook.health.evidence.measurements import (
+    called_in_sentence,
+    join_names,
+    optimizer_of,
+    process_series,
+    unobserved,
+)
 from labbook.health.evidence.training_kind import (
     CLASSIFIERS,
     is_contrastive,
+    is_pretrained,
     is_the_whole_loss,
-    pretrained,
     training_losses,
 )
 from labbook.model.check import Outcome, check
@@ -53,16 +59,16 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
             if not loss.get("items"):
                 continue
             first /= loss.get("items", 0)
-            if _summed(run, signals, loss, fn):
+            if _is_summed(run, signals, loss, fn):
                 targets = loss.get("items", 0)
                 observed = message("health.init_loss_off.summed", loss=first * targets, targets=targets)
                 where = {"step": max(1, begin)}
-                return Outcome("warn", observed, called_in(loss.get("line", "")), where, expected=expected)
+                return Outcome("warn", observed, called_in_sentence(loss.get("line", "")), where, expected=expected)
             if begin > 2:
                 continue
         parent = _resumed_loss(run)
         if parent is not None and loss.get("reduction") != "sum":
-            return _resumed(run, first, chance, parent, loss)
+            return _judge_resumed(run, first, chance, parent, loss)
         observed = message("health.init_loss_off.loss", loss=first)
         training, later = _worst_later_training(run, signals, loss)
         if later > max(first, chance):
@@ -72,7 +78,7 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
         # The standard weights of PaddlePaddle are larger: 5.1 for 5 classes behind one convolution is usual there.
         far = _FAR_IN_PADDLE if signals.framework == "paddle" else 1.0
         if over > far * max(chance, _FAR_ABOVE):
-            trained = pretrained(signals) or any(is_checkpoint(parent.path) for parent in run.parents)
+            trained = is_pretrained(signals) or any(is_checkpoint(parent.path) for parent in run.parents)
             return Outcome("note" if trained else "warn", observed, call, {"step": 1}, expected=expected)
         if over > max(0.5 * chance, 0.5):
             return Outcome("note", observed, call, {"step": 1}, expected=expected)
@@ -90,7 +96,7 @@ def _worst_later_training(run: Run, signals: Signals, loss: LossCall) -> tuple[i
         return 0, -math.inf
     begins = [begin for begin, _ in signals.trainings]
     firsts = {}
-    for series in measured_in(run, signals, "loss"):
+    for series in process_series(run, signals, "loss"):
         begin, _ = signals.spans.get(optimizer_of(series), (math.inf, 0.0))
         if begin in begins[1:] and series.first is not None and math.isfinite(series.first):
             firsts[begins.index(begin)] = series.first
@@ -103,7 +109,7 @@ def _resumed_loss(run: Run) -> float | None:
     return next((loss for loss in losses if loss is not None and math.isfinite(loss)), None)
 
 
-def _resumed(run: Run, first: float, chance: float, parent: float, loss: LossCall) -> Outcome:
+def _judge_resumed(run: Run, first: float, chance: float, parent: float, loss: LossCall) -> Outcome:
     """Judges the first loss of a resumed training by the last one of its parent.
 
     Source: chosen by us; a loss near chance level, while that of the parent was below half of it, or one far above
@@ -117,7 +123,7 @@ def _resumed(run: Run, first: float, chance: float, parent: float, loss: LossCal
     return Outcome("note" if lost else "ok", observed, call if lost else (), {"step": 1}, expected=expected)
 
 
-def _summed(run: Run, signals: Signals, loss: LossCall, fn: str) -> bool:
+def _is_summed(run: Run, signals: Signals, loss: LossCall, fn: str) -> bool:
     """Whether `backward` is called on the sum over a batch of a classifier, which scales the rate by its size."""
     return fn in CLASSIFIERS and loss.get("items", 0) >= 8 and is_the_whole_loss(run, signals, loss)
 
@@ -156,11 +162,11 @@ def initial_scale(run: Run, signals: Signals) -> Outcome | None:
     """
     layers = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and p.init.get("fan_in", 0) >= 8]
     scales = [(_scale(p), p) for p in layers if p.init.get("std") is not None]
-    if len(scales) < 2 or pretrained(signals):
+    if len(scales) < 2 or is_pretrained(signals):
         return None
     large = [p for scale, p in scales if scale > _FAR]
     small = [p for scale, p in scales if scale < 1 / (10 * _FAR)]
-    if len(large) > 0.5 * len(scales) and _amplifies(signals):
+    if len(large) > 0.5 * len(scales) and _is_amplifying(signals):
         worst = max(scales, key=lambda pair: pair[0])
         observed = message(
             "health.init_scale_bad.large", scale=worst[0], name=worst[1].name, bad=len(large), layers=len(scales)
@@ -179,7 +185,7 @@ def _scale(parameter: Parameter) -> float:
     return (parameter.init.get("std") or 0.0) * math.sqrt(max(1, parameter.init.get("fan_in", 0)))
 
 
-def _amplifies(signals: Signals) -> bool:
+def _is_amplifying(signals: Signals) -> bool:
     """Whether the outputs are large in the first step: some networks scale their weights where they are used."""
     deviations = [row.get("std") or 0.0 for event in signals.tensors[:1] for row in event.get("modules", [])]
     return not deviations or max(deviations) > _FAR

@@ -9,11 +9,11 @@ from labbook.health.evidence.layer_history import Module, modules_of
 from labbook.health.evidence.measurements import join_names, unobserved
 from labbook.health.evidence.training_batches import input_leaves
 from labbook.health.evidence.training_kind import training_loss, training_losses
-from labbook.health.evidence.trend_tests import mann_kendall, mean, median, spread
+from labbook.health.evidence.trend_tests import mann_kendall, mean, median, robust_deviation
 from labbook.health.rules.activation import first_not_normalised
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Leaf
-from labbook.model.events.inspection_kinds import FunctionLook, ModuleLook
+from labbook.model.events.inspection_kinds import FunctionInspection, ModuleInspection
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -174,7 +174,7 @@ def attention_is_causal(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("fail", message("health.attention_sees_target.open", path=path))
 
 
-def _is_over_sequence(look: FunctionLook | ModuleLook, lengths: set[int]) -> bool:
+def _is_over_sequence(look: FunctionInspection | ModuleInspection, lengths: set[int]) -> bool:
     """Whether these are the weights of an attention over a sequence of one of these lengths, or one token shorter."""
     form = look.get("shape", ())
     return len(form) >= 2 and form[-1] == form[-2] >= _SHORTEST and bool({form[-1], form[-1] + 1} & lengths)
@@ -262,7 +262,7 @@ def inputs_do_not_drift(run: Run, signals: Signals) -> Outcome | None:
         quarter = len(means) // 4
         moved = mean(means[-quarter:]) - mean(means[:quarter])
         trend = mann_kendall(means)
-        if abs(moved) > max(mean(deviations), 5 * spread(means[:quarter])) and abs(trend.tau) > 0.6:
+        if abs(moved) > max(mean(deviations), 5 * robust_deviation(means[:quarter])) and abs(trend.tau) > 0.6:
             observed = message("health.input_drift_in_run.moved", path=path, moved=moved)
             return Outcome("note", observed, p=min(trend.rising, trend.falling))
     return None

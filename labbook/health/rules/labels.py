@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from labbook.health.evidence.layer_history import modules_of, roots_of
-from labbook.health.evidence.measurements import called_in, join_names, place_of, too_few, unobserved
+from labbook.health.evidence.measurements import called_in_sentence, join_names, place_of, too_few_data, unobserved
 from labbook.health.evidence.regression_outputs import one_a_sample, target_of
 from labbook.health.evidence.training_batches import has_distinct_fingerprints
 from labbook.health.evidence.training_kind import (
     BINARY,
     CLASSIFIERS,
     REGRESSIONS,
-    acts,
+    acts_in_environment,
+    has_opposed_optimizers,
     ignored_labels,
-    opposed_optimizers,
     training_losses,
 )
 from labbook.health.evidence.trend_tests import binomial_at_least, mean, median
@@ -57,7 +57,7 @@ def _binary_counts(run: Run, signals: Signals) -> Counter[str]:
     the mean add up to 1. The targets of a generator and its critic are no classes.
     """
     seen: Counter[str] = Counter()
-    if opposed_optimizers(run, signals):
+    if has_opposed_optimizers(run, signals):
         return seen
     for batch in signals.batches:
         target = target_of(batch)
@@ -72,7 +72,7 @@ def _binary_counts(run: Run, signals: Signals) -> Counter[str]:
     return +seen
 
 
-def _ever_seen(signals: Signals) -> set[str]:
+def _all_labels(signals: Signals) -> set[str]:
     """All labels that any epoch, batch or loss of the training had: later phases may have other classes."""
     seen = {name for e in signals.prints if e.get("phase") == "train" for name in e.get("histogram", {})}
     seen |= {
@@ -121,11 +121,15 @@ def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
                 # The extremes are those of all targets: the ignored value is one of them.
                 limits = message("health.label_out_of_head.with_ignored", limits=limits, share=loss["ignored"])
         expected = _valid_labels(fn, classes)
-        if loss.get("outside", 0) and not (fn in BINARY and opposed_optimizers(run, signals)):
+        if loss.get("outside", 0) and not (fn in BINARY and has_opposed_optimizers(run, signals)):
             known = limits or message("health.label_out_of_head.not_measured")
             observed = message("health.label_out_of_head.outside", bad=loss.get("outside", 0), limits=known)
             return Outcome(
-                "fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")), expected=expected
+                "fail",
+                observed,
+                called_in_sentence(loss.get("line", "")),
+                place_of(loss.get("line", "")),
+                expected=expected,
             )
         if limits is not None:
             found = found or Outcome("ok", limits, expected=expected)
@@ -152,10 +156,10 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     ends = {one.get("target", {}).get(end) for one in binary for end in ("min", "max")}
     labels = sum(one.get("items", 0) * one.get("observed", 0) for one in binary)
     seen = sum(one.get("observed", 0) for one in binary)
-    alone = len(binary) == len(training_losses(signals)) and not opposed_optimizers(run, signals)
+    alone = len(binary) == len(training_losses(signals)) and not has_opposed_optimizers(run, signals)
     if alone and len(ends) == 1 and ends <= {0.0, 1.0} and seen >= 5 and labels >= _LABELS:
         observed = message("health.label_constant.all", labels=labels, value=ends.pop())
-        return Outcome("fail", observed, called_in(binary[0].get("line", "")))
+        return Outcome("fail", observed, called_in_sentence(binary[0].get("line", "")))
     if constant := _learns_constant(run, signals):
         return constant
     loss, counts = _classifies(signals), label_counts(signals)
@@ -165,7 +169,9 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     if len(counts) == 1 and low is not None and low == high and not _is_first_column(signals, loss):
         labels, value = sum(counts.values()), next(iter(counts))
         return Outcome(
-            "fail", message("health.label_constant.all", labels=labels, value=value), called_in(loss.get("line", ""))
+            "fail",
+            message("health.label_constant.all", labels=labels, value=value),
+            called_in_sentence(loss.get("line", "")),
         )
     return None
 
@@ -178,7 +184,7 @@ def _learns_constant(run: Run, signals: Signals) -> Outcome | None:
     losses = training_losses(signals)
     target = losses[0].get("target", {}) if len(losses) == 1 and losses[0].get("fn") in REGRESSIONS else {}
     value, labels = target.get("min"), losses[0].get("items", 0) * losses[0].get("observed", 0) if losses else 0
-    if value is None or value != target.get("max") or labels < _LABELS or opposed_optimizers(run, signals):
+    if value is None or value != target.get("max") or labels < _LABELS or has_opposed_optimizers(run, signals):
         return None
     for root in roots_of(signals):
         looks = [row for _, row in root.history if row.get("shape") == target.get("shape")]
@@ -186,7 +192,7 @@ def _learns_constant(run: Run, signals: Signals) -> Outcome | None:
         far = [max(abs(low - value), abs(high - value)) for low, high in ends if low is not None and high is not None]
         if len(far) >= _LOOKS and max(far[-_LOOKS:]) < 0.1 * far[0]:
             observed = message("health.label_constant.all", labels=labels, value=value)
-            return Outcome("fail", observed, called_in(losses[0].get("line", "")))
+            return Outcome("fail", observed, called_in_sentence(losses[0].get("line", "")))
     return None
 
 
@@ -208,7 +214,11 @@ def classes_have_their_loss(run: Run, signals: Signals) -> Outcome | None:
     One number a sample that is fitted to few whole numbers may be a count or a grade: a finding only where the program
     computes an accuracy (`checklist`). Beside the loss of a policy they are rewards.
     """
-    if opposed_optimizers(run, signals) or acts(signals) or any(graph.get("ratios") for graph in signals.graphs):
+    if (
+        has_opposed_optimizers(run, signals)
+        or acts_in_environment(signals)
+        or any(graph.get("ratios") for graph in signals.graphs)
+    ):
         return None
     pairs = [(b, target) for b in signals.batches if (target := target_of(b)) is not None]
     given = [loss for loss in training_losses(signals) if all(_may_be_given(loss, target) for _, target in pairs)]
@@ -222,7 +232,7 @@ def classes_have_their_loss(run: Run, signals: Signals) -> Outcome | None:
         if key and len(targets) >= _LOOKS:
             values = {"low": min(t.get("min") or 0 for t in targets), "high": max(t.get("max") or 0 for t in targets)}
             observed = message(key, function=loss.get("fn", ""), **(values if key.endswith("numbers") else {}))
-            return Outcome("note", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+            return Outcome("note", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
     return None
 
 
@@ -272,7 +282,7 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
         several = message("health.not_observed.labels_per_sample")
         return unobserved(several if called else message("health.not_observed.no_classifier"))
     if total < 100 or len(counts) < 2:
-        return too_few(total, 100, "health.too_few.labels")
+        return too_few_data(total, 100, "health.too_few.labels")
     most, least = max(counts.values()), min(counts.values())
     share = most / total
     observed = message("health.class_imbalance.shares", classes=len(counts), low=least / total, high=share)
@@ -348,7 +358,7 @@ def validation_classes_known(run: Run, signals: Signals) -> Outcome | None:
     training, held_out = label_counts(signals), label_counts(signals, "eval")
     if _classifies(signals) is None or sum(training.values()) < 100 or len(training) < 2 or len(training) >= 200:
         return None
-    seen = _ever_seen(signals)
+    seen = _all_labels(signals)
     new = [name for name in held_out if name not in seen]
     if not new or sum(held_out[name] for name in new) < 3:
         return None

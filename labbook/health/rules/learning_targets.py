@@ -7,8 +7,19 @@ import re
 from collections.abc import Iterator
 
 from labbook.health.evidence.layer_history import Module, functions_of, modules_of
-from labbook.health.evidence.measurements import called_in, finite_points, measured_in, optimizer_of, place_of
-from labbook.health.evidence.training_kind import acts, is_contrastive, opposed_optimizers, training_losses
+from labbook.health.evidence.measurements import (
+    called_in_sentence,
+    finite_points,
+    optimizer_of,
+    place_of,
+    process_series,
+)
+from labbook.health.evidence.training_kind import (
+    acts_in_environment,
+    has_opposed_optimizers,
+    is_contrastive,
+    training_losses,
+)
 from labbook.health.evidence.trend_tests import mann_kendall, median
 from labbook.model.check import Outcome, check
 from labbook.model.message import message
@@ -53,7 +64,7 @@ def pairs_differ(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.contrastive_pairs_wrong.negatives", calls=seen)
         else:
             continue
-        return Outcome("fail", observed, called_in(line), place_of(line))
+        return Outcome("fail", observed, called_in_sentence(line), place_of(line))
     return None
 
 
@@ -74,7 +85,7 @@ def similarities_are_sharp(run: Run, signals: Signals) -> Outcome | None:
         if least > _OF_CHANCE * math.log(classes):
             chance = math.log(classes)
             observed = message("health.contrastive_temperature.flat", low=low, high=high, least=least, chance=chance)
-            return Outcome("warn", observed, called_in(line), place_of(line))
+            return Outcome("warn", observed, called_in_sentence(line), place_of(line))
     return None
 
 
@@ -82,7 +93,7 @@ def similarities_are_sharp(run: Run, signals: Signals) -> Outcome | None:
 def targets_have_no_gradient(run: Run, signals: Signals) -> Outcome | None:
     """Whether the target of a temporal difference, or the advantage that weights an actor's loss, has a gradient.
 
-    Source: the graph of the loss; Sutton and Barto, semi-gradient methods. Residual gradients are rarely meant.
+    Source: the graph of the loss; Sutton and Barto, semi-gradient methods. Residual gradients are rarely intended.
     """
     for graph in signals.graphs:
         for line, key in (
@@ -90,7 +101,7 @@ def targets_have_no_gradient(run: Run, signals: Signals) -> Outcome | None:
             (graph.get("advantage"), "health.target_not_detached.advantage"),
         ):
             if line is not None:
-                return Outcome("warn", message(key), called_in(line), place_of(line))
+                return Outcome("warn", message(key), called_in_sentence(line), place_of(line))
     return None
 
 
@@ -120,7 +131,7 @@ def reward_rises(run: Run, signals: Signals) -> Outcome | None:
     Source: chosen by us (tier 2): over at least 8 values, the median of the last third lies 5 % below that of the
     first (Mann-Kendall p < 0.001), or 20 % (p < 0.01): a policy that collapses early stays where it is.
     """
-    if not acts(signals):
+    if not acts_in_environment(signals):
         return None
     for series in run.series:
         kind, values = metric_kind(series.name), finite_points(series)[1]
@@ -147,10 +158,10 @@ def adversaries_oppose(run: Run, signals: Signals) -> Outcome | None:
     Source: chosen by us (tier 2): each falls (Mann-Kendall p < 1e-6) to under -50 times its level at the beginning, at
     least -50, over at least 50 steps.
     """
-    if not opposed_optimizers(run, signals):
+    if not has_opposed_optimizers(run, signals):
         return None
     ends: dict[int, float] = {}
-    for series in measured_in(run, signals, "loss"):
+    for series in process_series(run, signals, "loss"):
         values = finite_points(series)[1]
         tenth = len(values) // 10
         if tenth < _TENTH or mann_kendall(values).falling > _UNLIMITED:
@@ -184,7 +195,7 @@ def ratio_leaves_one(run: Run, signals: Signals) -> Outcome | None:
     """Whether the ratio of a clipped policy loss is exactly 1 although several steps follow each collection of data.
 
     Source: Schulman et al. 2017; after the first step on a collection the policy differs from the one that acted. One
-    step a collection is meant (GRPO), and accumulation leaves the policy as it was: both are left out.
+    step a collection is intended (GRPO), and accumulation leaves the policy as it was: both are left out.
     """
     steps, backwards = signals.loop.get("steps", 0), signals.loop.get("backwards", 0)
     collections = max((phase.get("phases", 0) for phase in signals.evaluations), default=0)
@@ -205,7 +216,7 @@ def ratio_is_new_over_old(run: Run, signals: Signals) -> Outcome | None:
     line = next((line for graph in signals.graphs if (line := graph.get("inverted")) is not None), None)
     if line is None:
         return None
-    return Outcome("warn", message("health.policy_ratio_inverted.swapped"), called_in(line), place_of(line))
+    return Outcome("warn", message("health.policy_ratio_inverted.swapped"), called_in_sentence(line), place_of(line))
 
 
 @check("posterior_collapse", family="convergence", tier=2, needs=("modules",))
@@ -238,7 +249,7 @@ def terms_are_balanced(run: Run, signals: Signals) -> Outcome | None:
     Source: chosen by us (tier 2): the loss is the one plus 100 times the other or more, in the first step and in a
     late one; the one makes under 1 % of it at first, and keeps 80 % of its value while the other falls by half.
     """
-    losses, series = training_losses(signals), measured_in(run, signals, "loss")
+    losses, series = training_losses(signals), process_series(run, signals, "loss")
     if len(losses) != 2 or len(series) != 1 or any(loss.get("reduction") != "mean" for loss in losses):
         return None
     total = series[0].values[0]
@@ -254,7 +265,7 @@ def terms_are_balanced(run: Run, signals: Signals) -> Outcome | None:
             observed = message(
                 "health.loss_term_dominates.weight", **names, weight=weight, share=share, first=first, last=last
             )
-            return Outcome("warn", observed, called_in(other.get("line", "")), place_of(other.get("line", "")))
+            return Outcome("warn", observed, called_in_sentence(other.get("line", "")), place_of(other.get("line", "")))
     return None
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 
 from labbook.health.evidence.layer_history import has_returned_range, output_activation
-from labbook.health.evidence.measurements import called_in, measured_in, missing, of_optimizer, place_of, unobserved
+from labbook.health.evidence.measurements import (
+    called_in_sentence,
+    missing_reason,
+    optimizer_suffix,
+    place_of,
+    process_series,
+    unobserved,
+)
 from labbook.health.evidence.training_kind import REGRESSIONS, training_losses
 from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import LossCall, Optimizer
@@ -59,10 +66,12 @@ def steps_have_backwards(run: Run, signals: Signals) -> Outcome:
     by_optimizer = signals.loop.get("steps_without_backward", {})
     for opt, bare in by_optimizer.items():
         steps = signals.loop.get("steps", 0)
-        rates = [s for s in measured_in(run, signals, "lr") if s.name.endswith("lr" if opt == "0" else f"lr.opt{opt}")]
+        rates = [
+            s for s in process_series(run, signals, "lr") if s.name.endswith("lr" if opt == "0" else f"lr.opt{opt}")
+        ]
         steps = (rates[0].last_step or steps) if rates else steps
         if bare >= _STREAK and bare > 0.5 * steps:
-            which = of_optimizer(opt, by_optimizer)
+            which = optimizer_suffix(opt, by_optimizer)
             observed = message("health.step_without_backward.bare", bad=bare, steps=steps, optimizer=which)
             return Outcome("fail", observed)
     steps, backwards = signals.loop.get("steps", 0), signals.loop.get("backwards", 0)
@@ -121,15 +130,15 @@ def loss_gets_logits(run: Run, signals: Signals) -> Outcome | None:
         if share is None or seen < _CALLS:
             continue
         judged = True
-        if share > 0.95 and (fn == "cross_entropy" or _from_activation(loss, signals)):
+        if share > 0.95 and (fn == "cross_entropy" or _is_from_activation(loss, signals)):
             rows = fn == "cross_entropy"
             key = "health.softmax_before_cross_entropy.rows" if rows else "health.softmax_before_cross_entropy.values"
             observed = message(key, function=fn, share=share, calls=seen)
-            return Outcome("fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+            return Outcome("fail", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
     return Outcome("ok", message("health.softmax_before_cross_entropy.ok")) if judged else None
 
 
-def _from_activation(loss: LossCall, signals: Signals) -> bool:
+def _is_from_activation(loss: LossCall, signals: Signals) -> bool:
     """Whether values between 0 and 1 come from a sigmoid: they fill that interval, or a sigmoid returned just these.
 
     Scores of a model that begins at the rate of its classes may stay between 0 and 1, too, in a part of it. Those of a
@@ -155,13 +164,13 @@ def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
         top = loss.get("input", {}).get("max")
         if loss.get("fn") == "kl_div" and top is not None and top > _ROUNDING and loss.get("observed", 0) >= _CALLS:
             observed = message("health.missing_output_activation.positive", largest=top)
-            return Outcome("warn", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+            return Outcome("warn", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
         share, seen = loss.get("logprob_rows"), loss.get("observed", 0)
         if loss.get("fn") != "nll_loss" or share is None or seen < _CALLS:
             continue
         if share < 0.05 and (loss.get("prob_columns") or 0.0) < 0.5:
             observed = message("health.missing_output_activation.share", share=share, calls=seen)
-            return Outcome("fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+            return Outcome("fail", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
         return Outcome("ok", message("health.missing_output_activation.ok"))
     return None
 
@@ -182,14 +191,14 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
         fits = loss.get("fn") in ("cross_entropy", "bce_with_logits") and not probable
         if fits and zero is not None and zero > 0.1 and low == 0.0 and loss.get("observed", 0) >= _CALLS:
             observed = message("health.loss_activation_mismatch.zeros", share=zero)
-            return Outcome("warn", observed, called_in(line), place_of(line))
-        missed = _out_of_reach(loss, activation)
+            return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+        missed = _targets_out_of_reach(loss, activation)
         if missed is not None:
-            return Outcome("warn", missed, called_in(line), place_of(line))
+            return Outcome("warn", missed, called_in_sentence(line), place_of(line))
     return None
 
 
-def _out_of_reach(loss: LossCall, activation: str) -> Message | None:
+def _targets_out_of_reach(loss: LossCall, activation: str) -> Message | None:
     """That a regression's targets lie beyond what the last activation of the model can give."""
     scores, target = loss.get("input", {}), loss.get("target", {})
     least, most, low, high = scores.get("min"), scores.get("max"), target.get("min"), target.get("max")
@@ -221,7 +230,7 @@ def loss_shapes_agree(run: Run, signals: Signals) -> Outcome | None:
             verdict = "fail" if blown.get("sure") else "warn"
             return Outcome(verdict, observed, (evidence,), place_of(blown.get("line", "")))
     if not signals.losses and not (signals.graphs and signals.framework == "torch"):
-        return unobserved(missing(run, signals, "losses") or message("health.not_observed.graphs"))
+        return unobserved(missing_reason(run, signals, "losses") or message("health.not_observed.graphs"))
     for loss in signals.losses:
         if loss.get("broadcast", 0):
             one, other = loss.get("input", {}).get("shape", ()), loss.get("target", {}).get("shape", ())
@@ -237,7 +246,7 @@ def loss_shapes_agree(run: Run, signals: Signals) -> Outcome | None:
             return Outcome(
                 "note" if intended else "fail",
                 observed,
-                called_in(loss.get("line", "")),
+                called_in_sentence(loss.get("line", "")),
                 place_of(loss.get("line", "")),
             )
     return Outcome("ok", message("health.loss_broadcast.ok"))
@@ -260,7 +269,7 @@ def labels_are_integers(run: Run, signals: Signals) -> Outcome | None:
         soft = loss.get("soft") or loss.get("target", {}).get("shape", ()) == loss.get("input", {}).get("shape", ())
         if loss.get("fn") in ("cross_entropy", "nll_loss") and "float" in dtype and not soft:
             observed = message("health.label_dtype_truncated.labels", dtype=dtype, function=loss.get("fn", ""))
-            return Outcome("fail", observed, called_in(loss.get("line", "")))
+            return Outcome("fail", observed, called_in_sentence(loss.get("line", "")))
     return None
 
 
@@ -276,7 +285,7 @@ def accumulation_scaled(run: Run, signals: Signals) -> Outcome | None:
     losses = training_losses(signals)
     if not common.isdigit() or int(common) < 3 or steps_of[common] < 0.9 * total or len(losses) != 1 or total < 5:
         return None
-    series, first = measured_in(run, signals, "loss"), losses[0].get("value_first")
+    series, first = process_series(run, signals, "loss"), losses[0].get("value_first")
     if not series or not first or losses[0].get("reduction") != "mean":
         return None
     early = series[0].values[0] / int(common)  # the loss of a step is the sum of those of its backward passes

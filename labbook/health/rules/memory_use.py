@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
-from labbook.health.evidence.measurements import too_few
+from labbook.health.evidence.measurements import too_few_data
 from labbook.health.evidence.trend_tests import mann_kendall, theil_sen
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Memory
@@ -31,7 +31,7 @@ def memory_flat(run: Run, signals: Signals) -> Outcome:
         (e.get("step", 0), n, e.get("graphs_of", 0)) for e in signals.memory if (n := e.get("graphs")) is not None
     ]
     if graphs:
-        # Sums of an epoch are let go at its end.
+        # Sums of an epoch are released at its end.
         kept = [(step, alive, of) for step, alive, of in graphs if alive >= 8 and alive > 0.8 * of and step >= _KEPT]
         if kept:
             _, alive, of = kept[-1]
@@ -43,7 +43,7 @@ def memory_flat(run: Run, signals: Signals) -> Outcome:
         return growing
     looked = [e for e in signals.memory if e.get("rss") is not None]
     if not graphs and len(looked) < 5:
-        return too_few(len(looked), 5, "health.too_few.samples")
+        return too_few_data(len(looked), 5, "health.too_few.samples")
     peak = max((e.get("rss") or 0.0 for e in looked), default=0.0)
     if not graphs:
         return Outcome("ok", message("health.memory_graph_retained.peak", peak=peak))

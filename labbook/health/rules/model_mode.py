@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from labbook.health.evidence.layer_history import modules_of
-from labbook.health.evidence.measurements import called_in, missing, place_of, unobserved
-from labbook.health.evidence.training_kind import acts, opposed_optimizers, training_losses
+from labbook.health.evidence.measurements import called_in_sentence, missing_reason, place_of, unobserved
+from labbook.health.evidence.training_kind import acts_in_environment, has_opposed_optimizers, training_losses
 from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import Evaluation
 from labbook.model.message import message
@@ -41,10 +41,10 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     where labels are learnt and nothing acts or plays against another. Without `no_grad` a validation looks like
     training, and no `backward` follows.
     """
-    unused = _unused_forwards(signals)
+    unused = _judge_unused_forwards(signals)
     if unused is not None:
         return unused
-    reason = missing(run, signals, "evaluations")
+    reason = missing_reason(run, signals, "evaluations")
     if reason is not None:
         return unobserved(reason)
     wrong = [
@@ -63,13 +63,13 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     if judged:
         observed = message("health.eval_in_train_mode.wrong", batches=batches, phases=len(judged))
         return Outcome(verdict, observed, where={"step": judged[0].get("begin_step", 0)})
-    if acts(signals):
+    if acts_in_environment(signals):
         return unobserved(message("health.not_observed.acting_forwards"))
     phases = max(len(signals.evaluations), signals.evaluations[-1].get("phases", 0))
     return Outcome("ok", message("health.eval_in_train_mode.ok", phases=phases))
 
 
-def _unused_forwards(signals: Signals) -> Outcome | None:
+def _judge_unused_forwards(signals: Signals) -> Outcome | None:
     """Forwards in training mode, with gradients and a loss, that no backward followed, beside one for each backward."""
     loop, losses = signals.loop, training_losses(signals)
     forwards, backwards = loop.get("forwards_lonely", 0), loop.get("backwards", 0)
@@ -86,7 +86,7 @@ def _unused_forwards(signals: Signals) -> Outcome | None:
         return None
     line = next((line for line, count in calls.items() if count == forwards), "")
     observed = message("health.eval_in_train_mode.with_gradients", batches=forwards)
-    return Outcome("warn", observed, called_in(line), place_of(line))
+    return Outcome("warn", observed, called_in_sentence(line), place_of(line))
 
 
 def _supervised(run: Run, signals: Signals) -> bool:
@@ -94,7 +94,7 @@ def _supervised(run: Run, signals: Signals) -> bool:
     losses = training_losses(signals)
     usual = ("cross_entropy", "nll_loss", "bce_with_logits", "binary_cross_entropy", "mse_loss", "l1_loss")
     alone = len(signals.models) <= 1 and len(losses) == 1 and losses[0].get("fn") in usual
-    return alone and not opposed_optimizers(run, signals) and not acts(signals)
+    return alone and not has_opposed_optimizers(run, signals) and not acts_in_environment(signals)
 
 
 @check("dropout_active_in_eval", family="loop-bug", tier=1, needs=("evaluations",))
@@ -125,7 +125,7 @@ def _is_sampled(phase: Evaluation) -> bool:
 def _dropout_found(verdict: str, calls: int, batches: int, line: str) -> Outcome:
     place = place_of(line)
     observed = message("health.dropout_active_in_eval.active", calls=calls, batches=batches)
-    return Outcome(verdict, observed, called_in(line) if place else (), place)
+    return Outcome(verdict, observed, called_in_sentence(line) if place else (), place)
 
 
 CHECKS = (trains_in_training_mode, evaluates_in_evaluation_mode, no_dropout_in_evaluation)

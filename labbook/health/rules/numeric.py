@@ -6,13 +6,25 @@ import math
 from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import modules_of, parameters_of
-from labbook.health.evidence.measurements import called_in, measured, measured_in, place_of, unobserved
-from labbook.health.evidence.training_kind import NONNEGATIVE, acts, loss_function, opposed_optimizers, training_losses
+from labbook.health.evidence.measurements import (
+    called_in_sentence,
+    measured_series,
+    place_of,
+    process_series,
+    unobserved,
+)
+from labbook.health.evidence.training_kind import (
+    NONNEGATIVE,
+    acts_in_environment,
+    has_opposed_optimizers,
+    loss_function,
+    training_losses,
+)
 from labbook.health.evidence.trend_tests import median
 from labbook.health.rules import first_nonfinite
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Leaf
-from labbook.model.events.inspection_kinds import ModuleLook
+from labbook.model.events.inspection_kinds import ModuleInspection
 from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import Message, message
 from labbook.model.run import Run
@@ -28,12 +40,12 @@ def loss_finite(run: Run, signals: Signals) -> Outcome:
 
     Source: a logical invariant (tier 1); diagnosis catalogue, `loss_nonfinite`.
     """
-    outcome = _finite(measured(run, "loss"))
+    outcome = _judge_finite(measured_series(run, "loss"))
     if outcome.verdict == "ok":
         return _last_printed(run) or outcome
     if not signals.flight:
         return outcome
-    where = {**first_nonfinite.where(signals.flight), **outcome.where}
+    where = {**first_nonfinite.finding_place(signals.flight), **outcome.where}
     operation = first_nonfinite.loss_operation(signals.flight)
     observed = outcome.observed
     if operation is not None:
@@ -47,7 +59,7 @@ def gradient_finite(run: Run, signals: Signals) -> Outcome:
 
     Source: a logical invariant (tier 1); diagnosis catalogue, `nonfinite_gradient`.
     """
-    outcome = _finite(measured(run, "grad_norm"))
+    outcome = _judge_finite(measured_series(run, "grad_norm"))
     if outcome.verdict == "ok":
         return outcome
     evidence: list[Message] = []
@@ -60,12 +72,12 @@ def gradient_finite(run: Run, signals: Signals) -> Outcome:
             )
     if signals.flight.get("trigger") == "gradient":
         evidence = [*first_nonfinite.origin_sentences(signals.flight), *evidence]
-        where = {**first_nonfinite.where(signals.flight), **outcome.where}
+        where = {**first_nonfinite.finding_place(signals.flight), **outcome.where}
         return Outcome(outcome.verdict, outcome.observed, tuple(evidence), where)
     return Outcome(outcome.verdict, outcome.observed, tuple(evidence), outcome.where)
 
 
-def _finite(series: Sequence[Series]) -> Outcome:
+def _judge_finite(series: Sequence[Series]) -> Outcome:
     if not series:
         return unobserved(message("health.not_observed.no_value"))
     bad = sum(s.nonfinite for s in series)
@@ -101,16 +113,16 @@ def inputs_finite(run: Run, signals: Signals) -> Outcome | None:
     found = first_nonfinite.bad_batch(signals.flight)
     if found is not None:
         evidence = first_nonfinite.origin_sentences(signals.flight)
-        return Outcome("fail", found, evidence, first_nonfinite.where(signals.flight))
+        return Outcome("fail", found, evidence, first_nonfinite.finding_place(signals.flight))
     looked = 0
     for batch in signals.batches:
         leaves = batch.get("leaves", [])
         looked += bool(leaves)
         for leaf in leaves:
-            if not _poisoned(leaf):
+            if not _is_nonfinite(leaf):
                 continue
             # Not every batch is inspected: the step may be later than that of the first effect.
-            harmful = any(s.nonfinite for s in measured(run, "loss")) or bool(signals.flight)
+            harmful = any(s.nonfinite for s in measured_series(run, "loss")) or bool(signals.flight)
             return _bad_leaf(leaf, batch.get("step", 0), "fail" if harmful else "note")
     if not looked:
         return unobserved(message("health.not_observed.batches"))
@@ -128,11 +140,11 @@ def _bad_leaf(leaf: Leaf, step: int, verdict: str) -> Outcome:
     return Outcome(verdict, observed, (evidence,))
 
 
-def _poisoned(leaf: Leaf) -> bool:
+def _is_nonfinite(leaf: Leaf) -> bool:
     return _nans(leaf) > 0 or (leaf.get("bad", 0) > 0 and leaf.get("role") != "other")
 
 
-def _nans(tensor: Leaf | ModuleLook) -> int:
+def _nans(tensor: Leaf | ModuleInspection) -> int:
     """How many NaN a tensor has; where only their presence is known, all its non-finite values."""
     nan = tensor.get("nan", 0)
     return tensor.get("bad", 0) if nan is True else int(nan)
@@ -151,7 +163,7 @@ def outputs_finite(run: Run, signals: Signals) -> Outcome:
     found = first_nonfinite.first_module(signals.flight)
     if found is not None:
         evidence = first_nonfinite.origin_sentences(signals.flight)
-        return Outcome("fail", found, evidence, first_nonfinite.where(signals.flight))
+        return Outcome("fail", found, evidence, first_nonfinite.finding_place(signals.flight))
     origins = []
     known = signals.flight.get("step", 0) or math.inf
     for module in modules_of(signals):
@@ -201,14 +213,14 @@ def log_is_honest(run: Run, signals: Signals) -> Outcome | None:
         return None
     broken = next((s for s in own if not any(math.isfinite(v) for v in s.values[-20:]) and len(s.values) >= 20), None)
     finite_log = next((s for s in losses if s.nonfinite == 0), None)
-    if broken is None or finite_log is None or _logged_after(finite_log, broken) < 2:
+    if broken is None or finite_log is None or _count_logged_after(finite_log, broken) < 2:
         return None
     step, value = _first_bad(broken), finite_log.values[-1]
     observed = message("health.nan_hidden_by_logger.logged", step=step, name=finite_log.name, value=value)
     return Outcome("fail", observed, where={"step": step})
 
 
-def _logged_after(log: Series, broken: Series) -> float:
+def _count_logged_after(log: Series, broken: Series) -> float:
     """How many points of a log lie after the first loss that is not finite; logs count epochs as well as steps."""
     share = 1 - _first_bad(broken) / max(1, broken.last_step or 1)
     return max(share * log.count, sum(step > _first_bad(broken) for step in log.steps))
@@ -222,7 +234,7 @@ def loss_in_range(run: Run, signals: Signals) -> Outcome | None:
     """
     for loss in training_losses(signals):
         fn, negative = loss.get("fn", ""), loss.get("negative", 0)
-        if fn in NONNEGATIVE and negative and not opposed_optimizers(run, signals):
+        if fn in NONNEGATIVE and negative and not has_opposed_optimizers(run, signals):
             observed = message(
                 "health.loss_negative.negative",
                 function=fn,
@@ -230,15 +242,15 @@ def loss_in_range(run: Run, signals: Signals) -> Outcome | None:
                 calls=loss.get("observed", 0),
                 lowest=loss.get("value_min") or 0.0,
             )
-            return Outcome("fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
-    return _ascent(run, signals) or _flipped(run, signals)
+            return Outcome("fail", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
+    return _ascent(run, signals) or _judge_flipped(run, signals)
 
 
 def _ascent(run: Run, signals: Signals) -> Outcome | None:
     """A single optimizer that minimises log-probabilities: the minus before the likelihood is missing."""
-    series = measured_in(run, signals, "loss")
+    series = process_series(run, signals, "loss")
     ascends = any(graph.get("ascends") for graph in signals.graphs)
-    if not ascends or len(series) != 1 or acts(signals) or opposed_optimizers(run, signals):
+    if not ascends or len(series) != 1 or acts_in_environment(signals) or has_opposed_optimizers(run, signals):
         return None
     values = [v for v in series[0].values if math.isfinite(v)]
     if len(values) < 20 or max(values) >= 0 or median(values[-5:]) > 2 * median(values[:5]):
@@ -246,10 +258,10 @@ def _ascent(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("fail", message("health.loss_negative.ascent", first=values[0], last=values[-1]))
 
 
-def _flipped(run: Run, signals: Signals) -> Outcome | None:
+def _judge_flipped(run: Run, signals: Signals) -> Outcome | None:
     """A single optimizer that maximises a loss of the framework: backward is called on its negative."""
     loss = loss_function(signals)
-    series = measured_in(run, signals, "loss")
+    series = process_series(run, signals, "loss")
     if loss is None or loss.get("fn") not in NONNEGATIVE or len(series) != 1 or len(training_losses(signals)) != 1:
         return Outcome("ok", _NEVER_NEGATIVE) if loss is not None else None
     first, last = loss.get("value_first"), loss.get("value_last")
@@ -260,7 +272,7 @@ def _flipped(run: Run, signals: Signals) -> Outcome | None:
         return Outcome("ok", _NEVER_NEGATIVE)
     fn = loss.get("fn", "")
     observed = message("health.loss_negative.flipped", backward=values[0], function=fn, loss=first)
-    return Outcome("fail", observed, called_in(loss.get("line", "")), place_of(loss.get("line", "")))
+    return Outcome("fail", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
 
 
 @check("loss_exactly_zero", family="numeric", tier=1, needs=("losses",))
@@ -270,18 +282,18 @@ def loss_is_something(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1); torch gives NaN and paddle 0.0 when every label is ignored. A loss that
     becomes 0 later may have been learnt.
     """
-    series, seen = next(iter(measured_in(run, signals, "loss")), None), False
+    series, seen = next(iter(process_series(run, signals, "loss")), None), False
     most_called = loss_function(signals) or LossCall()
     first = most_called.get("value_first")
     if series is not None and len(series.values) >= 20 and first and not any(series.values[:20]):
         observed = message("health.loss_exactly_zero.from_start", loss=first)
-        return Outcome("fail", observed, called_in(most_called.get("line", "")), {"step": series.steps[0]})
+        return Outcome("fail", observed, called_in_sentence(most_called.get("line", "")), {"step": series.steps[0]})
     for loss in training_losses(signals):
         calls, fn = loss.get("calls", 0), loss.get("fn", "")
         if fn not in ("cross_entropy", "nll_loss"):
             continue
         seen = True
-        where = called_in(loss.get("line", ""))
+        where = called_in_sentence(loss.get("line", ""))
         if loss.get("all_ignored", 0) >= 3 and loss.get("all_ignored", 0) > 0.5 * loss.get("observed", 0):
             ignored, observed_calls = loss.get("all_ignored", 0), loss.get("observed", 0)
             observed = message("health.loss_exactly_zero.ignored", bad=ignored, calls=observed_calls, function=fn)

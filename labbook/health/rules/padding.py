@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import modules_of
-from labbook.health.evidence.measurements import called_in, place_of
+from labbook.health.evidence.measurements import called_in_sentence, place_of
 from labbook.health.evidence.regression_outputs import target_of
 from labbook.health.evidence.training_kind import CLASSIFIERS, training_losses
 from labbook.health.evidence.trend_tests import median
@@ -45,7 +45,7 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
         masked = _masked_padding(signals, loss)
         if masked is not None:
             observed = message("health.padding_in_loss.masked", share=masked[1], index=masked[0])
-            return Outcome("warn", observed, called_in(line), place_of(line))
+            return Outcome("warn", observed, called_in_sentence(line), place_of(line))
         if loss.get("ignored"):
             continue
         counts = Counter(_labels_of_batches(signals))
@@ -53,16 +53,16 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
             share = counts[str(pad)] / max(1, sum(counts.values()))
             if words == loss.get("classes") and share > _PADDED:
                 observed = message("health.padding_in_loss.share", share=share, index=pad)
-                return Outcome("warn", observed, called_in(line), place_of(line))
+                return Outcome("warn", observed, called_in_sentence(line), place_of(line))
             tagged = _tagged_padding(signals, target) if pad == 0 and loss.get("classes", 0) > 2 else 0.0
             if tagged > _PADDED:
                 observed = message("health.padding_in_loss.tags", share=tagged)
-                return Outcome("warn", observed, called_in(line), place_of(line))
+                return Outcome("warn", observed, called_in_sentence(line), place_of(line))
     return None
 
 
 def _masked_padding(signals: Signals, loss: LossCall) -> tuple[str, float] | None:
-    """The class that stands for the positions hidden by a mask over tokens, and its share of the targets.
+    """The class that represents the positions hidden by a mask over tokens, and its share of the targets.
 
     A language model shifts the targets by one position and leaves one a sample out.
     """

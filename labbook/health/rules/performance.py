@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from labbook.health.evidence.measurements import finite_points, measured_in, too_few
-from labbook.health.evidence.training_kind import acts
-from labbook.health.evidence.trend_tests import mann_kendall, median, spread, theil_sen
+from labbook.health.evidence.measurements import finite_points, process_series, too_few_data
+from labbook.health.evidence.training_kind import acts_in_environment
+from labbook.health.evidence.trend_tests import mann_kendall, median, robust_deviation, theil_sen
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
 from labbook.model.run import Run
@@ -52,11 +52,11 @@ def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
     steps = max((len(s.values) for s in signals.phases.values()), default=0)
     parts = sum(times.values())
     if steps < 20 or parts <= 0:
-        return too_few(steps, 20)
+        return too_few_data(steps, 20)
     wait = times.get("data", 0.0)
     longest = max(times, key=lambda name: times[name])
     # The medians of the phases do not add up to the median of the step, which is what the entry shows elsewhere, too.
-    total = next((s.median for s in measured_in(run, signals, "step_time_s") if s.median), parts)
+    total = next((s.median for s in process_series(run, signals, "step_time_s") if s.median), parts)
     phases = tuple(
         message("health.step_time.phase", phase=_PHASE_NAMES[name], share=t / parts, seconds=total * t / parts)
         for name, t in times.items()
@@ -91,13 +91,13 @@ def steps_even(run: Run, signals: Signals) -> Outcome | None:
     Source: median + 8 MAD more than 10 times (tier 2), where they take over 30 % and come at equal distances that
     are not those of epochs or of a policy that acts; a busy machine does it at random, which is only noted.
     """
-    for series in measured_in(run, signals, "step_time_s")[:1]:
+    for series in process_series(run, signals, "step_time_s")[:1]:
         _, values = finite_points(series)
         values = values[10:]
         if len(values) < 100:
             return None
         center = median(values)
-        limit = center + 8 * max(spread(values, center), 0.1 * center)
+        limit = center + 8 * max(robust_deviation(values, center), 0.1 * center)
         places = [i for i, v in enumerate(values) if v > limit]
         slow_s = sum(values[i] for i in places)
         if len(places) <= 10 or slow_s <= 0.3 * sum(values):
@@ -110,7 +110,7 @@ def steps_even(run: Run, signals: Signals) -> Outcome | None:
         much = len(slowest) > 10 and sum(values[i] for i in slowest) > 0.3 * sum(values)
         every = _period(slowest) if much else 0
         # A policy that acts collects between its updates.
-        judged = signals.loop and len(signals.evaluations) < 0.5 * len(places) and not acts(signals)
+        judged = signals.loop and len(signals.evaluations) < 0.5 * len(places) and not acts_in_environment(signals)
         if every and judged and every not in _epochs(signals):
             return Outcome("warn", observed, (message("health.step_time_outlier.period", steps=every),))
         return Outcome("note", observed) if slow_s > _WORTH_S else None
@@ -142,11 +142,11 @@ def steps_stay_fast(run: Run, signals: Signals) -> Outcome | None:
     with tau above 0.75 over the fast steps of 20 parts, because other programs slow steps, too. Batches that grow, as
     with longer samples in a curriculum, may slow steps as much.
     """
-    for series in measured_in(run, signals, "step_time_s")[:1]:
+    for series in process_series(run, signals, "step_time_s")[:1]:
         steps, values = finite_points(series)
         steps, values = steps[20:], values[20:]
         if len(values) < 200:
-            return too_few(len(values), 200)
+            return too_few_data(len(values), 200)
         # The fast steps of each part: what else the machine does makes the others slow.
         floors = [sorted(part)[len(part) // 10] for part in _parts(values, _PARTS)]
         early, late = median(floors[: _PARTS // 4]), median(floors[-(_PARTS // 4) :])
@@ -275,7 +275,7 @@ def run_goes_on(run: Run, signals: Signals) -> Outcome | None:
     last = max([signals.ended, *(end for _, end in signals.spans.values())], default=0.0)
     if run.status not in ("interrupted", "killed") or run.ended is None or last <= 0 or not signals.spans:
         return None
-    times = [v for s in measured_in(run, signals, "step_time_s") for v in s.values if math.isfinite(v)]
+    times = [v for s in process_series(run, signals, "step_time_s") for v in s.values if math.isfinite(v)]
     silence, limit = run.ended - last, max(10 * (median(times) if times else 0.0), 60.0)
     if silence <= limit:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labbook.health.evidence.layer_history import Module, modules_of, roots_of
-from labbook.health.evidence.measurements import measured
+from labbook.health.evidence.measurements import measured_series
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
 from labbook.model.run import Run
@@ -22,7 +22,7 @@ def scaler_holds(run: Run, signals: Signals) -> Outcome | None:
     Source: diagnosis catalogue, `amp_scale_collapse` (tier 2): more than 5 skips in 100 steps, or a scale of at most 1
     (both frameworks halve the scale at a skip and double it after 2000 good steps).
     """
-    scales = measured(run, "grad_scale")
+    scales = measured_series(run, "grad_scale")
     if not scales:
         return None
     drops = max(sum(b < a for a, b in zip(s.values, s.values[1:], strict=False)) for s in scales)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from labbook.health.evidence.measurements import finite_points, measured, measured_in, optimizer_of
+from labbook.health.evidence.measurements import finite_points, measured_series, optimizer_of, process_series
 from labbook.health.rules.batch_order import loader_of, loading_place
 from labbook.model.check import Outcome, check
 from labbook.model.message import message
@@ -20,7 +20,7 @@ def learning_rate_seen(run: Run, signals: Signals) -> Outcome:
     Source: a logical invariant (tier 1): a rate of 0 changes nothing. Whether a rate is a good one is judged by the
     update size, not here.
     """
-    values = [v for s in measured(run, "lr") for v in s.values]
+    values = [v for s in measured_series(run, "lr") for v in s.values]
     finite_values = [v for v in values if math.isfinite(v)]
     if len(finite_values) < len(values):
         observed = message("health.learning_rate_seen.nonfinite", bad=len(values) - len(finite_values))
@@ -43,7 +43,7 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
     for opt, facts in schedulers.items():
         kind, options = facts.get("type", ""), facts.get("options", {})
         steps, updates = facts.get("steps", 0), facts.get("optimizer_steps", 0)
-        if not steps and updates >= 20 and run.status == "finished" and _was_due(run, signals, opt):
+        if not steps and updates >= 20 and run.status == "finished" and _is_overdue(run, signals, opt):
             return Outcome("fail", message("health.lr_schedule_wrong.never", scheduler=kind, steps=updates))
         skipped = signals.loop.get("scaler", {}).get("skipped", 0)
         if facts.get("before_optimizer", 0) and updates >= 5 and not skipped:
@@ -55,7 +55,7 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.lr_schedule_wrong.beyond_end", scheduler=kind, length=length, steps=steps)
             return Outcome("fail", observed)
     if not schedulers and signals.loop.get("steps", 0) >= 20 and run.status == "finished":
-        rates = {rate for series in measured_in(run, signals, "lr") for rate in finite_points(series)[1]}
+        rates = {rate for series in process_series(run, signals, "lr") for rate in finite_points(series)[1]}
         for idle in signals.loop.get("idle_schedulers", []):
             if idle.get("steps", 0) >= 3 and len(rates) == 1:
                 kind, steps = idle.get("type", ""), idle.get("steps", 0)
@@ -70,7 +70,7 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("ok", message("health.names", names=[facts.get("type", "") for facts in schedulers.values()]))
 
 
-def _was_due(run: Run, signals: Signals, opt: str) -> bool:
+def _is_overdue(run: Run, signals: Signals, opt: str) -> bool:
     """Whether a scheduler should have been stepped by the time at which it was last seen.
 
     At the end of the run always; one that was gone by then, as the objects of a function are, after its second epoch
@@ -78,7 +78,7 @@ def _was_due(run: Run, signals: Signals, opt: str) -> bool:
     """
     updates = signals.loop.get("scheduler", {}).get(opt, {}).get("optimizer_steps", 0)
     total = signals.loop.get("steps", 0)
-    own = [s.last_step for s in measured_in(run, signals, "lr") if s.last_step and optimizer_of(s) == int(opt or 0)]
+    own = [s.last_step for s in process_series(run, signals, "lr") if s.last_step and optimizer_of(s) == int(opt or 0)]
     if updates >= max(own, default=total):
         return True
     passes = Counter(
@@ -92,7 +92,7 @@ def _was_due(run: Run, signals: Signals, opt: str) -> bool:
 
 def _dies_early(run: Run, signals: Signals) -> Outcome | None:
     """The rate is (nearly) 0 for more than 40 % of the run, from some step to the end."""
-    for series in measured_in(run, signals, "lr"):
+    for series in process_series(run, signals, "lr"):
         if ".group" in series.name:
             continue
         steps, rates = finite_points(series)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labbook.health.evidence.measurements import called_in, place_of
+from labbook.health.evidence.measurements import called_in_sentence, place_of
 from labbook.model.check import Outcome, check
 from labbook.model.message import message
 from labbook.model.run import Run
@@ -23,7 +23,7 @@ def parameters_are_initialised_once(run: Run, signals: Signals) -> Outcome | Non
     if rising < _RISING:
         return None
     observed = message("health.parameters_initialised_again.epochs", runs=rising)
-    return Outcome("fail", observed, called_in(line), place_of(line))
+    return Outcome("fail", observed, called_in_sentence(line), place_of(line))
 
 
 @check("evaluation_updates_parameters", family="loop-bug", tier=2, needs=("loop",))
@@ -42,7 +42,7 @@ def evaluation_leaves_parameters(run: Run, signals: Signals) -> Outcome | None:
         observed = message("health.evaluation_updates_parameters.function", runs=runs, function=function)
     else:
         observed = message("health.evaluation_updates_parameters.copy", runs=runs)
-    return Outcome("warn", observed, called_in(line), place_of(line))
+    return Outcome("warn", observed, called_in_sentence(line), place_of(line))
 
 
 CHECKS = (parameters_are_initialised_once, evaluation_leaves_parameters)

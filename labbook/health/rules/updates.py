@@ -7,8 +7,14 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from labbook.health.evidence.layer_history import Parameter, parameters_of
-from labbook.health.evidence.measurements import called_in, join_names, measured_in, of_optimizer, too_few
-from labbook.health.evidence.training_kind import frozen_share, pretrained, training_losses
+from labbook.health.evidence.measurements import (
+    called_in_sentence,
+    join_names,
+    optimizer_suffix,
+    process_series,
+    too_few_data,
+)
+from labbook.health.evidence.training_kind import frozen_share, is_pretrained, training_losses
 from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
@@ -46,7 +52,7 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
     TheDeepChecker w_untrained. In bfloat16 a step may change few elements, so all of the sample must stand still. The
     last steps of a training that has nothing left to learn are below the precision of the weights.
     """
-    rates = [v for s in measured_in(run, signals, "lr") for v in (s.high or s.values)]
+    rates = [v for s in process_series(run, signals, "lr") for v in (s.high or s.values)]
     if len(rates) >= _STREAK and not any(rates):
         return Outcome("fail", message("health.step_changed_nothing.no_rate"))
     looks = signals.loop.get("unchanged", {})
@@ -54,11 +60,11 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
     for opt, look in looks.items():
         still, seen = look.get("unchanged", 0), look.get("checked", 0)
         if look.get("streak", 0) >= _STREAK and still >= 0.5 * seen and not _has_learnt_all(run, signals):
-            which = of_optimizer(opt, looks)
+            which = optimizer_suffix(opt, looks)
             observed = message("health.step_changed_nothing.unchanged", bad=still, seen=seen, optimizer=which)
             return Outcome("fail", observed)
     if not checked:
-        return too_few(0, 1)
+        return too_few_data(0, 1)
     ratios = [v for p in parameters_of(signals) if p.is_matrix for v in p.values("ratio")]
     usual = median(ratios) if ratios else None
     extra: Message | str = "" if usual is None else message("health.step_changed_nothing.median", ratio=usual)
@@ -70,7 +76,7 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
 
 def _has_learnt_all(run: Run, signals: Signals) -> bool:
     """Whether the loss has fallen to a millionth of its first value. Source: chosen by us."""
-    losses = [series.values for series in measured_in(run, signals, "loss") if series.values]
+    losses = [series.values for series in process_series(run, signals, "loss") if series.values]
     return bool(losses) and all(abs(v[0]) > 0 and abs(v[-1]) <= 1e-6 * abs(v[0]) for v in losses)
 
 
@@ -84,7 +90,7 @@ def updates_are_small(run: Run, signals: Signals) -> Outcome:
     the same rate looks small: 3 times their norm in most matrices, with a loss that rises by half (chosen by us).
     """
     judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
-    wiped = _wiped_out(run, signals, judged)
+    wiped = _judge_wiped_out(run, signals, judged)
     if wiped is not None:
         return wiped
     late = [(median(v), p) for p in judged if len(v := p.values("ratio", _WARM_UP)) >= _FEWEST_LATE]
@@ -97,7 +103,7 @@ def updates_are_small(run: Run, signals: Signals) -> Outcome:
             verdict = "fail" if len(large) > 0.5 * len(late) else "warn"
             observed = message("health.update_too_large.median", ratio=worst)
             where = {"parameter": parameter.name}
-            return Outcome(verdict, observed, (evidence,), where, advice=_lower_rate(run, signals))
+            return Outcome(verdict, observed, (evidence,), where, advice=_advise_lower_rate(run, signals))
         return Outcome("ok", message("health.update_too_large.ok", ratio=worst))
     early = [(sorted(v)[-3], p) for p in judged if len(v := p.values("ratio")) >= 3]
     shattered = [(ratio, p) for ratio, p in early if ratio > 1]
@@ -105,22 +111,22 @@ def updates_are_small(run: Run, signals: Signals) -> Outcome:
         worst, parameter = max(shattered, key=lambda pair: pair[0])
         observed = message("health.update_too_large.three_steps", ratio=worst, name=parameter.name)
         where = {"parameter": parameter.name}
-        return Outcome("fail", observed, where=where, advice=_lower_rate(run, signals))
+        return Outcome("fail", observed, where=where, advice=_advise_lower_rate(run, signals))
     measured = max((len(p.values("ratio", _WARM_UP)) for p in judged), default=0)
-    return too_few(measured, _FEWEST_LATE, "health.too_few.settled_steps")
+    return too_few_data(measured, _FEWEST_LATE, "health.too_few.settled_steps")
 
 
-def _lower_rate(run: Run, signals: Signals) -> Message | None:
+def _advise_lower_rate(run: Run, signals: Signals) -> Message | None:
     """Returns the advice with a tenth of the largest learning rate of the run, `None` where it is not known."""
-    rates = [v for s in measured_in(run, signals, "lr") for v in s.values if math.isfinite(v) and v > 0]
+    rates = [v for s in process_series(run, signals, "lr") for v in s.values if math.isfinite(v) and v > 0]
     return message("health.lower_rate", rate=max(rates) / 10) if rates else None
 
 
-def _wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) -> Outcome | None:
+def _judge_wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) -> Outcome | None:
     """One of the first updates is several times as large as the weights, and the loss is worse for it."""
     first = [(max(v), p) for p in judged if (v := [r for s, r in _ratios(p) if s <= _FIRST])]
     wiped = [(ratio, p) for ratio, p in first if ratio > _WIPED]
-    series = next((s for s in measured_in(run, signals, "loss") if len(s.values) > _FIRST), None)
+    series = next((s for s in process_series(run, signals, "loss") if len(s.values) > _FIRST), None)
     if series is None or len(wiped) <= 0.5 * len(first) or not wiped:
         return None
     after = [v for v in series.values[1 : 2 * _FIRST] if math.isfinite(v)]
@@ -130,7 +136,7 @@ def _wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) -> Outco
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name)
     evidence = message("health.update_too_large.loss", before=series.values[0], after=median(after))
     where = {"parameter": parameter.name, "step": 1}
-    return Outcome("fail", observed, (evidence,), where, advice=_lower_rate(run, signals))
+    return Outcome("fail", observed, (evidence,), where, advice=_advise_lower_rate(run, signals))
 
 
 def _ratios(parameter: Parameter) -> list[tuple[int, float]]:
@@ -153,7 +159,7 @@ def updates_have_effect(run: Run, signals: Signals) -> Outcome | None:
     Source: a hint (tier 3); 1e-6 of the norm. TheDeepChecker's 1e-4 gave 2 false alarms in 12 healthy runs. In a short
     run the largest update times the number of steps bounds how far a matrix has come: a thousandth teaches nothing.
     """
-    rates = [v for s in measured_in(run, signals, "lr") for v in s.values if v > 0]
+    rates = [v for s in process_series(run, signals, "lr") for v in s.values if v > 0]
     ratios = [median(v) for p in parameters_of(signals) if p.is_matrix and len(v := p.values("ratio", _WARM_UP)) >= 5]
     steps = max((p.history[-1][0] for p in parameters_of(signals) if p.history), default=0)
     short = [p.values("ratio") for p in parameters_of(signals) if p.is_matrix and p.trainable]
@@ -200,7 +206,7 @@ def begins_too_large(run: Run, signals: Signals) -> Outcome | None:
     worst, parameter = max(large, key=lambda pair: pair[0])
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name)
     where = {"parameter": parameter.name, "step": 1}
-    return Outcome("fail", observed, where=where, advice=_lower_rate(run, signals))
+    return Outcome("fail", observed, where=where, advice=_advise_lower_rate(run, signals))
 
 
 @check("clip_always_active", family="gradient", tier=3, needs=("loop",))
@@ -212,7 +218,7 @@ def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
     """
     clip = signals.loop.get("clip", {})
     calls, clipped, limit = clip.get("calls", 0), clip.get("clipped", 0), clip.get("limit")
-    norms = [v for s in measured_in(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
+    norms = [v for s in process_series(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
     if calls < _CLIPPED or clipped <= 0.95 * calls or not limit or not norms or median(norms) < 10 * limit:
         return None
     if calls < 200 and median(norms) < 100 * limit:
@@ -230,7 +236,7 @@ def clipping_sees_gradients(run: Run, signals: Signals) -> Outcome | None:
     """
     clip = signals.loop.get("clip", {})
     calls, empty = clip.get("calls", 0), clip.get("empty", 0)
-    norms = [v for s in measured_in(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
+    norms = [v for s in process_series(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
     if calls < _CLIPPED or empty <= 0.9 * calls or not norms or median(norms) <= 0:
         return None
     return Outcome("warn", message("health.clip_without_gradient.empty", empty=empty, calls=calls, norm=median(norms)))
@@ -317,7 +323,7 @@ def regularisation_is_small(run: Run, signals: Signals) -> Outcome | None:
 
 
 def _penalty(run: Run, signals: Signals) -> Outcome | None:
-    losses, series = training_losses(signals), measured_in(run, signals, "loss")
+    losses, series = training_losses(signals), process_series(run, signals, "loss")
     if not losses or len(series) != 1 or not any(graph.get("penalised") for graph in signals.graphs):
         return None
     values, total = [loss.get("value_first") or 0.0 for loss in losses], series[0].values[0]
@@ -334,7 +340,7 @@ def _penalty(run: Run, signals: Signals) -> Outcome | None:
         return None
     functions = join_names([loss.get("fn", "") for loss in losses])
     observed = message("health.regularisation_dominates.penalty", total=total, function=functions, value=sum(values))
-    return Outcome("warn", observed, called_in(losses[0].get("line", "")), {"step": 1})
+    return Outcome("warn", observed, called_in_sentence(losses[0].get("line", "")), {"step": 1})
 
 
 def _decay(run: Run, signals: Signals) -> Outcome | None:
@@ -342,9 +348,9 @@ def _decay(run: Run, signals: Signals) -> Outcome | None:
     decay = optimizer.get("options", {}).get("weight_decay") if optimizer is not None else None
     if optimizer is None or optimizer.get("type") not in _COUPLED or not isinstance(decay, (int, float)) or decay <= 0:
         return None
-    rates = [v for s in measured_in(run, signals, "lr") for v in s.values if math.isfinite(v)]
+    rates = [v for s in process_series(run, signals, "lr") for v in s.values if math.isfinite(v)]
     steps = signals.loop.get("steps", 0)
-    if pretrained(signals) or (
+    if is_pretrained(signals) or (
         optimizer.get("type") in _PLAIN and sum(rates) / max(1, len(rates)) * decay * steps < 0.1
     ):
         return None

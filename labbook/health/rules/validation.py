@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import Module, modules_of
-from labbook.health.evidence.measurements import too_few, unobserved
+from labbook.health.evidence.measurements import too_few_data, unobserved
 from labbook.health.evidence.training_kind import CLASSIFIERS, TrainingLoss, training_loss, training_losses
 from labbook.health.evidence.trend_tests import binomial_at_least, mann_kendall, median, theil_sen
 from labbook.model.check import Outcome, check
@@ -22,7 +22,7 @@ _FEW = 20
 _HELD_OUT = ("val", "valid", "validation", "test", "eval", "dev")
 
 
-def held_out(name: str) -> bool:
+def is_held_out(name: str) -> bool:
     """Whether a metric's name says that it was measured on other data than it was trained on."""
     parts = "".join(c.lower() if c.isalnum() else " " for c in name).split()
     return any(part in _HELD_OUT for part in parts)
@@ -30,7 +30,7 @@ def held_out(name: str) -> bool:
 
 def validation_losses(run: Run, signals: Signals) -> list[float]:
     """Validation losses in order of time: those that the program logged, else those of the validation phases."""
-    logged = [s for s in run.series if "loss" in s.name.lower() and held_out(s.name) and len(s.values) >= 2]
+    logged = [s for s in run.series if "loss" in s.name.lower() and is_held_out(s.name) and len(s.values) >= 2]
     if logged:
         return [v for v in max(logged, key=_points).values if math.isfinite(v)]
     trained_on = {event.get("loader") for event in signals.prints if event.get("phase") == "train"} - {None}
@@ -60,7 +60,7 @@ def no_overfitting(run: Run, signals: Signals) -> Outcome:
     if len(losses) < 6:
         if not losses:
             return unobserved(message("health.not_observed.no_validation_loss"))
-        return too_few(len(losses), 6, "health.too_few.validation_losses")
+        return too_few_data(len(losses), 6, "health.too_few.validation_losses")
     training = training_loss(run, signals)
     if isinstance(training, Message):
         return unobserved(training)
@@ -96,7 +96,7 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
     chance, end = math.log(loss.classes), median(loss.values[-20:])
     if loss.function.get("reduction") == "sum":
         return None
-    judged = _against_majority(run, signals)
+    judged = _compare_with_majority(run, signals)
     if len(losses) >= 3:
         slowly = end > 0.5 * chance and not _memorises_slowly(signals, loss, losses)
         # A first validation may lie a little below it before the model has learnt anything.
@@ -142,7 +142,7 @@ def beats_majority_class(run: Run, signals: Signals) -> Outcome | None:
 
     Source: deepchecks SimpleModelComparison, Karpathy 2019. Not judged where one class is over 80 %.
     """
-    judged = _against_majority(run, signals)
+    judged = _compare_with_majority(run, signals)
     if judged is None:
         return None
     best, share, chance = judged
@@ -164,7 +164,7 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
     logged = max(names, key=_points)
     values = _as_shares([v for v in logged.values if math.isfinite(v)])
     seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None]
-    if held_out(logged.name) and seen and len(seen) == len(values):
+    if is_held_out(logged.name) and seen and len(seen) == len(values):
         wrong = [pair for pair in zip(values, seen, strict=True) if pair[0] < min(pair[1] - 0.15, 0.7 * pair[1])]
         observed = message(
             "health.accuracy_contradicts_loss.measured", name=logged.name, logged=values[-1], right=seen[-1]
@@ -205,7 +205,7 @@ def _is_single_classifier(signals: Signals) -> bool:
     return losses[0].get("classes", 0) > 2 and (pixels or (len(target) == 1 and target[0] in samples))
 
 
-def _against_majority(run: Run, signals: Signals) -> tuple[float, float, float] | None:
+def _compare_with_majority(run: Run, signals: Signals) -> tuple[float, float, float] | None:
     """Best of the last accuracies, share of the majority class, and the probability that guessing does as well."""
     counts = next((h for e in signals.prints if e.get("phase") == "train" and (h := e.get("histogram", {}))), {})
     total, accuracies = sum(counts.values()), _accuracies(run, signals)
@@ -229,7 +229,7 @@ def _accuracies(run: Run, signals: Signals) -> list[float]:
     seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None]
     if seen:
         return seen
-    logged = [s for s in run.series if held_out(s.name) and "acc" in s.name.lower()]
+    logged = [s for s in run.series if is_held_out(s.name) and "acc" in s.name.lower()]
     if not logged:
         return []
     values = [v for v in logged[0].values if math.isfinite(v)]
@@ -256,14 +256,14 @@ def same_in_evaluation_mode(run: Run, signals: Signals) -> Outcome | None:
         return None
     end = median(training.values[-20:])
     updated = 1 - max(initial)
-    if max(initial) < 0.5 or median(losses[-3:]) < 1.5 * end or _never_switched(signals):
+    if max(initial) < 0.5 or median(losses[-3:]) < 1.5 * end or _always_in_training(signals):
         return Outcome("ok", message("health.train_val_collapse_in_eval.ok", share=updated))
     observed = message("health.train_val_collapse_in_eval.updated", share=updated, steps=steps)
     evidence = message("health.train_val_collapse_in_eval.losses", training=end, validation=median(losses[-3:]))
     return Outcome("warn", observed, (evidence,))
 
 
-def _never_switched(signals: Signals) -> bool:
+def _always_in_training(signals: Signals) -> bool:
     """Whether all validation that was seen ran in training mode."""
     return bool(signals.evaluations) and all(e.get("training") for e in signals.evaluations)
 

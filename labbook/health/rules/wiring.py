@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import parameters_of
-from labbook.health.evidence.measurements import called_in, join_names, place_message, place_of, too_few
-from labbook.health.evidence.training_kind import pretrained
+from labbook.health.evidence.measurements import called_in_sentence, join_names, place_message, place_of, too_few_data
+from labbook.health.evidence.training_kind import is_pretrained
 from labbook.model.check import Outcome, check
 from labbook.model.events.inspection_kinds import Cut
 from labbook.model.message import Message, message
@@ -25,10 +25,10 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1) after 20 calls of backward. Modules that run without one are cut off; modules
     that never run may be spare ones, as the pooler of a fine-tuned encoder, and are no failure.
     """
-    never = never_reached(signals)
+    never = unreached_parameters(signals)
     total = signals.loop.get("trainable_n", 0)
     if not never:
-        if _judged(signals) < _AFTER_BACKWARDS:
+        if _count_judged(signals) < _AFTER_BACKWARDS:
             return _first_graph(signals, total)
         return Outcome("ok", _all_parameters(total))
     idle = set(signals.loop.get("never_called", []))
@@ -48,14 +48,14 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     return Outcome(verdict, observed, (evidence,), where)
 
 
-def never_reached(signals: Signals) -> Sequence[str]:
+def unreached_parameters(signals: Signals) -> Sequence[str]:
     """Names of parameters of an optimizer that never received a gradient, once that is certain."""
     reached = bool(signals.graphs) and signals.graphs[-1].get("unreachable_n") == 0
     never = signals.loop.get("never_grad", [])
-    return () if reached or _judged(signals) < _AFTER_BACKWARDS else never
+    return () if reached or _count_judged(signals) < _AFTER_BACKWARDS else never
 
 
-def _judged(signals: Signals) -> int:
+def _count_judged(signals: Signals) -> int:
     return signals.loop.get("judged", 0) or signals.loop.get("backwards", 0)
 
 
@@ -66,7 +66,7 @@ def _all_parameters(total: int) -> Message:
 def _first_graph(signals: Signals, total: int) -> Outcome:
     """For a run with fewer than 20 backward passes: what the graph of the first one reached."""
     if not signals.graphs:
-        return too_few(signals.loop.get("backwards", 0), _AFTER_BACKWARDS, "health.too_few.backwards")
+        return too_few_data(signals.loop.get("backwards", 0), _AFTER_BACKWARDS, "health.too_few.backwards")
     graph = signals.graphs[-1]
     never, judged = signals.loop.get("never_grad", []), signals.loop.get("judged", 0)
     if never and judged:
@@ -77,7 +77,7 @@ def _first_graph(signals: Signals, total: int) -> Outcome:
     if not graph.get("unreachable_n") and not graph.get("unreachable"):
         reached = graph.get("reachable", 0) or total
         return Outcome("ok", message("health.param_never_gets_grad.first_loss", reached=reached))
-    return too_few(signals.loop.get("backwards", 0), _AFTER_BACKWARDS, "health.too_few.backwards")
+    return too_few_data(signals.loop.get("backwards", 0), _AFTER_BACKWARDS, "health.too_few.backwards")
 
 
 def _cut(signals: Signals) -> Cut:
@@ -150,7 +150,10 @@ def terms_have_gradients(run: Run, signals: Signals) -> Outcome | None:
                     "health.loss_term_without_gradient.number" if number else "health.loss_term_without_gradient.tensor"
                 )
                 return Outcome(
-                    "warn", message(key, values=values), called_in(term.get("line", "")), place_of(term.get("line", ""))
+                    "warn",
+                    message(key, values=values),
+                    called_in_sentence(term.get("line", "")),
+                    place_of(term.get("line", "")),
                 )
     return None
 
@@ -172,7 +175,7 @@ def optimizers_hold_all(run: Run, signals: Signals) -> Outcome | None:
     evidence = (message("health.grad_param_not_in_optimizer.names", names=join_names(outside, total)),)
     stale = any(facts.get("tensors", 0) for facts in signals.loop.get("stale", {}).values())
     backbone = _is_backbone(signals, outside, total) and not stale
-    verdict = "fail" if not backbone else "note" if pretrained(signals) else "warn"
+    verdict = "fail" if not backbone else "note" if is_pretrained(signals) else "warn"
     if _only_judges(signals) and not stale:
         fixed = message("health.grad_param_not_in_optimizer.fixed_models")
         return Outcome("note", observed, (*evidence, fixed), {"parameter": outside[0]})

@@ -97,7 +97,7 @@ class Model(Event, total=False):
     spectral_eval_first: list[str]
 
 
-class ParameterLook(TypedDict, total=False):
+class ParameterInspection(TypedDict, total=False):
     """A parameter at a dense step."""
 
     i: Count
@@ -120,7 +120,7 @@ class BatchNorm(TypedDict, total=False):
     ratio: Finite
 
 
-class ModuleLook(TypedDict, total=False):
+class ModuleInspection(TypedDict, total=False):
     """What a module returned at a dense step."""
 
     i: Count
@@ -147,7 +147,7 @@ class ModuleLook(TypedDict, total=False):
     bn: BatchNorm
 
 
-class FunctionLook(ModuleLook, total=False):
+class FunctionInspection(ModuleInspection, total=False):
     """What a function returned that the program calls itself."""
 
     fn: str
@@ -167,12 +167,12 @@ class Tensors(Event, total=False):
     opt: Count
     model: Count
     param_print: str
-    params: list[ParameterLook]
-    modules: list[ModuleLook]
-    functions: list[FunctionLook]
+    params: list[ParameterInspection]
+    modules: list[ModuleInspection]
+    functions: list[FunctionInspection]
 
 
-class Loaded(Event, total=False):
+class LoadedState(Event, total=False):
     """A state was loaded into a model or an optimizer."""
 
     what: str
@@ -206,7 +206,7 @@ class Cut(SourcePlace, total=False):
     op: str
 
 
-class Blown(TypedDict, total=False):
+class BroadcastLoss(TypedDict, total=False):
     """A loss that sets a column of outputs against a row of targets."""
 
     op: str
@@ -243,7 +243,7 @@ class Graph(Event, total=False):
     held: Count
     foreign: list[ForeignLeaf]
     cut: Cut
-    blown: Blown
+    blown: BroadcastLoss
     constant: list[ConstantTerm]
     penalised: Count
     bootstrapped: str
@@ -273,14 +273,14 @@ class NamedModule(TypedDict, total=False):
     type: str
 
 
-class Then(TypedDict, total=False):
+class NanOperation(TypedDict, total=False):
     """The operation that made NaN of an infinity."""
 
     op: str
     nan: Count
 
 
-class Made(TypedDict, total=False):
+class NonfiniteOperation(TypedDict, total=False):
     """The operation that is shown to have made a non-finite value."""
 
     op: str
@@ -291,7 +291,7 @@ class Made(TypedDict, total=False):
     high: float
     zeros: Count
     exponent: float
-    then: Then
+    then: NanOperation
     given: bool
 
 
@@ -317,6 +317,6 @@ class Flight(SourcePlace, Event, total=False):
     value: str
     batch: BatchContent
     parameters: list[str]
-    made: Made
+    made: NonfiniteOperation
     may: list[Cut]
     recent: list[RecentStep]

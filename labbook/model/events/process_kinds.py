@@ -39,7 +39,7 @@ class Hello(Event, total=False):
     env: dict[str, Text]
 
 
-class Sustained(TypedDict, total=False):
+class SustainedOverhead(TypedDict, total=False):
     """Overhead after the set-up."""
 
     step: Count
@@ -55,7 +55,7 @@ class Bye(Event, total=False):
     overhead_s: Finite
     elapsed_s: Finite
     lost_events: Count
-    sustained: Sustained
+    sustained: SustainedOverhead
 
 
 class Arguments(Event, total=False):
@@ -198,7 +198,7 @@ class Trial(Event, total=False):
     label: Count
 
 
-class Unobserved(Event, total=False):
+class UnobservedSignal(Event, total=False):
     """Something that this process could not observe."""
 
     what: Text
@@ -213,7 +213,7 @@ class ProbeError(Event, total=False):
     count: Count
 
 
-class Spawned(Event, total=False):
+class SpawnedProcess(Event, total=False):
     """A child process was started through Python."""
 
     pid: int

@@ -32,7 +32,7 @@ class Moment(Event, total=False):
     note: str
 
 
-class Watched(Event, total=False):
+class WatchResult(Event, total=False):
     """What became of a condition, at exit."""
 
     option: str
@@ -45,7 +45,7 @@ class Watched(Event, total=False):
     missing: list[str]
 
 
-class Stopped(Event, total=False):
+class StopResult(Event, total=False):
     """The run was ended as asked."""
 
     option: str
@@ -77,7 +77,7 @@ class Profile(Event, total=False):
     trace: Text
 
 
-class Checked(Event, total=False):
+class CheckReport(Event, total=False):
     """A result of `labbook.checks`."""
 
     check: str

@@ -77,7 +77,7 @@ class EventWriter:
         except Exception:
             self.lost += 1
 
-    def beside(self, ending):
+    def open_beside(self, ending):
         """Opens a further file beside the event file, for what somebody else writes.
 
         Returns:
@@ -89,7 +89,7 @@ class EventWriter:
         if not self.path:
             raise OSError("no event file is open")
         path = self.path[: -len(".jsonl")] + ending
-        return _moved_up(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)), path
+        return _move_descriptor_up(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)), path
 
     def forget(self):
         """Closes the file that was inherited by a fork; it belongs to the parent."""
@@ -139,12 +139,12 @@ class EventWriter:
         return (now.st_dev, now.st_ino) == self._identity
 
     def _take(self, descriptor):
-        self._fd = _moved_up(descriptor)
+        self._fd = _move_descriptor_up(descriptor)
         now = os.fstat(self._fd)
         self._identity = (now.st_dev, now.st_ino)
 
 
-def _moved_up(descriptor):
+def _move_descriptor_up(descriptor):
     try:
         from fcntl import F_DUPFD_CLOEXEC, fcntl
 

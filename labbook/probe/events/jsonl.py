@@ -23,7 +23,7 @@ MAX_TEXT = 80 * 1024
 CUT = " [cut]"
 
 
-class Masked(str):
+class MaskedString(str):
     """A string that has been masked already."""
 
     __slots__ = ()
@@ -75,15 +75,15 @@ class Encoder:
     def __init__(self, text, names=()):
         known = {name: quote(name) for name in names}
 
-        def quoted(string):
+        def quote_string(string):
             if string in known:
                 return known[string]
-            return quote(string if type(string) is Masked else text(string))
+            return quote(string if type(string) is MaskedString else text(string))
 
         self._text = text
         self._encode = None
         if _make_encoder is not None:
-            self._encode = _make_encoder(None, _refuse, quoted, None, ":", ",", False, False, False)
+            self._encode = _make_encoder(None, _refuse, quote_string, None, ":", ",", False, False, False)
 
     def encode(self, value):
         """JSON text of `value`, the same as that of the function `encode`."""
@@ -135,7 +135,7 @@ def _encode_list(value, text, depth):
 
 
 def _encode_other(value, text):
-    if type(value) is Masked:
+    if type(value) is MaskedString:
         # The recorder opens some of these paths: bytes that are no text stay, as lone surrogates.
         return _quote(value) if len(value) <= MAX_TEXT else quote(value)
     if isinstance(value, str):
@@ -183,7 +183,7 @@ def _enum_type():
     return getattr(enum, "Enum", ())
 
 
-class _Reading:
+class _ScannerContext:
     """What the C scanner of `json` wants to know."""
 
     strict = True
@@ -206,7 +206,7 @@ def parse(text):
 
         return json.loads(text)
     try:
-        value, end = _make_scanner(_Reading)(text, 0)
+        value, end = _make_scanner(_ScannerContext)(text, 0)
     except (StopIteration, SystemError):  # the latter where `json.decoder`, which holds its error, is not imported
         raise ValueError("not JSON") from None
     if text[end:].strip():

@@ -8,7 +8,7 @@ fields of its kind. A reader skips kinds and fields that it does not know and to
 redacted by the probe before they are written; numbers that are not finite are written as the strings "nan", "inf"
 and "-inf", so that every line is strict JSON. A null says "not known".
 
-The fields of a kind and their types are in `labbook/model/events/`; beside the name of a kind stands what the types do
+The fields of a kind and their types are in `labbook/model/events/`; beside the name of a kind is what the types do
 not say.
 """
 
@@ -115,7 +115,7 @@ those calls in the last step). `agg`, for `n` > 1: of each of them [min, max, me
 finite values, count of others]. `backwards`: calls of `backward` in the window. `skipped`: steps that a gradient scaler
 skipped; `n` is 0 where nothing but skipped steps is left to tell. `scale`: of the gradient scaler. `local`: the norm is
 that of this rank's part of sharded gradients, the squares of all ranks add up. `in_backward`: steps of single
-parameters, made inside `backward`, that this step stands for. `samples`: first axis of the batch. `mem`: allocated
+parameters, made inside `backward`, that this step represents. `samples`: first axis of the batch. `mem`: allocated
 bytes on the device."""
 
 SCALARS = "scalars"

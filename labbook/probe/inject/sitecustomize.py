@@ -1,4 +1,4 @@
-"""Boots labbook's probe in this interpreter, then runs the `sitecustomize` that it stands in front of.
+"""Boots labbook's probe in this interpreter, then runs the `sitecustomize` that it hides.
 
 The only file of its folder: every name beside it could be imported by the user. Valid syntax from Python 2.7 on; an
 interpreter older than 3.8 only gets the second half. Nothing here prints, and nothing here fails on its own.

@@ -44,7 +44,7 @@ class Checkpoints:
     Attributes:
         FRAMEWORK: Name of the framework in events.
         monitor: Knows the step; set by the inspector.
-        model_loads: `model_loads(model, state)` takes that a model is about to load a state.
+        model_loads: `model_loads(model, state)` is called before a model loads a state.
     """
 
     FRAMEWORK = ""
@@ -54,7 +54,7 @@ class Checkpoints:
         self.monitor = None
         self._emit = emit
         self._failed = failed
-        self.model_loads = _nothing
+        self.model_loads = _ignore_copy
         self._depth = 0
         self.forget()
 
@@ -67,18 +67,18 @@ class Checkpoints:
         self._boundary = self._seed = None
         self._seeds = 0
 
-    def _watched_load(self, original, what):
+    def _wrap_load(self, original, what):
         before, after = self._load_begins, self._load_ended
 
         def load_state_dict(target, *args, **kwargs):
-            told = before(what, target, args, kwargs)
+            fields = before(what, target, args, kwargs)
             try:
                 result = original(target, *args, **kwargs)
             except BaseException as error:  # the program's own error, passed on
                 after(None)
                 leave(error)
                 raise
-            after(told)
+            after(fields)
             return result
 
         leave = leave_out_one_frame
@@ -156,8 +156,8 @@ class Checkpoints:
             self._resumed = self._resumed or fields.get("what") == "optimizer"
             self._emit(LOADED, **fields)
 
-    def _watched_scheduler(self, original):
-        made = self._made
+    def _wrap_scheduler(self, original):
+        made = self._on_scheduler_created
 
         def initialise(scheduler, *args, **kwargs):
             try:
@@ -169,7 +169,7 @@ class Checkpoints:
 
         return transparent_wrapper(as_import_machinery(initialise), original)
 
-    def _made(self, scheduler):
+    def _on_scheduler_created(self, scheduler):
         try:
             if len(self._schedulers) < _MOST_SCHEDULERS and all(
                 known() is not scheduler for known, _ in self._schedulers
@@ -247,7 +247,7 @@ class Checkpoints:
         """The optimizer of a scheduler, `None` where it is not known."""
         raise NotImplementedError
 
-    def _watched_seed(self, original, is_compiling):
+    def _wrap_seed(self, original, is_compiling):
         seeded = self._seeded
 
         def manual_seed(*args, **kwargs):
@@ -305,7 +305,7 @@ class Checkpoints:
         return one == other
 
 
-def _nothing(model, state):
+def _ignore_copy(model, state):
     """Where a framework does not follow copies of models."""
 
 

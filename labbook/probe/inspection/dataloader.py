@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from ..events.protocol import LOADER
 from ..training.batch_fingerprints import Batch, fingerprint, histogram, short_print
 from ..training.call_site import line_of, user_frame
-from ..training.worker_seeds import drawn_alike, shared_generator
+from ..training.worker_seeds import has_identical_workers, shared_generator
 from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
 from .nested import tensors_in
 
@@ -115,8 +115,8 @@ class DataLoaders:
         self._iterators = WeakKeyDictionary()
         self._count = 0
 
-    def _watched_iteration(self, original):
-        begun = self._begun
+    def _wrap_iter(self, original):
+        begun = self._on_iteration_start
 
         def iterate(loader):
             iterator = original(loader)
@@ -125,10 +125,10 @@ class DataLoaders:
 
         return transparent_wrapper(as_import_machinery(iterate), original)
 
-    def _watched_next(self, original):
-        delivered, health_of = self.fingerprints.without_modes.wrap(self._delivered), self
+    def _wrap_next(self, original):
+        delivered, health_of = self.fingerprints.without_modes.wrap(self._on_batch), self
 
-        def following(iterator):
+        def iterate(iterator):
             monitor = health_of.monitor
             if monitor is None:
                 return original(iterator)
@@ -142,9 +142,9 @@ class DataLoaders:
             return data
 
         leave = leave_out_one_frame
-        return transparent_wrapper(as_import_machinery(following), original)
+        return transparent_wrapper(as_import_machinery(iterate), original)
 
-    def _begun(self, loader, iterator):
+    def _on_iteration_start(self, loader, iterator):
         try:
             if self.monitor is not None:
                 self.monitor.probe.watchdog.begin()
@@ -160,7 +160,7 @@ class DataLoaders:
         except Exception as error:
             self._failed(self.FRAMEWORK + ".loader", error)
 
-    def _delivered(self, iterator, data, began):
+    def _on_batch(self, iterator, data, began):
         monitor = self.monitor
         try:
             now = monitor.training.moved = monitor.clock()
@@ -194,15 +194,15 @@ class DataLoaders:
             index=index,
             **self._settings(loader),
             line=line_of(user_frame()),
-            drawn_alike=self._of_workers(drawn_alike, loader),
-            generator=self._of_workers(shared_generator, loader) or None,
+            drawn_alike=self._worker_facts(has_identical_workers, loader),
+            generator=self._worker_facts(shared_generator, loader) or None,
         )
 
     def _settings(self, loader):
         """Fields of the `loader` event that are settings of the loader."""
         raise NotImplementedError
 
-    def _of_workers(self, judge, loader):
+    def _worker_facts(self, judge, loader):
         try:
             return loader.num_workers > 1 and judge(loader)
         except Exception as error:

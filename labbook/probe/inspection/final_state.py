@@ -72,7 +72,7 @@ class FinalState:
         self._held = [one for one in self._held if one[0] >= now - _TOGETHER] + [kept]
 
     def save(self):
-        """Writes the state, once, or tells why it cannot be written."""
+        """Writes the state, once, or the reason why it cannot be written."""
         wanted = self._probe.settings.get("state")
         if self._done or not wanted or not is_first_rank():
             return
@@ -140,7 +140,7 @@ class FinalState:
 
     def _model_of(self, optimizer):
         held = self._adapter.facts.parameters(optimizer)
-        root = self._inspector.roots.of(held[0]) if held else None
+        root = self._inspector.roots.owner_of(held[0]) if held else None
         return root.module() if root is not None else None
 
     def _modules(self, model):

@@ -45,8 +45,8 @@ class RecordedCall:
 class FlightRecorder:
     """The flight recorder of one process.
 
-    A framework implements `began(root, args, kwargs, batch)` before a forward, `rests(root, args, kwargs)` in its place
-    in steps that are not followed, `ended(root, output)` after it, `_bad_inputs(call)`: where the first
+    A framework implements `on_forward(root, args, kwargs, batch)` before a forward, `keep_call(root, args, kwargs)` in
+    its place in steps that are not followed, `on_output(root, output)` after it, `_bad_inputs(call)`: where the first
     values of its arguments are that are not finite, in words, "" without any, `_bad(tensor)`: how many values of a
     tensor are not finite, and `_expression(tensors, call, steep)`: what is known of the expression of a loss.
 
@@ -84,7 +84,7 @@ class FlightRecorder:
         if not self.done and not self.inspector.adapter.capturing():
             self.done = True
             self.release()
-            self._tell("loss", float("nan"), {"finding": "bad batch", "step": step}, None)
+            self._write_event("loss", float("nan"), {"finding": "bad batch", "step": step}, None)
 
     def release(self):
         """Lets go of the last call."""
@@ -112,11 +112,11 @@ class FlightRecorder:
         try:
             finding = self._find(trigger, call, tensors)
             if finding["finding"] in ("not replayed", "not reproduced") and others and call is not None:
-                finding = self._in_calls_before(finding, trigger, others)
+                finding = self._search_calls_before(finding, trigger, others)
         except Exception as error:
             self._failed(self.inspector.adapter.name + ".flight", error)
             finding = {"finding": "not replayed", "reason": "the search itself failed: %s" % type(error).__name__}
-        self._tell(trigger, value, finding, call)
+        self._write_event(trigger, value, finding, call)
 
     def _unfold(self):
         """Makes the call of a step that is not followed one like any other."""
@@ -129,7 +129,7 @@ class FlightRecorder:
         """The calls of other models before the last one in this step, as far as they are kept."""
         return ()
 
-    def _in_calls_before(self, finding, trigger, others):
+    def _search_calls_before(self, finding, trigger, others):
         """Return the finding with the calls of `_calls_before`, if the last call explains nothing."""
         return finding
 
@@ -145,7 +145,7 @@ class FlightRecorder:
         if found["finding"] == "bad parameters":
             return found
         replay = self.REPLAY(self.framework, self.inspector, call)
-        reason = replay.refused()
+        reason = replay.refusal_reason()
         if reason:
             return dict(finding="not replayed", reason=reason, **frame)
         found = replay.forward()
@@ -162,9 +162,9 @@ class FlightRecorder:
             reason = "its gradient is not finite, its value is"
             return dict(frame, finding="loss expression", reason=reason, **expression)
         found = replay.backward()
-        return found if found is not None else self._finite_again(call, frame)
+        return found if found is not None else self._note_finite_replay(call, frame)
 
-    def _finite_again(self, call, frame):
+    def _note_finite_replay(self, call, frame):
         """Return the finding if the backward of the model gave finite gradients when it ran again."""
         reason = "the gradients were finite when they were computed again"
         return dict(finding="not reproduced", reason=reason, **frame)
@@ -193,7 +193,7 @@ class FlightRecorder:
                     names.append(name)
         return {"finding": "bad parameters", "parameters": names} if names else {"finding": "not replayed"}
 
-    def _tell(self, trigger, value, finding, call):
+    def _write_event(self, trigger, value, finding, call):
         inspector = self.inspector
         leaves = []
         if call is not None and inspector.without_modes.is_possible():

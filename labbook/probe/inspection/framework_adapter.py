@@ -4,7 +4,7 @@ from math import prod
 
 from ..events.protocol import FRAMEWORK, STATE
 from ..training import seeds
-from ..training.device_values import Step, merged
+from ..training.device_values import Step, merge_fields
 from ..training.fast_path import FastPath
 from ..training.grad_scaler import note_raw_step
 from ..training.loop_follower import NOT_DELIVERED, Training, are_floats
@@ -101,9 +101,9 @@ class FrameworkAdapter:
     def read_state(self):
         """Fields of the `state` event as they are now."""
         state = self.facts.state_facts(self.module, self.seed_at_import, self.mode())
-        state["seeds"] = dict(seeds.drawn_unseeded(), **seeds.SEEN, **state["seeds"])
+        state["seeds"] = dict(seeds.unseeded_generators(), **seeds.SEEN, **state["seeds"])
         state["amp"] = list(self.casts.values()) or None
-        state.update(self.models.told())
+        state.update(self.models.state_fields())
         return state
 
     def changed_state(self, state):
@@ -131,7 +131,7 @@ class FrameworkAdapter:
                 local.clipped = True
                 scratch["local"] = clip.local
                 return clip.norm
-        if not recorder.budget.due(recorder.step + 1) or self.probe.is_profiling or self.capturing():
+        if not recorder.budget.is_due(recorder.step + 1) or self.probe.is_profiling or self.capturing():
             return None
         began = training.clock()
         value = self.gradient_norm(optimizer, scratch, pairs)
@@ -144,7 +144,7 @@ class FrameworkAdapter:
         local = training.local
         rates = self.rates(optimizer)
         if recorder is training.fused:
-            training.inside_step(rates, norm)
+            training.on_step_in_backward(rates, norm)
             return
         losses, backwards, unscaled = local.take(recorder)
         extra = {"local": True} if norm is not None and recorder.scratch.get("local") else None
@@ -153,14 +153,16 @@ class FrameworkAdapter:
             inputs = self.monitor.inspector.flight_recorder.take_sum()
             if backwards > 1 or not recorder.step:
                 step_losses, first = self.monitor.step_losses, not recorder.step
-                extra = merged(extra, step_losses.told(optimizer, losses, backwards, local.taken_starts, first))
+                extra = merge_fields(
+                    extra, step_losses.select_losses(optimizer, losses, backwards, local.taken_starts, first)
+                )
             if backwards > 1:
                 self.monitor.loop.accumulated(
                     recorder.index, self.monitor.step_losses.use_of_gradients(optimizer, backwards)
                 )
             if local.raw:
                 note_raw_step(local, self.is_scaled, self.monitor.loop.scaler)
-            extra = merged(extra, self.monitor.step_ended(optimizer, recorder, norm, backwards))
+            extra = merge_fields(extra, self.monitor.step_ended(optimizer, recorder, norm, backwards))
         scaling = local.scaling
         if scaling is None and (norm is None or type(norm) is float) and are_floats(losses):
             training.step(recorder, losses, rates, norm, backwards, extra, None)
@@ -211,5 +213,5 @@ class FrameworkAdapter:
         raise NotImplementedError
 
     def scaler_results(self, optimizer):
-        """`(divisor, found)` of a step under a gradient scaler: see `Step.under`."""
+        """`(divisor, found)` of a step under a gradient scaler: see `Step.record_scaling`."""
         raise NotImplementedError

@@ -11,10 +11,10 @@ def operations_of(first, key_of, name_of, below, leaf_of):
 
     Args:
         first: The nodes that made the losses.
-        key_of: `key_of(node)`: what tells nodes apart while they live.
+        key_of: `key_of(node)`: what distinguishes nodes while they live.
         name_of: `name_of(node)`: name of its operation.
         below: `below(node)`: the nodes that it takes from.
-        leaf_of: `leaf_of(node)`: what tells the leaf apart that it accumulates into, or `None` for an operation.
+        leaf_of: `leaf_of(node)`: what distinguishes the leaf that it accumulates into, or `None` for an operation.
 
     Returns:
         `(rows, is_cut)`: rows `[name, indices of the rows that it takes from, leaf or None]`, and whether there are
@@ -50,11 +50,11 @@ def operations_of(first, key_of, name_of, below, leaf_of):
     return rows, is_cut
 
 
-def with_names(rows, names):
-    """The rows with the names of parameters in place of what tells leaves apart, "" for another tensor.
+def replace_names(rows, names):
+    """The rows with the names of parameters in place of what distinguishes leaves, "" for another tensor.
 
     Args:
         rows: As `operations_of` returns them.
-        names: What tells a leaf apart -> its name.
+        names: What distinguishes a leaf -> its name.
     """
     return [[name, taken, names.get(leaf, "") if leaf is not None else None] for name, taken, leaf in rows]

@@ -24,7 +24,7 @@ def start_monitor(adapter, inspector_class):
     return inspector
 
 
-def watched_constructor(adapter, original, skips, made):
+def wrap_constructor(adapter, original, skips, made):
     """`original`, the constructor of an optimizer class, followed by `made(optimizer)` unless `skips()`."""
     failed, training = adapter.probe.failed, adapter.training
 

@@ -27,7 +27,7 @@ class TensorInspector:
     Attributes:
         TABLE: The framework's `ModelTable`.
         has_gradient: `has_gradient(optimizer)`: whether any of its parameters has a gradient.
-        written: `written(optimizer)`: a mark that changes when one of its gradients is written.
+        written: `gradient_version(optimizer)`: a mark that changes when one of its gradients is written.
         optimizers: All optimizers that were made and still exist.
         toggled: Names of parameters that were frozen or set free during training.
         final_state: Saves the state when the process ends, or `None`.
@@ -94,13 +94,13 @@ class TensorInspector:
         known = self._tables[root.index] = self.TABLE(module)
         return known
 
-    def followed(self):
+    def followed_models(self):
         """The models whose last forward was in the thread that is followed.
 
         Gradients of others are never read: their thread may be in a backward call, which replaces them meanwhile.
         """
         thread = self._monitor.thread
-        return [root for root in self.roots.all() if root.thread == thread or thread is None]
+        return [root for root in self.roots.living_models() if root.thread == thread or thread is None]
 
     def before_forward(self, root, args, kwargs, batch):
         """Prepares the look at a dense forward that is about to run."""
@@ -108,43 +108,43 @@ class TensorInspector:
         module = root.module()
         if module is None or table is None:
             return
-        if table.told and table.key_of(module) != table.key:
+        if table.is_described and table.key_of(module) != table.key:
             del self._tables[root.index]
-            root.told = None
+            root.cached = None
             table = self.table(root)
-        if not table.told and root.called < 2:
+        if not table.is_described and root.called < 2:
             if table.initial is None:
                 table.initial = self.describer.initial(table)
-            self._before_first_forwards(module)
+            self._describe_new_model(module)
         self.modules.clear()
         self._root, self._given = root, (args, kwargs)
-        self.batches.look(root, args, kwargs, batch)
-        reason = self._hidden(root)
+        self.batches.inspect(root, args, kwargs, batch)
+        reason = self._hidden_reason(root)
         if reason:
             self.adapter.training.unobserved("what modules return", reason)
             return
-        self.modules.begin(root, table.modules, not table.told)
+        self.modules.begin(root, table.modules, not table.is_described)
         self.functions.begin(root)
         self._begin_forward()
 
-    def _before_first_forwards(self, module):
+    def _describe_new_model(self, module):
         """Looks at a model whose `model` event is not written yet."""
 
     def _begin_forward(self):
         """Prepares what only one framework has, where the inside of the model can be looked at."""
 
-    def _hidden(self, root):
+    def _hidden_reason(self, root):
         """Why the inside of a model cannot be looked at now, "" when it can."""
         return root.hidden
 
     def _describe(self, root):
         """Writes the `model` event of a model whose first forward has ended; whether it was written now."""
         table = self.table(root)
-        if table is None or table.told:
+        if table is None or table.is_described:
             return False
-        table.told = root.shown = True
-        modules = self.modules if root.called and not self._hidden(root) else None
-        self.describer.tell(root, table, table.initial, modules, self._spectral)
+        table.is_described = root.shown = True
+        modules = self.modules if root.called and not self._hidden_reason(root) else None
+        self.describer.write_event(root, table, table.initial, modules, self._spectral)
         # A first evaluation may freeze the parameters for as long as it runs.
         self._watch_flags(root, table)
         table.initial = None
@@ -182,7 +182,7 @@ class TensorInspector:
             tensor = first_tensor((args, kwargs), self.stats)
             if tensor is not None and "float" in self.stats.dtype(tensor):
                 with self.without_modes:
-                    look = self.stats.look(tensor)
+                    look = self.stats.inspect(tensor)
                 evaluation.inputs = {name: look[name] for name in ("shape", "min", "max", "mean", "std")}
         self.before_evaluation(root)
 
@@ -197,28 +197,28 @@ class TensorInspector:
     def before_step(self, optimizer, recorder, closure):
         """Looks before a dense step."""
         held = self.adapter.facts.parameters(optimizer)
-        self._stepped = self.roots.of(held[0]) if held else None
+        self._stepped = self.roots.owner_of(held[0]) if held else None
         table = self.table(self._stepped) if self._stepped is not None else None
-        self.parameters.before(optimizer, table.parameters if table is not None else {}, closure)
+        self.parameters.inspect_gradients(optimizer, table.parameters if table is not None else {}, closure)
         self.note_gradients()
 
     def after_step(self, optimizer, recorder, norm):
-        """Looks after a dense step, and tells what was seen."""
-        told, unchanged = self.parameters.after()
+        """Inspects parameters after a dense step, and writes the events."""
+        fields, unchanged = self.parameters.inspect_parameters()
         one = self._monitor.loop.optimizer(recorder.index)
         if unchanged is not None and norm != 0.0:
             one.unchanged.takes(unchanged)
         root = self._stepped
-        if told and root is not None and not root.called and recorder.step:
+        if fields and root is not None and not root.called and recorder.step:
             self._describe(root)  # its class has a `__call__` of its own, as those of GPyTorch: no forward is seen
-        ratios = sorted(p["ratio"] for p in told if p.get("ratio") is not None)
+        ratios = sorted(p["ratio"] for p in fields if p.get("ratio") is not None)
         self._monitor.ratio = ratios[len(ratios) // 2] if ratios else None
         self.modules.settle()
         modules, functions = list(self.modules.found.values()), self.functions.take()
         if self.modules._root is not None and root is not None and self.modules._root is not root:
             modules = []
-        self.batches.tell(recorder.step + 1, self.losses)
-        if any(p.get("bad") for p in told) and not self.flight_recorder.done:
+        self.batches.write_event(recorder.step + 1, self.losses)
+        if any(p.get("bad") for p in fields) and not self.flight_recorder.done:
             self.flight_recorder.failed("parameter", float("nan"), None)
         self.emit(
             TENSORS,
@@ -227,7 +227,7 @@ class TensorInspector:
             opt=recorder.index,
             model=root.index if root is not None else None,
             param_print=self.parameters.print_of_all(),
-            params=[p for p in told if p["i"] is not None],
+            params=[p for p in fields if p["i"] is not None],
             modules=modules,
             functions=functions,
         )
@@ -236,13 +236,13 @@ class TensorInspector:
     def end_of_step(self, steps):
         """Takes the end of a dense step."""
         self.modules.clear()
-        self.losses.sites.tell_news()
+        self.losses.sites.write_changed()
         self.losses.target = None
-        for root in self.roots.all():
+        for root in self.roots.living_models():
             table = self.table(root)
             if table is not None:
                 self._watch_flags(root, table)
-            root.told = None
+            root.cached = None
 
     def _watch_flags(self, root, table):
         """Notes parameters that were frozen or set free."""
@@ -256,18 +256,18 @@ class TensorInspector:
                 self.toggled.append(table.names[at])
             self._flags[root.index, at] = trainable
 
-    def trained_here(self):
+    def followed_optimizers(self):
         """The optimizers whose gradients the thread that is followed may read: those that it steps, or will step.
 
         None where there are more than `MOST_OPTIMIZERS`, as with one for each layer.
         """
         loop, training = self._monitor.loop, self.adapter.training
-        found, now, followed = [], training.local.recorder, {id(root) for root in self.followed()}
+        found, now, followed = [], training.local.recorder, {id(root) for root in self.followed_models()}
         for optimizer in list(self.optimizers) if len(self.optimizers) <= MOST_OPTIMIZERS else ():
             recorder = training.recorders.get(id(optimizer))
             if recorder is None or not (recorder.index in loop.of or recorder is now):
                 held = self.adapter.facts.parameters(optimizer)
-                if not held or id(self.roots.of(held[0])) not in followed:
+                if not held or id(self.roots.owner_of(held[0])) not in followed:
                     continue
             found.append(optimizer)
         return found
@@ -293,7 +293,7 @@ class TensorInspector:
         gradients = list(self.parameters.gradients_of(optimizer))
         values = []
         for gradient in gradients[:: 1 + len(gradients) // MOST_READ]:
-            some = self.parameters.few_values(gradient)
+            some = self.parameters.sample_values(gradient)
             if some is None:
                 return None
             values += some
@@ -304,7 +304,7 @@ class TensorInspector:
         table, values = self.table(root) if root.module() is not None else None, []
         held = table.held if table is not None else []
         for parameter in [one() for one in held[:: 1 + len(held) // MOST_READ]]:
-            some = self.parameters.few_values(parameter) if parameter is not None else None
+            some = self.parameters.sample_values(parameter) if parameter is not None else None
             if some is None:
                 return None
             values += some
@@ -314,30 +314,30 @@ class TensorInspector:
 
     def graph(self, number, tensors):
         """Looks at the graph of a backward call."""
-        self.graphs.look(number, tensors)
+        self.graphs.inspect(number, tensors)
 
     def graph_ended(self, number):
         """Takes the end of a backward call."""
-        self.graphs.ended(number)
+        self.graphs.on_backward_end(number)
 
     def stale_gradient_norm(self, optimizer, recorder, every):
-        """Norm of the gradients that stand in an optimizer's parameters."""
+        """Norm of the gradients that are in an optimizer's parameters."""
         return self.parameters.stale_norm(optimizer, recorder.scratch, every)
 
     # the whole
 
     def device_memory(self):
         """Memory of the devices, without waiting for them; `None` where there is none."""
-        if not self.adapter.facts.awake(self.framework):
+        if not self.adapter.facts.is_gpu_in_use(self.framework):
             return None
         cuda = self._cuda()
-        told = {"allocated": 0, "reserved": 0, "peak": 0, "total": 0}
+        fields = {"allocated": 0, "reserved": 0, "peak": 0, "total": 0}
         for index in range(cuda.device_count()):
-            told["allocated"] += cuda.memory_allocated(index)
-            told["reserved"] += cuda.memory_reserved(index)
-            told["peak"] += cuda.max_memory_allocated(index)
-            told["total"] += cuda.get_device_properties(index).total_memory
-        return told
+            fields["allocated"] += cuda.memory_allocated(index)
+            fields["reserved"] += cuda.memory_reserved(index)
+            fields["peak"] += cuda.max_memory_allocated(index)
+            fields["total"] += cuda.get_device_properties(index).total_memory
+        return fields
 
     def release(self):
         """Forgets what was kept for a step."""
@@ -345,5 +345,5 @@ class TensorInspector:
 
     def finish(self):
         """Writes what only memory holds."""
-        self.losses.sites.tell_news()
+        self.losses.sites.write_changed()
         self.graphs.finish()

@@ -29,7 +29,7 @@ class LossFunctions:
 
     A framework implements the methods that read its tensors:
 
-    * `_given(args, kwargs, ...)`: the arguments of a call by name;
+    * `_named_arguments(args, kwargs, ...)`: the arguments of a call by name;
     * `_is_readable(tensor)`, `_is_at_hand(tensor)`: whether its values can be read, and are in host memory;
     * `_count(values)`: the number of elements; `_value(result)`: the mean of a loss, or `None`;
     * `_evaluate(function, given, value, at_hand)`: counts a call of an evaluation;
@@ -90,7 +90,7 @@ class LossFunctions:
             self._failed(self.FRAMEWORK + ".loss", error)
             return None
 
-    def _refused(self, site, *call):
+    def _inspect_refused(self, site, *call):
         """Looks at what a loss function would not take, such as a label outside of the head.
 
         Args:
@@ -101,7 +101,7 @@ class LossFunctions:
         if site is None or site.refused >= MOST_REFUSED:
             return
         try:
-            given = self._given(*call)
+            given = self._named_arguments(*call)
             inputs = given.get("input")
             if not self.without_modes.is_possible() or not self.stats.is_tensor(inputs):
                 return
@@ -112,11 +112,11 @@ class LossFunctions:
                 if self._is_readable(inputs):
                     site.calls += 1
                     site.takes(self._facts(site.function, given, inputs, given.get("target")), None)
-                    self.sites.tell(site)
+                    self.sites.write_event(site)
         except Exception as error:
             self._failed(self.FRAMEWORK + ".loss", error)
 
-    def _look(self, site, given, result, due):
+    def _inspect(self, site, given, result, due):
         inputs, target = given.get("input"), given.get("target")
         if not self.stats.is_tensor(inputs) or not self._is_readable(inputs):
             return
@@ -128,7 +128,7 @@ class LossFunctions:
             return
         site.takes(self._facts(site.function, given, inputs, target), value)
         if site.calls == 1:
-            self.sites.tell(site)
+            self.sites.write_event(site)
         if self.monitor.dense and site.training and self.target is None and self.stats.is_tensor(target):
             self.target = target.detach()
 
@@ -144,19 +144,19 @@ class LossFunctions:
 
     def _facts(self, function, given, inputs, target):
         facts = {
-            "input": self.stats.look(inputs),
+            "input": self.stats.inspect(inputs),
             "reduction": given.get("reduction", "mean"),
             "weight": given.get("weight") is not None or given.get("pos_weight") is not None,
         }
         if function == "triplet" and self.stats.is_tensor(given.get("positive")):
-            facts["self_pairs"] = facts["input"] == self.stats.look(given["positive"])
+            facts["self_pairs"] = facts["input"] == self.stats.inspect(given["positive"])
         values = self._values(target) if self.stats.is_tensor(target) else None
         if values is None or not self._count(values):
             return facts
         facts["target"] = self._describe(target, values)
         facts["items"] = self._count(values)
         if function in CLASSES and self._count(inputs):
-            facts.update(self._of_classes(function, given, inputs, target, values))
+            facts.update(self._inspect_classes(function, given, inputs, target, values))
         elif function in POINTWISE:
             result = self._broadcast(inputs, target)
             facts["broadcast"] = result is not None and result not in (list(inputs.shape), list(target.shape))
@@ -168,7 +168,7 @@ class LossFunctions:
             facts["outside"] = int(((values < 0) | (values > 1)).sum())
         return facts
 
-    def _of_classes(self, function, given, inputs, target, values):
+    def _inspect_classes(self, function, given, inputs, target, values):
         axis = self._class_axis(function, given, inputs)
         classes = inputs.shape[axis]
         facts = {"classes": classes, "soft": self._is_soft(given, target)}

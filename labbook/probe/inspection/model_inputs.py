@@ -4,7 +4,7 @@ A framework's `model_inputs.py` reads the tensors.
 """
 
 from ..events.protocol import BATCH
-from ..training.batch_fingerprints import STILL, told_histogram
+from ..training.batch_fingerprints import STILL, histogram_fields
 from .nested import tensors_in
 
 MOST_LEAVES = 16
@@ -48,9 +48,9 @@ FEW_IMAGES, SHORTEST_ROW = 16, 12
 class ModelInputs:
     """The batches of one process, at dense steps.
 
-    A framework implements `leaf(path, leaf, role, model)`, `_column_ranges(values)`, `_merged(known, low, high)`,
-    `_equal_columns(low, high)`, `_histogram(target)` and `_doubles(values)`: a copy of the first `TABLE_ROWS` rows in
-    double precision, in host memory, as `_target_doubles(target)` of a target of one axis (`None`: not at hand), and
+    A framework implements `leaf(path, leaf, role, model)`, `_column_ranges(values)`, `_merge_ranges(known, low, high)`,
+    `_equal_columns(low, high)`, `_histogram(target)` and `_as_doubles(values)`: a copy of the first `TABLE_ROWS` rows
+    in double precision, in host memory, as `_target_doubles(target)` of a target of one axis (`None`: not at hand), and
     `_planes(values)`: at most `PLANES` of (samples, channels, positions).
 
     Args:
@@ -79,7 +79,7 @@ class ModelInputs:
         self._sequences = []
         self._pictures = []
 
-    def look(self, root, args, kwargs, batch):
+    def inspect(self, root, args, kwargs, batch):
         """Looks at the batch of a dense forward; the labels come with the loss.
 
         Of several in a step it is the first with most samples: a policy acts on one state before it is trained.
@@ -96,7 +96,7 @@ class ModelInputs:
         known = self._batch["samples"]
         return known is not None and next((leaf.shape[0] for _, leaf in inputs if leaf.shape), 0) > known
 
-    def tell(self, step, losses):
+    def write_event(self, step, losses):
         """Writes the event; `losses` know the target."""
         fields, self._batch = self._batch, None
         target, losses.target = losses.target, None
@@ -136,7 +136,7 @@ class ModelInputs:
             "samples": batch.samples if batch is not None else (firsts[0] if firsts else None),
             "print": batch.print if batch is not None else None,
             "leaves": leaves,
-            "labels": {"histogram": told_histogram(batch.labels)} if batch is not None and batch.labels else None,
+            "labels": {"histogram": histogram_fields(batch.labels)} if batch is not None and batch.labels else None,
             "dims_equal": len(set(firsts)) < 2,
         }
 
@@ -149,7 +149,7 @@ class ModelInputs:
         low, high = self._column_ranges(values)
         samples = values.shape[0]
         known = self._columns.get(key)
-        merged = self._merged(known, low, high) if known is not None and known[0].shape == low.shape else None
+        merged = self._merge_ranges(known, low, high) if known is not None and known[0].shape == low.shape else None
         if merged is not None:
             low, high = merged
             samples += known[2]
@@ -167,7 +167,7 @@ class ModelInputs:
             last: Whether these are the last steps of sequences, of which only a value that is the target itself counts.
         """
         if self._table is None and (1 if last else _FEWEST_COLUMNS) <= values.shape[1] <= TABLE_COLUMNS:
-            self._table = (self._doubles(values), values.shape[0], fields, key, last)
+            self._table = (self._as_doubles(values), values.shape[0], fields, key, last)
 
     def _keep_sequences(self, given, leaves):
         """`(tokens, shape, fields)` of the first inputs that are sequences of whole numbers."""
@@ -244,7 +244,7 @@ class ModelInputs:
         if kept is None or sizes != [kept[1]]:
             return
         table, _, fields, key, last = kept
-        values, find = self._target_doubles(target), repeated_columns if last else telling_columns
+        values, find = self._target_doubles(target), find_target_columns if last else telling_columns
         telling = find(table, values) if values is not None else None
         if telling is None:
             return
@@ -261,7 +261,7 @@ class ModelInputs:
         self._compare_pictures(target)
         if fields["labels"] is None:
             counts = self._histogram(target)
-            fields["labels"] = {"histogram": told_histogram(counts)} if counts is not None else None
+            fields["labels"] = {"histogram": histogram_fields(counts)} if counts is not None else None
         shape = target.shape
         if len(shape) == 1 and fields["samples"]:
             fields["dims_equal"] = fields["dims_equal"] and shape[0] % fields["samples"] == 0
@@ -303,7 +303,7 @@ def is_mixture(inputs, target):
             total, shared = float(row @ row), [float(row @ a) for a in rows]
             if not total or any(b * b > _EXPLAINED * total * g[i] for i, (b, g) in enumerate(zip(shared, products))):
                 return False
-            solved = _solved(products, shared)
+            solved = _solve_linear(products, shared)
             if solved is None or sum(a * b for a, b in zip(solved, shared)) < _EXPLAINED * total:
                 return False
             first = first or solved
@@ -312,7 +312,7 @@ def is_mixture(inputs, target):
     return any(max(column) - min(column) > _DIFFERENT * largest for column in zip(*weights))
 
 
-def _solved(rows, wanted):
+def _solve_linear(rows, wanted):
     """The solution of a few linear equations by elimination, `None` where there is none."""
     table = [[*row, value] for row, value in zip(rows, wanted)]
     for at in range(len(table)):
@@ -335,8 +335,8 @@ def telling_columns(table, target):
         target: A number a row, likewise; whole numbers with few values are classes.
 
     Returns:
-        Their indices, in order, or `None` where there are too few rows to tell. Tables in which most columns are so are
-        tasks made to be solved from any of them: none is listed.
+        Their indices, in order, or `None` where there are too few rows to decide. Tables in which most columns are so
+        are tasks made to be solved from any of them: none is listed.
     """
     labels = set(target.tolist())
     classes = len(labels) <= _MOST_CLASSES and all(label.is_integer() for label in labels)
@@ -354,8 +354,8 @@ def telling_columns(table, target):
     return found if len(found) <= table.shape[1] // 2 else []
 
 
-def repeated_columns(table, target):
-    """Columns of a table that are the target itself, `None` where there are too few rows to tell; see above."""
+def find_target_columns(table, target):
+    """Columns of a table that are the target itself, `None` where there are too few rows to decide; see above."""
     if len(set(target.tolist())) < _FREE_ROWS:
         return None
     return [at for at in range(table.shape[1]) if bool((table[:, at] == target).all())]
@@ -370,7 +370,7 @@ def tokens_ahead(tokens, shape, target):
         target: Likewise, with or without the last token; negative ones are left out of the loss.
 
     Returns:
-        0, 1, or `None` where it is neither, or where there are too few tokens to tell.
+        0, 1, or `None` where it is neither, or where there are too few tokens to decide.
     """
     rows, columns = shape
     if len(target) == len(tokens) and _agree(tokens, target):

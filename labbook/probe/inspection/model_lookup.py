@@ -202,7 +202,7 @@ class TrainedModels:
     def _ids(self, module):
         return () if module is None else map(id, parameters_of(module, self._children))
 
-    def told(self):
+    def state_fields(self):
         """Fields of the `state` event for all models that are trained, with shared parameters counted once."""
         models = [facts for owner, facts in self._facts.values() if owner() is not None]
         if not models:

@@ -27,7 +27,7 @@ class ModelTable:
         kinds: Number of a parameter -> the class of its module.
         key: Changes when the parameters do.
         initial: Their initial values, until the event is written.
-        told: Whether the `model` event was written.
+        is_described: Whether the `model` event was written.
     """
 
     def __init__(self, module):
@@ -48,14 +48,14 @@ class ModelTable:
                 self.listed.append((name, ref(one)))
             else:
                 self.left[0] += 1
-            self._look_for_repeats(name, one)
+            self._find_repeats(name, one)
             for own, parameter in self.own_parameters(one):
                 self._take("%s.%s" % (name, own) if name else own, parameter, number, type(one).__name__)
         self.key = self.key_of(module)
         self.initial = None
-        self.told = False
+        self.is_described = False
 
-    def _look_for_repeats(self, name, container):
+    def _find_repeats(self, name, container):
         """Notes a module that a list of modules holds several times, where it is all of them."""
         if type(container).__name__ in _LISTS:
             held = [one for one in children_of(container).values() if one is not None]
@@ -77,7 +77,7 @@ class ModelTable:
 
 
 def key_of_parameters(parameters):
-    """What tells whether the parameters of a model are still the same ones."""
+    """What shows whether the parameters of a model are still the same ones."""
     count = total = 0
     dtypes = set()
     for parameter in parameters:
@@ -109,7 +109,7 @@ class Describer:
         self.emit = emit
         self.writes = writes
 
-    def tell(self, root, table, initial, modules, spectral):
+    def write_event(self, root, table, initial, modules, spectral):
         """Writes the event.
 
         Args:
@@ -165,7 +165,7 @@ class Describer:
         """Fields of the initial values of one parameter."""
         fields = {name: look[name] for name in ("mean", "std", "min", "max", "zero", "bad")}
         fields.update(rows_equal=rows_equal, fan_in=fan_in)
-        writes = self.writes.of(parameter)
+        writes = self.writes.count_writes(parameter)
         if writes:
             fields["writes"] = writes
         return fields
@@ -198,7 +198,7 @@ class InitialWrites:
         self._depth = 0
         self.closed = False
 
-    def of(self, parameter):
+    def count_writes(self, parameter):
         """Name of an initialiser -> most calls on this tensor with the same numbers.
 
         One that is called with a scale of its own after a general one, as for residual branches, writes on purpose.

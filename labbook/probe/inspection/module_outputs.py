@@ -18,10 +18,10 @@ RECTIFIERS = ("ReLU", "ReLU6")
 class ModuleOutputs:
     """The modules of one process, at dense forwards.
 
-    A framework implements `begin(root, table, first)`, `look_root(module, args, output)`, `_look_at(number, module,
-    args, tensor)`: what is told of a module that has returned this tensor, `_bad(tensor)`: how many values of a tensor
-    are not finite, and `_silent_units(tensor)`: `(silent, samples)`, which units were 0 for all of so many samples, or
-    `None`; `silent` is an array of the framework with `_size(silent)` elements.
+    A framework implements `begin(root, table, first)`, `inspect_root(module, args, output)`, `_inspect_output(number,
+    module, args, tensor)`: the fields of a module that has returned this tensor, `_bad(tensor)`: how many values of a
+    tensor are not finite, and `_silent_units(tensor)`: `(silent, samples)`, which units were 0 for all of so many
+    samples, or `None`; `silent` is an array of the framework with `_size(silent)` elements.
 
     Args:
         stats: Looks at tensors.
@@ -59,12 +59,12 @@ class ModuleOutputs:
     def settle(self):
         """Computes what the looks have left to be computed, after the forward."""
 
-    def took(self):
+    def take_seconds(self):
         """Seconds that the looks at modules took since this was asked last."""
         cost, self.cost = self.cost, 0.0
         return cost
 
-    def _look(self, number, module, args, output):
+    def _inspect(self, number, module, args, output):
         known = self.found.get(number)
         tensor = first_tensor(output, self.stats)
         if known is not None:
@@ -80,26 +80,26 @@ class ModuleOutputs:
             }
         if tensor is None:
             return
-        told = self._look_at(number, module, args, tensor)
+        fields = self._inspect_output(number, module, args, tensor)
         if not self.found:
-            told["given"] = self._given(args)
+            fields["given"] = self._given(args)
         if any(kind.__name__ == "RNNBase" for kind in type(module).__mro__):
-            told["carried"] = self._is_carried((id(self._root), number), args, output)
-        self.found[number] = told
-        self._remember(number, tensor, told)
+            fields["carried"] = self._is_carried((id(self._root), number), args, output)
+        self.found[number] = fields
+        self._remember(number, tensor, fields)
 
     def _given(self, args):
         """Statistics of what the first module is given: of the input, once the model itself has scaled it."""
         given = first_tensor(args, self.stats)
         if given is None or "float" not in self.stats.dtype(given):
             return None
-        look = self.stats.look(given)
+        look = self.stats.inspect(given)
         return {name: look[name] for name in ("shape", "min", "max", "mean", "std")}
 
-    def _remember(self, number, tensor, told=None):
+    def _remember(self, number, tensor, fields=None):
         if tensor is not None:
-            bad = told["bad"] if told is not None else 0
-            self._returned[id(tensor)] = (ref(tensor), number, bad, self._version(tensor), told)
+            bad = fields["bad"] if fields is not None else 0
+            self._returned[id(tensor)] = (ref(tensor), number, bad, self._version(tensor), fields)
 
     def _version(self, tensor):
         """How often a tensor was written to; `None` where nobody counts that."""
@@ -127,7 +127,7 @@ class ModuleOutputs:
             return {"dead": None, "dead_n": 0}
         silent, samples = found
         seen = self._dead.get(key)
-        if seen is None or not self._alike(seen[0][1], silent):
+        if seen is None or not self._is_comparable(seen[0][1], silent):
             if len(self._dead) > MOST_MODULES:
                 self._dead.clear()
             seen = self._dead[key] = deque()
@@ -148,10 +148,10 @@ class ModuleOutputs:
         return begin is not None and before is not None and self._moments(begin) == before
 
     def _moments(self, state):
-        """What tells one state from another; `None` for one that is 0, as at the start of a sequence."""
-        look = self.stats.look(state)
+        """What distinguishes one state from another; `None` for one that is 0, as at the start of a sequence."""
+        look = self.stats.inspect(state)
         return (look["shape"], look["min"], look["max"], look["mean"]) if look["std"] else None
 
-    def _alike(self, one, other):
+    def _is_comparable(self, one, other):
         """Whether two arrays of `_silent_units` can be compared."""
         return one.shape == other.shape

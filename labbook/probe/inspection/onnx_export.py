@@ -36,7 +36,7 @@ class OnnxExport:
         self._wanted = wanted
         self._called = {}
 
-    def began(self, root, args, kwargs):
+    def on_forward(self, root, args, kwargs):
         """Takes the inputs of a training forward of an outermost model."""
         self._called[root.index] = (root, args, kwargs)
 

@@ -28,7 +28,7 @@ LossGraph = namedtuple("LossGraph", ["kind", "sides", "key", "factor"])
 Args:
     kind: `kind(node)`: name of the operation, "Mul".
     sides: `sides(node)`: the nodes that it takes from, `None` for an operand without a gradient.
-    key: `key(node)`: what tells nodes apart while they live.
+    key: `key(node)`: what distinguishes nodes while they live.
     factor: `factor(node)`: the one number by which an operation multiplies or divides, `None` where that is not known.
 """
 

@@ -12,7 +12,8 @@ from .nested import tensors_in
 class Replay:
     """One search.
 
-    A framework implements `_modules`, `_why_refused`, `_forward`, `_differ`, `_takes_gradient`, `_ones` and `backward`.
+    A framework implements `_modules`, `_refusal_reason`, `_forward`, `_differ`, `_takes_gradient`, `_ones_like` and
+    `backward`.
 
     Args:
         framework: The module `torch` or `paddle`.
@@ -36,17 +37,17 @@ class Replay:
             self.module = getattr(self.module, inner)
         self._outputs = []
 
-    def refused(self):
+    def refusal_reason(self):
         """Why running it again would be unsafe, "" when it is not."""
         if self.module is None:
             return "the model is gone"
         for one in self._modules():
-            reason = self._why_module_refused(one, type(one).__name__)
+            reason = self._module_refusal(one, type(one).__name__)
             if reason:
                 return reason
-        return self.call.root.hidden or self._why_refused()
+        return self.call.root.hidden or self._refusal_reason()
 
-    def _why_module_refused(self, module, kind):
+    def _module_refusal(self, module, kind):
         return "%s: %s" % (kind, self.REFUSED[kind]) if kind in self.REFUSED else ""
 
     def forward(self):
@@ -56,10 +57,10 @@ class Replay:
             return None
         if event is None:
             return {"finding": "forward", "reason": "which operation is not known"}
-        told = dict(event["place"], finding="forward", op=event["op"])
+        fields = dict(event["place"], finding="forward", op=event["op"])
         if event["module"] is not None:
-            told["module"] = {"name": names.get(id(event["module"]), ""), "type": type(event["module"]).__name__}
-        return told
+            fields["module"] = {"name": names.get(id(event["module"]), ""), "type": type(event["module"]).__name__}
+        return fields
 
     def differs(self):
         """Whether what is still alive of the first outputs is not what came out now."""
@@ -80,7 +81,7 @@ class Replay:
                 if self.call.gradients:
                     continue
                 guessed = True
-                known = self._ones(tensor)
+                known = self._ones_like(tensor)
             outputs.append(tensor)
             gradients.append(known)
         return outputs, gradients, guessed

@@ -23,7 +23,7 @@ class RootModule:
         called: Forwards with gradients so far.
         thread: The thread that its last forward ran in, of those that were taken; `None` before.
         shown: Whether its `model` event was written.
-        told: What is remembered of it between dense steps.
+        cached: Facts about it that hold between dense steps.
         hidden: As given.
         observer: What observes its calls, where the framework observes a model at a time.
     """
@@ -35,7 +35,7 @@ class RootModule:
         self.stochastic = stochastic
         self.called = 0
         self.thread = None
-        self.told = None
+        self.cached = None
         self.shown = False
         self.hidden = hidden
         self.observer = None
@@ -74,24 +74,24 @@ class RootModules:
         self._known = {}
         self._count = 0
 
-    def all(self):
+    def living_models(self):
         """The models that still exist."""
         return [root for root in list(self._known.values()) if root.module() is not None]
 
-    def of(self, parameter):
+    def owner_of(self, parameter):
         """The model that owns a parameter, one that was called if possible; `None` when none does."""
-        for root in sorted(self.all(), key=lambda root: not root.called):
+        for root in sorted(self.living_models(), key=lambda root: not root.called):
             if id(parameter) in self.ids(root):
                 return root
         return None
 
     def ids(self, root):
         """Ids of a model's parameters, refreshed once a dense step."""
-        if root.told is None or "ids" not in root.told:
+        if root.cached is None or "ids" not in root.cached:
             module = root.module()
             found = self.parameters_of(module) if module is not None else []
-            root.told = dict(root.told or {}, ids={id(p) for p in found})
-        return root.told["ids"]
+            root.cached = dict(root.cached or {}, ids={id(p) for p in found})
+        return root.cached["ids"]
 
     def parameters_of(self, module):
         """Parameters of a module and of all modules below it, each once."""

@@ -98,7 +98,7 @@ def note_idle_optimizers(inspector, loop, had_gradient):
     )
 
 
-def lost_parameters(parameters, lost, count_elements):
+def describe_lost_parameters(parameters, lost, count_elements):
     """What the totals say of parameters that an optimizer has and no model does; `None` where there are none.
 
     Args:

@@ -44,7 +44,7 @@ class StateSnapshot:
             self._stack.enter_context(self._random_states())
             self._stack.enter_context(Silence())
             self._states = [(one, dict(one.__dict__), containers_of(one.__dict__)) for one in self._modules()]
-            self._stack.callback(self._put_back)
+            self._stack.callback(self._restore)
             self._swap()
             self._enter_call()
         except BaseException:
@@ -66,7 +66,7 @@ class StateSnapshot:
         owner = getattr(hook, "__module__", None) or type(hook).__module__
         return str(owner).startswith(self.framework.__name__ + ".")
 
-    def _put_back(self):
+    def _restore(self):
         for one, state, containers in self._states:
             one.__dict__.clear()
             one.__dict__.update(state)
@@ -119,13 +119,13 @@ class Silence:
 
     def __enter__(self):
         self._streams = sys.stdout, sys.stderr
-        sys.stdout, sys.stderr = (_Dropping(stream, get_ident()) for stream in self._streams)
+        sys.stdout, sys.stderr = (_MutedStream(stream, get_ident()) for stream in self._streams)
 
     def __exit__(self, *error):
         sys.stdout, sys.stderr = self._streams
 
 
-class _Dropping:
+class _MutedStream:
     def __init__(self, stream, thread):
         self._stream = stream
         self._thread = thread

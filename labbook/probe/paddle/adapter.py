@@ -8,7 +8,7 @@ import sys
 from math import prod
 
 from ..inspection.framework_adapter import FrameworkAdapter
-from ..training.backward import NEVER_COMPILING, watched_backward
+from ..training.backward import NEVER_COMPILING, wrap_backward
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 from . import framework_state, gradient_norm, monitor_hooks
 from .scalars import Scalars
@@ -37,7 +37,7 @@ class Adapter(FrameworkAdapter):
     name = NAME
     facts = framework_state
     children = "_sub_layers"
-    is_scaled = staticmethod(gradient_norm.still_scaled)
+    is_scaled = staticmethod(gradient_norm.is_still_scaled)
     rates = staticmethod(framework_state.rates)
 
     def __init__(self, module, probe):
@@ -45,7 +45,7 @@ class Adapter(FrameworkAdapter):
         self.is_compiling = lambda: probe.suspended > 0
         self.capturing = self.values.capturing
         self.questions = (bool, NEVER_COMPILING)
-        self.alone = _alone(self)
+        self.read_scalar = _make_read_scalar(self)
         self.cast_ignored = self.wrapper = None
         self.ever_cast = False
         self.executions = 0
@@ -66,7 +66,9 @@ class Adapter(FrameworkAdapter):
 
     def find_model(self, parameters, sweep=True):
         """The module that owns these parameters and no other trained one, and the outermost around it: `find_root`."""
-        known = [root.module() for root in self.monitor.inspector.roots.all()] if self.monitor is not None else ()
+        known = (
+            [root.module() for root in self.monitor.inspector.roots.living_models()] if self.monitor is not None else ()
+        )
         return framework_state.find_model(self.module, parameters, [m for m in known if m is not None], sweep)
 
     def read_state(self):
@@ -96,7 +98,7 @@ class Adapter(FrameworkAdapter):
         update = (id(optimizer), local.backwards)
         if local.group and local.update == update:
             return
-        # A step that raised between two groups leaves its mark behind; the backward call since then tells.
+        # A step that raised between two groups leaves its mark behind; the backward call since then shows that.
         local.group, local.update = 0, update
         local.norm = None
         if local.in_backward and not local.closure:
@@ -142,32 +144,32 @@ class Adapter(FrameworkAdapter):
         """Nothing: no optimizer with a closure changes its gradients in place."""
 
 
-def _alone(adapter):
-    """`Adapter.alone` of this adapter: the value of one scalar in host memory, `None` for anything else."""
+def _make_read_scalar(adapter):
+    """`Adapter.read_scalar` of this adapter: the value of one scalar in host memory, `None` for anything else."""
     local, kind, scalar = adapter.training.local, adapter.module.Tensor, adapter.values.scalar
 
-    def alone(tensor):
+    def read_scalar(tensor):
         if type(tensor) is not kind or local.scaled is not None or prod(tensor.shape) != 1:
             return None
         value = scalar(tensor)
         return value if type(value) is float else None
 
-    return alone
+    return read_scalar
 
 
 def hook_steps(adapter):
     """Watches the steps of all optimizers: those that go through `_apply_optimize`, and LBFGS, which does not."""
     base = adapter.module.optimizer.Optimizer
     if hasattr(base, "_apply_optimize"):
-        base._apply_optimize = _watched_update(adapter, base._apply_optimize)
+        base._apply_optimize = _wrap_update(adapter, base._apply_optimize)
     else:
-        base.step = _watched_step(adapter, base.step)
+        base.step = _wrap_step(adapter, base.step)
     closures = getattr(adapter.module.optimizer, "LBFGS", None)
     if closures is not None:
-        closures.step = _watched_step(adapter, closures.step)
+        closures.step = _wrap_step(adapter, closures.step)
 
 
-def _watched_update(adapter, original):
+def _wrap_update(adapter, original):
     """`original`, which updates one parameter group, watched; in a static graph it only builds the update."""
     failed, training, dynamic = adapter.probe.failed, adapter.training, adapter.module.in_dynamic_mode
     begins, ended, clock = adapter.step_begins, adapter.step_ended, training.clock
@@ -179,7 +181,7 @@ def _watched_update(adapter, original):
         if not steady and not probe.suspended and not dynamic():
             try:
                 loss, startup = args[0] if args else kwargs.get("loss"), args[1:2] or [kwargs.get("startup_program")]
-                adapter.static_programs.built(optimizer, loss, startup[0])
+                adapter.static_programs.on_minimize(optimizer, loss, startup[0])
             except Exception as error:
                 failed("paddle.static graph", error)
         if probe.suspended or (not steady and (not dynamic() or isinstance(optimizer, averaging))):
@@ -212,7 +214,7 @@ def _watched_update(adapter, original):
     return transparent_wrapper(_apply_optimize, original)
 
 
-def _watched_step(adapter, original):
+def _wrap_step(adapter, original):
     """`original`, a whole step, watched: with a closure, which computes the gradients in it, they are read after it."""
     failed, training = adapter.probe.failed, adapter.training
     local = training.local
@@ -251,9 +253,9 @@ def _watched_step(adapter, original):
 def hook_backward(adapter):
     """Watches `Tensor.backward` and `autograd.backward`: the outermost call in each thread."""
     paddle = adapter.module
-    paddle.Tensor.backward = watched_backward(adapter, paddle.Tensor.backward)
+    paddle.Tensor.backward = wrap_backward(adapter, paddle.Tensor.backward)
     home = sys.modules.get("paddle.autograd.backward_mode")
-    watched = watched_backward(adapter, paddle.autograd.backward)
+    watched = wrap_backward(adapter, paddle.autograd.backward)
     if home is not None:
         home.backward = watched
     paddle.autograd.backward = watched
@@ -312,14 +314,14 @@ def hook_graphs(adapter):
             leave_out_one_frame(error)
             raise
         if followed is not None:
-            observe(followed.ended, args, kwargs, result)
+            observe(followed.on_step_end, args, kwargs, result)
         return result
 
     executor.run = transparent_wrapper(run, original)
     static = sys.modules["paddle.jit.dy2static.program_translator"].StaticFunction
     call = static.__call__
 
-    def called(function, *args, **kwargs):
+    def call_traced(function, *args, **kwargs):
         adapter.compiled = True
         try:
             return call(function, *args, **kwargs)
@@ -327,7 +329,7 @@ def hook_graphs(adapter):
             leave_out_one_frame(error)
             raise
 
-    static.__call__ = transparent_wrapper(called, call)
+    static.__call__ = transparent_wrapper(call_traced, call)
 
 
 SIGNALS = {

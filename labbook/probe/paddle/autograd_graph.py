@@ -3,13 +3,13 @@
 from itertools import islice
 
 from ..events.protocol import GRAPH
-from ..inspection.graph_operations import operations_of, with_names
+from ..inspection.graph_operations import operations_of, replace_names
 from ..inspection.graph_schedule import AGAIN, FIRST
 from ..inspection.model_lookup import parameters_of
 from ..inspection.policy_loss import LossGraph, PolicyLoss
 from ..process.gc_scan import live_instances
 from ..training.call_site import line_of, user_frame
-from .detach_finder import most_likely
+from .detach_finder import most_likely_cut
 
 MOST_NODES = 200000
 """Nodes of one graph that are visited: 0.2 s."""
@@ -80,12 +80,12 @@ def _walk(nodes, leads_on):
             waiting.extend(following for following in node.next_functions if following is not None)
 
 
-def leaves(tensors):
+def reached_leaves(tensors):
     """Addresses of the accumulating nodes that backward calls on these tensors reach; `None` for too large a graph."""
-    return _leaves_below(_roots(tensors))
+    return _collect_leaves(_roots(tensors))
 
 
-def _leaves_below(nodes):
+def _collect_leaves(nodes):
     found = set()
     for count, (address, name, _) in enumerate(_walk(nodes, lambda name: not name.startswith(_LEAF))):
         if count == MOST_NODES:
@@ -106,22 +106,22 @@ def _operations(tensors):
     )
 
 
-def penalised(tensors):
+def count_penalised(tensors):
     """How many leaves the losses reach by plain arithmetic alone, as the parameters in an L1 or L2 penalty."""
-    nodes = _walk(_roots(tensors), lambda name: _plain(name).startswith(_ARITHMETIC))
+    nodes = _walk(_roots(tensors), lambda name: _normalize_name(name).startswith(_ARITHMETIC))
     return sum(name.startswith(_LEAF) for _, name, _ in islice(nodes, _MOST_TERMS))
 
 
-def bootstrapped(tensors):
+def is_bootstrapped(tensors):
     """Whether one side of a difference is reward + discount * value, and reaches a leaf that the other one reaches.
 
     The graph keeps no values: a discounted value is a maximum, or one that is scaled, and masked where episodes end.
     """
-    nodes = _walk(_roots(tensors), lambda name: _plain(name).startswith(_ARITHMETIC))
+    nodes = _walk(_roots(tensors), lambda name: _normalize_name(name).startswith(_ARITHMETIC))
     for _, name, node in islice(nodes, _MOST_TERMS):
-        sides = node.next_functions if _plain(name) in ("subtract", "huber_loss") else ()
+        sides = node.next_functions if _normalize_name(name) in ("subtract", "huber_loss") else ()
         if len(sides) == 2 and None not in sides and sum(map(_is_discounted, sides)) == 1:
-            one, other = (_leaves_below([side]) or set() for side in sides)
+            one, other = (_collect_leaves([side]) or set() for side in sides)
             if one & other:
                 return True
     return False
@@ -129,30 +129,30 @@ def bootstrapped(tensors):
 
 def _is_discounted(node):
     """Whether an operation adds something without a gradient to a discounted value."""
-    node = _through(node)
-    below = _single(node) if _plain(node.name()) == "add" else None
+    node = _skip_reshapes(node)
+    below = _single_input(node) if _normalize_name(node.name()) == "add" else None
     passed = set()
-    while below is not None and _plain(below.name()) in ("scale", "multiply", *_SHAPING):
-        passed.add(_plain(below.name()))
-        below = _single(below)
+    while below is not None and _normalize_name(below.name()) in ("scale", "multiply", *_SHAPING):
+        passed.add(_normalize_name(below.name()))
+        below = _single_input(below)
     steps = passed & {"scale", "multiply"}
-    return below is not None and len(steps) + (_plain(below.name()) in ("max", "amax")) >= 2
+    return below is not None and len(steps) + (_normalize_name(below.name()) in ("max", "amax")) >= 2
 
 
-def _single(node):
+def _single_input(node):
     """The only operation that one takes from: its other argument has no gradient."""
     below = [following for following in node.next_functions if following is not None]
     return below[0] if len(below) == 1 else None
 
 
-def _through(node):
+def _skip_reshapes(node):
     """The first operation that is no change of shape or type."""
-    while _plain(node.name()) in _SHAPING and _single(node) is not None:
-        node = _single(node)
+    while _normalize_name(node.name()) in _SHAPING and _single_input(node) is not None:
+        node = _single_input(node)
     return node
 
 
-def _plain(name):
+def _normalize_name(name):
     """`PNormGradNode`, `p_norm_grad` and the like as `p_norm`."""
     words = "".join("_" + c.lower() if c.isupper() else c for c in name.rpartition("::")[2])
     return words.strip("_").replace("_grad_node", "").replace("_grad", "")
@@ -160,7 +160,7 @@ def _plain(name):
 
 def _kind(node):
     """Name of an operation as PyTorch has it."""
-    name = _plain(node.name())
+    name = _normalize_name(node.name())
     return _KINDS.get(name) or name.title().replace("_", "")
 
 
@@ -222,9 +222,9 @@ class AutogradGraph:
     def forward_ended(self, tensors):
         """Takes what the model returned, in a forward that is watched for cuts."""
         self._inside, self.cuts.cuts = self.cuts.cuts, []
-        self._output = leaves(tensors)
+        self._output = reached_leaves(tensors)
 
-    def look(self, number, tensors):
+    def inspect(self, number, tensors):
         """Walks the graph of a backward call where that is due.
 
         Args:
@@ -237,14 +237,14 @@ class AutogradGraph:
         self._look_at_ratio(number, tensors)
         if not (number == 1 or number == AGAIN or ((self.missing or bare) and number <= FIRST)):
             return
-        found = leaves(tensors)
+        found = reached_leaves(tensors)
         if found is None:
             return
         if bare and not found and self.cut is None:
-            self.cut = most_likely(([], self.cuts.cuts), False)
+            self.cut = most_likely_cut(([], self.cuts.cuts), False)
         if number == 1:
-            self.penalised = penalised(tensors)
-            self.bootstrapped = line_of(user_frame()) if bootstrapped(tensors) else None
+            self.penalised = count_penalised(tensors)
+            self.bootstrapped = line_of(user_frame()) if is_bootstrapped(tensors) else None
             self._rows = _operations(tensors)
         self.policy.look(number, _roots(tensors), lambda: line_of(user_frame()))
         before = set(self.reached)
@@ -259,12 +259,12 @@ class AutogradGraph:
         self.policy.ratios += watched.take()
         watched.on = watched.on and number < AGAIN
 
-    def ended(self, number):
+    def on_backward_end(self, number):
         """Takes the end of the backward call: what has a gradient now was reached after all."""
         pending, self._pending = self._pending, None
         if pending is None:
             if not self._told_terms and self.inspector.functions.pairs.constant and self._last is not None:
-                self.tell(number)
+                self.write_event(number)
             return
         number, found, before = pending
         missing = []
@@ -285,17 +285,17 @@ class AutogradGraph:
         self.missing = [name for name, _ in missing]
         if self._rows is not None:
             rows, is_cut = self._rows
-            self._rows, self._operations = None, {"operations": with_names(rows, names), "more": is_cut}
+            self._rows, self._operations = None, {"operations": replace_names(rows, names), "more": is_cut}
         if missing and self.cut is None:
             output = self._output or ()
             inside = any(node not in output for _, node in missing)
-            self.cut = most_likely((self._inside, self.cuts.cuts), inside)
+            self.cut = most_likely_cut((self._inside, self.cuts.cuts), inside)
         self._inside, self._output, self.cuts.cuts = [], None, []
         self._last = (number, found, before)
         if number in (1, AGAIN) or (self.cut is not None and not self._told_cut):
-            self.tell(number)
+            self.write_event(number)
         if not found and self.cut is None and number < FIRST:
-            # What cut this graph may stand around model and loss alike: all of the next step is watched.
+            # What cut this graph may be around model and loss alike: all of the next step is watched.
             self.bare = True
             self.cuts.begin()
 
@@ -307,23 +307,23 @@ class AutogradGraph:
         self.inspector.roots.register(parameters)
         strange -= self._known_leaves()
         parameters = [one for one in parameters if node_of(one) in strange]
-        told = [
+        fields = [
             {"shape": list(one.shape), "parameter": True, "again": node_of(one) in before}
             for one in parameters[:_MOST_FOREIGN]
         ]
         others = strange - {node_of(one) for one in parameters}
-        told += [{"shape": None, "parameter": False, "again": node in before} for node in others]
-        return told[:_MOST_FOREIGN]
+        fields += [{"shape": None, "parameter": False, "again": node in before} for node in others]
+        return fields[:_MOST_FOREIGN]
 
     def _known_leaves(self):
         """Nodes of the parameters of optimizers and models."""
         known = set(map(node_of, self.inspector.trained_parameters()))
-        for root in self.inspector.roots.all():
+        for root in self.inspector.roots.living_models():
             layer = root.module()
             known.update(map(node_of, parameters_of(layer, "_sub_layers") if layer is not None else []))
         return known
 
-    def tell(self, number):
+    def write_event(self, number):
         """Writes the event of the last look."""
         self._told = number
         self._told_cut = self.cut is not None
@@ -351,7 +351,7 @@ class AutogradGraph:
         )
 
     def finish(self):
-        """Tells the last look, where a short run ended before the next one."""
+        """Writes the last inspection, where a short run ended before the next one."""
         if self._last is not None and self._told and self._told < self._last[0]:
-            self.tell(self._last[0])
+            self.write_event(self._last[0])
         self._last = None

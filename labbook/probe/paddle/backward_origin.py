@@ -12,7 +12,7 @@ _UNSEEN = "an operator of the program's own"
 class BackwardOrigin(NonfiniteWatcher):
     """Notes who takes each tensor of one forward, while it is entered, and which gradient was the first bad one.
 
-    Hooks are put on results of operators only, which are let go of after the backward; never on parameters.
+    Hooks are put on results of operators only, which are released after the backward; never on parameters.
     """
 
     def __init__(self, paddle, inspector):
@@ -59,7 +59,7 @@ class BackwardOrigin(NonfiniteWatcher):
         view = self.stats.view(gradient) if gradient is not None else None
         return view is not None and self.stats.bad(view) > 0
 
-    def culprit(self, leaves, gradients):
+    def find_culprit(self, leaves, gradients):
         """`(operator, its place)` after the backward, `None` where all gradients are finite.
 
         Args:

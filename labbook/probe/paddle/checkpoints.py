@@ -20,17 +20,17 @@ class Checkpoints(checkpoints.Checkpoints):
         """Puts the wrappers in place."""
         paddle = self.module
         layer, optimizer = paddle.nn.Layer, paddle.optimizer.Optimizer
-        load = self._watched_load(layer.set_state_dict, "model")
+        load = self._wrap_load(layer.set_state_dict, "model")
         for name in ("set_state_dict", "set_dict", "load_dict"):
-            patches.put(layer, name, load)
-        load = self._watched_load(optimizer.set_state_dict, "optimizer")
+            patches.replace(layer, name, load)
+        load = self._wrap_load(optimizer.set_state_dict, "optimizer")
         for name in ("set_state_dict", "load_state_dict"):
             if name in optimizer.__dict__:
-                patches.put(optimizer, name, load)
+                patches.replace(optimizer, name, load)
         scheduler = paddle.optimizer.lr.LRScheduler
-        patches.put(scheduler, "__init__", self._watched_scheduler(scheduler.__init__))
-        seed = self._watched_seed(paddle.seed, _never)
-        patches.put(paddle, "seed", seed, in_static=True)
+        patches.replace(scheduler, "__init__", self._wrap_scheduler(scheduler.__init__))
+        seed = self._wrap_seed(paddle.seed, _always_false)
+        patches.replace(paddle, "seed", seed, in_static=True)
 
     def _own_state(self, target, args, kwargs):
         by_path = args[1] if len(args) > 1 else kwargs.get("use_structured_name", True)
@@ -75,12 +75,12 @@ class Checkpoints(checkpoints.Checkpoints):
         return rng_print(self.module)
 
 
-def _never():
+def _always_false():
     return False
 
 
 def rng_print(paddle):
-    """What tells states of the CPU generator apart: its text without the address of the engine.
+    """What distinguishes states of the CPU generator: its text without the address of the engine.
 
     Cost: 20 microseconds.
     """

@@ -41,11 +41,11 @@ class DataLoaders(dataloader.DataLoaders):
     def install(self, paddle, patches):
         """Watches `paddle.io.DataLoader` and its iterators."""
         loader = paddle.io.DataLoader
-        patches.put(loader, "__iter__", self._watched_iteration(loader.__iter__), in_static=True)
+        patches.replace(loader, "__iter__", self._wrap_iter(loader.__iter__), in_static=True)
         home = sys.modules["paddle.io.dataloader.dataloader_iter"]
         for name in ("_DataLoaderIterSingleProcess", "_DataLoaderIterMultiProcess"):
             kind = getattr(home, name)
-            patches.put(kind, "__next__", self._watched_next(kind.__next__), in_static=True)
+            patches.replace(kind, "__next__", self._wrap_next(kind.__next__), in_static=True)
 
     def _settings(self, loader):
         batches = getattr(loader, "batch_sampler", None)

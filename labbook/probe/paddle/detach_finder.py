@@ -71,7 +71,7 @@ class DetachFinder:
             if cut not in self.cuts:
                 self.cuts.append(cut)
 
-    def _look(self, op, given):
+    def _inspect(self, op, given):
         if self._quiet:
             return
         self._quiet += 1
@@ -84,9 +84,9 @@ class DetachFinder:
             self._quiet -= 1
 
     def _method(self, original, op):
-        look = self._look
+        look = self._inspect
 
-        def watched(*args, **kwargs):
+        def call_detaching(*args, **kwargs):
             if args and not is_ours(sys._getframe(1).f_code):
                 look(op, args[0])
             self._quiet += 1  # what it calls itself is no line of the program
@@ -95,13 +95,13 @@ class DetachFinder:
             finally:
                 self._quiet -= 1
 
-        return transparent_wrapper(watched, original)
+        return transparent_wrapper(call_detaching, original)
 
     def _watch_data(self, tensor):
         original = tensor.__dict__.get("data")
         if original is None or not hasattr(original, "__get__"):
             return
-        look = self._look
+        look = self._inspect
 
         def read(given):
             look("data", given)
@@ -155,12 +155,12 @@ _METHODS = {
     "__float__": "item",
     "argmax": "argmax",
 }
-"""Method of a tensor -> the name that a cut by it is told under."""
+"""Method of a tensor -> the name that a cut by it is recorded under."""
 
 _ORDER = ("detach", "data", "stop_gradient", "no_grad", "to_tensor", "argmax", "numpy", "item")
 
 
-def most_likely(cuts, inside):
+def most_likely_cut(cuts, inside):
     """The cut that explains missing gradients best, `None` without any.
 
     Args:

@@ -1,6 +1,6 @@
 """Watches differences and sums that the program computes by hand between a model and its loss, in the first looks.
 
-PaddlePaddle tells no shapes in its graph, so the operators of its tensors are replaced for that while.
+PaddlePaddle stores no shapes in its graph, so the operators of its tensors are replaced for that while.
 """
 
 from _thread import get_ident
@@ -53,12 +53,12 @@ class ElementwiseLosses:
             return
         self._looks += 1
         self._outputs = outputs
-        for take, names in ((self._difference, _DIFFERENCES), (self._sum, _SUMS)):
+        for take, names in ((self._difference, _DIFFERENCES), (self._on_sum, _SUMS)):
             for name in names:
                 home = self._tensor if name.startswith("_") else self._paddle
                 original = home.__dict__.get(name)
                 if original is not None:
-                    mine = self._watched(original, take)
+                    mine = self._wrap(original, take)
                     self._put_back.append((home, name, original, mine))
                     setattr(home, name, mine)
 
@@ -67,12 +67,12 @@ class ElementwiseLosses:
         sums, self._sums = self._sums, []
         self.end()
         reached, seen = list(tensors), {}
-        for made, sides, told in reversed(sums):
+        for made, sides, fields in reversed(sums):
             if not any(made is one for one in reached):
                 continue
             reached += sides
-            if told is not None:
-                line, number, value = told
+            if fields is not None:
+                line, number, value = fields
                 at = seen[line, number] = seen.get((line, number), 0) + 1
                 self._terms.setdefault((line, number, at), []).append(value)
         terms = [(key, values) for key, values in self._terms.items() if len(values) >= LOOKS and len(set(values)) > 1]
@@ -87,7 +87,7 @@ class ElementwiseLosses:
                 setattr(home, name, original)
         self._outputs, self._sums = (), []
 
-    def _watched(self, original, take):
+    def _wrap(self, original, take):
         thread = get_ident()
 
         def operator(*args, **kwargs):
@@ -101,19 +101,19 @@ class ElementwiseLosses:
 
         return operator
 
-    def _sum(self, sides, result):
+    def _on_sum(self, sides, result):
         if len(sides) < 2 or not isinstance(result, self._tensor) or len(self._sums) >= _MOST:
             return
         if result.stop_gradient or prod(result.shape) != 1:
             return
         held = [one for one in sides[:2] if isinstance(one, self._tensor)]
         fixed = [one for one in sides[:2] if not isinstance(one, self._tensor) or one.stop_gradient]
-        told = None
+        fields = None
         number = len(fixed) == 1 and type(fixed[0]) in (int, float)
         if number or (len(fixed) == 1 and any(fixed[0] is one for one in held) and fixed[0].place.is_cpu_place()):
-            told = (line_of(user_frame()), number, float(fixed[0]))
+            fields = (line_of(user_frame()), number, float(fixed[0]))
         # Held to the backward call, not longer: scalars, and what the graph keeps anyway.
-        self._sums.append((result, held, told))
+        self._sums.append((result, held, fields))
 
     def _difference(self, sides, result):
         if (

@@ -24,7 +24,7 @@ class FinalState(final_state.FinalState):
     def _random_states(self):
         paddle = self._adapter.module
         states = {"paddle": paddle.base.core.default_cpu_generator().get_state()}
-        if self._adapter.facts.awake(paddle):
+        if self._adapter.facts.is_gpu_in_use(paddle):
             states["cuda"] = paddle.get_cuda_rng_state()
         return states
 
@@ -35,7 +35,7 @@ class FinalState(final_state.FinalState):
 
     def _is_idle(self, deadline):
         paddle = self._adapter.module
-        if not self._adapter.facts.awake(paddle):
+        if not self._adapter.facts.is_gpu_in_use(paddle):
             return True
         event = paddle.device.cuda.Event()
         event.record()

@@ -41,8 +41,8 @@ class FlightRecorder(flight_recorder.FlightRecorder):
         self._others = []
         self._gap_s = self._before = 0.0
 
-    def began(self, root, args, kwargs, batch):
-        """Keeps a call of a model; the one before is let go.
+    def on_forward(self, root, args, kwargs, batch):
+        """Keeps a call of a model; the one before is released.
 
         Cost: 2 microseconds.
         """
@@ -55,11 +55,11 @@ class FlightRecorder(flight_recorder.FlightRecorder):
             self._others.append(self.call)
         state = self.last_state = self._state()
         call = self.call = RecordedCall(root, args, kwargs, batch, state)
-        if self._cuda and framework_state.awake(self.framework):
+        if self._cuda and framework_state.is_gpu_in_use(self.framework):
             call.device_states = self.framework.get_cuda_rng_state()
         call.casts = self._cast()
 
-    def rests(self, root, args, kwargs):
+    def keep_call(self, root, args, kwargs):
         """Keeps a call of a model in a step that is not followed; it is made a `RecordedCall` only where it is needed.
 
         Cost: 1 microsecond.
@@ -68,7 +68,7 @@ class FlightRecorder(flight_recorder.FlightRecorder):
             return
         casts = self.inspector.adapter.ever_cast and self._cast() is not None
         if self.call is not None or self._cuda or casts:
-            self.began(root, args, kwargs, None)
+            self.on_forward(root, args, kwargs, None)
         else:
             self._resting = (root, args, kwargs, self._state())
 
@@ -78,7 +78,7 @@ class FlightRecorder(flight_recorder.FlightRecorder):
         level = self._off if tracer is None else tracer._amp_level
         return None if level == self._off else (level, tracer._amp_dtype)
 
-    def ended(self, root, output):
+    def on_output(self, root, output):
         """Takes what the model returned: weak references, and its gradients as they come where it is small."""
         call = self.call
         if self.done or call is None or call.root is not root:
@@ -104,7 +104,7 @@ class FlightRecorder(flight_recorder.FlightRecorder):
     def _calls_before(self):
         return self._others
 
-    def _in_calls_before(self, finding, trigger, others):
+    def _search_calls_before(self, finding, trigger, others):
         """For models that were called before the last one, as a body before its head, which alone was run again."""
         for call in others if trigger == "gradient" else ():
             if self._is_any_gradient_bad(call):
@@ -116,16 +116,16 @@ class FlightRecorder(flight_recorder.FlightRecorder):
             reason="%s; only the last of %d models was run again" % (finding.get("reason", ""), len(others) + 1),
         )
 
-    def _finite_again(self, call, frame):
+    def _note_finite_replay(self, call, frame):
         if call.gradients:
-            return super()._finite_again(call, frame)
+            return super()._note_finite_replay(call, frame)
         reason = "the backward of the model is finite for a gradient of ones, so it began with another one"
         expression = self._expression([self._last_loss()], call, True)
         return dict(frame, finding="loss expression", reason=reason, **expression)
 
     def _expression(self, tensors, call, steep):
         """What is known of the expression of a loss: `op`, `may`, and the place of one operation."""
-        return LossExpression(tensors, call.outputs).told(steep, self.inspector.functions.lines)
+        return LossExpression(tensors, call.outputs).expression_fields(steep, self.inspector.functions.lines)
 
     def _bad(self, tensor):
         view = self.inspector.stats.view(tensor)

@@ -24,7 +24,11 @@ _FLAGS = (
 def framework_facts(paddle):
     """Fields of the `framework` event: version, build, threads, and devices as far as they are awake."""
     version = paddle.version
-    build = {"cuda": _stated(version.cuda()), "cudnn": _stated(version.cudnn()), "git": version.commit or None}
+    build = {
+        "cuda": _encode_state(version.cuda()),
+        "cudnn": _encode_state(version.cudnn()),
+        "git": version.commit or None,
+    }
     return {
         "version": version.full_version,
         "build": build_facts(build),
@@ -33,7 +37,7 @@ def framework_facts(paddle):
     }
 
 
-def _stated(value):
+def _encode_state(value):
     return None if value in (False, "False", "0", 0, "") else str(value)
 
 
@@ -42,14 +46,14 @@ def _threads():
     return int(text) if text.isdigit() else None
 
 
-def awake(paddle):
+def is_gpu_in_use(paddle):
     """Whether the program computes on a GPU in this process."""
     return paddle.device.is_compiled_with_cuda() and paddle.device.get_device().startswith("gpu")
 
 
 def devices(paddle):
     """GPUs that this process can use; to be asked only once the program has trained on one."""
-    return cuda_devices(paddle.device.cuda) if awake(paddle) else []
+    return cuda_devices(paddle.device.cuda) if is_gpu_in_use(paddle) else []
 
 
 def initial_seed(paddle):
@@ -145,7 +149,7 @@ def find_model(paddle, parameters, known, sweep=True):
 
 
 def model_facts(root, own):
-    """What is told of a model, from its root (or `None`) and the parameters of its optimizer."""
+    """What is recorded of a model, from its root (or `None`) and the parameters of its optimizer."""
     every = own
     if root is not None:
         averages = _running_statistics(root)

@@ -74,7 +74,7 @@ class FunctionalCalls:
         self._root = root
         self._on = True
 
-    def after(self, root, tensors):
+    def watch_loss(self, root, tensors):
         """Goes on looking for what the loss is made of, until `end`.
 
         Args:
@@ -104,12 +104,12 @@ class FunctionalCalls:
         found, self.found = list(self.found.values()), {}
         return found
 
-    def took(self):
+    def take_seconds(self):
         """Seconds that looking inside the forward has taken since it was asked last."""
         took, self._took = self._took, 0.0
         return took
 
-    def out_of_bounds(self):
+    def out_of_bounds_reads(self):
         """What reads went beyond their tensors."""
         return list(self.reads.values())
 
@@ -120,20 +120,20 @@ class FunctionalCalls:
             for home in (functional, paddle):
                 original = home.__dict__.get(name)
                 if type(original) is FunctionType or callable(original):
-                    patches.put(home, name, self._watched(original, name))
+                    patches.replace(home, name, self._wrap(original, name))
         for name in _NOISE:
             if type(paddle.__dict__.get(name)) is FunctionType:
-                patches.put(paddle, name, self._drawing(paddle.__dict__[name]))
+                patches.replace(paddle, name, self._drawing(paddle.__dict__[name]))
         self.ratios.install(paddle, patches)
-        patches.put(functional, "embedding", self._embedding(functional.embedding))
+        patches.replace(functional, "embedding", self._embedding(functional.embedding))
         layers = sys.modules.get("paddle.nn.layer.transformer")
         if type(getattr(layers, "_convert_attention_mask", None)) is FunctionType:
-            patches.put(layers, "_convert_attention_mask", self._masking(layers._convert_attention_mask))
+            patches.replace(layers, "_convert_attention_mask", self._masking(layers._convert_attention_mask))
         tensor = paddle.Tensor
         if "__getitem__" in tensor.__dict__:
-            patches.put(tensor, "__getitem__", self._indexing(tensor.__getitem__))
+            patches.replace(tensor, "__getitem__", self._indexing(tensor.__getitem__))
 
-    def _watched(self, original, name):
+    def _wrap(self, original, name):
         def function(*args, **kwargs):
             if not self._on:
                 return original(*args, **kwargs)
@@ -144,15 +144,15 @@ class FunctionalCalls:
                 raise
             began = thread_time()
             if self._outputs is None:
-                self._called(name, args, kwargs, result)
+                self._on_activation(name, args, kwargs, result)
             elif name in _NORMALISING:
-                self._called_after(name, args, kwargs, result)
+                self._on_softmax(name, args, kwargs, result)
             self._took += thread_time() - began
             return result
 
         return transparent_wrapper(function, original)
 
-    def _called(self, name, args, kwargs, result):
+    def _on_activation(self, name, args, kwargs, result):
         """Takes a call of an activation by the program itself, not by a layer of PaddlePaddle."""
         try:
             caller = sys._getframe(2)
@@ -162,7 +162,7 @@ class FunctionalCalls:
         except Exception as error:
             self.inspector.failed("paddle.look at function", error)
 
-    def _called_after(self, name, args, kwargs, result):
+    def _on_softmax(self, name, args, kwargs, result):
         """Takes a softmax between the model and its loss, by whomever; not one that only shows predictions."""
         try:
             frame = user_frame()
@@ -179,55 +179,55 @@ class FunctionalCalls:
         if known is not None:
             known["calls"] += 1
         elif len(self.found) < MOST:
-            told = self._describe(name, args, kwargs, result, key)
-            if told is not None:
-                self.found[key] = dict(told, line=line_of(frame))
+            fields = self._describe(name, args, kwargs, result, key)
+            if fields is not None:
+                self.found[key] = dict(fields, line=line_of(frame))
 
     def _describe(self, name, args, kwargs, result, key):
         given = first_tensor(args or tuple(kwargs.values()), self.stats)
         if not self.stats.is_tensor(result) or given is None:
             return None
         modules = self.inspector.modules
-        told = {"fn": name, "calls": 1, "training": self._root.training()}
-        told.update(self.stats.look(result))
+        fields = {"fn": name, "calls": 1, "training": self._root.training()}
+        fields.update(self.stats.inspect(result))
         view = self.stats.view(given)
-        told["in_bad"] = self.stats.bad(view) if view is not None else 0
-        told["sat"] = modules.saturated(given) if name in _FLAT else None
-        told["across"] = modules.across(result)
+        fields["in_bad"] = self.stats.bad(view) if view is not None else 0
+        fields["sat"] = modules.saturated_share(given) if name in _FLAT else None
+        fields["across"] = modules.batch_variation(result)
         if name == "relu":
-            told.update(
-                modules.dead((id(self._root), *key), result) if not told["in_bad"] else {"dead": None, "dead_n": 0}
+            fields.update(
+                modules.dead((id(self._root), *key), result) if not fields["in_bad"] else {"dead": None, "dead_n": 0}
             )
-        told["cast"] = cast_dtype(self.paddle)
+        fields["cast"] = cast_dtype(self.paddle)
         if name in ("softmax", "log_softmax"):
             axis = args[1] if len(args) > 1 else kwargs.get("axis", kwargs.get("dim", -1))
             if type(axis) is int and result.shape:
-                told["dim"] = axis % len(result.shape)
-                told["size"] = result.shape[axis]
-                told["of_output"] = any(output() is given for output in self._outputs or ())
-        return told
+                fields["dim"] = axis % len(result.shape)
+                fields["size"] = result.shape[axis]
+                fields["of_output"] = any(output() is given for output in self._outputs or ())
+        return fields
 
     def _drawing(self, original):
-        def after(result, args, kwargs):
+        def on_random_call(result, args, kwargs):
             if self._on and self._outputs is None and self.stats.is_tensor(result):
                 shape = tuple(result.shape)
                 self.found.setdefault(("noise", shape), noise_row(shape))
 
-        return wrap_function(original, self.inspector.adapter.probe.guard("paddle.noise"), after=after)
+        return wrap_function(original, self.inspector.adapter.probe.guard("paddle.noise"), after=on_random_call)
 
     def _masking(self, original):
         def convert(*args, **kwargs):
             mask = original(*args, **kwargs)
             if self._on and self._outputs is None and mask is not None:
                 try:
-                    self._look_at_mask(mask)
+                    self._inspect_mask(mask)
                 except Exception as error:
                     self.inspector.failed("paddle.mask", error)
             return mask
 
         return transparent_wrapper(convert, original)
 
-    def _look_at_mask(self, mask):
+    def _inspect_mask(self, mask):
         """Notes whether what is added to the scores of an attention leaves only padding."""
         shape = list(mask.shape)
         key = ("attention_mask", "", shape[-1])
@@ -239,8 +239,8 @@ class FunctionalCalls:
             if view is not None and view.dtype.kind == "f":
                 hidden = (view.reshape(-1) < HIDDEN).tolist()
                 is_all = self.inspector.batches.is_padding_all((shape[0], shape[3]), hidden)
-                told = {"fn": "attention_mask", "line": "", "calls": 1, "training": True}
-                self.found[key] = dict(told, padding_only=is_all, shape=shape)
+                fields = {"fn": "attention_mask", "line": "", "calls": 1, "training": True}
+                self.found[key] = dict(fields, padding_only=is_all, shape=shape)
 
     def _check(self, name, index, low, size):
         view = self.stats.view(index)
@@ -276,12 +276,12 @@ class FunctionalCalls:
         return transparent_wrapper(embedding, original)
 
     def _indexing(self, original):
-        def indexed(tensor, item):
+        def get_item(tensor, item):
             if self.inspector.is_looking():
                 self._index(tensor, item)
             return original(tensor, item)
 
-        return transparent_wrapper(indexed, original)
+        return transparent_wrapper(get_item, original)
 
     def _index(self, tensor, item):
         try:

@@ -2,8 +2,8 @@
 
 import sys
 
-from ..training.clipping import watched_clip
-from ..training.grad_scaler import ScaledStep, watched_scale, watched_step
+from ..training.clipping import wrap_clip
+from ..training.grad_scaler import ScaledStep, wrap_scale, wrap_scaler_step
 from . import framework_state
 
 
@@ -23,14 +23,14 @@ def hook_clipping(adapter):
         ("clip_grad_value_", lambda a, k: None),
     ):
         if hasattr(utils, name):
-            watched = watched_clip(adapter, getattr(utils, name), norm_type)
+            watched = wrap_clip(adapter, getattr(utils, name), norm_type)
             home = sys.modules.get("paddle.nn.utils." + name)
             if home is not None and hasattr(home, name):
                 setattr(home, name, watched)
             setattr(utils, name, watched)
 
 
-def still_scaled(local):
+def is_still_scaled(local):
     """Whether the last scaler that scaled a loss has unscaled the gradients of no optimizer since its last update."""
     scaler = local.scaler() if local.scaler is not None else None
     if scaler is None or not scaler.is_enable():
@@ -41,9 +41,9 @@ def still_scaled(local):
 def hook_scaler(adapter):
     """Watches gradient scalers: losses without their factor, and the steps that they skip."""
     module = sys.modules["paddle.amp.grad_scaler"]
-    module.AmpScaler.scale = watched_scale(adapter, module.AmpScaler.scale)
-    module.AmpScaler.minimize = watched_step(adapter, module.AmpScaler.minimize, _scaling)
-    module.GradScaler.step = watched_step(adapter, module.GradScaler.step, _scaling)
+    module.AmpScaler.scale = wrap_scale(adapter, module.AmpScaler.scale)
+    module.AmpScaler.minimize = wrap_scaler_step(adapter, module.AmpScaler.minimize, _scaling)
+    module.GradScaler.step = wrap_scaler_step(adapter, module.GradScaler.step, _scaling)
 
 
 def _scaling(scaler, optimizer):

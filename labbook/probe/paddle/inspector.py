@@ -17,7 +17,7 @@ from .loss_wrappers import LossFunctions
 from .model_inputs import ModelInputs
 from .model_table import Describer, InitialWrites, ModelTable
 from .module_outputs import ModuleOutputs
-from .parameter_stats import ParameterStats, has_gradient, written
+from .parameter_stats import ParameterStats, gradient_version, has_gradient
 from .patches import Patches
 from .root_modules import RootModules
 from .run_totals import fill_in
@@ -47,7 +47,7 @@ class TensorInspector(inspector.TensorInspector):
 
     TABLE = ModelTable
     has_gradient = staticmethod(has_gradient)
-    written = staticmethod(written)
+    gradient_version = staticmethod(gradient_version)
 
     def __init__(self, adapter):
         super().__init__(adapter)
@@ -113,7 +113,7 @@ class TensorInspector(inspector.TensorInspector):
 
     def tables(self):
         """`(model, its table)` of the followed models that exist."""
-        pairs = [(root, self.table(root)) for root in self.followed()]
+        pairs = [(root, self.table(root)) for root in self.followed_models()]
         return [(root, table) for root, table in pairs if table is not None]
 
     def _begin_forward(self):
@@ -124,14 +124,14 @@ class TensorInspector(inspector.TensorInspector):
     def after_forward(self, root, output):
         """Takes what the look at a forward has found."""
         self.roots.look = None
-        self._monitor.cost += self.modules.took() + self.functions.took()
+        self._monitor.cost += self.modules.take_seconds() + self.functions.take_seconds()
         if root is not self._root:
             return
-        self.functions.after(root, [tensor for _, tensor in tensors_in(output, self.stats, MOST_LEAVES)])
+        self.functions.watch_loss(root, [tensor for _, tensor in tensors_in(output, self.stats, MOST_LEAVES)])
         given, self._given = self._given, None
         layer = root.module()
         if not root.hidden and layer is not None and self.modules._root is root:
-            self.modules.look_root(layer, given or ((), {}), output)
+            self.modules.inspect_root(layer, given or ((), {}), output)
         if self.cuts.on:
             self.graphs.forward_ended([tensor for _, tensor in tensors_in(output, self.stats, MOST_LEAVES)])
         self.modules.end()
@@ -153,7 +153,7 @@ class TensorInspector(inspector.TensorInspector):
         layer = root.module()
         for name, one in list(layer.named_sublayers(include_self=True)) if layer is not None else []:
             for hook in one._forward_pre_hooks.values():
-                if type(hook).__name__ == "SpectralNorm" and self.stats.never_iterated(one, hook):
+                if type(hook).__name__ == "SpectralNorm" and self.stats.is_never_iterated(one, hook):
                     self._spectral.append(name)
 
     # steps

@@ -44,7 +44,7 @@ class LossExpression:
             node = next((following for following in node.next_functions if following is not None), None)
         return " <- ".join(names)
 
-    def told(self, steep, lines):
+    def expression_fields(self, steep, lines):
         """What is known of it: `op`, `may`, and the place of the one operation that may have gone wrong.
 
         Args:
@@ -54,7 +54,9 @@ class LossExpression:
         kinds = self._kinds()
         wanted = [kind for kind in dict.fromkeys(kinds) if kind in (STEEP if steep else _PARTIAL)]
         wanted = [kind for kind in wanted if not lines.is_smooth(kind, kinds.count(kind), steep)]
-        may = [{"op": kind, **place} for kind in wanted for place in lines.of(kind, kinds.count(kind))][:_MOST_MAY]
+        may = [{"op": kind, **place} for kind in wanted for place in lines.find_lines(kind, kinds.count(kind))][
+            :_MOST_MAY
+        ]
         place = {key: value for key, value in may[0].items() if key != "op"} if len(may) == 1 else {}
         op = ", ".join(wanted[:4]) if steep else ""
         return dict(place, op=op or self.chain(), may=may)

@@ -1,4 +1,4 @@
-"""Learns in the first looks on what line of the program each operation of a loss stands that can give NaN or infinity.
+"""Learns in the first looks the line of the program of each operation of a loss that can give NaN or infinity.
 
 PaddlePaddle keeps no lines in its graph, so these operators are replaced between a model and the backward call.
 """
@@ -52,7 +52,7 @@ class LossLines:
             for name, kind in names.items():
                 original = home.__dict__.get(name)
                 if original is not None:
-                    mine = self._watched(original, kind, name)
+                    mine = self._wrap(original, kind, name)
                     self._put_back.append((home, name, original, mine))
                     setattr(home, name, mine)
 
@@ -70,8 +70,8 @@ class LossLines:
                 setattr(home, name, original)
         self._seen = []
 
-    def of(self, kind, count):
-        """Where an operation stands: `file`, `line`, `function`, `source`, for each line; `[{}]` where it is not sure.
+    def find_lines(self, kind, count):
+        """Where an operation is: `file`, `line`, `function`, `source`, for each line; `[{}]` where it is not sure.
 
         Args:
             kind: As the graph names it.
@@ -96,7 +96,7 @@ class LossLines:
             for some in looks or [()]
         )
 
-    def _watched(self, original, kind, name):
+    def _wrap(self, original, kind, name):
         thread = get_ident()
 
         def operator(*args, **kwargs):

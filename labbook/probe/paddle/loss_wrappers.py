@@ -69,17 +69,17 @@ class LossFunctions(loss_wrappers.LossFunctions):
             if original is None:
                 continue
             fixed = {"reduction": "none"} if name in _NO_REDUCTION else {}
-            patches.put(functional, name, self._wrapped(original, function, parameters, fixed))
+            patches.replace(functional, name, self._wrap(original, function, parameters, fixed))
         # This layer computes by itself.
         squared = self.module.nn.MSELoss
-        patches.put(squared, "forward", self._wrapped(squared.forward, "mse_loss", ["layer", *_POINT], {}))
+        patches.replace(squared, "forward", self._wrap(squared.forward, "mse_loss", ["layer", *_POINT], {}))
         for name, place in _DROPOUTS.items():
             original = getattr(functional, name, None)
             if type(original) is FunctionType:
-                patches.put(functional, name, self._wrapped_dropout(original, place))
+                patches.replace(functional, name, self._wrap_dropout(original, place))
 
-    def _wrapped(self, original, function, parameters, fixed):
-        begins, ended, refused, leave = self._begins, self._finished, self._refused, leave_out_one_frame
+    def _wrap(self, original, function, parameters, fixed):
+        begins, ended, refused, leave = self._begins, self._on_result, self._inspect_refused, leave_out_one_frame
         dynamic = self.module.in_dynamic_mode
 
         def loss(*args, **kwargs):
@@ -105,24 +105,24 @@ class LossFunctions(loss_wrappers.LossFunctions):
 
         return transparent_wrapper(loss, original)
 
-    def _finished(self, site, result, args, kwargs, parameters, fixed):
+    def _on_result(self, site, result, args, kwargs, parameters, fixed):
         self._busy = False
         monitor = self.monitor
         if site.training:
             monitor.loop.losses_open += 1
-        due = site.due(monitor.dense)
+        due = site.is_due(monitor.dense)
         if not due and not monitor.evaluation.open:
             return
         began, used = monitor.clock(), thread_time()
         try:
-            self._look(site, self._given(args, kwargs, parameters, fixed), result, due)
+            self._inspect(site, self._named_arguments(args, kwargs, parameters, fixed), result, due)
         except Exception as error:
             self._failed("paddle.loss", error)
         if monitor.dense:
             monitor.cost += thread_time() - used
         monitor.training.overhead_s += monitor.clock() - began
 
-    def _given(self, args, kwargs, parameters, fixed):
+    def _named_arguments(self, args, kwargs, parameters, fixed):
         """The arguments of a call by the names of `LOSSES`."""
         given = dict(zip(parameters, args))
         given.update((_SAME.get(name, name), value) for name, value in kwargs.items())
@@ -174,8 +174,8 @@ class LossFunctions(loss_wrappers.LossFunctions):
             return 0
         return 1 if function == "nll_loss" else given.get("axis", -1)
 
-    def _of_classes(self, function, given, inputs, target, values):
-        facts = super()._of_classes(function, given, inputs, target, values)
+    def _inspect_classes(self, function, given, inputs, target, values):
+        facts = super()._inspect_classes(function, given, inputs, target, values)
         if "prob_rows" in facts and not given.get("use_softmax", True):  # then probabilities are what it expects
             facts["prob_rows"] = False
         return facts
@@ -202,7 +202,7 @@ class LossFunctions(loss_wrappers.LossFunctions):
             kept = labels != ignored
             self.monitor.evaluation.accuracy(int(((best == labels) & kept).sum()), int(kept.sum()))
 
-    def _wrapped_dropout(self, original, place):
+    def _wrap_dropout(self, original, place):
         active, dynamic = self._dropout, self.module.in_dynamic_mode
 
         def dropout(*args, **kwargs):

@@ -14,7 +14,7 @@ class ModelInputs(model_inputs.ModelInputs):
         """Fields of one tensor of a batch."""
         fields = {"path": path, "role": role}
         fields.update(self.stats.kind(leaf))
-        fields.update(self.stats.look(leaf))
+        fields.update(self.stats.inspect(leaf))
         fields["integer"] = not ("float" in fields["dtype"] or "complex" in fields["dtype"])
         fields["constant"] = None
         view = self.stats.whole_view(leaf)
@@ -34,15 +34,15 @@ class ModelInputs(model_inputs.ModelInputs):
     def _column_ranges(self, values):
         return self.stats.constant_columns(values)
 
-    def _merged(self, known, low, high):
-        return self.stats.merged(known, low, high)
+    def _merge_ranges(self, known, low, high):
+        return self.stats.merge_extremes(known, low, high)
 
-    def _doubles(self, values):
+    def _as_doubles(self, values):
         return values[:TABLE_ROWS].astype("float64")
 
     def _target_doubles(self, target):
         view = self.stats.whole_view(target)
-        return self._doubles(view.reshape(-1)) if view is not None else None
+        return self._as_doubles(view.reshape(-1)) if view is not None else None
 
     def _planes(self, values):
         samples, channels, positions = PLANES

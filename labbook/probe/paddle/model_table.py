@@ -27,7 +27,7 @@ _OPTIONS = {
     "padding_idx": "_padding_idx",
 }
 """Name of an option in the protocol -> attribute of a layer. `momentum` keeps PaddlePaddle's meaning: 0.9 is 0.1 in
-PyTorch, so it is told as PyTorch has it."""
+PyTorch, so it is recorded as in PyTorch."""
 
 
 class ModelTable(model_table.ModelTable):
@@ -42,7 +42,7 @@ class ModelTable(model_table.ModelTable):
         return own_parameters(module)
 
     def key_of(self, module):
-        """What tells whether the parameters of a model are still the same ones."""
+        """What shows whether the parameters of a model are still the same ones."""
         return key_of(module)
 
 
@@ -53,7 +53,7 @@ def own_parameters(layer):
 
 
 def key_of(layer):
-    """What tells whether the parameters of a model are still the same ones."""
+    """What shows whether the parameters of a model are still the same ones."""
     return key_of_parameters(parameters_of(layer, "_sub_layers"))
 
 
@@ -106,22 +106,22 @@ def fan_in(parameter, last):
 
 def options(layer):
     """The options of a layer that are plain numbers; of a bias whether there is one."""
-    told = {}
+    fields = {}
     for name, attribute in _OPTIONS.items():
         value = layer.__dict__.get(attribute)
         if type(value) in (tuple, list) and all(type(v) is int for v in value):
-            told[name] = list(value)
+            fields[name] = list(value)
         elif type(value) in (bool, int, float, str):
-            told[name] = value
+            fields[name] = value
     own = layer.__dict__.get("_parameters", {})
-    if "momentum" in told and "_mean" in own:
-        told["momentum"] = round(1.0 - told["momentum"], 9)
+    if "momentum" in fields and "_mean" in own:
+        fields["momentum"] = round(1.0 - fields["momentum"], 9)
     if "bias" in own:
-        told["bias"] = own["bias"] is not None
+        fields["bias"] = own["bias"] is not None
     weight = own.get("weight")
     if type(layer).__name__ == "Linear" and weight is not None and len(weight.shape) == 2:
-        told["in_features"], told["out_features"] = list(weight.shape)
-    return told
+        fields["in_features"], fields["out_features"] = list(weight.shape)
+    return fields
 
 
 class InitialWrites(model_table.InitialWrites):
@@ -135,10 +135,10 @@ class InitialWrites(model_table.InitialWrites):
         kind = paddle.nn.initializer.Initializer
         original, take = kind.__call__, self._take
 
-        def called(initialiser, *args, **kwargs):
+        def call_initialiser(initialiser, *args, **kwargs):
             result = original(initialiser, *args, **kwargs)
             if not self.closed:
                 take(type(initialiser).__name__.replace("Initializer", ""), args, kwargs)
             return result
 
-        patches.put(kind, "__call__", transparent_wrapper(called, original))
+        patches.replace(kind, "__call__", transparent_wrapper(call_initialiser, original))

@@ -62,21 +62,21 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
             began = self.clock()
             self.ever.add((self._root.index, number))
             try:
-                self._look(number, layer, args or tuple(kwargs.values()), output)
+                self._inspect(number, layer, args or tuple(kwargs.values()), output)
             except Exception as error:
                 self._failed("paddle.look at layer", error)
             self.cost += self.clock() - began
         return output
 
-    def look_root(self, layer, given, output):
+    def inspect_root(self, layer, given, output):
         """Looks at what the model itself returned; `given` are its arguments, and those by name."""
         args, kwargs = given
         self.ever.add((self._root.index, 0))
         args = args or tuple(kwargs.values())
-        self._look(0, layer, args, output)
-        told = self.found.get(0)
-        if told is not None and told["calls"] == 1:
-            told["alike"] = self._are_alike(args)
+        self._inspect(0, layer, args, output)
+        fields = self.found.get(0)
+        if fields is not None and fields["calls"] == 1:
+            fields["alike"] = self._are_alike(args)
 
     def _are_alike(self, args):
         """Whether all samples of all inputs are equal, `None` where there is no batch that can be read."""
@@ -84,36 +84,36 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         views = [view for view in views if view is not None and view.ndim and len(view) > 1]
         return all((view[:_ROWS] == view[:1]).all() for view in views) if views else None
 
-    def _look_at(self, number, layer, args, tensor):
+    def _inspect_output(self, number, layer, args, tensor):
         given = first_tensor(args, self.stats)
         kind = type(layer).__name__
-        told = {"i": number, "calls": 1, "training": layer.training}
-        told.update(self.stats.look(tensor))
-        told["in_bad"] = self._bad_inputs(args)
-        told["sat"] = self.saturated(given) if kind in FLAT and given is not None else None
-        told["across"] = self.across(tensor)
+        fields = {"i": number, "calls": 1, "training": layer.training}
+        fields.update(self.stats.inspect(tensor))
+        fields["in_bad"] = self._bad_inputs(args)
+        fields["sat"] = self.saturated_share(given) if kind in FLAT and given is not None else None
+        fields["across"] = self.batch_variation(tensor)
         if kind in RECTIFIERS:
             # Of NaN these rectifiers make 0: that unit is not dead.
-            dead = self.dead((id(self._root), number), tensor) if not told["in_bad"] else {"dead": None, "dead_n": 0}
-            told.update(dead)
-        told["cast"] = cast_dtype(self.paddle)
+            dead = self.dead((id(self._root), number), tensor) if not fields["in_bad"] else {"dead": None, "dead_n": 0}
+            fields.update(dead)
+        fields["cast"] = cast_dtype(self.paddle)
         if layer.training and given is not None and issubclass(type(layer), self._norms):
-            told["bn"] = self._norm(layer, given)
-        return told
+            fields["bn"] = self._norm(layer, given)
+        return fields
 
     def _bad(self, tensor):
         view = self.stats.view(tensor)
         return self.stats.bad(view) if view is not None else 0
 
-    def saturated(self, tensor):
+    def saturated_share(self, tensor):
         """Share of |input| > 5, `None` where it cannot be read."""
         view = self.stats.view(tensor)
-        return self.stats.saturated(view) if view is not None and view.dtype.kind == "f" else None
+        return self.stats.saturated_share(view) if view is not None and view.dtype.kind == "f" else None
 
-    def across(self, tensor):
+    def batch_variation(self, tensor):
         """V / (v + m): v the variance over samples, averaged over units, m the mean square of units' means."""
         view = self.stats.whole_view(tensor)
-        return self.stats.across(view) if view is not None and view.ndim > 1 else None
+        return self.stats.batch_variation(view) if view is not None and view.ndim > 1 else None
 
     def _silent_units(self, tensor):
         view = self.stats.whole_view(tensor)
@@ -133,11 +133,11 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
             return None
         axis = view.ndim - 1 if getattr(layer, "_data_format", "NCHW") in ("NHWC", "NLC", "NDHWC") else 1
         channels = view.shape[axis]
-        told = {"n": view.size // max(channels, 1), "ratio": None}
+        fields = {"n": view.size // max(channels, 1), "ratio": None}
         running = self.stats.view(layer._variance)
-        if running is not None and told["n"] > 1:
-            told["ratio"] = self.stats.variance_ratio(view, running, axis)
-        return told
+        if running is not None and fields["n"] > 1:
+            fields["ratio"] = self.stats.variance_ratio(view, running, axis)
+        return fields
 
 
 def cast_dtype(paddle):

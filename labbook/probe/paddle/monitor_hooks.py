@@ -1,6 +1,6 @@
 """Attaches the health signals of PaddlePaddle: optimizers as they are made, models, losses, loaders, schedulers."""
 
-from ..inspection.health_hooks import start_monitor, watched_constructor
+from ..inspection.health_hooks import start_monitor, wrap_constructor
 from ..wrapping import transparent_wrapper
 from .framework_state import averaging_kinds
 from .inspector import TensorInspector
@@ -38,14 +38,14 @@ def _watch_optimizers(adapter, inspector):
     def is_static():
         return adapter.is_compiling() or not adapter.module.in_dynamic_mode()
 
-    def made(optimizer):
+    def on_optimizer_created(optimizer):
         if optimizer not in inspector.optimizers and not isinstance(optimizer, averaging):
             inspector.optimizer_made(optimizer)
 
     for kind in kinds:
         if "__init__" in kind.__dict__:
-            initialise = watched_constructor(adapter, kind.__init__, is_static, made)
-            inspector.patches.put(kind, "__init__", transparent_wrapper(initialise, kind.__init__))
+            initialise = wrap_constructor(adapter, kind.__init__, is_static, on_optimizer_created)
+            inspector.patches.replace(kind, "__init__", transparent_wrapper(initialise, kind.__init__))
 
 
 def _watch_grad(adapter, inspector):
@@ -57,7 +57,7 @@ def _watch_grad(adapter, inspector):
         monitor.loop.backwards_asked = getattr(monitor.loop, "backwards_asked", 0) + 1
         return original(*args, **kwargs)
 
-    inspector.patches.put(paddle, "grad", transparent_wrapper(grad, original))
+    inspector.patches.replace(paddle, "grad", transparent_wrapper(grad, original))
 
 
 def _watch_replicas(adapter, inspector):
@@ -69,4 +69,4 @@ def _watch_replicas(adapter, inspector):
         original(layer, *args, **kwargs)
         adapter.wrapper = type(layer).__name__
 
-    inspector.patches.put(kind, "__init__", transparent_wrapper(initialise, original))
+    inspector.patches.replace(kind, "__init__", transparent_wrapper(initialise, original))

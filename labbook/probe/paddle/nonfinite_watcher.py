@@ -1,6 +1,6 @@
 """Watches the operators of a PaddlePaddle forward from Python: those that give NaN or infinity are noted.
 
-So infinities which the program writes itself, as in masks, are told apart.
+So infinities which the program writes itself, as in masks, are distinguished.
 """
 
 from _thread import get_ident
@@ -50,13 +50,13 @@ class NonfiniteWatcher(nonfinite_watcher.NonfiniteWatcher):
     def __enter__(self):
         for name, original in list(vars(self.paddle._C_ops).items()):
             if callable(original) and not name.startswith("_"):
-                self._put(self.paddle._C_ops, name, self._operator(name, original))
+                self._patch(self.paddle._C_ops, name, self._operator(name, original))
         tensor = self.paddle.Tensor
         for short in _DUNDERS:
             name = "__%s__" % short
             if name in tensor.__dict__:
-                self._put(tensor, name, self._operator(name, tensor.__dict__[name]))
-        self._put(self.paddle.nn.Layer, "__call__", self._layer(self.paddle.nn.Layer.__call__))
+                self._patch(tensor, name, self._operator(name, tensor.__dict__[name]))
+        self._patch(self.paddle.nn.Layer, "__call__", self._layer(self.paddle.nn.Layer.__call__))
         return self
 
     def __exit__(self, *error):
@@ -64,14 +64,14 @@ class NonfiniteWatcher(nonfinite_watcher.NonfiniteWatcher):
             home, name, original = self._put_back.pop()
             setattr(home, name, original)
 
-    def _put(self, home, name, mine):
+    def _patch(self, home, name, mine):
         self._put_back.append((home, name, home.__dict__[name]))
         setattr(home, name, mine)
 
     def _layer(self, original):
         layers, thread = self.modules, get_ident()
 
-        def called(layer, *args, **kwargs):
+        def call_layer(layer, *args, **kwargs):
             if get_ident() != thread:
                 return original(layer, *args, **kwargs)
             layers.append(layer)
@@ -80,7 +80,7 @@ class NonfiniteWatcher(nonfinite_watcher.NonfiniteWatcher):
             finally:
                 layers.pop()
 
-        return called
+        return call_layer
 
     def _operator(self, name, original):
         thread = get_ident()

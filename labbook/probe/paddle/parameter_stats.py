@@ -17,7 +17,7 @@ _GRADIENT_SAMPLE = 4096
 
 
 MARKED = 16
-"""Values of a gradient that tell whether it was written."""
+"""Values of a gradient that show whether it was written."""
 
 
 class ParameterStats:
@@ -49,7 +49,7 @@ class ParameterStats:
         view = self.stats.view(gradient) if gradient.place.is_cpu_place() else None
         return view is not None and not view.reshape(-1)[:CLEARED].any()
 
-    def few_values(self, gradient):
+    def sample_values(self, gradient):
         """A few values of a gradient or parameter; `None` where reading it would wait for a device."""
         view = self.stats.view(gradient) if gradient.place.is_cpu_place() else None
         return None if view is None else self.stats.flat(view, FEW).tolist()
@@ -70,7 +70,7 @@ class ParameterStats:
         self._after = None
         self._live = []
 
-    def before(self, optimizer, table, closure):
+    def inspect_gradients(self, optimizer, table, closure):
         """Looks at gradients, and keeps a sample of the parameters.
 
         Args:
@@ -85,57 +85,58 @@ class ParameterStats:
         rate = framework_state.number(optimizer.get_lr())
         self._params = held
         self._told = [self._gradient(p, table.get(id(p)), closure) for p in held]
-        self._before = [self.stats.sampled(p) for p in held]
+        self._before = [self.stats.copy_sample(p) for p in held]
         if rate is None or rate > 0:
             self._live = [
                 at
-                for at, told in enumerate(self._told)
-                if self._before[at] is not None and (closure or (told["g"] or 0.0) > 0.0)
+                for at, fields in enumerate(self._told)
+                if self._before[at] is not None and (closure or (fields["g"] or 0.0) > 0.0)
             ]
 
     def _gradient(self, parameter, number, closure):
-        told = {"i": number, "w": None, "g": None}
+        fields = {"i": number, "w": None, "g": None}
         gradient = parameter._grad_ivar()
         if closure or gradient is None or not gradient._is_initialized():
-            return told
+            return fields
         norm = self.stats.norm(gradient)
         view = self.stats.view(gradient)
         if norm is None or view is None or not view.size:
-            return told
+            return fields
         row = self.stats.flat(view, _GRADIENT_SAMPLE)
-        told["g"] = norm
-        told.update(self.stats.gradient(row))
+        fields["g"] = norm
+        fields.update(self.stats.gradient(row))
         if norm - norm != 0.0:
-            told["g_bad"] = self.stats.bad(view)
-        if (self.deep or told.get("g_bad")) and number is not None and number < MOST_HISTOGRAMS:
+            fields["g_bad"] = self.stats.bad(view)
+        if (self.deep or fields.get("g_bad")) and number is not None and number < MOST_HISTOGRAMS:
             hist = self.stats.histogram(row)
             if hist is not None:
-                told["hist"] = hist
-        return told
+                fields["hist"] = hist
+        return fields
 
-    def after(self):
+    def inspect_parameters(self):
         """Looks at the parameters that the step has changed.
 
         Returns:
-            `(params, unchanged)`: what is told of each, and whether every element of the sample is bitwise as before,
+            `(params, unchanged)`: what is recorded of each, and whether every element of the sample is bitwise as
+            before,
             `None` where there was nothing to change.
         """
         if self._before is None:
             return self._told, None
-        self._after = [self.stats.sampled(p) for p in self._params]
+        self._after = [self.stats.copy_sample(p) for p in self._params]
         equal = []
         for at, (was, now) in enumerate(zip(self._before, self._after)):
-            told = self._told[at]
-            told["ratio"] = None
+            fields = self._told[at]
+            fields["ratio"] = None
             if was is not None and now is not None and was.shape == now.shape and was.dtype == now.dtype:
-                told["ratio"], same = self.stats.change(was, now)
+                fields["ratio"], same = self.stats.change(was, now)
                 if at in self._live:
                     equal.append(same)
-            told["w"] = self.stats.norm(self._params[at])
-            told["bad"] = 0
-            if told["w"] is not None and told["w"] - told["w"] != 0.0:
+            fields["w"] = self.stats.norm(self._params[at])
+            fields["bad"] = 0
+            if fields["w"] is not None and fields["w"] - fields["w"] != 0.0:
                 view = self.stats.view(self._params[at])
-                told["bad"] = self.stats.bad(view) if view is not None else 0
+                fields["bad"] = self.stats.bad(view) if view is not None else 0
         return self._told, all(equal) if equal else None
 
     def print_of_all(self):
@@ -147,7 +148,7 @@ class ParameterStats:
         return fingerprint(row[:: max(1, len(row) // MOST_FINGERPRINTED)], (len(row),))
 
     def stale_norm(self, optimizer, scratch, every):
-        """Norm of the gradients that stand in an optimizer's parameters; `None` where it is not known without waiting.
+        """Norm of the gradients that are in an optimizer's parameters; `None` where it is not known without waiting.
 
         Args:
             optimizer: It.
@@ -178,7 +179,7 @@ def has_gradient(optimizer):
     return False
 
 
-def written(optimizer):
+def gradient_version(optimizer):
     """A mark that changes when a gradient of an optimizer is written; looks at two of them."""
     marks = []
     groups = framework_state.parameter_groups(optimizer)

@@ -33,7 +33,7 @@ class Patches:
         """Begins anew, in a forked child, where no other thread can hold the lock."""
         self._lock = Lock()
 
-    def put(self, home, name, mine, in_static=False):
+    def replace(self, home, name, mine, in_static=False):
         """Replaces an attribute of a class or module; a function under all the names that PaddlePaddle has for it.
 
         Whoever imported it from elsewhere is seen too, and `pickle`, which looks a function up where it says that it is
@@ -80,18 +80,18 @@ class Patches:
         program = home.ConcreteProgram
         traces = [name for name in ("pir_from_func_spec", "from_func_spec") if name in program.__dict__]
         for name in traces:
-            setattr(program, name, staticmethod(self._aside_during(getattr(program, name), traced)))
+            setattr(program, name, staticmethod(self._suspend_during(getattr(program, name), traced)))
         static = home.StaticFunction
         call = static.__call__
-        aside = self._aside_during(call)
+        aside = self._suspend_during(call)
 
-        def called(function, *args, **kwargs):
+        def call_static(function, *args, **kwargs):
             # One that is compiled as a whole is only traced there; others look at the code they run at each call.
             if traces and isinstance(function, whole):
                 return call(function, *args, **kwargs)
             return aside(function, *args, **kwargs)
 
-        static.__call__ = transparent_wrapper(as_import_machinery(called), call)
+        static.__call__ = transparent_wrapper(as_import_machinery(call_static), call)
 
     def _follow_mode(self):
         """Learns of `enable_static` and `disable_static`."""
@@ -99,10 +99,10 @@ class Patches:
         for original in (modes.enable_dygraph, modes.disable_dygraph):
             for module, name in self._places(original):
                 if module.__dict__.get(name) is original:
-                    setattr(module, name, self._then_switch(original))
+                    setattr(module, name, self._switch_after(original))
 
-    def _then_switch(self, original):
-        def called(*args, **kwargs):
+    def _switch_after(self, original):
+        def call_and_switch(*args, **kwargs):
             try:
                 return original(*args, **kwargs)
             except BaseException as error:
@@ -113,11 +113,11 @@ class Patches:
                     self._static = not self._paddle.in_dynamic_mode()
                     self._switch()
 
-        return transparent_wrapper(called, original)
+        return transparent_wrapper(call_and_switch, original)
 
-    def _aside_during(self, original, then=None):
-        def called(*args, **kwargs):
-            self._off()
+    def _suspend_during(self, original, then=None):
+        def call_suspended(*args, **kwargs):
+            self._remove_all()
             try:
                 result = original(*args, **kwargs)
                 if then is not None:
@@ -127,22 +127,22 @@ class Patches:
                 leave_out_one_frame(error)
                 raise
             finally:
-                self._on()
+                self._apply_all()
 
-        return transparent_wrapper(called, original)
+        return transparent_wrapper(call_suspended, original)
 
     @property
     def aside(self):
         """Whether a compiled function is under way."""
         return self._aside > 0
 
-    def _off(self):
+    def _remove_all(self):
         with self._lock:
             self._aside += 1
             if self._aside == 1:
                 self._switch()
 
-    def _on(self):
+    def _apply_all(self):
         with self._lock:
             self._aside -= 1
             if self._aside == 0:

@@ -34,7 +34,7 @@ class PolicyRatio:
         for name, after in (("exp", self._exponential), ("clip", self._clipped)):
             for home in (paddle, paddle.Tensor):
                 if type(home.__dict__.get(name)) is FunctionType:
-                    patches.put(home, name, wrap_function(home.__dict__[name], guard, after=after))
+                    patches.replace(home, name, wrap_function(home.__dict__[name], guard, after=after))
 
     def take(self):
         """For each ratio since the last call: whether it was exactly 1 for all samples."""

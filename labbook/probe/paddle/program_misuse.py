@@ -102,10 +102,10 @@ class ProgramMisuse:
     def restarted(self):
         """Takes a run of the program that initializes the parameters, after steps."""
         frame = user_frame()
-        told, self._epoch = self._epoch, _epoch_in(frame)
+        fields, self._epoch = self._epoch, _epoch_in(frame)
         self._restarts["count"] += 1
         # Folds and seeds begin anew rightly: only one in a loop over epochs is known to be wrong.
-        if self._epoch is not None and (told is None or self._epoch > told):
+        if self._epoch is not None and (fields is None or self._epoch > fields):
             self._restarts.update(rising=self._restarts["rising"] + 1, line=line_of(frame))
 
     def _evaluates(self, code):
@@ -119,12 +119,12 @@ class ProgramMisuse:
 
     def fields(self):
         """Fields of the event of the loop."""
-        told = {"restarts": self._restarts} if self._restarts["count"] else {}
+        fields = {"restarts": self._restarts} if self._restarts["count"] else {}
         updates = self._updates
         site = self._judges() if not updates["count"] else None
         if site is not None:
             updates = {"count": site.runs, "function": "", "line": site.line, "held_out": True}
-        return dict(told, evaluation_updates=updates) if updates["count"] else told
+        return dict(fields, evaluation_updates=updates) if updates["count"] else fields
 
 
 def _frames(frame):

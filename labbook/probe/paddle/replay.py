@@ -32,7 +32,7 @@ class Replay(replay.Replay):
     def _modules(self):
         return self.module.sublayers(include_self=True)
 
-    def _why_refused(self):
+    def _refusal_reason(self):
         if any(p.is_dist() or not p.is_dense() for p in parameters_of(self.module, "_sub_layers")):
             return "its parameters are no plain tensors"
         if self.inspector.patches.aside or not self.framework.in_dynamic_mode():
@@ -42,14 +42,14 @@ class Replay(replay.Replay):
     def _forward(self):
         watcher = NonfiniteWatcher(self.framework, self.inspector)
         names = {id(one): name for name, one in self.module.named_sublayers(include_self=True)}
-        with self._again() as again, watcher, self.framework.no_grad():
+        with self._run_again() as again, watcher, self.framework.no_grad():
             output = self.module(*again.args, **again.kwargs)
         self._outputs = [tensor for _, tensor in tensors_in(output, self.inspector.stats)]
         bad = any(watcher.kinds([tensor]) != (False, False) for tensor in self._outputs)
         return names, bad, watcher.cause()
 
     @contextmanager
-    def _again(self):
+    def _run_again(self):
         with WithoutObservers(self.inspector), StateSnapshot(self.framework, self.module, self.call) as again:
             yield again
 
@@ -63,26 +63,26 @@ class Replay(replay.Replay):
     def _takes_gradient(self, tensor):
         return not tensor.stop_gradient
 
-    def _ones(self, tensor):
+    def _ones_like(self, tensor):
         return self.framework.ones_like(tensor)
 
     def backward(self):
         """Runs forward and backward again, and looks at each gradient; where the first bad one arose, or `None`."""
         trace = BackwardOrigin(self.framework, self.inspector)
-        with self._again() as again, self.framework.enable_grad():
+        with self._run_again() as again, self.framework.enable_grad():
             with trace:
                 output = self.module(*again.args, **again.kwargs)
             outputs, gradients, guessed = self._outputs_with_gradients(output)
             if not outputs or not again.leaves:
                 return None
             found = self.inspector.grad(outputs, again.leaves, gradients, allow_unused=True)
-            culprit = trace.culprit(again.leaves, found)
+            culprit = trace.find_culprit(again.leaves, found)
         if culprit is None:
             return None
-        told = dict(culprit[1], finding="backward", op=culprit[0])
+        fields = dict(culprit[1], finding="backward", op=culprit[0])
         if guessed:
-            told["reason"] = "with ones in place of the gradient of the output, which was not kept"
-        return told
+            fields["reason"] = "with ones in place of the gradient of the output, which was not kept"
+        return fields
 
 
 class WithoutObservers:

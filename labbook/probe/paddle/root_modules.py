@@ -40,7 +40,7 @@ class RootModules(root_modules.RootModules):
     def __init__(self, adapter):
         super().__init__(adapter.module, adapter.probe.failed)
         self.look = None
-        self.abandoned = _nothing
+        self.abandoned = _do_nothing
         self.inside = Inside()
         self._local = adapter.training.local
         self._dynamic = adapter.module.in_dynamic_mode
@@ -63,12 +63,12 @@ class RootModules(root_modules.RootModules):
         """Wraps the call of all layers."""
         kind = self.framework.nn.Layer
         self._original = kind.__call__
-        patches.put(kind, "__call__", transparent_wrapper(self._watched(self._original), self._original))
+        patches.replace(kind, "__call__", transparent_wrapper(self._wrap(self._original), self._original))
 
-    def _watched(self, original):
+    def _wrap(self, original):
         inside, find, outermost, local = self.inside, self._find, self._outermost, self._local
 
-        def called(layer, *args, **kwargs):
+        def call_layer(layer, *args, **kwargs):
             try:
                 if inside.on:
                     look = self.look
@@ -85,7 +85,7 @@ class RootModules(root_modules.RootModules):
                 leave_out_one_frame(error)
                 raise
 
-        return called
+        return call_layer
 
     def _find(self, layer):
         key = id(layer)
@@ -96,12 +96,12 @@ class RootModules(root_modules.RootModules):
         if refused is not None and refused[0] == self._optimizers and refused[1]() is layer:
             return None
         try:
-            return self._meet(layer)
+            return self._on_first_call(layer)
         except Exception as error:
             self._failed("paddle.roots", error)
             return None
 
-    def _meet(self, layer):
+    def _on_first_call(self, layer):
         """Decides about a layer that is called by no other: it is followed when an optimizer trains some of it."""
         if not self._dynamic():
             return None
@@ -126,7 +126,9 @@ class RootModules(root_modules.RootModules):
         if len(self._known) >= MOST_ROOTS or self._count >= 8 * MOST_ROOTS:
             return None
         normalisation = self.framework.nn.layer.norm._BatchNormBase
-        return self._number(layer, is_stochastic(layer.sublayers(include_self=True), normalisation), why_hidden(layer))
+        return self._number(
+            layer, is_stochastic(layer.sublayers(include_self=True), normalisation), hidden_reason(layer)
+        )
 
     def _refuse(self, layer):
         if len(self._refused) >= _MOST_REFUSED:
@@ -175,11 +177,11 @@ class RootModules(root_modules.RootModules):
         return output
 
 
-def _nothing():
+def _do_nothing():
     return None
 
 
-def why_hidden(layer):
+def hidden_reason(layer):
     """Why the inside of a model cannot be looked at, "" when it can."""
     for one in layer.sublayers(include_self=True):
         if type(getattr(one, "forward", None)).__name__.endswith("StaticFunction"):

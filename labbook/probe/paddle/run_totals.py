@@ -4,8 +4,8 @@ from math import prod
 
 from ..inspection.model_lookup import parameters_of
 from ..inspection.run_totals import (
+    describe_lost_parameters,
     living_optimizers,
-    lost_parameters,
     note_idle_optimizers,
     note_parameters,
     note_schedulers,
@@ -13,7 +13,7 @@ from ..inspection.run_totals import (
 from . import framework_state
 
 SOME = 3
-"""Backward calls after which a parameter without gradient is told; the checks judge the longer runs."""
+"""Backward calls after which a parameter without gradient is reported; the checks judge the longer runs."""
 
 
 def fill_in(inspector, loop, now=False):
@@ -30,7 +30,7 @@ def fill_in(inspector, loop, now=False):
     }
     alive.update(("model", root.index) for root, _ in models)
     if not now and loop.facts and not inspector.counted <= alive:
-        return  # some is gone, as at the end of a program that trains inside a function: the last look stands
+        return  # some is gone, as at the end of a program that trains inside a function: the last inspection counts
     inspector.counted = alive
     everything = [id(p) for p in inspector.trained_parameters()]
     held = set(everything)
@@ -50,14 +50,14 @@ def fill_in(inspector, loop, now=False):
         loop.facts["cast_ignored"] = inspector.adapter.cast_ignored
     if inspector.adapter.wrapper is not None:
         loop.facts["wrapper"] = inspector.adapter.wrapper
-    reads = inspector.functions.out_of_bounds()
+    reads = inspector.functions.out_of_bounds_reads()
     if reads:
         loop.facts["out_of_bounds"] = reads
     note_idle_optimizers(inspector, loop, lambda p: id(p) in reached)
-    _of_optimizers(inspector, loop, owned)
+    _optimizer_totals(inspector, loop, owned)
 
 
-def _of_optimizers(inspector, loop, owned):
+def _optimizer_totals(inspector, loop, owned):
     owners = living_optimizers(inspector)
     for recorder, optimizer in owners:
         if recorder.index not in loop.of:  # it never stepped, or in another thread, whose gradients are not read
@@ -66,5 +66,5 @@ def _of_optimizers(inspector, loop, owned):
         lost = [p for p in params if id(p) not in owned and p._grad_ivar() is None and owned]
         if lost:
             lost = inspector.roots.spares.ownerless(lost, owned | {id(p) for p in params if p._grad_ivar() is not None})
-        loop.optimizer(recorder.index).stale = lost_parameters(params, lost, lambda p: prod(p.shape))
+        loop.optimizer(recorder.index).stale = describe_lost_parameters(params, lost, lambda p: prod(p.shape))
     note_schedulers(inspector, loop, owners)

@@ -54,7 +54,7 @@ class Scalars:
             return True
         return self.waits and tensor.place.is_gpu_place() and not self.capturing()
 
-    def at_once(self, tensor):
+    def read_if_on_host(self, tensor):
         """The value of a scalar in host memory as a float, `None` when it lies on a device."""
         if isinstance(tensor, (bool, int, float)):
             return float(tensor)
@@ -85,7 +85,7 @@ class Scalars:
         return total
 
     def _plan(self, scratch, gradients):
-        """Decides once how these gradients are read; the number of gradients tells when to decide again."""
+        """Decides once how these gradients are read; the number of gradients shows when to decide again."""
         scratch["count"] = len(gradients)
         scratch["local"] = False
         dtypes = {gradient.dtype for gradient in gradients}

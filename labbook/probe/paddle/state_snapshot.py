@@ -63,16 +63,19 @@ class StateSnapshot(state_snapshot.StateSnapshot):
         self.leaves = [tensor for pair in trained for tensor in pair] if few else []
         if not few:
             self.leaves = [p for p in parameters_of(self.module, "_sub_layers") if not p.stop_gradient]
-        self.args, self.kwargs = self._copied(self.call.args, copies), self._copied(self.call.kwargs, copies)
+        self.args, self.kwargs = (
+            self._copy_tensors(self.call.args, copies),
+            self._copy_tensors(self.call.kwargs, copies),
+        )
 
-    def _copied(self, thing, copies, depth=0):
+    def _copy_tensors(self, thing, copies, depth=0):
         """Arguments with copies of the tensors in them; what is no plain container stays as it is."""
         if issubclass(type(thing), self.framework.Tensor):
             return self._copy(thing, copies, True)
         if depth < 5 and type(thing) is dict:
-            return {name: self._copied(item, copies, depth + 1) for name, item in thing.items()}
+            return {name: self._copy_tensors(item, copies, depth + 1) for name, item in thing.items()}
         if depth < 5 and type(thing) in (list, tuple):
-            return type(thing)(self._copied(item, copies, depth + 1) for item in thing)
+            return type(thing)(self._copy_tensors(item, copies, depth + 1) for item in thing)
         return thing
 
     def _copy(self, tensor, copies, every):

@@ -73,7 +73,7 @@ class LossOperator:
         """Length of the class axis, `None` where there is none."""
         return self._shape[-1] if self.function in ("cross_entropy", "nll_loss") and len(self._shape) > 1 else None
 
-    def fed(self, leaf, values):
+    def on_feed(self, leaf, values):
         """Takes what is fed as its target."""
         self._seen += 1
         known = self._kind or {"min": leaf["min"], "max": leaf["max"]}
@@ -133,7 +133,7 @@ def functions_of(losses, samples):
         averaged = averaged or name in _AVERAGES
         is_square = name == "pd_op.square" and _name_of(operands[0]) == "pd_op.subtract"
         if is_square or name == "pd_op.abs":
-            blown = blown or _blown(operands[0].get_defining_op(), samples)
+            blown = blown or _find_broadcast(operands[0].get_defining_op(), samples)
         if name in _LOSSES or is_square:
             pair = operands[0].get_defining_op().operands_source() if is_square else operands
             target, source = _source_of(pair[1]), _source_of(pair[0])
@@ -152,8 +152,8 @@ def functions_of(losses, samples):
     return found, blown, len(seen)
 
 
-def _blown(operator, samples):
-    """A difference of a column and a row, as the event tells it; `None` for any other operator."""
+def _find_broadcast(operator, samples):
+    """A difference of a column and a row, as the event has it; `None` for any other operator."""
     if operator is None or operator.name() != "pd_op.subtract":
         return None
     one, other = (list(value.shape) for value in operator.operands_source())

@@ -9,7 +9,7 @@ from math import prod
 
 from ..events.protocol import BATCH, GRAPH, LOSS_CALL, MODEL, TENSORS
 from ..inspection.parameter_stats import MOST_PARAMETERS
-from ..training.batch_fingerprints import histogram, told_histogram
+from ..training.batch_fingerprints import histogram, histogram_fields
 from ..training.sampling_schedule import Schedule
 from .program_misuse import ProgramMisuse
 from .static_operators import (
@@ -65,7 +65,7 @@ class StaticPrograms:
             if reason:
                 self._adapter.probe.unobserved(what, reason)
 
-    def built(self, optimizer, loss, startup):
+    def on_minimize(self, optimizer, loss, startup):
         """Takes an optimizer that was built into the current program.
 
         Args:
@@ -167,7 +167,7 @@ class StaticTraining:
         if self._stats is None:
             return
         recorder, began = self._training.recorder(self._optimizers[0][0]), self._training.clock()
-        if recorder is None or not self.schedule.due(recorder.step + 1, began) or self._adapter.probe.is_profiling:
+        if recorder is None or not self.schedule.is_due(recorder.step + 1, began) or self._adapter.probe.is_profiling:
             return
         scope = (args[6] if len(args) > 6 else kwargs.get("scope")) or self._scope_of()
         feed = args[2] if len(args) > 2 else kwargs.get("feed")
@@ -177,10 +177,10 @@ class StaticTraining:
             self._describe(scope, feed[0][1].shape[0] if feed and feed[0][1].ndim else -1)
         self._before = [self._read(scope, name) for name in self._parameters]
         self._began = scope
-        self._look_at_feed(recorder.step + 1, feed)
+        self._inspect_feed(recorder.step + 1, feed)
         self._cost = self._training.clock() - began
 
-    def ended(self, args, kwargs, result):
+    def on_step_end(self, args, kwargs, result):
         """Numbers the step of each optimizer, and looks at what has become of the parameters."""
         training, adapter = self._training, self._adapter
         if adapter.monitor is not None:
@@ -201,7 +201,7 @@ class StaticTraining:
         adapter.static_programs.misuse.ended(value is not None, mark_of(feed))
         if self._before is not None:
             began = training.clock()
-            self._look_at_parameters(first)
+            self._inspect_parameters(first)
             now = training.clock()
             self.schedule.looked(first.step, now, self._cost + now - began)
         for function in self._functions:
@@ -216,7 +216,7 @@ class StaticTraining:
         tensor = found.get_tensor() if found is not None else None
         if tensor is None or not tensor._is_initialized() or not tensor._place().is_cpu_place():
             return None
-        return self._stats.copied(tensor)
+        return self._stats.copy_dense(tensor)
 
     def _describe(self, scope, samples):
         """Writes what the program is made of: its parameters as they begin, and what its operators show.
@@ -264,7 +264,7 @@ class StaticTraining:
                 held=len(rows), blown=blown, **fields,
             )  # fmt: skip
 
-    def _look_at_parameters(self, recorder):
+    def _inspect_parameters(self, recorder):
         scope, before, rows = self._began, self._before, []
         self._before = self._began = None
         unchanged = []
@@ -288,7 +288,7 @@ class StaticTraining:
 
     # what is fed
 
-    def _look_at_feed(self, step, feed):
+    def _inspect_feed(self, step, feed):
         leaves, labels, firsts = [], None, set()
         targets = {function.target for function in self._functions}
         for name, value in feed[:16]:
@@ -300,7 +300,7 @@ class StaticTraining:
                 labels = histogram(value.reshape(-1).tolist())
             for function in self._functions:
                 if function.target == name:
-                    function.fed(leaf, value)
+                    function.on_feed(leaf, value)
             if value.ndim:
                 firsts.add(value.shape[0])
             leaves.append(leaf)
@@ -310,7 +310,7 @@ class StaticTraining:
         self._emit(
             BATCH, framework="paddle", step=step, phase="train", loader=None, print=None, leaves=leaves,
             samples=inputs[0]["shape"][0] if inputs[0]["shape"] else None,
-            labels={"histogram": told_histogram(labels)} if labels else None, dims_equal=len(firsts) < 2,
+            labels={"histogram": histogram_fields(labels)} if labels else None, dims_equal=len(firsts) < 2,
         )  # fmt: skip
 
 

@@ -57,18 +57,18 @@ class TensorStats:
         place = str(tensor.place).replace("Place(", "").rstrip(")") if tensor._is_initialized() else "none"
         return {"shape": list(tensor.shape), "dtype": self.dtype(tensor), "device": place}
 
-    def look(self, tensor):
+    def inspect(self, tensor):
         """`shape`, `dtype`, `min`, `max`, `mean`, `std`, `zero`, `bad`, `nan`; numbers are `None` where it has none.
 
         Cost: 30 microseconds for a small tensor, one pass over a large one.
         """
-        told = {"shape": list(tensor.shape), "dtype": self.dtype(tensor)}
+        fields = {"shape": list(tensor.shape), "dtype": self.dtype(tensor)}
         view = self.view(tensor)
         if view is None or not view.size:
-            told.update(min=None, max=None, mean=None, std=None, zero=None, bad=0, nan=False)
+            fields.update(min=None, max=None, mean=None, std=None, zero=None, bad=0, nan=False)
         else:
-            told.update(self.stats(view))
-        return told
+            fields.update(self.stats(view))
+        return fields
 
     def whole_view(self, tensor):
         """All values of a tensor in its shape, `None` where only a part is at hand."""
@@ -100,7 +100,7 @@ class TensorStats:
             return (bits << 16).view("float32")
         if self._share is not None:
             try:
-                return self._share(Shared(tensor))
+                return self._share(SharedMemory(tensor))
             except (AttributeError, RuntimeError, BufferError, TypeError):  # a type that DLPack has no name for
                 pass
         return self._copy(tensor)
@@ -132,7 +132,7 @@ class TensorStats:
             return view.reshape(-1)[::step]
         return self._numpy.array(view.flat[::step])
 
-    def whole(self, tensor):
+    def read_values(self, tensor):
         """The values of a small tensor as a list of numbers, `None` where they cannot be read."""
         view = self.view(tensor)
         return None if view is None else view.reshape(-1).tolist()
@@ -148,13 +148,13 @@ class TensorStats:
             view = view.view("uint8")
         low, high = view.min(), view.max()
         if view.dtype.kind != "f" or (isfinite(low) and isfinite(high)):
-            return _plain(low), _plain(high), 0, False
+            return _python_number(low), _python_number(high), 0, False
         finite = numpy.isfinite(view)
         bad = int(view.size - finite.sum())
         if bad == view.size:
             return None, None, bad, bool(numpy.isnan(view).any())
         kept = view[finite]
-        return _plain(kept.min()), _plain(kept.max()), bad, bool(numpy.isnan(view).any())
+        return _python_number(kept.min()), _python_number(kept.max()), bad, bool(numpy.isnan(view).any())
 
     def moments(self, row):
         """`(mean, std, mean absolute value, share of zeros)` of the finite values in a row; `None` for an empty one."""
@@ -213,7 +213,7 @@ class TensorStats:
             tensor = self._ops.cast(tensor.detach(), self.paddle.float32)
         return self._ops.squared_l2_norm(tensor.detach()).item() ** 0.5
 
-    def copied(self, dense):
+    def copy_dense(self, dense):
         """A copy of the values of a dense tensor of a scope, which is in host memory."""
         return self._numpy.array(dense)
 
@@ -222,7 +222,7 @@ class TensorStats:
         with self._numpy.errstate(**self._quiet):
             return float(self._numpy.sqrt((view.astype("float64") ** 2).sum()))
 
-    def sampled(self, tensor):
+    def copy_sample(self, tensor):
         """A copy of a strided sample of a parameter as an array, `None` where it cannot be read."""
         view = self.view(tensor)
         if view is None or not view.size:
@@ -273,13 +273,13 @@ class TensorStats:
         first = view[..., :1] if last else view[:1]
         return bool((view == first).all())
 
-    def saturated(self, view):
+    def saturated_share(self, view):
         """Share of values beyond `CLIP`."""
         row = self.flat(view)
         with self._numpy.errstate(**self._quiet):
             return float((self._numpy.abs(row) > CLIP).mean()) if row.size else None
 
-    def across(self, view):
+    def batch_variation(self, view):
         """V / (v + m): v the variance over the first axis averaged over units, m the mean square of the units' means.
 
         Returns:
@@ -323,7 +323,7 @@ class TensorStats:
             ratio = float(numpy.median(running.astype("float64") / variance))
         return ratio if isfinite(ratio) else None
 
-    def never_iterated(self, layer, hook):
+    def is_never_iterated(self, layer, hook):
         """Whether the vectors of a spectral norm are still random: after one iteration `u` is W v, but for its length.
 
         Args:
@@ -342,7 +342,7 @@ class TensorStats:
         """`(lowest, highest)` of each column of a table, as arrays to be merged over batches."""
         return view.min(axis=0), view.max(axis=0)
 
-    def merged(self, known, low, high):
+    def merge_extremes(self, known, low, high):
         """The extremes of columns over this batch and those before."""
         return self._numpy.minimum(low, known[0]), self._numpy.maximum(high, known[1])
 
@@ -352,7 +352,7 @@ class TensorStats:
         with numpy.errstate(**self._quiet):
             images = view[: max(1, min(view.shape[0], 64)), :16].astype("float64")
             means, deviations = images.mean(axis=(0, 2, 3)), images.std(axis=(0, 2, 3))
-        return [[_plain(mean), _plain(deviation)] for mean, deviation in zip(means, deviations)]
+        return [[_python_number(mean), _python_number(deviation)] for mean, deviation in zip(means, deviations)]
 
     def rows_sum_to_one(self, view, axis, logs):
         """Whether values (or, with `logs`, their exponentials) are at least 0 and sum to 1 along an axis."""
@@ -368,7 +368,7 @@ class TensorStats:
             return bool((numpy.abs(table.sum(axis=axis) - 1.0) <= 1e-4).all())
 
 
-class Shared:
+class SharedMemory:
     """The memory of a dense tensor on the host, for `numpy.from_dlpack`; the tensor itself refuses where it trains."""
 
     __slots__ = ("_tensor",)
@@ -385,6 +385,6 @@ class Shared:
         return (1, 0)
 
 
-def _plain(value):
+def _python_number(value):
     """A NumPy number as Python's own."""
     return value.item() if hasattr(value, "item") else value

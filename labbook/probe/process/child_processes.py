@@ -16,16 +16,16 @@ def watch(popen, probe):
         popen: `multiprocessing.popen_fork`, whose class is the base class of the other start methods.
         probe: The probe of this process.
     """
-    names, told, requests = {}, set(), set()
+    names, fields, requests = {}, set(), set()
 
-    def forgotten():
+    def on_forget():
         names.clear()
-        told.clear()
+        fields.clear()
         requests.clear()
 
-    probe.after_fork(forgotten)
+    probe.after_fork(on_forget)
 
-    def started(result, args, kwargs):
+    def on_start(result, args, kwargs):
         child = args[1]
         if len(names) < _MOST_NAMES:
             # The child drops its function once it runs.
@@ -36,18 +36,18 @@ def watch(popen, probe):
         if getattr(args[0], "returncode", 0) is None:
             requests.add(args[0].pid)
 
-    def polled(result, args, kwargs):
+    def on_poll(result, args, kwargs):
         pid = args[0].pid
-        if type(result) is not int or result >= 0 or pid in told or pid in requests or len(told) >= _MOST:
+        if type(result) is not int or result >= 0 or pid in fields or pid in requests or len(fields) >= _MOST:
             return
-        told.add(pid)
+        fields.add(pid)
         name, target = names.pop(pid, ("", ""))
         probe.event(protocol.CHILD_DIED, pid=pid, name=name, target=target, signal=_signal_name(-result))
 
     kind = popen.Popen
     guard = probe.guard("children")
-    kind.__init__ = wrapping.wrap_function(kind.__init__, guard, after=started)
-    kind.poll = wrapping.wrap_function(kind.poll, guard, after=polled)
+    kind.__init__ = wrapping.wrap_function(kind.__init__, guard, after=on_start)
+    kind.poll = wrapping.wrap_function(kind.poll, guard, after=on_poll)
     kind._send_signal = wrapping.wrap_function(kind._send_signal, guard, before=sends)
 
 

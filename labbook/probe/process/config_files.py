@@ -65,7 +65,7 @@ class ConfigFiles:
         again = {"fork": lambda: self._seen.update(range(_MOST)), "python": self._seen.clear}
         probe.after_fork(lambda: again.get(probe.role, bool)())
 
-    def opened(self, path):
+    def on_open(self, path):
         """Write the text of the file at a resolved path, if it is a configuration file of this project.
 
         A JSON file above the size limit may be a data set and is omitted; other formats are cut.

@@ -5,7 +5,7 @@ import sys
 import threading
 
 
-def why_not():
+def refusal_reason():
     """Return why the debugger cannot start now; "" if it can."""
     if threading.current_thread() is not threading.main_thread():
         name = threading.current_thread().name

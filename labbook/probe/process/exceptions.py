@@ -5,7 +5,7 @@ import sys
 
 from .. import wrapping
 from ..events import protocol
-from .user_files import is_user_file, shown_file, source_line
+from .user_files import display_path, is_user_file, source_line
 
 _MAX_EVENTS = 100
 _MAX_FRAMES = 120
@@ -25,7 +25,7 @@ class ExceptionRecorder:
         self._start_folder = os.getcwd()
         self._count = 0
         self.failed = False
-        probe.after_fork(self._forked)
+        probe.after_fork(self._after_fork)
 
     def record(self, where, error, thread="", ends_process=False):
         """Write one exception and remove the probe's frames from its traceback.
@@ -61,7 +61,7 @@ class ExceptionRecorder:
         if where == "child":
             self._probe.end()  # its variables are gone when the process ends
 
-    def _forked(self):
+    def _after_fork(self):
         self._count = 0
         self.failed = False
 
@@ -72,7 +72,7 @@ class ExceptionRecorder:
         with self._probe.guard("tensors"):
             from . import failing_line
 
-            return failing_line.of_error(error, self._lines)
+            return failing_line.failing_tensors(error, self._lines)
         return []
 
     def _lines(self, code, first, last):
@@ -114,7 +114,7 @@ class ExceptionRecorder:
 
     def _frame(self, trace, sources):
         code = trace.tb_frame.f_code
-        file = shown_file(code.co_filename, self._start_folder)
+        file = display_path(code.co_filename, self._start_folder)
         return {
             "file": file,
             "line": trace.tb_lineno,

@@ -27,7 +27,7 @@ _LINKS = re.compile(r"""\.\s*(?P<name>[A-Za-z_]\w*)|\[\s*(?:'(?P<a>[^']*)'|"(?P<
 _NOTHING = object()
 
 
-def of_error(error, source_of):
+def failing_tensors(error, source_of):
     """Return the tensors of the innermost line of the user's code in a traceback.
 
     Args:
@@ -45,7 +45,7 @@ def of_error(error, source_of):
     trace = traces[own[-1]]
     frame = trace.tb_frame
     found, modules = {}, {}
-    for name, value in _named(frame, source_of(frame.f_code, *_lines(trace))):
+    for name, value in _resolve_names(frame, source_of(frame.f_code, *_lines(trace))):
         _take(found, modules, name, value)
     failed = _failed_module(traces[own[-1] + 1 :], modules)
     if failed is not None:
@@ -74,7 +74,7 @@ def _lines(trace):
     return line, line
 
 
-def _named(frame, source):
+def _resolve_names(frame, source):
     """Yield `(name, value)` of each resolvable chain of names in a line, in order."""
     local = frame.f_locals
     seen = set()
@@ -88,10 +88,10 @@ def _named(frame, source):
         value = local[first] if first in local else frame.f_globals.get(first, _NOTHING)
         if value is _NOTHING:
             continue
-        yield _followed(first, value, chain[len(first) :], local)
+        yield _follow_chain(first, value, chain[len(first) :], local)
 
 
-def _followed(name, value, links, local):
+def _follow_chain(name, value, links, local):
     """Resolve a chain as far as possible; a tensor ends it."""
     for link in _LINKS.finditer(links):
         if kind_of(value):
@@ -136,10 +136,10 @@ def _add(found, name, tensor):
     name = name[5:] if name.startswith("self.") else name
     if name not in found and len(found) < _MOST:
         try:
-            told = described(tensor)
+            fields = describe_tensor(tensor)
         except Exception:  # a tensor without a shape, such as a nested one
             return
-        found[name] = dict(told, name=name)
+        found[name] = dict(fields, name=name)
 
 
 def _add_parameters(found, name, module):
@@ -259,19 +259,19 @@ def kind_of(value):
     return ""
 
 
-def described(tensor):
+def describe_tensor(tensor):
     """Return shape, dtype and device of a tensor; reads no values, runs no tensor mode or subclass of the program."""
     library = kind_of(tensor)
     if library == "torch":
         with sys.modules["torch"]._C.DisableTorchFunction():
-            return _plain(tensor.shape, tensor.dtype, str(tensor.device))
+            return _plain_description(tensor.shape, tensor.dtype, str(tensor.device))
     if library == "paddle":
-        return _plain(tensor.shape, tensor.dtype, _place(tensor))
+        return _plain_description(tensor.shape, tensor.dtype, _place(tensor))
     array = sys.modules["numpy"].ndarray
-    return _plain(array.shape.__get__(tensor), array.dtype.__get__(tensor), "numpy")
+    return _plain_description(array.shape.__get__(tensor), array.dtype.__get__(tensor), "numpy")
 
 
-def _plain(shape, dtype, device):
+def _plain_description(shape, dtype, device):
     return {
         "shape": [size if type(size) is int else str(size) for size in shape],
         "dtype": str(dtype).rpartition(".")[2],

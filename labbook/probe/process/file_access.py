@@ -78,11 +78,11 @@ class FileAccess:
         self._temporary = set()
         self._looks = 0
 
-    def forked(self):
+    def after_fork(self):
         """Reset in a forked child, with lower limits: there may be very many children."""
         self._begin(_PER_FOLDER_FORK, _IN_ALL_FORK, 16)
 
-    def opened(self, path, mode, flags, via="open"):
+    def on_open(self, path, mode, flags, via="open"):
         """Record a file that is being opened.
 
         Args:
@@ -105,13 +105,13 @@ class FileAccess:
         elif path in self._temporary:
             return  # what is read from it is no input of the run
         elif path in self._files:
-            self._again(self._files[path], use, via)
+            self._on_repeated_use(self._files[path], use, via)
         elif len(self._files) < self._in_all and self._folders.get(os.path.dirname(path), 0) < self._per_folder:
-            self._new(path, use, via)
+            self._on_first_use(path, use, via)
         else:
             self._roll_up(path, use)
 
-    def overwriting(self, path):
+    def before_overwrite(self, path):
         """Fingerprint a file that was read, before code that raises no `open` audit event writes it.
 
         Cost: 2 microseconds for a file that was not read; see `_fingerprint`.
@@ -120,21 +120,21 @@ class FileAccess:
         if item is not None and item["mode"] == "r" and "before" not in item:
             item["before"] = self._fingerprint(item["path"])
 
-    def renamed(self, before, after):
+    def on_rename(self, before, after):
         """Record a renamed file: a program that writes a file and then moves it has written the new path."""
         before, after = _absolute(before), _absolute(after)
         item = self._files.get(before)
         if before in self._temporary or (item is not None and item["mode"] != "r"):
-            self.opened(after, "w", 0)
+            self.on_open(after, "w", 0)
 
-    def look(self, _step=None):
+    def inspect(self, _step=None):
         """Write pending files, and at every second call read the tables of descriptors and maps.
 
         Cost: 1 ms; 5 ms in a process with thousands of maps, as with a framework.
         """
         self._looks += 1
         if self._looks % 2:
-            self._look_at_tables()
+            self._inspect_tables()
         self.flush()
 
     def flush(self):
@@ -146,11 +146,11 @@ class FileAccess:
 
     def leave(self):
         """Write the final state: sizes of written files, counts of reopened files, folders."""
-        self._look_at_tables()
+        self._inspect_tables()
         with self._guard:
             temporary, self._temporary = self._temporary, set()
             for path in filter(os.path.isfile, temporary):
-                self.opened(path, "w", 0)
+                self.on_open(path, "w", 0)
             for item in list(self._files.values()):
                 if item is not None and (item["mode"] != "r" or item["opens"] > 1):
                     item["size"], item["mtime_ns"] = _size_and_time(item["path"])
@@ -164,7 +164,7 @@ class FileAccess:
             return _RAY_UPLOADED not in path  # its logs and sockets; a job's own folder is below, too
         return path.startswith(self._ignored) or any(part in path for part in _INSIDE)
 
-    def _again(self, item, use, via):
+    def _on_repeated_use(self, item, use, via):
         if item is None:
             return
         item["opens"] += via == "open"
@@ -196,7 +196,7 @@ class FileAccess:
         finally:
             self._configs.reading = False
 
-    def _new(self, path, use, via):
+    def _on_first_use(self, path, use, via):
         resolved = os.path.realpath(path)
         if _ANNEX in resolved or _DVC in resolved:
             # git-annex and DVC put links in the place of files: the link has the name that people know.
@@ -206,7 +206,7 @@ class FileAccess:
             return
         if resolved in self._files:
             self._files[path] = self._files[resolved]
-            self._again(self._files[path], use, via)
+            self._on_repeated_use(self._files[path], use, via)
             return
         size, time = _size_and_time(resolved)
         if size < 0 and (use == "r" or os.path.isdir(resolved)):
@@ -221,7 +221,7 @@ class FileAccess:
         self._folders[folder] = self._folders.get(folder, 0) + 1
         self._write_item(item)
         if "r" in use:
-            self._configs.opened(resolved)
+            self._configs.on_open(resolved)
 
     def _write_item(self, item):
         self._pending[item["path"]] = item
@@ -250,37 +250,37 @@ class FileAccess:
             self._distinct.add(hash(path))
             item["members"] += 1
 
-    def _look_at_tables(self):
+    def _inspect_tables(self):
         with self._guard:
-            self._look_at_descriptors()
-            self._look_at_maps()
+            self._inspect_descriptors()
+            self._inspect_maps()
 
-    def _look_at_descriptors(self):
+    def _inspect_descriptors(self):
         for name in os.listdir("/proc/self/fd"):
             try:
                 target = os.readlink("/proc/self/fd/" + name)
             except OSError:
                 continue
             if target.startswith("/") and int(name) > 2 and target not in self._files:
-                self.opened(target, None, _flags_of(name), "fd")
+                self.on_open(target, None, _flags_of(name), "fd")
 
-    def _look_at_maps(self):
+    def _inspect_maps(self):
         with open("/proc/self/maps", "rb") as stream:
             paths = {line.split(None, 5)[5].rstrip(b"\n") for line in stream if b" /" in line}
         for raw in paths:
             path = os.fsdecode(raw)
             if path not in self._files and ".so" not in path and not path.endswith(" (deleted)"):
-                self.opened(path, None, os.O_RDONLY, "map")
+                self.on_open(path, None, os.O_RDONLY, "map")
 
 
 def install(probe):
     """Start watching files; returns handlers of audit events by name."""
     inputs = FileAccess(probe)
-    probe.after_fork(inputs.forked)
-    probe.at_steps(inputs.look)
+    probe.after_fork(inputs.after_fork)
+    probe.at_steps(inputs.inspect)
     probe.at_exit(inputs.leave)
-    native_readers.watch(probe, inputs.opened, inputs.overwriting)
-    opened, guard = inputs.opened, probe.guard("open")
+    native_readers.watch(probe, inputs.on_open, inputs.before_overwrite)
+    opened, guard = inputs.on_open, probe.guard("open")
 
     def handle(args):
         path = args[0]
@@ -289,17 +289,17 @@ def install(probe):
         with guard:
             opened(path, args[1], args[2])
 
-    def connected(args):
+    def on_connect(args):
         with guard:
             path = os.fsdecode(args[0])
             if path and not path.startswith((":memory:", "file:")):
                 opened(path, None, os.O_RDWR)
 
-    def renamed(args):
+    def on_rename(args):
         with guard:
-            inputs.renamed(args[0], args[1])
+            inputs.on_rename(args[0], args[1])
 
-    return {"open": handle, "sqlite3.connect": connected, "os.rename": renamed}
+    return {"open": handle, "sqlite3.connect": on_connect, "os.rename": on_rename}
 
 
 def _absolute(path):

@@ -30,7 +30,7 @@ def live_instances(base):
     locked = getattr(sys, "_is_gil_enabled", None)
     if _state["slow"] or (locked is not None and not locked()):
         return []
-    kinds = _derived(base)
+    kinds = _all_subclasses(base)
     began = time.thread_time()
     enabled = gc.isenabled()
     gc.disable()
@@ -46,7 +46,7 @@ def live_instances(base):
     return found
 
 
-def _derived(base):
+def _all_subclasses(base):
     kinds, waiting = {base}, [base]
     while waiting:
         for kind in type.__subclasses__(waiting.pop()):

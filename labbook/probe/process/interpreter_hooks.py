@@ -87,9 +87,9 @@ def _exit_exceptions(probe, exceptions):
 
     def handle(args):
         with guard:
-            told = args[1]
-            if "atexit" in str(told.err_msg or "") and isinstance(told.exc_value, BaseException):
-                exceptions.record("main", told.exc_value)
+            fields = args[1]
+            if "atexit" in str(fields.err_msg or "") and isinstance(fields.exc_value, BaseException):
+                exceptions.record("main", fields.exc_value)
 
     return handle
 
@@ -110,7 +110,7 @@ def _watch_threads(threading, probe, exceptions):
     """Observe exceptions that end a thread, before any `threading.excepthook`."""
     guard = probe.guard("threads")
 
-    def seen(thread):
+    def on_thread(thread):
         error = sys.exc_info()[1]
         if error is not None and not isinstance(error, SystemExit):
             exceptions.record("thread", error, thread=str(getattr(thread, "name", "")))
@@ -125,7 +125,7 @@ def _watch_threads(threading, probe, exceptions):
 
         def invoke_excepthook(thread):
             with guard:
-                seen(thread)
+                on_thread(thread)
             return invoke(thread)
 
         return invoke_excepthook
@@ -134,11 +134,11 @@ def _watch_threads(threading, probe, exceptions):
 
 
 def _chain_thread_hook(threading, guard, exceptions):
-    def before(args, _):
+    def before_hook(args, _):
         if not issubclass(args[0].exc_type, SystemExit):
             exceptions.record("thread", args[0].exc_value, thread=str(getattr(args[0].thread, "name", "")))
 
-    threading.excepthook = wrapping.wrap_function(threading.excepthook, guard, before=before)
+    threading.excepthook = wrapping.wrap_function(threading.excepthook, guard, before=before_hook)
 
 
 def _watch_children(process, probe, exceptions):
@@ -233,7 +233,7 @@ def _spawn_handlers(probe):
     last = []
     count = [0]
 
-    def spawned(how, argv):
+    def on_spawn(how, argv):
         argv = _arguments(argv)
         # From Python 3.13 on `subprocess` itself goes through `os.posix_spawn`: one program, two audit events.
         if (argv == last and how != "exec") or count[0] >= _MAX_SPAWNED:
@@ -245,20 +245,20 @@ def _spawn_handlers(probe):
     def handler(how, pick):
         def handle(args):
             with guard:
-                spawned(how, pick(args))
+                on_spawn(how, pick(args))
 
         return handle
 
-    def executed(args):
+    def on_exec(args):
         with guard:
-            spawned("exec", args[1])
+            on_spawn("exec", args[1])
             probe.flush()
 
     return {
         "subprocess.Popen": handler("subprocess", lambda args: args[1]),
         "os.system": handler("subprocess", lambda args: args[0]),
         "os.posix_spawn": handler("spawn", lambda args: args[1]),
-        "os.exec": executed,
+        "os.exec": on_exec,
     }
 
 

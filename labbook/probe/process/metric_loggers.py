@@ -21,7 +21,7 @@ def attach(module, probe):
         for method, reader in methods.items():
             owner = getattr(module, name, None)
             if owner is not None and hasattr(owner, method):
-                setattr(owner, method, _watched(getattr(owner, method), reader, probe))
+                setattr(owner, method, _wrap_logger(getattr(owner, method), reader, probe))
 
 
 def record(probe, source, step, values):
@@ -34,7 +34,7 @@ def record(probe, source, step, values):
         step: An integer, or `None`.
         values: Name -> value; scalars of NumPy, PyTorch and PaddlePaddle count as numbers.
     """
-    told, given = {}, {}
+    fields, given = {}, {}
     for name, value in values.items():
         value = number(value)
         if value is None:
@@ -42,11 +42,11 @@ def record(probe, source, step, values):
         name = str(name)[:_MAX_NAME]
         given[name] = value
         if _is_recorded(probe, source, name, step, value):
-            told[name] = value
-    if told:
-        probe.event(SCALARS, source=source, step=_whole(step), values=told)
+            fields[name] = value
+    if fields:
+        probe.event(SCALARS, source=source, step=_as_int(step), values=fields)
     if given and probe.requests is not None:
-        probe.requests.logged(_whole(step), given)
+        probe.requests.on_logged(_as_int(step), given)
 
 
 class _Names:
@@ -66,7 +66,7 @@ class _Names:
     def finish(self, probe):
         """Write the last value of each name whose last value was omitted."""
         for (source, name), (step, value) in sorted(self.left_out.items()):
-            probe.event(SCALARS, source=source, step=_whole(step), values={name: value})
+            probe.event(SCALARS, source=source, step=_as_int(step), values={name: value})
         self.left_out.clear()
 
 
@@ -110,12 +110,12 @@ def number(value):
     return value if isinstance(value, (int, float)) else None
 
 
-def _whole(step):
+def _as_int(step):
     step = number(step)
     return int(step) if step is not None and step - step == 0 else None
 
 
-def _watched(original, reader, probe):
+def _wrap_logger(original, reader, probe):
     guard = probe.guard("loggers")
 
     def log(*args, **kwargs):

@@ -4,7 +4,7 @@ import sys
 
 from .. import wrapping
 from ..events import protocol
-from .settings_values import declared_defaults, settings_of_class, to_plain
+from .settings_values import read_declared_defaults, settings_of_class, to_plain
 from .user_files import is_user_file
 
 _MOST = 20
@@ -44,7 +44,7 @@ class ParsedOptions:
         self._known = set()
         self._guard = probe.guard("config")
 
-    def found(self, source, name, settings, defaults=None):
+    def write_options(self, source, name, settings, defaults=None):
         """Write options.
 
         Args:
@@ -59,12 +59,12 @@ class ParsedOptions:
         key = (source, repr(values))
         if key not in self._known:
             self._known.add(key)
-            defaults = to_plain(declared_defaults(settings) if defaults is None else defaults)
+            defaults = to_plain(read_declared_defaults(settings) if defaults is None else defaults)
             unchanged = [at for at, value in values.items() if at in defaults and defaults[at] == value]
             more = {"unchanged": unchanged} if unchanged else {}
             self._probe.event(protocol.ARGUMENTS, source=source, name=name, values=values, **more)
 
-    def look_at_functions(self):
+    def inspect_functions(self):
         """Reads the settings in local variables of the user's functions that are running, by their usual names.
 
         Of a method, its object is read as well. Other frames are not asked for their variables. Cost: 20 microseconds.
@@ -102,14 +102,14 @@ class ParsedOptions:
             elif type(value) in (int, float, str, bool) and (name in given or name in _NUMBERS - _COUNTERS):
                 plain[name] = value
         if plain:
-            self.found("attributes", type(owner).__name__, plain)
+            self.write_options("attributes", type(owner).__name__, plain)
 
-    def look_at_all(self):
+    def inspect_all(self):
         """Reads the settings in running functions, and those in the main module."""
-        self.look_at_functions()
-        self.look()
+        self.inspect_functions()
+        self.inspect()
 
-    def look(self, _step=None):
+    def inspect(self, _step=None):
         """Read settings with the usual names from the main module. Cost: 50 microseconds."""
         with self._guard:
             names = getattr(sys.modules.get("__main__"), "__dict__", {})
@@ -124,22 +124,22 @@ class ParsedOptions:
                 elif _is_constant(name) and type(value) in (int, float, str, bool):
                     constants[name] = value
             if constants:
-                self.found("constants", "__main__", constants)
+                self.write_options("constants", "__main__", constants)
 
     def _variable(self, name, value):
         if isinstance(value, type):
-            # The fields of a dataclass are defaults; what was run stands in its instance.
+            # The fields of a dataclass are defaults; what was run is in its instance.
             if not hasattr(value, "__dataclass_fields__"):
-                self.found("dict", name, settings_of_class(value))
+                self.write_options("dict", name, settings_of_class(value))
         elif type(value).__module__.partition(".")[0] == "absl":
             own = value.get_key_flags_for_module(sys.argv[0])
-            self.found("absl", name, {flag.name: flag.value for flag in own})
+            self.write_options("absl", name, {flag.name: flag.value for flag in own})
         elif type(value).__module__.partition(".")[0] == "omegaconf":
-            self.found("omegaconf", name, value)
+            self.write_options("omegaconf", name, value)
         elif not callable(value) and type(value).__name__ != "module":
-            self.found("dict", name, value)
+            self.write_options("dict", name, value)
 
-    def forked(self):
+    def after_fork(self):
         """Skip settings in a forked child: its parent has recorded them."""
         self._known.update(range(_MOST))
 
@@ -156,9 +156,9 @@ def install(probe):
     probe.watch("hydra.core.utils", lambda module: _watch_hydra(module, probe, settings))
     for module, watch in _OTHER_PARSERS.items():
         probe.watch(module, _watching(watch, probe, settings))
-    probe.at_steps(lambda step: settings.look_at_all() if step == 1 else None)
-    probe.at_exit(settings.look)
-    again = {"fork": settings.forked, "python": settings._known.clear}
+    probe.at_steps(lambda step: settings.inspect_all() if step == 1 else None)
+    probe.at_exit(settings.inspect)
+    again = {"fork": settings.after_fork, "python": settings._known.clear}
     probe.after_fork(lambda: again.get(probe.role, bool)())
 
 
@@ -173,7 +173,7 @@ def _watch_argparse(argparse, probe, settings):
         if _is_inside_a_parser() or _caller_root() in _LAUNCHERS:
             return
         defaults = {action.dest: action.default for action in args[0]._actions}
-        settings.found("argparse", str(getattr(args[0], "prog", "")), result[0], defaults)
+        settings.write_options("argparse", str(getattr(args[0], "prog", "")), result[0], defaults)
 
     wrapper = wrapping.wrap_function(original, probe.guard("argparse"), after=after)
     argparse.ArgumentParser.parse_known_args = wrapper
@@ -204,7 +204,7 @@ def _watch_click(core, probe, settings):
     def before(args, kwargs):
         context = args[1] if len(args) > 1 else kwargs.get("ctx")
         if _root(getattr(args[0], "callback", None)) not in _LAUNCHERS:
-            settings.found("click", str(context.command_path), dict(context.params))
+            settings.write_options("click", str(context.command_path), dict(context.params))
 
     core.Command.invoke = wrapping.wrap_function(core.Command.invoke, probe.guard("click"), before=before)
 
@@ -219,18 +219,19 @@ def _watch_hydra(utils, probe, settings):
         values = to_plain(composed)
         if isinstance(values, dict):
             values.pop("hydra", None)
-        settings.found("hydra", str(getattr(sys.modules.get("__main__"), "__file__", "")), values)
+        settings.write_options("hydra", str(getattr(sys.modules.get("__main__"), "__file__", "")), values)
 
     utils.run_job = wrapping.wrap_function(utils.run_job, probe.guard("hydra"), before=before)
 
 
 def _watch_calls(name, source, read, at_begin=False):
-    """Returns a watcher for a function, "parse" or "Parser.parse", whose calls tell settings.
+    """Returns a watcher for a function, "parse" or "Parser.parse", whose calls carry settings.
 
     Args:
         name: The function, or class and method, in the watched module.
         source: See `protocol.ARGUMENTS`.
-        read: `read(original, result, args, kwargs)` gives the arguments of `ParsedOptions.found` behind the source.
+        read: `read(original, result, args, kwargs)` gives the arguments of `ParsedOptions.write_options` behind the
+            source.
         at_begin: Whether they are read before the call, which then has no result.
     """
 
@@ -240,7 +241,7 @@ def _watch_calls(name, source, read, at_begin=False):
         original = getattr(owner, last)
 
         def after(result, args, kwargs):
-            settings.found(source, *read(original, result, args, kwargs))
+            settings.write_options(source, *read(original, result, args, kwargs))
 
         observers = {"before": lambda args, kwargs: after(None, args, kwargs)} if at_begin else {"after": after}
         setattr(owner, last, wrapping.wrap_function(original, probe.guard(source), **observers))
@@ -282,7 +283,7 @@ def _watch_fire(core, probe, settings):
         def after(result, args, kwargs):
             values, named = result[0]
             names, defaults = _signature(function)
-            settings.found("fire", function.__name__, dict(zip(names, values), **named), defaults)
+            settings.write_options("fire", function.__name__, dict(zip(names, values), **named), defaults)
 
         return wrapping.wrap_function(original(function, metadata), probe.guard("fire"), after=after)
 

@@ -40,7 +40,7 @@ def _watch_init(worker, probe):
 
     def init(*args, **kwargs):
         with guard:
-            kwargs = _with_probe(args, kwargs, probe)
+            kwargs = _add_probe_variables(args, kwargs, probe)
         return original(*args, **kwargs)
 
     worker.init = wrapping.transparent_wrapper(init, original)
@@ -58,7 +58,7 @@ def _watch_jobs(client, probe):
     client.submit_job = wrapping.transparent_wrapper(submit_job, original)
 
 
-def _with_probe(args, kwargs, probe):
+def _add_probe_variables(args, kwargs, probe):
     """Keyword arguments of `ray.init` with the variables of the probe, where it connects to a running cluster."""
     if not _finds_cluster(args[0] if args else kwargs.get("address")):
         return kwargs

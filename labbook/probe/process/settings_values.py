@@ -47,7 +47,7 @@ def settings_of_class(kind):
     }
 
 
-def declared_defaults(settings):
+def read_declared_defaults(settings):
     """The default values that the dataclass of a settings object declares, by name; empty for other objects."""
     fields = getattr(type(settings), "__dataclass_fields__", {})
     return {name: field.default for name, field in fields.items() if type(field.default) in _SCALARS}

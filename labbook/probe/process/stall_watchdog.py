@@ -46,10 +46,10 @@ class StallWatchdog:
         self._held = None
         self._terms = self._faults = False
         self._forget()
-        probe.at_steps(self._stepped)
+        probe.at_steps(self._on_step)
         with probe.guard("pulse"):
             self._take_faults()
-        probe.after_fork(self._forked)
+        probe.after_fork(self._after_fork)
         probe.at_exit(self.finish)
 
     def _forget(self):
@@ -71,7 +71,7 @@ class StallWatchdog:
     def interrupted(self, error):
         """Write the stacks at Ctrl-C."""
         if self._probe.step is not None or len(sys._current_frames()) > 1:
-            thread_stacks.tell(self._probe, "interrupt", self.silent_s(), error.__traceback__)
+            thread_stacks.write_stacks(self._probe, "interrupt", self.silent_s(), error.__traceback__)
 
     def begin(self):
         """Start watching, unless already started, if the process has other threads."""
@@ -105,13 +105,13 @@ class StallWatchdog:
         with self._probe.guard("pulse"):
             self._leave_signal()
 
-    def _stepped(self, step):
+    def _on_step(self, step):
         if step == 1:
             with self._probe.guard("pulse"):
                 self._take_signal()
         self.begin()
 
-    def _forked(self):
+    def _after_fork(self):
         self._forget()
         with self._probe.guard("pulse"):
             self._leave_signal(fork=True)
@@ -122,11 +122,11 @@ class StallWatchdog:
             _block_signals()
             while not wake.acquire(timeout=self._look_s):
                 with self._probe.guard("pulse"):
-                    self._look()
+                    self._check()
         finally:
             gone.release()
 
-    def _look(self):
+    def _check(self):
         silent = self.silent_s()
         if silent is None:
             return
@@ -140,7 +140,7 @@ class StallWatchdog:
             self._limit *= _AGAIN
             self._written += 1
             self._has_written = True
-            thread_stacks.tell(self._probe, "silence", silent)
+            thread_stacks.write_stacks(self._probe, "silence", silent)
 
     def _step_s(self):
         """Return the mean duration of a step, in seconds."""
@@ -152,16 +152,18 @@ class StallWatchdog:
 
         if faulthandler.is_enabled() or not _is_default(*_FAULTS):
             return
-        self._open()
+        self._open_file()
         faulthandler.enable(file=self._held[0], all_threads=True)
         self._faults = True
         guard, is_enabled = self._probe.guard("pulse"), faulthandler.is_enabled
         # A program that asks first, as several servers do, must not find it enabled and leave it at that.
         faulthandler.is_enabled = transparent_wrapper(lambda: is_enabled() and not self._faults, is_enabled)
         for name in ("enable", "disable"):
-            setattr(faulthandler, name, wrap_function(getattr(faulthandler, name), guard, before=self._taken_over))
+            setattr(
+                faulthandler, name, wrap_function(getattr(faulthandler, name), guard, before=self._on_faulthandler_call)
+            )
 
-    def _taken_over(self, args, kwargs):
+    def _on_faulthandler_call(self, args, kwargs):
         """Disable it, because the program uses `faulthandler`."""
         self._faults = False
 
@@ -170,13 +172,13 @@ class StallWatchdog:
             import faulthandler
 
             # faulthandler passes the signal on, and the process ends by it as without the probe.
-            self._open()
+            self._open_file()
             faulthandler.register(_signal.SIGTERM, file=self._held[0], all_threads=True, chain=True)
             self._terms = True
 
-    def _open(self):
+    def _open_file(self):
         if self._held is None:
-            self._held = self._probe.writer.beside(STACKS_ENDING)
+            self._held = self._probe.writer.open_beside(STACKS_ENDING)
 
     def _leave_signal(self, fork=False):
         held, self._held = self._held, None

@@ -6,13 +6,13 @@ from _thread import get_ident
 
 from ..events import protocol
 from ..wrapping import is_ours
-from .user_files import is_user_file, shown_file, source_line
+from .user_files import display_path, is_user_file, source_line
 
 _MAX_THREADS = 64
 _MAX_FRAMES = 40
 
 
-def tell(probe, reason, silent_s, trace=None):
+def write_stacks(probe, reason, silent_s, trace=None):
     """Write the stacks of all threads.
 
     Args:
@@ -37,7 +37,7 @@ def _threads(trace):
     sources, found = {}, []
     for ident, frame in list(sys._current_frames().items()):
         is_main = ident == main if main is not None else ident == get_ident()
-        lines = _of_trace(trace) if is_main and trace is not None else _of_frame(frame)
+        lines = _frames_of_trace(trace) if is_main and trace is not None else _frames_of_frame(frame)
         frames = [_frame_data(code, line, sources) for code, line in lines if not is_ours(code)]
         if frames:
             name = "main" if is_main else str(getattr(known.get(ident), "name", "") or "")
@@ -46,7 +46,7 @@ def _threads(trace):
     return found[:_MAX_THREADS]
 
 
-def _of_trace(trace):
+def _frames_of_trace(trace):
     found = []
     while trace is not None:
         found.append((trace.tb_frame.f_code, trace.tb_lineno))
@@ -54,7 +54,7 @@ def _of_trace(trace):
     return found[-_MAX_FRAMES:]
 
 
-def _of_frame(frame):
+def _frames_of_frame(frame):
     found = []
     while frame is not None and len(found) < _MAX_FRAMES:
         found.append((frame.f_code, frame.f_lineno))
@@ -65,7 +65,7 @@ def _of_frame(frame):
 def _frame_data(code, line, sources):
     file = code.co_filename
     return {
-        "file": file if file.startswith("<") else shown_file(file, os.getcwd()),
+        "file": file if file.startswith("<") else display_path(file, os.getcwd()),
         "line": line,
         "function": getattr(code, "co_qualname", code.co_name),
         "source": source_line(file, file, line, sources),

@@ -85,12 +85,12 @@ class Trials:
             self._begun = monotonic()
             self._files += 1
             self.probe.begin_part("trial-%d" % self._files)
-        trial = self._new(tool, group, number, own=own)
+        trial = self._begin_trial(tool, group, number, own=own)
         self._open.append(trial)
         self.probe.event(TRIAL, params=to_plain(params) or {}, state="", **trial)
         return trial
 
-    def _new(self, tool, group, number, **fields):
+    def _begin_trial(self, tool, group, number, **fields):
         """A trial that begins in this thread; of several that are open in one, nobody knows which is trained."""
         trial = {"tool": tool, "group": group, "number": self._listed - 1 if number is None else number, **fields}
         trial["label"] = self._listed if self._listed <= MOST_FILES else 0
@@ -118,7 +118,7 @@ class Trials:
         for other in self._open:
             other["together"] = True
         self._listed += 1
-        trial = self._new(tool, group, number, own=False, together=True)
+        trial = self._begin_trial(tool, group, number, own=False, together=True)
         self._together.append(trial)
         self.probe.event(TRIAL, params=to_plain(params) or {}, state="", **trial)
         return trial
@@ -364,9 +364,9 @@ def _watch_schedulers(controller_class, trials):
         scheduler = type(args[0]._scheduler_alg)
         if scheduler not in watched:
             watched.add(scheduler)
-            scheduler.on_trial_result = wrapping.wrap_function(scheduler.on_trial_result, guard, after=decided)
+            scheduler.on_trial_result = wrapping.wrap_function(scheduler.on_trial_result, guard, after=on_decision)
 
-    def decided(decision, args, kwargs):
+    def on_decision(decision, args, kwargs):
         if decision == "STOP" and len(args) >= 4:
             prune(args[0], args[2], args[3])
 

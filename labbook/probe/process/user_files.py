@@ -18,7 +18,7 @@ def is_user_file(file):
     return not file.startswith(_library_folders())
 
 
-def shown_file(file, folder):
+def display_path(file, folder):
     """`In[3]`, as Jupyter shows it, for a cell of a notebook; `<string>` as it is; else the path, below `folder`."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)() if "ipy" in file else None
     count = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)

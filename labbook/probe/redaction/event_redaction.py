@@ -3,7 +3,7 @@
 import os
 import sys
 
-from ..events.jsonl import Masked, parse
+from ..events.jsonl import MaskedString, parse
 from ..events.protocol import ARGUMENTS, CONFIG, ENV_PROBE, FILES, HELLO, KEEP, SOURCES, SPAWNED, TRIAL
 
 WITHHELD = "[withheld: the redaction failed]"
@@ -45,7 +45,7 @@ class EventRedaction:
             return string
         try:
             redactor = self._redactor or self._make()
-            short = self._short(string)
+            short = self._replace_home(string)
             if redactor.needs_scan(short):
                 with self._library:
                     return redactor.text(short)
@@ -58,9 +58,9 @@ class EventRedaction:
     def path(self, string):
         """What may be written of a path that the recorder has to open. Never raises."""
         masked = self.text(string)
-        return masked if "[REDACTED" in masked or masked == WITHHELD else self._short(string)
+        return masked if "[REDACTED" in masked or masked == WITHHELD else self._replace_home(string)
 
-    def _short(self, string):
+    def _replace_home(self, string):
         """A path below the home folder, the usual case, needs no regular expression."""
         inside = string.startswith(self._in_home) and "\n" not in string
         return "~" + string[len(self._home) :] if inside else string
@@ -74,12 +74,16 @@ class EventRedaction:
         elif kind == TRIAL:
             fields = dict(fields, params=self.data(fields["params"]))
         elif kind == FILES:
-            return {"items": [dict(item, path=Masked(self.path(item["path"]))) for item in fields["items"]]}
+            return {"items": [dict(item, path=MaskedString(self.path(item["path"]))) for item in fields["items"]]}
         elif kind == SOURCES:
             fields = dict(fields, environment=self.data(fields["environment"]))
         for name in _PATHS.get(kind, ()):
             value = fields[name]
-            masked = [Masked(self.path(p)) for p in value] if isinstance(value, list) else Masked(self.path(value))
+            masked = (
+                [MaskedString(self.path(p)) for p in value]
+                if isinstance(value, list)
+                else MaskedString(self.path(value))
+            )
             fields = dict(fields, **{name: masked})
         return fields
 
@@ -87,11 +91,11 @@ class EventRedaction:
         """A command line, the values after secret-looking options masked. Never raises."""
         try:
             redactor = self._redactor or self._make()
-            words = [self._short(word) for word in argv]
+            words = [self._replace_home(word) for word in argv]
             if any(redactor.needs_scan(word) for word in words) or redactor.needs_scan(" ".join(words)):
                 with self._library:
                     words = self._redact_argv(words, redactor)
-            return [Masked(word) for word in words]
+            return [MaskedString(word) for word in words]
         except Exception:
             return [WITHHELD]
 

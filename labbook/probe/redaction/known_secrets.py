@@ -1,11 +1,11 @@
 """Secrets that are known by value: collected from the environment and the command line, found in every spelling.
 
-This is the only layer that tells a key of 40 hexadecimal digits from a commit id.
+This is the only layer that can tell a key of 40 hexadecimal digits from a commit id.
 """
 
 from ..events.jsonl import parse, quote
 from .paths_and_urls import url_spans
-from .rules import has_digit, lower, rules_data
+from .rules import has_digit, lower_keeping_length, rules_data
 from .secret_names import looks_random, name_class, value_is_secret
 
 MINIMUM = 6
@@ -53,14 +53,14 @@ def known_values(environ, argv):
     for value in found:
         # A value of several lines (a private key) is met line by line.
         for piece in [value] if "\n" not in value else [value, *value.splitlines()]:
-            if worth_masking(piece.strip()):
+            if is_worth_masking(piece.strip()):
                 pieces[piece.strip()] = None
     return sorted(pieces, key=lambda piece: (-len(piece), piece))
 
 
 def _secrets_inside(value):
     """Secrets of fixed format, passwords in URLs, and values under secret names in JSON."""
-    if _long_word(value):
+    if _has_long_word(value):
         for part in _secrets_of_formats(value):
             yield part
     if "://" in value and "@" in value:
@@ -77,15 +77,15 @@ def _secrets_inside(value):
 
 
 def _secrets_of_formats(value):
-    low = lower(value)
+    low = lower_keeping_length(value)
     for rule in rules_data()["rules"]:
         if any(word in low for word in rule.keywords):
             for start, end in rule.spans(value):
                 yield value[start:end]
 
 
-def _long_word(value):
-    """Whether a word of 16 characters with a digit stands in `value`, as in every fixed format."""
+def _has_long_word(value):
+    """Whether a word of 16 characters with a digit is in `value`, as in every fixed format."""
     for mark in "/:;,.=?&@ ":
         value = value.replace(mark, "\n")
     return any(len(word) >= 16 and has_digit(word) for word in value.split("\n"))
@@ -104,8 +104,8 @@ def _json_secrets(data, name):
         yield data
 
 
-def worth_masking(value):
-    """Whether `value` may be masked wherever it stands: long enough, and no common word, number, path or reference."""
+def is_worth_masking(value):
+    """Whether `value` may be masked wherever it occurs: long enough, and no common word, number, path or reference."""
     if len(value) < MINIMUM or len(value) > _LIMIT or len(set(value)) < 3:
         return False
     words = rules_data()["values"]
@@ -140,12 +140,12 @@ def spellings(value):
     for safe in ("", "/", "/:@"):
         encoded = _percent(data, safe)
         forms.update((encoded, encoded.replace("%20", "+"), encoded.replace("%", "%25")))
-    forms.update([_lower_percent(form) for form in forms if "%" in form])
+    forms.update([_lower_percent_escapes(form) for form in forms if "%" in form])
     if len(data) >= MINIMUM:
         forms.update((data.hex(), data.hex().upper()))
         for offset in range(3):
             encoded = b2a_base64(b"\0" * offset + data, newline=False).decode("ascii")
-            # Without the characters that also depend on what stands before and after.
+            # Without the characters that also depend on what is before and after.
             inner = encoded[(8 * offset + 5) // 6 : (8 * (offset + len(data))) // 6]
             forms.update((inner, inner.replace("+", "-").replace("/", "_")))
     return {form for form in forms if len(form) >= MINIMUM}
@@ -156,6 +156,6 @@ def _percent(data, safe):
     return "".join(chr(byte) if chr(byte) in plain else "%%%02X" % byte for byte in data)
 
 
-def _lower_percent(text):
+def _lower_percent_escapes(text):
     parts = text.split("%")
     return "%".join([parts[0]] + [part[:2].lower() + part[2:] for part in parts[1:]])

@@ -1,6 +1,6 @@
-"""What the lines before a line say about it: the section that a name stands in, and a name whose value comes next.
+"""What the lines before a line say about it: the section that a name is in, and a name whose value comes next.
 
-In YAML, TOML and JSON the name of a value may stand on a line of its own: `wandb:` above `key: ...`, `secret: >-` above
+In YAML, TOML and JSON the name of a value may be on a line of its own: `wandb:` above `key: ...`, `secret: >-` above
 the secret. Only the last lines before a line are looked at, so that the result does not depend on how text arrives.
 """
 
@@ -54,12 +54,12 @@ class LineContext:
         self.before = (self.before + text[-REACH:])[-REACH:]
         self._above = ("", 0)
 
-    def at_line(self, text, start):
+    def move_to_line(self, text, start):
         """Moves to the line of `text` that begins at `start`; `text` itself follows on `before`."""
         self._above = (text, start)
 
-    def awaited_spans(self, line):
-        """Where the value stands that the line before announced: list of (start, end, rule, text)."""
+    def find_announced_value(self, line):
+        """Where the value is that the line before announced: list of (start, end, rule, text)."""
         if not self.awaited or not line.strip():
             return []
         kind, column, labelled = self.awaited
@@ -76,7 +76,7 @@ class LineContext:
         return [(match.start(4), match.end(4), kind, "")] if secret else []
 
     def await_value(self, line, left, right, kind):
-        """Remembers the name in `line[left:right]` if its value stands on the next line."""
+        """Remembers the name in `line[left:right]` if its value is on the next line."""
         if not _compiled:
             _compile()
         if kind in ("header", "phrase") or not _compiled["end"].match(line, right):

@@ -1,7 +1,7 @@
 """Secrets beside their names in text: `password=...`, `"api_key": "..."`, `--token ...`, headers, tables."""
 
 from .line_context import class_in_section
-from .rules import has_digit, lower, rules_data
+from .rules import has_digit, lower_keeping_length, rules_data
 from .secret_names import LOOSE, looks_random, name_class, value_is_secret
 
 _IDENTIFIER = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
@@ -45,7 +45,7 @@ def _compile():
 
 
 def context_spans(line, stems=None, extra=frozenset(), context=None):
-    """Where secret values stand beside their names in `line`.
+    """Where secret values are beside their names in `line`.
 
     Args:
         line: The text.
@@ -70,7 +70,7 @@ def context_spans(line, stems=None, extra=frozenset(), context=None):
         name = line[left:right]
         kind = name_class(name.strip("-."), extra)
         if kind in ("", "weak") and name.lower() in _NEEDS_OWNER:
-            kind = name_class(_with_word_before(line, left, name), extra) or kind
+            kind = name_class(_prepend_word(line, left, name), extra) or kind
             if not kind and context and name in ("key", "KEY", "Key") and _is_random_after(line, right):
                 kind = class_in_section(name, context.section(line, left), extra)
         if not kind:
@@ -86,7 +86,7 @@ def context_spans(line, stems=None, extra=frozenset(), context=None):
 
 def _stem_bounds(line, stems):
     """Bounds of all stems in `line`, in order."""
-    low = lower(line)
+    low = lower_keeping_length(line)
     found = []
     for stem in stems:
         word, before, after = _stem_parts(stem)
@@ -105,7 +105,7 @@ def _stem_parts(stem):
     if parts is None:
         # The stem ` sk` is the name `sk` alone: too many words contain these letters.
         before = len(stem) - len(stem.lstrip(" \"'"))
-        parts = _stems[stem] = (lower(stem), before, len(stem) - len(stem.rstrip("\"'")))
+        parts = _stems[stem] = (lower_keeping_length(stem), before, len(stem) - len(stem.rstrip("\"'")))
     return parts
 
 
@@ -131,7 +131,7 @@ def _is_random_after(line, right):
     return bool(value) and looks_random(value.group().rstrip(",;)]}"))
 
 
-def _with_word_before(line, left, name):
+def _prepend_word(line, left, name):
     """`API key` as one name, for prose."""
     if left < 2 or line[left - 1] != " ":
         return ""
@@ -157,7 +157,7 @@ def _value_span(line, left, right, kind):
     if opened:
         if _ends_around(line, left, right, opened.group(1)):
             return None
-        begin, end = _quoted(line, opened)
+        begin, end = _find_quotes(line, opened)
         if end < 0:
             # Not closed, as in a cut line: a password may hold blanks, a key does not.
             end = len(line.rstrip()) if kind == "password" else _bare_end(line, begin, len(line))
@@ -195,7 +195,7 @@ def _phrase_span(line, start):
 
 
 def _ends_around(line, left, right, mark):
-    """Whether `mark` closes quotes that the name stands in: `input("Password: ")`."""
+    """Whether `mark` closes quotes that the name is in: `input("Password: ")`."""
     opened = line.startswith(mark, left - len(mark)) if left >= len(mark) else False
     return opened and not line.startswith(mark, right) and line[left - len(mark) - 1 : left - len(mark)] != "\\"
 
@@ -209,7 +209,7 @@ def _bare_end(line, start, limit=_GLANCE):
     following = _compiled["next"].search(line, start, end)
     if following:
         end = following.start()
-    # Brackets and marks that close what stands around the value.
+    # Brackets and marks that close what is around the value.
     floor = max(start, end - 4)
     while end > floor and line[end - 1] in ",;)]}\\":
         end -= 1
@@ -217,7 +217,7 @@ def _bare_end(line, start, limit=_GLANCE):
 
 
 def _separator(line, left, right):
-    """What stands between name and value, and where the value starts (None: no value)."""
+    """What comes between name and value, and where the value starts (None: no value)."""
     match = _compiled["after"].match(line, right)
     if match:
         mark = match.group(1)
@@ -251,26 +251,26 @@ def _separator(line, left, right):
     return "", None
 
 
-def _quoted(line, opened):
+def _find_quotes(line, opened):
     """Bounds of the text inside quotes; the end is -1 when they are not closed."""
     mark = opened.group(1).replace("\u201c", "\u201d")
     begin = opened.end()
     end = line.find(mark, begin)
     if "\\" not in mark:
-        while end > 0 and _escaped(line, end, begin):
+        while end > 0 and _is_escaped(line, end, begin):
             end = line.find(mark, end + 1)
     return begin, end
 
 
 def _without_escapes(value):
-    """A quoted value as it is judged where it stands alone: without the backslashes before quotes."""
+    """A quoted value as it is judged where it is alone: without the backslashes before quotes."""
     if "\\" not in value:
         return value
     plain = value.replace("\\\\", "\0").replace('\\"', '"').replace("\\'", "'")
     return plain.replace("\0", "\\")
 
 
-def _escaped(line, position, floor):
+def _is_escaped(line, position, floor):
     count = 0
     while position - count - 1 >= floor and line[position - count - 1] == "\\":
         count += 1
@@ -282,7 +282,7 @@ def _header_span(line, start, separator, cookie):
         return None
     opened = _compiled["open"].match(line, start)
     if opened:
-        begin, end = _quoted(line, opened)
+        begin, end = _find_quotes(line, opened)
         end = len(line.rstrip()) if end < 0 else end
     else:
         match = _compiled["header_value"].match(line, start)

@@ -47,7 +47,7 @@ class PathsAndUrls:
             start = line.find(home)
             while start >= 0:
                 end = start + len(home)
-                if _alone(line, start, end):
+                if _is_whole_path(line, start, end):
                     found.append((start, end, "home", "~"))
                 start = line.find(home, end)
         if "others" not in _compiled:
@@ -69,16 +69,16 @@ class PathsAndUrls:
             end = start + len(self._user)
             before, after = line[max(0, start - 1) : start], line[end : end + 1]
             path = before in ("/", "\\", "~") or line[max(0, start - 3) : start].lower() == "%2f"
-            segment = path and not _goes_on(line, end)
+            segment = path and not _name_continues(line, end)
             login = after == "@" and before not in tuple(_NAME_CHARS + ".")
-            if (segment and start > 0 and not _in_url(line, start)) or login:
+            if (segment and start > 0 and not _is_in_url(line, start)) or login:
                 found.append((start, end, "user", "[USER]"))
             start = line.find(self._user, end)
         return found
 
 
 def _spellings(home):
-    """A home folder as it stands in plain, JSON-escaped, percent-encoded and Windows text."""
+    """A home folder as it is in plain, JSON-escaped, percent-encoded and Windows text."""
     if not home:
         return ()
     if "\\" in home:
@@ -86,23 +86,23 @@ def _spellings(home):
     return (home, home.replace("/", "\\/"), home.replace("/", "%2F"), home.replace("/", "%2f"))
 
 
-def _alone(line, start, end):
+def _is_whole_path(line, start, end):
     """Whether the path at `start:end` is a whole one: no longer name, no folder of the same name elsewhere."""
     before = line[max(0, start - 1) : start]
     # `-I/home/x` and the last letter of an escape end before the path begins.
     joined = line[max(0, start - 2) : start - 1] in ("-", "\\") or line[start] == "%"
     if before in tuple(_NAME_CHARS + ".~/\\") and not joined and line[max(0, start - 7) : start] != "file://":
         return False
-    return not _goes_on(line, end)
+    return not _name_continues(line, end)
 
 
-def _goes_on(line, end):
+def _name_continues(line, end):
     """Whether the name that ends at `end` is only the beginning of a longer one."""
     after = line[end : end + 1]
     return after.isalnum() or after in ("_", "-") or (after == "." and line[end + 1 : end + 2].isalnum())
 
 
-def _in_url(line, position):
+def _is_in_url(line, position):
     """Whether the word at `position` belongs to an `http` address: a name in one is public."""
     segment = line[max(0, position - 300) : position]
     scheme = segment.rfind("://")
@@ -132,7 +132,7 @@ def _compile():
 
 
 def url_spans(line):
-    """Where user names and passwords stand in URLs: list of (start, end, rule, text)."""
+    """Where user names and passwords are in URLs: list of (start, end, rule, text)."""
     if "url" not in _compiled:
         _compile()
     found = []
@@ -150,7 +150,7 @@ def url_spans(line):
 
 
 def _userinfo(rest):
-    """What stands before the last `@` of the authority; a password may hold `/`, `#` and `@` unencoded."""
+    """What comes before the last `@` of the authority; a password may hold `/`, `#` and `@` unencoded."""
     authority = rest
     for stop in "/?":
         authority = authority.split(stop, 1)[0]

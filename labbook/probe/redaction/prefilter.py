@@ -31,8 +31,8 @@ class LinePrefilter:
         for group in (words, run_words):
             self._exact += [(word, calls) for word, calls in group.items() if not word.isascii()]
 
-    def opens(self, text):
-        """Whether any word stands in `text`."""
+    def matches(self, text):
+        """Whether any word is in `text`."""
         low, shape = _bytes(text)
         if any(word in low for word, _ in self._words) or any(word in text for word, _ in self._exact):
             return True

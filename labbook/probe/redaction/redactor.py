@@ -7,7 +7,7 @@ compiles nothing; rules are read and compiled when the first text needs them.
 
 import os
 
-from .known_secrets import spellings, worth_masking
+from .known_secrets import is_worth_masking, spellings
 from .named_secrets import context_spans
 from .paths_and_urls import PathsAndUrls, url_spans
 from .prefilter import LinePrefilter, line_bounds
@@ -27,7 +27,7 @@ class Redactor:
     """Replaces secrets by `[REDACTED:rule]` and personal paths by `~` or `[USER]`.
 
     Args:
-        known: Values to mask wherever they stand, in every spelling; see `known_values`.
+        known: Values to mask wherever they occur, in every spelling; see `known_values`.
         rules: Further rules of this notebook, as an object with any of `rules` (list like the built-in formats),
             `names` (further secret names) and `allow` (texts that are no secrets). None: the built-in rules alone.
         home: The user's home folder; None: of this process. Empty: none.
@@ -57,7 +57,7 @@ class Redactor:
 
     def learn(self, values):
         """Adds values that became known during the run, as from a configuration file."""
-        self._known.extend(value for value in values if worth_masking(value))
+        self._known.extend(value for value in values if is_worth_masking(value))
         self._gate = None
 
     def needs_scan(self, text):
@@ -66,7 +66,7 @@ class Redactor:
             self._prepare()
         if text in self._clean:
             return False
-        if "\x1b" in text or self._gate.opens(text):
+        if "\x1b" in text or self._gate.matches(text):
             return True
         if len(text) <= _SHORT and len(self._clean) < _MOST_CLEAN:
             self._clean.add(text)
@@ -94,7 +94,7 @@ class Redactor:
         state = KeyState()
         found = []
         for number, line in enumerate(text.split("\n"), 1):
-            found.extend((number, rule) for _, _, rule, _ in _joined(self.spans(line, state)))
+            found.extend((number, rule) for _, _, rule, _ in _merge_spans(self.spans(line, state)))
         return found
 
     def lines(self, block, state):
@@ -110,7 +110,7 @@ class Redactor:
         if not chosen and not state.context.awaited:
             state.context.pass_by(plain)
             return block
-        found = self._found_lines(plain, chosen, state.context)
+        found = self._find_in_lines(plain, chosen, state.context)
         if plain is not block:
             return self._coloured(block, plain, {(start, end): spans for start, end, spans in found})
         out = []
@@ -121,8 +121,8 @@ class Redactor:
         out.append(block[done:])
         return "".join(out)
 
-    def _found_lines(self, text, chosen, context):
-        """What to replace in whole lines, of which `chosen` tells the detectors: list of (start, end, spans)."""
+    def _find_in_lines(self, text, chosen, context):
+        """What to replace in whole lines, with the detectors in `chosen`: list of (start, end, spans)."""
         returns = "\r" in text
         waiting = sorted(chosen, reverse=True)
         found = []
@@ -132,8 +132,8 @@ class Redactor:
             if waiting and waiting[-1] == (start, end):
                 waiting.pop()
             line = text[start:end]
-            context.at_line(text, start)
-            spans = context.awaited_spans(line) + self._detect(line, chosen.get((start, end), ()), context)
+            context.move_to_line(text, start)
+            spans = context.find_announced_value(line) + self._detect(line, chosen.get((start, end), ()), context)
             if spans:
                 found.append((start, end, spans))
         context.pass_by(text)
@@ -147,7 +147,7 @@ class Redactor:
             spans = found.get((at, at + len(line)))
             at += len(line)
             if spans:
-                out[index] = self.replace(out[index], _with_escapes(out[index], spans))
+                out[index] = self.replace(out[index], _restore_escapes(out[index], spans))
         return "".join(out)
 
     def line_spans(self, line):
@@ -158,7 +158,7 @@ class Redactor:
         """What to replace in one line: list of (start, end, rule, text). Looks through terminal escapes."""
         if "\x1b" not in line:
             return self._spans(line, state)
-        return _with_escapes(line, self._spans(_escapes().sub("", line), state))
+        return _restore_escapes(line, self._spans(_escapes().sub("", line), state))
 
     def _spans(self, line, state):
         found = [(start, end, rule, "") for start, end, rule in state.spans(line) if end > start]
@@ -166,7 +166,7 @@ class Redactor:
             self._prepare()
         chosen = self._gate.line(line)
         if chosen or state.context.awaited:
-            found = found + state.context.awaited_spans(line) + self._detect(line, chosen, state.context)
+            found = found + state.context.find_announced_value(line) + self._detect(line, chosen, state.context)
         state.context.pass_by(line if line[-1:] in ("\n", "\r") else line + "\n")
         return found
 
@@ -175,7 +175,7 @@ class Redactor:
         end = len(line) if end is None else end
         out = []
         done = begin
-        for start, stop, rule, mark in _joined(spans):
+        for start, stop, rule, mark in _merge_spans(spans):
             out.append(line[done:start])
             out.append(mark)
             if rule:
@@ -257,7 +257,7 @@ def _login():
     return ""
 
 
-def _joined(spans):
+def _merge_spans(spans):
     """Spans in order with their marks: a secret takes in what overlaps it; of two paths the first stays."""
     out = []
     for start, end, rule, mark in sorted(spans, key=lambda span: (span[0], -span[1], span[3], span[2])):
@@ -283,7 +283,7 @@ def _escapes():
     return _compiled["escapes"]
 
 
-def _with_escapes(line, spans):
+def _restore_escapes(line, spans):
     """Spans in the line without its terminal escapes as spans in the line itself."""
     if not spans or "\x1b" not in line:
         return spans

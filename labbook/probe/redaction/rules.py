@@ -9,7 +9,7 @@ from ..events.jsonl import parse
 
 _RULES_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rules.json")
 
-# What may stand before a credential: anything but the tail of a longer word. In escaped text the last letter of an
+# What may be before a credential: anything but the tail of a longer word. In escaped text the last letter of an
 # escape (`\n`, `%3D`, `\u003d`) is no such tail.
 _EDGES = {
     "word": r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-fA-F]{2}))",
@@ -24,15 +24,15 @@ class FormatRule:
     Args:
         data: The rule as written in the rules file: `id`, `keywords` (compared in lower case), `pattern` (a group named
             `s` marks the secret, otherwise all of the match is one), `edge` ("word", "token" or "none"), `digit` (the
-            secret holds a digit, which tells it from words joined by hyphens) and `run` (false: a match need not hold
-            a run of 16 letters, digits and `-_.~`).
+            secret holds a digit, which distinguishes it from words joined by hyphens) and `run` (false: a match need
+            not hold a run of 16 letters, digits and `-_.~`).
     """
 
     __slots__ = ("_compiled", "_digit", "_group", "_pattern", "id", "keywords", "run")
 
     def __init__(self, data):
         self.id = data["id"]
-        self.keywords = tuple(lower(word) for word in data["keywords"])
+        self.keywords = tuple(lower_keeping_length(word) for word in data["keywords"])
         self._pattern = data["pattern"]
         self.run = bool(data.get("run", True))
         self._digit = bool(data.get("digit"))
@@ -46,7 +46,7 @@ class FormatRule:
         self._group = 0
 
     def spans(self, line):
-        """Where the secrets of this format stand in `line`: list of (start, end)."""
+        """Where the secrets of this format are in `line`: list of (start, end)."""
         if self._compiled is None:
             import re
 
@@ -76,7 +76,7 @@ def rules_data():
 
 
 def has_digit(text):
-    """Whether an ASCII digit stands in `text`."""
+    """Whether an ASCII digit is in `text`."""
     # Written out: this runs for each value beside a name, and a loop takes four times as long.
     return (
         "1" in text
@@ -92,7 +92,7 @@ def has_digit(text):
     )
 
 
-def lower(text):
+def lower_keeping_length(text):
     """`text` in lower case, character by character, so that positions stay the same."""
     # U+0130 is the only character whose lower case is two characters long.
     return text.lower() if text.isascii() else text.replace("\u0130", "i").lower()

@@ -9,7 +9,7 @@ from .rules import has_digit, rules_data
 _CACHE_LIMIT = 4096
 
 LOOSE = (" ", "->", "(", ",")
-"""What may stand between a name and its value, but as often between two words: the value has to look like a secret."""
+"""What may be between a name and its value, but as often between two words: the value has to look like a secret."""
 
 _classes = {}
 _compiled = {}
@@ -139,10 +139,10 @@ def _is_path(value):
         return False
     parts = value.replace("\\", "/").strip("/").split("/")
     # A path has short, word-like parts; base64 that happens to begin with a slash has not.
-    return all(len(part) <= 40 and not (len(part) >= 16 and _mixed(part)) for part in parts)
+    return all(len(part) <= 40 and not (len(part) >= 16 and _is_mixed(part)) for part in parts)
 
 
-def _mixed(text):
+def _is_mixed(text):
     return has_digit(text) and text.lower() != text and text.upper() != text
 
 
@@ -151,7 +151,7 @@ def value_is_secret(value, kind, quoted, separator="="):
 
     Args:
         value: The value without its quotes.
-        kind: What `name_class` said.
+        kind: The result of `name_class`.
         quoted: Whether quotes stood around it; without them it may be code.
         separator: What stood between name and value, stripped.
     """
@@ -204,7 +204,7 @@ def _looks_made_up(value):
     """Whether a word looks like a password that somebody chose: letters in both cases and a digit."""
     if looks_random(value):
         return True
-    return 8 <= len(value) <= 128 and " " not in value and _mixed(value) and not _is_path(value)
+    return 8 <= len(value) <= 128 and " " not in value and _is_mixed(value) and not _is_path(value)
 
 
 def _number(value):
@@ -240,7 +240,7 @@ def _compile():
         r"|\$[A-Za-z_{(]|%[A-Za-z_]+%$|\{|(?:your|my)[-_ ].{0,40}$|env:|ENV\[|\(?(?:hidden|not set|none)\)?$",
         re.IGNORECASE,
     )
-    # Calls, indexing, attributes of names, types: what stands there in source lines of tracebacks and diffs.
+    # Calls, indexing, attributes of names, types: what is there in source lines of tracebacks and diffs.
     _compiled["code"] = re.compile(
         r"[A-Za-z_][\w.]{0,120}[(\[]"
         r"|(?:os|self|cls|args|arg|cfg|config|conf|settings|opt|opts|options|params|hparams|ctx|env|environ|request|req"

@@ -55,11 +55,11 @@ class KeyState:
             # A key that was cut off ends at the latest where another one begins.
             begin = _compiled["begin"].search(line) or _compiled["putty"].search(line)
             if begin and not _compiled["end"].search(line, 0, begin.start()):
-                self._inside(line[: begin.start()], found)
+                self._read_inside_key(line[: begin.start()], found)
                 self.open = False
                 position = begin.start()
             else:
-                position = self._inside(line, found)
+                position = self._read_inside_key(line, found)
         while not self.open:
             begin = _compiled["begin"].search(line, position) or _compiled["putty"].search(line, position)
             if not begin:
@@ -76,7 +76,7 @@ class KeyState:
             found.append((begin.start(), position, self.rule))
         return found
 
-    def _inside(self, line, found):
+    def _read_inside_key(self, line, found):
         end = _compiled["end"].search(line)
         if end:
             before = line[: end.start()].rstrip("\\nr").rstrip(_BASE64)
@@ -179,7 +179,7 @@ class StreamRedactor:
             first = min((at for at in (block.find("\n"), block.find("\r")) if at >= 0), default=len(block) - 1) + 1
             out.append(self._line.take(block[:first], True)[0])
             block = block[first:]
-        if len(block) <= self._line.need or not self._line.needed(block):
+        if len(block) <= self._line.need or not self._line.is_needed(block):
             out.append(self._redactor.lines(block, self._state))
             return "".join(out)
         short = []
@@ -206,7 +206,7 @@ class _LongLine:
         self._left = ""
         self._covered = False
 
-    def needed(self, block):
+    def is_needed(self, block):
         """Whether a line in `block` may be longer than one window."""
         return any(len(line) > self.need for line in block.split("\n"))
 

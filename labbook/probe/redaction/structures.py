@@ -1,4 +1,4 @@
-"""Redaction of plain data: dictionaries, lists and command lines, where the name stands apart from its value."""
+"""Redaction of plain data: dictionaries, lists and command lines, where the name is apart from its value."""
 
 from .line_context import class_in_section
 from .secret_names import looks_random, name_class, value_is_secret
@@ -18,9 +18,9 @@ def redact_data(value, redactor, name="", depth=0, section=""):
     Args:
         value: Anything.
         redactor: The rules.
-        name: Secret-looking key that `value` stands under; empty: none.
+        name: Secret-looking key that `value` is under; empty: none.
         depth: How deep `value` lies.
-        section: Key that `value` stands under, whether or not it looks secret.
+        section: Key that `value` is under, whether or not it looks secret.
 
     Returns:
         Dictionaries with text keys, lists, text, numbers, booleans and None; anything else as its `repr`, cut.
@@ -30,7 +30,7 @@ def redact_data(value, redactor, name="", depth=0, section=""):
         return value
     if isinstance(value, (int, float)):
         secret = kind in ("password", "secret") and isinstance(value, int)
-        return redactor.mark(kind) if secret else _plain_number(value)
+        return redactor.mark(kind) if secret else _is_plain_number(value)
     if isinstance(value, str):
         return _string(str(value), kind, redactor)
     if depth > _DEPTH:
@@ -60,12 +60,12 @@ def _mapping(value, name, redactor, depth, section):
         inner = label if label and text in _LABELLED else name or text
         if text == "key" and not name:
             # `{"wandb": {"key": ...}}`, and a dictionary as in `kaggle.json`.
-            inner = _owned_key([section] + ["kaggle"] * ("username" in value), item)
+            inner = _section_key([section] + ["kaggle"] * ("username" in value), item)
         out[redactor.text(text)] = redact_data(item, redactor, inner, depth + 1, text)
     return out
 
 
-def _owned_key(sections, item):
+def _section_key(sections, item):
     """`key` with the section in front that makes a random value of it a secret."""
     if isinstance(item, str) and looks_random(item):
         for section in sections:
@@ -103,7 +103,7 @@ def redact_argv(argv, redactor):
                 words[index] = name + "=" + redactor.mark("option")
         elif before[:1] == "-" and "=" not in before and word[:1] != "-" and _is_option_value(before, word, redactor):
             words[index] = redactor.mark("option")
-    return _by_context(words, redactor)
+    return _redact_words(words, redactor)
 
 
 def _is_value_with_equals(option, word, redactor):
@@ -121,7 +121,7 @@ def _is_option_value(name, value, redactor):
     return secret and not redactor.is_allowed(value)
 
 
-def _by_context(words, redactor):
+def _redact_words(words, redactor):
     """Each word redacted, with the words before it in view: `wandb login KEY`."""
     joined = "\x1f".join(words)
     whole = joined.count("\x1f") == len(words) - 1 and "\n" not in joined and "\r" not in joined
@@ -160,7 +160,7 @@ def _as_command_line(words, redactor):
     return out
 
 
-def _plain_number(value):
+def _is_plain_number(value):
     if type(value) in (int, float):
         return value
     return int(value) if isinstance(value, int) else float(value)

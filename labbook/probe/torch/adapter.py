@@ -8,7 +8,7 @@ import sys
 
 from ..inspection.framework_adapter import FrameworkAdapter
 from ..training import seeds
-from ..training.backward import watched_backward
+from ..training.backward import wrap_backward
 from ..training.loop_follower import is_engine_thread
 from ..wrapping import transparent_wrapper
 from . import framework_state, gradient_norm, monitor_hooks
@@ -43,7 +43,7 @@ class Adapter(FrameworkAdapter):
     name = NAME
     facts = framework_state
     children = "_modules"
-    is_scaled = staticmethod(gradient_norm.still_scaled)
+    is_scaled = staticmethod(gradient_norm.is_still_scaled)
     elements = staticmethod(lambda tensor: tensor.numel())
 
     def __init__(self, module, probe):
@@ -62,7 +62,7 @@ class Adapter(FrameworkAdapter):
 
     def describe(self, optimizer, closure):
         """Fields of the `optimizer` event; no mode of the program sees how they are read."""
-        if self.values.watched():
+        if self.values.is_observed():
             with self.values.without_modes():
                 return self._describe(optimizer, closure)
         return self._describe(optimizer, closure)
@@ -122,7 +122,7 @@ class Adapter(FrameworkAdapter):
     def gradient_norm(self, optimizer, scratch, pairs):
         """Total gradient norm of an optimizer now, unseen by modes of the program."""
         values = self.values
-        if values.watched():
+        if values.is_observed():
             with values.without_modes():
                 return values.norm(scratch, gradient_norm.gradients(optimizer))
         return values.norm(scratch, gradient_norm.gradients(optimizer))
@@ -179,13 +179,13 @@ class Adapter(FrameworkAdapter):
 
     def loss_values(self, tensors):
         """The scalars that were passed to `backward`, without the factor of a gradient scaler where that is known."""
-        if self.values.watched():
+        if self.values.is_observed():
             with self.values.without_modes():
                 return super().loss_values(tensors)
-        value = self.alone(tensors)
+        value = self.read_scalar(tensors)
         return [value] if value is not None else super().loss_values(tensors)
 
-    def alone(self, tensor):
+    def read_scalar(self, tensor):
         """The value of one scalar in host memory, the usual case; `None` for anything else."""
         values = self.values
         if type(tensor) is not self._tensor or not tensor.is_cpu or self.training.local.scaled is not None:
@@ -248,12 +248,12 @@ def wrap_steps(base, before, after, probe):
         with probe.guard("torch.wrap step"):
             kind = type(optimizer)
             if not hasattr(kind.step, "_labbook"):
-                kind.step = _with_hooks(kind.step, before, after)
+                kind.step = _add_hooks(kind.step, before, after)
 
     base.__init__ = transparent_wrapper(initialise, original)
 
 
-def _with_hooks(original, before, after):
+def _add_hooks(original, before, after):
     def step(optimizer, *args, **kwargs):
         before(optimizer, (optimizer, *args), kwargs)
         result = original(optimizer, *args, **kwargs)
@@ -268,7 +268,7 @@ def _with_hooks(original, before, after):
 def hook_backward(adapter):
     """Watches `autograd.backward`, which `Tensor.backward` calls: the outermost call in each thread."""
     autograd = adapter.module.autograd
-    autograd.backward = watched_backward(adapter, autograd.backward)
+    autograd.backward = wrap_backward(adapter, autograd.backward)
 
 
 def hook_autocast(adapter):

@@ -3,13 +3,13 @@
 import sys
 
 from ..events.protocol import GRAPH
-from ..inspection.graph_operations import operations_of, with_names
+from ..inspection.graph_operations import operations_of, replace_names
 from ..inspection.graph_schedule import AGAIN, FIRST
 from ..inspection.policy_loss import PolicyLoss
 from ..training.call_site import line_of, place_of, user_frame
 from ..wrapping import leave_out_one_frame
 from .loss_expression import GRAPH as LOSS_GRAPH
-from .loss_expression import blown_up, bootstrapped, is_one, kind, penalised, roots
+from .loss_expression import count_penalised, find_broadcast, is_bootstrapped, is_one, kind, roots
 from .loss_terms import LossTerms
 
 MOST_NODES = 200000
@@ -48,7 +48,7 @@ class AutogradGraph:
         self._told = 0
         self._last = None
 
-    def look(self, number, tensors):
+    def inspect(self, number, tensors):
         """Walks the graph of a backward call where that is due.
 
         Args:
@@ -59,9 +59,9 @@ class AutogradGraph:
         if constant is not None:
             self.constant = constant
             if self._last is not None:
-                self.tell(*self._last)
+                self.write_event(*self._last)
         if number <= 2 or (self.policy.ratios and number <= AGAIN):
-            self._look_at_ratio(tensors)
+            self._inspect_ratio(tensors)
         if not (number == 1 or number == AGAIN or (self.missing and number <= FIRST)):
             return
         leaves = self.reach(tensors)
@@ -71,17 +71,17 @@ class AutogradGraph:
             self.inspector.observe_forwards(leaves)
         if number == 1:
             self.terms.arm(tensors)
-            self.penalised = penalised(tensors)
-        if self.bootstrapped is None and bootstrapped(tensors):
+            self.penalised = count_penalised(tensors)
+        if self.bootstrapped is None and is_bootstrapped(tensors):
             self.bootstrapped = line_of(user_frame())
         self.policy.look(number, roots(tensors), lambda: line_of(user_frame()))
         if self.blown is None:
-            self.blown = self._blown_up(tensors)
+            self.blown = self._find_broadcast(tensors)
         before = set(self.reached)
         self.reached.update(dict.fromkeys(leaves))
         self._pending = (leaves, before, user_frame())
 
-    def _look_at_ratio(self, tensors):
+    def _inspect_ratio(self, tensors):
         with self.inspector.without_modes:
             ratio = self.policy.look_at_ratio(roots(tensors), lambda: line_of(user_frame()))
             one = is_one(ratio) if ratio is not None else None
@@ -98,9 +98,9 @@ class AutogradGraph:
             lambda node: id(node.variable) if type(node).__name__ == "AccumulateGrad" else None,
         )
 
-    def _blown_up(self, tensors):
+    def _find_broadcast(self, tensors):
         with self.inspector.without_modes:
-            found = blown_up(tensors)
+            found = find_broadcast(tensors)
         if found is not None:
             found["line"] = line_of(user_frame())
         return found
@@ -130,7 +130,7 @@ class AutogradGraph:
                     waiting.append(following)
         return leaves
 
-    def ended(self, number):
+    def on_backward_end(self, number):
         """Takes the end of the backward call: what has a gradient now was reached after all."""
         pending, self._pending = self._pending, None
         if pending is None:
@@ -138,7 +138,7 @@ class AutogradGraph:
         leaves, before, frame = pending
         missing = []
         names = {}
-        for root in self.inspector.followed():
+        for root in self.inspector.followed_models():
             module = root.module()
             table = self.inspector.table(root)
             if not root.called or module is None or table is None:
@@ -153,17 +153,17 @@ class AutogradGraph:
         self.missing = [name for name, _, _, _ in missing]
         if self._rows is not None:
             rows, is_cut = self._rows
-            self._rows, self._operations = None, {"operations": with_names(rows, names), "more": is_cut}
+            self._rows, self._operations = None, {"operations": replace_names(rows, names), "more": is_cut}
         # What is kept beyond this call holds no tensor: inputs and models are freed when they would be without us.
         self._last = (number, self._foreign_leaves(leaves, before))
         if number in (1, AGAIN) or (self._told == 1 and self.cut is not None):
-            self.tell(*self._last)
+            self.write_event(*self._last)
         if missing and self.cut is None and number <= FIRST:
             self.inspector.watch_for_detach(missing, frame)
 
     def _foreign_leaves(self, leaves, before):
-        held = self.inspector.held_by_optimizers()
-        for root in self.inspector.roots.all():
+        held = self.inspector.optimized_ids()
+        for root in self.inspector.roots.living_models():
             held |= self.inspector.roots.ids(root)
         strange = [
             leaf for key, leaf in leaves.items() if key not in held and isinstance(leaf, self.torch.nn.Parameter)
@@ -177,7 +177,7 @@ class AutogradGraph:
                 foreign.append({"shape": list(leaf.shape), "parameter": kind, "again": key in before})
         return foreign[:_MOST_FOREIGN]
 
-    def tell(self, number, foreign):
+    def write_event(self, number, foreign):
         """Writes the event."""
         self._told = number
         operations, self._operations = self._operations or {}, None
@@ -202,16 +202,16 @@ class AutogradGraph:
             more=operations.get("more"),
         )
 
-    def found_cut(self, cut):
-        """Takes where a graph was cut, and tells it."""
+    def on_cut(self, cut):
+        """Records where a graph was cut."""
         self.cut = cut
         if self._last is not None:
-            self.tell(*self._last)
+            self.write_event(*self._last)
 
     def finish(self):
-        """Tells the last look, where a short run ended before the next one."""
+        """Writes the last inspection, where a short run ended before the next one."""
         if self._last is not None and self._told and self._told < self._last[0]:
-            self.tell(*self._last)
+            self.write_event(*self._last)
         self._last = None
 
 
@@ -308,7 +308,7 @@ def cut_mode(torch, took):
                 leave_out_one_frame(error)
                 raise
             if graph_before and not _has_graph(torch, (result,)):
-                op = lost_by(torch, func)
+                op = describe_cut(torch, func)
                 if op is not None:
                     took(op, place_of(user_frame()))
             return result
@@ -316,7 +316,7 @@ def cut_mode(torch, took):
     return CutMode()
 
 
-def lost_by(torch, func):
+def describe_cut(torch, func):
     """What cut the graph in this call, as the protocol names it; `None` where nothing is lost."""
     name = getattr(func, "__name__", "")
     if name == "__get__":

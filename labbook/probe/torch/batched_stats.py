@@ -4,7 +4,7 @@ An operation on a small tensor costs what it takes to call it, and in the middle
 is in a cache, several times that.
 """
 
-from .tensor_stats import short
+from .tensor_stats import round_number
 
 _OF_A_TENSOR = ("shape", "dtype", "min", "max", "mean", "std", "zero", "bad", "nan", "across")
 
@@ -26,29 +26,29 @@ class BatchedStats:
         self._rows = {}
         self._same = []
 
-    def same(self, told):
-        """Another `told` with what is told of the same tensor; what is still missing is filled into both."""
-        again = {name: told[name] for name in _OF_A_TENSOR}
-        self._same.append((again, told))
+    def fill_same(self, fields):
+        """Another `fields` with what is recorded of the same tensor; what is still missing is filled into both."""
+        again = {name: fields[name] for name in _OF_A_TENSOR}
+        self._same.append((again, fields))
         return again
 
-    def moments(self, told, sample):
-        """Has `mean`, `std` and `zero` filled into `told`.
+    def moments(self, fields, sample):
+        """Has `mean`, `std` and `zero` filled into `fields`.
 
         Args:
-            told: A dict.
+            fields: A dict.
             sample: A flat sample of finite real numbers that nothing else writes to.
         """
-        self._samples.setdefault((sample.numel(), sample.dtype), []).append((told, sample))
+        self._samples.setdefault((sample.numel(), sample.dtype), []).append((fields, sample))
 
-    def across(self, told, rows):
-        """Has `across` filled into `told`: see `ModuleOutputs.across`.
+    def queue_batch_variation(self, fields, rows):
+        """Has `across` filled into `fields`: see `ModuleOutputs.batch_variation`.
 
         Args:
-            told: A dict.
+            fields: A dict.
             rows: A matrix, a sample of the batch in each row, that nothing else writes to.
         """
-        self._rows.setdefault((tuple(rows.shape), rows.dtype), []).append((told, rows))
+        self._rows.setdefault((tuple(rows.shape), rows.dtype), []).append((fields, rows))
 
     def settle(self):
         """Computes everything.
@@ -58,14 +58,18 @@ class BatchedStats:
         samples, rows, same = self._samples, self._rows, self._same
         self.clear()
         for held in samples.values():
-            for told, mean, spread, _, nonzero in self.of_samples([sample for _, sample in held], held):
-                told["mean"], told["std"], told["zero"] = short(mean), short(spread), short(1.0 - nonzero)
+            for fields, mean, spread, _, nonzero in self.queue_sample_stats([sample for _, sample in held], held):
+                fields["mean"], fields["std"], fields["zero"] = (
+                    round_number(mean),
+                    round_number(spread),
+                    round_number(1.0 - nonzero),
+                )
         for held in rows.values():
             self._settle_rows(held)
-        for again, told in same:
-            again.update((name, told[name]) for name in ("mean", "std", "zero", "across"))
+        for again, fields in same:
+            again.update((name, fields[name]) for name in ("mean", "std", "zero", "across"))
 
-    def of_samples(self, samples, held):
+    def queue_sample_stats(self, samples, held):
         """`(told, mean, deviation, mean magnitude, share of others than zero)` of samples of one length and type.
 
         Args:
@@ -93,12 +97,12 @@ class BatchedStats:
         spreads = norm(whole - middle, dim=(1, 2)).tolist()
         squares = norm(middle, dim=(1, 2)).tolist()
         count, units = whole.shape[1] * whole.shape[2], whole.shape[2]
-        for (told, _), spread, square in zip(held, spreads, squares):
-            told["across"] = share(spread**2 / count, square**2 / units)
+        for (fields, _), spread, square in zip(held, spreads, squares):
+            fields["across"] = share(spread**2 / count, square**2 / units)
 
 
 def share(spread, square):
     """`v / (v + m)` of a variance and a mean square, `None` where one is not finite."""
     if spread - spread != 0.0 or square - square != 0.0:
         return None
-    return short(spread / (spread + square)) if spread + square else 0.0
+    return round_number(spread / (spread + square)) if spread + square else 0.0

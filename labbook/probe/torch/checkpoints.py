@@ -17,14 +17,14 @@ class Checkpoints(checkpoints.Checkpoints):
         """Puts the wrappers in place."""
         torch = self.module
         module, optimizer = torch.nn.Module, sys.modules["torch.optim.optimizer"].Optimizer
-        module.load_state_dict = self._watched_load(module.load_state_dict, "model")
-        optimizer.load_state_dict = self._watched_load(optimizer.load_state_dict, "optimizer")
+        module.load_state_dict = self._wrap_load(module.load_state_dict, "model")
+        optimizer.load_state_dict = self._wrap_load(optimizer.load_state_dict, "optimizer")
         schedulers = sys.modules["torch.optim.lr_scheduler"]
         for name in _SCHEDULERS:
             kind = getattr(schedulers, name, None)
             if kind is not None and "__init__" in vars(kind):
-                kind.__init__ = self._watched_scheduler(kind.__init__)
-        seed = self._watched_seed(torch.manual_seed, is_compiling)
+                kind.__init__ = self._wrap_scheduler(kind.__init__)
+        seed = self._wrap_seed(torch.manual_seed, is_compiling)
         torch.manual_seed = sys.modules["torch.random"].manual_seed = seed
 
     def _own_state(self, target, args, kwargs):

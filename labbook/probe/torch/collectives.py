@@ -48,14 +48,14 @@ class Collectives:
             original = getattr(home, name, None)
             if original is None:
                 continue
-            wrapper = self._watched(name, original, is_compiling)
+            wrapper = self._wrap(name, original, is_compiling)
             setattr(home, name, wrapper)
             if getattr(self.torch.distributed, name, None) is original:
                 setattr(self.torch.distributed, name, wrapper)
 
-    def _watched(self, name, original, is_compiling):
-        called = self._called if name in WATCHED else None
-        begins, ended = self._begins, self._ended
+    def _wrap(self, name, original, is_compiling):
+        called = self._on_call if name in WATCHED else None
+        begins, ended = self._begins, self._on_end
 
         def collective(*args, **kwargs):
             if is_compiling():
@@ -82,7 +82,7 @@ class Collectives:
         except Exception:  # the call of the program goes on whatever happens here
             return None
 
-    def _ended(self, began, result):
+    def _on_end(self, began, result):
         """Takes the end of a call; one that returns a handle has not waited."""
         if began is None:
             return
@@ -95,7 +95,7 @@ class Collectives:
         except Exception:  # the result is the program's
             pass
 
-    def _called(self, name, args, kwargs):
+    def _on_call(self, name, args, kwargs):
         monitor = self.inspector.monitor
         if monitor.skipping or not monitor.dense or kwargs.get("group") is not None or len(self._calls) >= MOST:
             return
@@ -116,7 +116,7 @@ class Collectives:
     def _gradients(self):
         """Where each gradient lies -> the name of its parameter."""
         found = {}
-        for root in self.inspector.followed():
+        for root in self.inspector.followed_models():
             table = self.inspector.table(root)
             for at, held in enumerate(table.held if table is not None else ()):
                 parameter = held()
@@ -136,14 +136,14 @@ class Collectives:
         if any(type(what) is str for _, what in calls):
             self._of_gradients += 1
 
-    def told(self):
+    def totals(self):
         """`collectives` of the running totals; `None` where there were none."""
         if not self._first and not self._of_gradients:
             return None
         return {"first": self._first or [], "of_gradients": self._of_gradients}
 
 
-def several_ranks(torch):
+def has_several_ranks(torch):
     """Whether this process belongs to a group of several."""
     distributed = torch.distributed
     return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1

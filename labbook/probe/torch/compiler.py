@@ -17,7 +17,7 @@ def compiled():
     return bool(counters and counters.get("frames", {}).get("ok"))
 
 
-def listening(torch):
+def is_compiling_next(torch):
     """Whether what this thread runs next is given to the compiler, as inside the first call of a compiled model."""
     callback = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", None)
     return callback is not None and bool(callback())

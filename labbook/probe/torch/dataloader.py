@@ -18,12 +18,12 @@ class BatchFingerprints(dataloader.BatchFingerprints):
         return None
 
     def _numbers(self, leaf):
-        return self.stats.numbers(self.stats.real(leaf), PRINTED) if leaf.is_cpu and leaf.numel() else None
+        return self.stats.numbers(self.stats.real_part(leaf), PRINTED) if leaf.is_cpu and leaf.numel() else None
 
     def _first_rows(self, first):
         if not first.is_cpu or first.dim() < 2 or not first.numel() or not self.stats.is_plain(first):
             return ()
-        few = self.stats.real(first.detach())[:ROWS_OF_A_BATCH]
+        few = self.stats.real_part(first.detach())[:ROWS_OF_A_BATCH]
         few = few.reshape(few.shape[0], -1)
         return few[:, :: max(1, few.shape[1] // ROW)].tolist()
 
@@ -36,8 +36,8 @@ class DataLoaders(dataloader.DataLoaders):
     def install(self, module):
         """Watches `torch.utils.data.dataloader`."""
         begins, ends = module.DataLoader.__iter__, module._BaseDataLoaderIter.__next__
-        module.DataLoader.__iter__ = self._watched_iteration(begins)
-        module._BaseDataLoaderIter.__next__ = self._watched_next(ends)
+        module.DataLoader.__iter__ = self._wrap_iter(begins)
+        module._BaseDataLoaderIter.__next__ = self._wrap_next(ends)
 
     def _settings(self, loader):
         dataset, batches = loader.dataset, _batches_of(loader)

@@ -4,7 +4,7 @@ import time
 
 from ..inspection import final_state
 from .checkpoints import state_of
-from .framework_state import awake
+from .framework_state import is_gpu_in_use
 
 
 class FinalState(final_state.FinalState):
@@ -24,7 +24,7 @@ class FinalState(final_state.FinalState):
     def _random_states(self):
         torch = self._adapter.module
         states = {"torch": torch.get_rng_state()}
-        if awake(torch):
+        if is_gpu_in_use(torch):
             states["cuda"] = torch.cuda.get_rng_state_all()
         return states
 
@@ -35,7 +35,7 @@ class FinalState(final_state.FinalState):
 
     def _is_idle(self, deadline):
         torch = self._adapter.module
-        if not awake(torch):
+        if not is_gpu_in_use(torch):
             return True
         events = []
         for index in range(torch.cuda.device_count()):

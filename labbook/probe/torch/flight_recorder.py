@@ -45,8 +45,8 @@ class FlightRecorder(flight_recorder.FlightRecorder):
         super().forget()
         self._drew, self._drew_not = False, 0
 
-    def began(self, root, args, kwargs, batch):
-        """Keeps a call of a model; the one before is let go.
+    def on_forward(self, root, args, kwargs, batch):
+        """Keeps a call of a model; the one before is released.
 
         Cost: 2 microseconds.
         """
@@ -84,8 +84,8 @@ class FlightRecorder(flight_recorder.FlightRecorder):
                 elif self._sum.device == one.device:
                     self._sum = self._sum + one
 
-    def rests(self, root, args, kwargs):
-        """Keeps a call of a model in a step that is not followed; the one before is let go.
+    def keep_call(self, root, args, kwargs):
+        """Keeps a call of a model in a step that is not followed; the one before is released.
 
         The state of the random generator is left out where forwards were never seen to draw from it: it costs 1.5
         microseconds, and an output that is another one in the replay is noticed there.
@@ -97,12 +97,12 @@ class FlightRecorder(flight_recorder.FlightRecorder):
         if self.done:
             return
         if self._any_cast is None or self._any_cast() or (self._has_cuda and self.framework.cuda.is_initialized()):
-            self.began(root, args, kwargs, None)
+            self.on_forward(root, args, kwargs, None)
         else:
             draws = self._drew or self._drew_not < SEEN
             self._resting = (root, args, kwargs, self._state() if draws else None)
 
-    def ended(self, root, output):
+    def on_output(self, root, output):
         """Takes what the model returned: weak references, and its gradients as they come where it is small."""
         call = self.call
         if self.done or call is None or call.root is not root:
@@ -145,15 +145,15 @@ class FlightRecorder(flight_recorder.FlightRecorder):
         names = STEEP if steep else PARTIAL
         with self.inspector.without_modes:
             origin = NonfiniteOrigin(self.framework, self.inspector.stats, tensors, call.outputs)
-            made = origin.made() if names is PARTIAL and self.inspector.without_modes.is_possible() else None
+            made = origin.find_first() if names is PARTIAL and self.inspector.without_modes.is_possible() else None
             marked = made.pop("node") if made is not None else None
-            places = dict(zip(origin.nodes, self.lines.of(origin.nodes)))
+            places = dict(zip(origin.nodes, self.lines.find_lines(origin.nodes)))
             may = [] if marked is not None else [{"op": kind(n), **places[n]} for n in origin.may(names)]
             alike = [one for at, one in enumerate(may) if one not in may[:at]][:MOST_MAY]
-            told = {"op": origin.chain(marked), "made": made, "may": alike}
+            fields = {"op": origin.chain(marked), "made": made, "may": alike}
             if marked is not None or len(may) == 1:
-                told.update(places[marked] if marked is not None else {k: v for k, v in may[0].items() if k != "op"})
-        return told
+                fields.update(places[marked] if marked is not None else {k: v for k, v in may[0].items() if k != "op"})
+        return fields
 
     def _first_bad(self, path, leaf):
         """`input 0[12, 3] = inf`: where the first bad value of a leaf is."""

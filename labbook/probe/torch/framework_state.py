@@ -27,7 +27,7 @@ def framework_facts(torch):
     }
 
 
-def awake(torch):
+def is_gpu_in_use(torch):
     """Whether the program itself has started CUDA in this process."""
     return torch.cuda.is_available() and torch.cuda.is_initialized() if _has_cuda(torch) else False
 
@@ -38,7 +38,7 @@ def _has_cuda(torch):
 
 def devices(torch):
     """GPUs that this process can use, once the program has started CUDA; empty before."""
-    return cuda_devices(torch.cuda) if awake(torch) else []
+    return cuda_devices(torch.cuda) if is_gpu_in_use(torch) else []
 
 
 def initial_seed(torch):
@@ -65,7 +65,7 @@ def state_facts(torch, seed_at_import, mode):
     seed = initial_seed(torch)
     state = {"deterministic": flags, "mode": mode, "seeds": {} if seed == seed_at_import else {"torch": seed}}
     state["threads"] = torch.get_num_threads()
-    if awake(torch):
+    if is_gpu_in_use(torch):
         state["devices"] = devices(torch)
         state["cudnn"] = torch.backends.cudnn.version()
     state.update(distributed_facts(torch.distributed))
@@ -94,7 +94,7 @@ def find_model(torch, parameters, known=None, sweep=True):
 
 
 def model_facts(root, own):
-    """What is told of a model, from its root (or `None`) and the parameters of its optimizer."""
+    """What is recorded of a model, from its root (or `None`) and the parameters of its optimizer."""
     every = model_lookup.parameters_of(root, "_modules") if root is not None else own
     return {
         "name": model_lookup.class_name(root) if root is not None else "",

@@ -88,14 +88,14 @@ class FunctionalCalls:
             mode.off = True
         root, self._root = self._root, None
         if self._armed is not None and self._armed[0] is root:
-            self._tell_cut()
+            self._write_cut()
 
     def take(self):
         """What was found since the last look, once."""
         found, self.found = self.found, {}
         return list(found.values())
 
-    def took(self):
+    def take_seconds(self):
         """About how many seconds the mode itself took since this was asked last."""
         calls, self.calls = self.calls, 0
         return calls * CALL_S
@@ -103,7 +103,7 @@ class FunctionalCalls:
     # activations
 
     def _watching(self):
-        look, failed, functions = self._look, self.inspector.failed, self
+        look, failed, functions = self._inspect, self.inspector.failed, self
 
         class Watching(self.torch.overrides.TorchFunctionMode):
             off = False
@@ -124,14 +124,14 @@ class FunctionalCalls:
                         elif name in _NOISE:
                             functions.found.setdefault(("noise", tuple(result.shape)), noise_row(result.shape))
                         else:
-                            functions._look_at_attention(name, args, kwargs)
+                            functions._inspect_attention(name, args, kwargs)
                     except Exception as error:
                         failed("torch.look at function", error)
                 return result
 
         return Watching()
 
-    def _look(self, name, args, kwargs, result):
+    def _inspect(self, name, args, kwargs, result):
         inspector = self.inspector
         frame = _caller()
         if frame is None or not inspector.stats.is_tensor(result) or not inspector.without_modes.is_possible():
@@ -146,11 +146,13 @@ class FunctionalCalls:
         given = args[0] if args else kwargs.get("input")
         with inspector.without_modes:
             facts = {"fn": name, "line": line, "calls": 1, "training": True}
-            facts.update(inspector.stats.look(result))
+            facts.update(inspector.stats.inspect(result))
             is_tensor = inspector.stats.is_tensor(given)
             facts["in_bad"] = inspector.stats.bad(given) if is_tensor and facts["bad"] else 0
-            facts["sat"] = inspector.modules._saturated(given) if is_tensor and name in ("tanh", "sigmoid") else None
-            facts["across"] = inspector.modules.across(result)
+            facts["sat"] = (
+                inspector.modules._saturated_share(given) if is_tensor and name in ("tanh", "sigmoid") else None
+            )
+            facts["across"] = inspector.modules.batch_variation(result)
             facts["cast"] = None
             if name == "relu":
                 facts.update(inspector.modules.dead((name, line), result))
@@ -163,7 +165,7 @@ class FunctionalCalls:
                 facts["training"] = bool(args[2] if len(args) > 2 else kwargs.get("training", True))
         self.found[name, line] = facts
 
-    def _look_at_attention(self, name, args, kwargs):
+    def _inspect_attention(self, name, args, kwargs):
         """Notes whether an attention over one sequence hides anything from it."""
         mask, causal, axis = _ATTENTION[name]
         query, key = (args[at] if len(args) > at else kwargs.get(word) for at, word in enumerate(("query", "key")))
@@ -213,7 +215,7 @@ class FunctionalCalls:
         if self._armed is None and not compiled():
             self._armed = (root, {id(parameter) for _, parameter, _, _ in missing}, place_of(frame))
             self.inspector.monitor.dense = True
-            self.inspector.monitor.phases.spoiled()
+            self.inspector.monitor.phases.discard_step()
 
     def looks_at_output(self, root, output):
         """Takes the output of the watched forward: does it reach what the loss did not?"""
@@ -227,13 +229,13 @@ class FunctionalCalls:
         if place and len(self._cuts) < MOST:
             self._cuts.append(dict(place, op=op))
 
-    def _tell_cut(self):
+    def _write_cut(self):
         _, _, place = self._armed
         self._armed = None
         if self._reaches:
-            self.inspector.graphs.found_cut(dict(place, op="after the model"))
+            self.inspector.graphs.on_cut(dict(place, op="after the model"))
         elif self._cuts:
-            self.inspector.graphs.found_cut(self._cuts[0])
+            self.inspector.graphs.on_cut(self._cuts[0])
 
 
 def _caller():

@@ -2,8 +2,8 @@
 
 import sys
 
-from ..training.clipping import watched_clip
-from ..training.grad_scaler import ScaledStep, watched_scale, watched_step
+from ..training.clipping import wrap_clip
+from ..training.grad_scaler import ScaledStep, wrap_scale, wrap_scaler_step
 
 
 def gradients(optimizer):
@@ -15,8 +15,8 @@ def hook_clipping(adapter):
     """Keeps the norm that clipping computes anyway; measures it first where clipping uses another one."""
     utils = adapter.module.nn.utils
     module = sys.modules["torch.nn.utils.clip_grad"]
-    by_norm = watched_clip(adapter, module.clip_grad_norm_, _norm_type, still_scaled)
-    by_value = watched_clip(adapter, module.clip_grad_value_, lambda a, k: None, still_scaled)
+    by_norm = wrap_clip(adapter, module.clip_grad_norm_, _norm_type, is_still_scaled)
+    by_value = wrap_clip(adapter, module.clip_grad_value_, lambda a, k: None, is_still_scaled)
     utils.clip_grad_norm_ = module.clip_grad_norm_ = by_norm
     utils.clip_grad_value_ = module.clip_grad_value_ = by_value
 
@@ -25,7 +25,7 @@ def _norm_type(args, kwargs):
     return args[2] if len(args) > 2 else kwargs.get("norm_type", 2)
 
 
-def still_scaled(local):
+def is_still_scaled(local):
     """Whether the last scaler that scaled a loss has unscaled the gradients of no optimizer since its last update."""
     scaler = local.scaler() if local.scaler is not None else None
     if scaler is None or not scaler.is_enabled():
@@ -44,8 +44,8 @@ def hook_scaler(adapter):
         if kind is not None and not any(issubclass(kind, known) for known in kinds):
             kinds.append(kind)
     for kind in kinds:
-        kind.scale = watched_scale(adapter, kind.scale)
-        kind.step = watched_step(adapter, kind.step, _scaling)
+        kind.scale = wrap_scale(adapter, kind.scale)
+        kind.step = wrap_scaler_step(adapter, kind.step, _scaling)
 
 
 def _scaling(scaler, optimizer):

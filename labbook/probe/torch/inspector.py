@@ -7,7 +7,7 @@ from ..inspection import inspector
 from .autograd_graph import AutogradGraph
 from .checkpoints import Checkpoints
 from .collectives import Collectives
-from .compiler import compiled, listening
+from .compiler import compiled, is_compiling_next
 from .dataloader import BatchFingerprints, DataLoaders
 from .flight_recorder import FlightRecorder
 from .framework_state import parameters
@@ -18,10 +18,10 @@ from .model_inputs import ModelInputs
 from .model_table import Describer, InitialWrites, ModelTable
 from .module_calls import ModuleCalls
 from .module_outputs import ModuleOutputs
-from .parameter_stats import ParameterStats, has_gradient, written
+from .parameter_stats import ParameterStats, gradient_version, has_gradient
 from .root_modules import RootModules
 from .run_totals import JUDGED, fill_in
-from .spectral_norms import evaluated_first
+from .spectral_norms import find_untrained_norms
 from .tensor_stats import TensorStats, WithoutModes
 
 
@@ -30,7 +30,7 @@ class TensorInspector(inspector.TensorInspector):
 
     TABLE = ModelTable
     has_gradient = staticmethod(has_gradient)
-    written = staticmethod(written)
+    gradient_version = staticmethod(gradient_version)
 
     def __init__(self, adapter):
         super().__init__(adapter)
@@ -55,7 +55,7 @@ class TensorInspector(inspector.TensorInspector):
         self.flight_recorder = FlightRecorder(torch, self)
         self.collectives = Collectives(torch, self)
         self.copies = ModelCopies(torch, self)
-        self.loading.model_loads = self.copies.loads
+        self.loading.model_loads = self.copies.on_load_state
         self.forget()
         adapter.probe.after_fork(self.forget)
 
@@ -88,7 +88,7 @@ class TensorInspector(inspector.TensorInspector):
             if table is not None and table.initial is None:
                 table.initial = self.describer.initial(table)
 
-    def held_by_optimizers(self):
+    def optimized_ids(self):
         """Ids of the parameters that optimizers hold or have held."""
         for one in list(self.optimizers):
             self._hold(one)
@@ -97,16 +97,16 @@ class TensorInspector(inspector.TensorInspector):
     def _hold(self, optimizer):
         self._held.update(map(id, parameters(optimizer)))
 
-    def _before_first_forwards(self, module):
+    def _describe_new_model(self, module):
         if not self._spectral and self.without_modes.is_possible():
             with self.without_modes:
-                self._spectral += evaluated_first(self.framework, module)
+                self._spectral += find_untrained_norms(self.framework, module)
 
     def is_given_to_compiler(self):
         """Whether functions that this thread calls now would be compiled, as in a compiled step after a graph break."""
-        return listening(self.framework)
+        return is_compiling_next(self.framework)
 
-    def _hidden(self, root):
+    def _hidden_reason(self, root):
         if root.hidden:
             return root.hidden
         if compiled() or self.is_given_to_compiler():
@@ -117,14 +117,14 @@ class TensorInspector(inspector.TensorInspector):
 
     def after_forward(self, root, output):
         """Takes what the look at a forward has found."""
-        self._monitor.cost += self.modules.took() + self.functions.took()
+        self._monitor.cost += self.modules.take_seconds() + self.functions.take_seconds()
         self.functions.looks_at_output(root, output)
         self.functions.end()
         if root is not self._root:
             return
         module = root.module()
-        if self.modules._root is root and module is not None and not self._hidden(root):
-            self.modules.look_root(module, self._given, output)
+        if self.modules._root is root and module is not None and not self._hidden_reason(root):
+            self.modules.inspect_root(module, self._given, output)
         self._given = None
         self.modules.end()
         self.modules.settle()
@@ -157,7 +157,7 @@ class TensorInspector(inspector.TensorInspector):
         loop, recorders = self._monitor.loop, self.adapter.training.recorders
         trained = [recorder.owner() for recorder in list(recorders.values()) if recorder.index in loop.of]
         held = [p for one in trained if one is not None for p in parameters(one)]
-        for root in self.followed():
+        for root in self.followed_models():
             table = self.table(root)
             held += [p for p in (weak() for weak in (table.held if table is not None else ())) if p is not None]
         self.had_gradient.update(id(p) for p in held if p.grad is not None)
@@ -171,12 +171,14 @@ class TensorInspector(inspector.TensorInspector):
             self.loading.boundary(self.flight_recorder.last_state)
         if steps == 1:
             self.writes.closed = True
-            if not any(root.called for root in self.roots.all()):  # a wrapper made after the optimizer may be called
+            if not any(
+                root.called for root in self.roots.living_models()
+            ):  # a wrapper made after the optimizer may be called
                 for optimizer in list(self.optimizers):
                     self.roots.discover(parameters(optimizer))
             self.roots.find_submodels()
-        for root in self.roots.all():
-            root.told = None
+        for root in self.roots.living_models():
+            root.cached = None
             if not root.called:
                 root.hidden = ""
         if self._monitor.loop.backwards >= JUDGED:
@@ -205,10 +207,10 @@ class TensorInspector(inspector.TensorInspector):
 
     def watch_for_detach(self, missing, frame):
         """Has the next forward watched for the place where a graph is cut."""
-        held = self.held_by_optimizers()
+        held = self.optimized_ids()
         called = set(self.modules.order)
         for _, parameter, owner, root in missing:
-            if id(parameter) in held and owner in called and not self._hidden(root):
+            if id(parameter) in held and owner in called and not self._hidden_reason(root):
                 self.functions.arm(root, missing, frame)
                 return
 

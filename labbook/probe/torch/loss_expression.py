@@ -28,12 +28,12 @@ def roots(tensors):
     return [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
 
 
-def penalised(tensors):
+def count_penalised(tensors):
     """How many leaves the losses reach by plain arithmetic alone, as the parameters in an L1 or L2 penalty."""
     return sum(getattr(node, "variable", None) is not None for node, _ in nodes(tensors, _NORMS, _MOST_TERMS))
 
 
-def bootstrapped(tensors):
+def is_bootstrapped(tensors):
     """Whether one side of a difference is reward + discount * value, and reaches a leaf that the other one reaches.
 
     The discounts are known by what the graph keeps: one number from 0.5 to 1, or zeros (the end of an episode).
@@ -44,7 +44,7 @@ def bootstrapped(tensors):
             continue
         targets = [_is_discounted(side) for side in sides]
         if sum(targets) == 1:
-            one, other = _leaves(sides[0]), _leaves(sides[1])
+            one, other = _leaf_ids(sides[0]), _leaf_ids(sides[1])
             if one & other:
                 return True
     return False
@@ -52,34 +52,34 @@ def bootstrapped(tensors):
 
 def _is_discounted(node):
     """Whether an operation adds something without a gradient to a discounted value."""
-    node = _through(node)
+    node = _skip_reshapes(node)
     if node is None or kind(node) != "Add":
         return False
     sides = [following for following, _ in node.next_functions]
     if len(sides) != 2 or sides.count(None) != 1:
         return False
-    node, discounts = _through(sides[0] or sides[1]), []
+    node, discounts = _skip_reshapes(sides[0] or sides[1]), []
     while node is not None and kind(node) == "Mul":
         sides = [following for following, _ in node.next_functions]
-        factor = _kept(node, "other" if sides[0] is not None else "self")
+        factor = _saved_tensor(node, "other" if sides[0] is not None else "self")
         if len(sides) != 2 or sides.count(None) != 1 or factor is None:
             return False
         numbers = {round(number, 6) for number in factor.detach().reshape(-1)[:_FACTORS].tolist()} - {0.0}
         if len(numbers) > 1 or not all(0.5 <= number <= 1.0 for number in numbers):
             return False
         discounts += numbers
-        node = _through(sides[0] or sides[1])
+        node = _skip_reshapes(sides[0] or sides[1])
     return any(discount < 1.0 for discount in discounts)
 
 
-def _through(node):
+def _skip_reshapes(node):
     """The first operation that is no change of shape or type."""
     while node is not None and kind(node) in SHAPING:
         node = node.next_functions[0][0]
     return node
 
 
-def _leaves(node):
+def _leaf_ids(node):
     """Ids of the leaves that an operation reaches."""
     waiting, seen, found = [node], set(), set()
     while waiting and len(seen) < _MOST_TERMS:
@@ -95,11 +95,11 @@ def _leaves(node):
 
 def is_one(ratio):
     """Whether what an operation returned is exactly 1 for all samples; `None` where the graph does not keep it."""
-    result = _kept(ratio, "result")
+    result = _saved_tensor(ratio, "result")
     return None if result is None else bool((result.detach() == 1).all())
 
 
-def blown_up(tensors):
+def find_broadcast(tensors):
     """Where a column of outputs is set against a row of targets, so that each meets all; `None` where none is.
 
     Returns:
@@ -131,10 +131,10 @@ def _kept_agrees(node, feeds, own):
     """Whether what the graph keeps shows the other side to lie across `own`; `None` where nothing is kept."""
     other = own[:1] if len(own) == 2 else (own[0], 1)
     for name in ("other", "self"):
-        kept = _kept(node, name)
+        kept = _saved_tensor(node, name)
         if kept is not None:
             return tuple(kept.shape) in (other, (1, own[0])) if len(own) == 2 else tuple(kept.shape) == other
-    kept = _kept(feeds, "self")
+    kept = _saved_tensor(feeds, "self")
     if kept is None or tuple(kept.shape) != (own[0], own[0]):
         return None
     # Differences of one output from a row of targets are the same in each row but for the output itself.
@@ -146,7 +146,7 @@ def _kept_agrees(node, feeds, own):
     return largest > 0 and (apart - first).abs().max().item() <= 1e-4 * largest
 
 
-def _kept(node, name):
+def _saved_tensor(node, name):
     """A tensor that an operation keeps for backward; `None` where it keeps none, or a hook of the program holds it.
 
     What hooks have packed is left alone: to unpack it may compute a checkpointed part anew.
@@ -162,7 +162,7 @@ def _sides(node):
 def _factor(node):
     """The one number by which an operation multiplies or divides, `None` for several."""
     sides = _sides(node)
-    kept = _kept(node, "other") if len(sides) == 2 and sides[1] is None else None
+    kept = _saved_tensor(node, "other") if len(sides) == 2 and sides[1] is None else None
     return kept.item() if kept is not None and kept.numel() == 1 else None
 
 
@@ -181,8 +181,8 @@ def _is_new_axis(node):
 
 
 def _shape(node, at=0):
-    """Shape of what an operation returned, `None` where the graph does not tell."""
+    """Shape of what an operation returned, `None` where the graph does not show it."""
     if hasattr(node, "variable"):
         return tuple(node.variable.shape)
-    told = getattr(node, "_input_metadata", None)
-    return tuple(told[at].shape) if told and at < len(told) else None
+    fields = getattr(node, "_input_metadata", None)
+    return tuple(fields[at].shape) if fields and at < len(fields) else None

@@ -1,4 +1,4 @@
-"""Learns in the first looks on what line of the program each operation of a loss's expression stands.
+"""Learns in the first looks the line of the program of each operation of a loss's expression.
 
 While the program computes its loss, PyTorch's anomaly mode keeps the line of each operation, without its check for NaN,
 which would raise. A later loss of the same structure was computed by the same lines.
@@ -48,7 +48,7 @@ class LossLines:
         """Takes the lines of the operations of a loss: a list of nodes."""
         self._known[tuple(map(kind, nodes))] = [place_in(node.metadata) for node in nodes]
 
-    def of(self, nodes):
+    def find_lines(self, nodes):
         """The place of each node, `{}` where it is not known: `file`, `line`, `function`, `source`.
 
         Of an expression of another structure those are known that are as many as ever, and all on one line.
@@ -56,10 +56,10 @@ class LossLines:
         kinds = tuple(map(kind, nodes))
         if kinds in self._known:
             return self._known[kinds]
-        return [self._only(name, kinds.count(name)) for name in kinds]
+        return [self._single_line(name, kinds.count(name)) for name in kinds]
 
-    def _only(self, name, count):
-        places = [[p for k, p in zip(kinds, told) if k == name] for kinds, told in self._known.items()]
+    def _single_line(self, name, count):
+        places = [[p for k, p in zip(kinds, fields) if k == name] for kinds, fields in self._known.items()]
         first = places[0][0] if places and places[0] else {}
         alike = all(len(some) == count and all(place == first for place in some) for some in places)
         return first if alike else {}

@@ -43,8 +43,8 @@ class LossTerms:
             return
         for node, _ in nodes(tensors):
             if kind(node) in ("Add", "Sub") and None in [following for following, _ in node.next_functions]:
-                told = getattr(node, "_input_metadata", None)
-                if told and not tuple(told[0].shape):
+                fields = getattr(node, "_input_metadata", None)
+                if fields and not tuple(fields[0].shape):
                     self._left, self._armed = STEPS, True
                     return
 
@@ -56,7 +56,7 @@ class LossTerms:
         kept = self.torch.Tensor.__dict__
         for name in _METHODS:
             if name not in kept:  # as PyTorch made it: inherited
-                self._put_in[name] = self._watched(getattr(self.torch.Tensor, name))
+                self._put_in[name] = self._wrap(getattr(self.torch.Tensor, name))
                 setattr(self.torch.Tensor, name, self._put_in[name])
 
     def end(self):
@@ -66,10 +66,10 @@ class LossTerms:
             if self.torch.Tensor.__dict__.get(name) is wrapper:
                 delattr(self.torch.Tensor, name)
 
-    def _watched(self, original):
+    def _wrap(self, original):
         note, failed = self._note, self.inspector.failed
 
-        def added(*args, **kwargs):
+        def add(*args, **kwargs):
             result = original(*args, **kwargs)
             try:
                 note(args, kwargs, result)
@@ -77,7 +77,7 @@ class LossTerms:
                 failed("torch.terms", error)
             return result
 
-        return transparent_wrapper(as_import_machinery(added), original)
+        return transparent_wrapper(as_import_machinery(add), original)
 
     def _note(self, args, kwargs, result):
         inspector = self.inspector
@@ -97,7 +97,7 @@ class LossTerms:
             return
         with inspector.without_modes:
             value, beside = float(other), float(one.detach())
-        if value and abs(value - beside) > _EQUAL * abs(value):  # x - x.detach() is a trick, and meant
+        if value and abs(value - beside) > _EQUAL * abs(value):  # x - x.detach() is a trick, and intended
             self._noted.append((result.grad_fn, line_of(user_frame()), value, type(other) in (int, float)))
 
     def _is_constant(self, thing):

@@ -53,15 +53,15 @@ class LossFunctions(loss_wrappers.LossFunctions):
         for name, (function, parameters) in LOSSES.items():
             original = getattr(functional, name, None)
             if type(original) is types.FunctionType or original is not None:
-                setattr(functional, name, self._watched(original, function, parameters, is_compiling))
+                setattr(functional, name, self._wrap(original, function, parameters, is_compiling))
         for name in _DROPOUTS:
             original = getattr(functional, name, None)
             if type(original) is types.FunctionType:
-                setattr(functional, name, self._watched_dropout(original, is_compiling))
+                setattr(functional, name, self._wrap_dropout(original, is_compiling))
 
-    def _watched(self, original, function, parameters, is_compiling):
-        begins, ended = self.without_modes.wrap(self._begins), self.without_modes.wrap(self._ended)
-        refused = self.without_modes.wrap(self._refused)
+    def _wrap(self, original, function, parameters, is_compiling):
+        begins, ended = self.without_modes.wrap(self._begins), self.without_modes.wrap(self._on_result)
+        refused = self.without_modes.wrap(self._inspect_refused)
 
         def loss(*args, **kwargs):
             if is_compiling():
@@ -82,9 +82,9 @@ class LossFunctions(loss_wrappers.LossFunctions):
             return result
 
         leave = leave_out_one_frame
-        return in_place_of(loss, original)
+        return imitate(loss, original)
 
-    def _ended(self, site, result, args, kwargs, parameters):
+    def _on_result(self, site, result, args, kwargs, parameters):
         self._busy = False
         if site is None:
             return
@@ -93,17 +93,17 @@ class LossFunctions(loss_wrappers.LossFunctions):
         try:
             if site.training:
                 monitor.loop.losses_open += 1
-            due = site.due(monitor.dense)
+            due = site.is_due(monitor.dense)
             if (due or monitor.evaluation.open) and self.without_modes.is_possible():
                 with self.without_modes:
-                    self._look(site, self._given(args, kwargs, parameters), result, due)
+                    self._inspect(site, self._named_arguments(args, kwargs, parameters), result, due)
             if monitor.dense:
                 monitor.cost += thread_time() - used
         except Exception as error:
             self._failed("torch.loss", error)
         monitor.training.overhead_s += monitor.clock() - began
 
-    def _given(self, args, kwargs, parameters):
+    def _named_arguments(self, args, kwargs, parameters):
         """The arguments of a call by the names of `LOSSES`."""
         given = dict(zip(parameters, args))
         given.update(kwargs)
@@ -133,7 +133,7 @@ class LossFunctions(loss_wrappers.LossFunctions):
         return target if self.stats.is_plain(target) else None
 
     def _describe(self, target, values):
-        return self.stats.look(target)
+        return self.stats.inspect(target)
 
     def _broadcast(self, inputs, target):
         """The shape of a pointwise result of two different shapes, `None` where they are equal."""
@@ -171,7 +171,7 @@ class LossFunctions(loss_wrappers.LossFunctions):
         right = (inputs.argmax(axis) == target) & kept
         self.monitor.evaluation.accuracy(int(right.sum().item()), int(kept.sum().item()))
 
-    def _watched_dropout(self, original, is_compiling):
+    def _wrap_dropout(self, original, is_compiling):
         active = self._dropout
 
         def dropout(*args, **kwargs):
@@ -180,10 +180,10 @@ class LossFunctions(loss_wrappers.LossFunctions):
             active(args, kwargs, 2)
             return original(*args, **kwargs)
 
-        return in_place_of(dropout, original)
+        return imitate(dropout, original)
 
 
-def in_place_of(wrapper, original):
+def imitate(wrapper, original):
     """`wrapper` with the globals, name, defaults and documentation of `original`, invisible to stack levels."""
     wrapper = as_import_machinery(wrapper)
     names = getattr(original, "__globals__", None)

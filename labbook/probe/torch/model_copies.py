@@ -46,7 +46,7 @@ class ModelCopy:
         self.calls = self.steps = 0
         self.last = None
 
-    def told(self):
+    def copy_fields(self):
         """As the protocol has it."""
         return {
             "type": self.name,
@@ -85,7 +85,7 @@ class ModelCopies:
         self.known = []
 
     def install(self, is_compiling):
-        """Has modules told that are made by copying, which restores their state."""
+        """Reports modules that are made by copying, which restores their state."""
         kind, copies, failed = self.torch.nn.Module, self, self.inspector.failed
         original = kind.__setstate__
 
@@ -106,8 +106,8 @@ class ModelCopies:
         if not self.inspector.monitor.loop.backwards and not self._from_file:
             self._early.add(module)
 
-    def loads(self, module, state):
-        """Takes that a model loads a state: it is a copy where the state is that of a living model.
+    def on_load_state(self, module, state):
+        """Processes the loading of a state into a model: it is a copy where the state is that of a living model.
 
         Only before the first call of `backward`; other states come from files, and what they go into is trained.
         """
@@ -125,7 +125,7 @@ class ModelCopies:
     def _is_plain(self, value):
         return isinstance(value, self.torch.Tensor) and self.inspector.stats.is_plain(value) and value.numel() > 0
 
-    def look(self):
+    def inspect(self):
         """Finds new copies of trained models, and sees which have changed."""
         for one in self.known:
             module = one.module()
@@ -136,7 +136,7 @@ class ModelCopies:
                 self._follow(one, module)
         if self._count == self._looked or self._count >= MOST_MADE:
             return
-        called = [root.module() for root in self.inspector.followed() if root.called]
+        called = [root.module() for root in self.inspector.followed_models() if root.called]
         trained = [module for module in called if module is not None]
         if not trained:
             return
@@ -158,7 +158,9 @@ class ModelCopies:
                 self._take(module)
 
     def _take(self, module):
-        kinds = [type(one).__name__ for one in self.inspector.adapter.registry.modules() or () if _holds(one, module)]
+        kinds = [
+            type(one).__name__ for one in self.inspector.adapter.registry.modules() or () if _has_part(one, module)
+        ]
         one = ModelCopy(module, (kinds or [type(module).__name__])[0], self._print(module))
         one.since = self.inspector.monitor.loop.backwards
         one.untrained = module in self._early and not self._from_file
@@ -169,7 +171,7 @@ class ModelCopies:
         grad_on, monitor = self.torch.is_grad_enabled, self.inspector.monitor
         fixed = next((parameter for parameter in module.parameters() if parameter.grad is None), None)
 
-        def called(module, args, kwargs):
+        def on_forward(module, args, kwargs):
             if one.module() is module and (
                 not grad_on() or (one.untrained and fixed is not None and fixed.grad is None)
             ):
@@ -180,7 +182,7 @@ class ModelCopies:
                 if one.untrained and one.compared < COMPARED and not monitor.skipping:
                     self._input(one, args, kwargs)
 
-        self.inspector.calls.add(module, Observer(called))
+        self.inspector.calls.add(module, Observer(on_forward))
         if one.untrained:
             self._watch_trained()
 
@@ -188,17 +190,17 @@ class ModelCopies:
         """Has the inputs of the trained models compared with those of their copies."""
         grad_on, monitor = self.torch.is_grad_enabled, self.inspector.monitor
 
-        def called(module, args, kwargs):
+        def on_forward(module, args, kwargs):
             waiting = any(one.untrained and one.compared < COMPARED for one in self.known)
             if grad_on() and waiting and not monitor.skipping:
                 self._input(None, args, kwargs)
 
-        for root in self.inspector.followed():
+        for root in self.inspector.followed_models():
             module = root.module()
             copies = any(one.module() is module for one in self.known)
             if module is not None and root.called and not copies and module not in self._watched:
                 self._watched.add(module)
-                self.inspector.calls.add(module, Observer(called))
+                self.inspector.calls.add(module, Observer(on_forward))
 
     def _input(self, copy, args, kwargs):
         """Takes an input of a copy, of a trained model where it is `None`; the last step is over with the next one."""
@@ -221,7 +223,7 @@ class ModelCopies:
         if not tensor.is_cpu or not without_modes.is_possible():
             return (tensor.data_ptr(), tensor._version, tuple(tensor.shape))
         with without_modes:
-            numbers = stats.flat(stats.real(tensor.detach()), _SAMPLE).tolist()
+            numbers = stats.flat(stats.real_part(tensor.detach()), _SAMPLE).tolist()
         return fingerprint(numbers, tuple(tensor.shape))
 
     def _print(self, module):
@@ -230,18 +232,18 @@ class ModelCopies:
         numbers = []
         for parameter in parameters[:: max(1, len(parameters) // _PRINTED)]:
             if stats.is_plain(parameter) and parameter.numel():
-                numbers += stats.flat(stats.real(parameter.detach()), _SAMPLE).tolist()
+                numbers += stats.flat(stats.real_part(parameter.detach()), _SAMPLE).tolist()
         return fingerprint(numbers, (len(numbers),))
 
-    def told(self):
+    def totals(self):
         """`copies` of the running totals; `None` where there are none."""
-        self.look()
-        return [one.told() for one in self.known] or None
+        self.inspect()
+        return [one.copy_fields() for one in self.known] or None
 
 
 def _shapes(module):
     return [tuple(parameter.shape) for parameter in module.parameters()]
 
 
-def _holds(module, part):
+def _has_part(module, part):
     return "Averaged" in type(module).__name__ and any(one is part for one in module._modules.values())

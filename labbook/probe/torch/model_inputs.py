@@ -27,7 +27,7 @@ class ModelInputs(model_inputs.ModelInputs):
     def leaf(self, path, leaf, role, model):
         """Fields of one tensor of a batch."""
         fields = {"path": path, "role": role, "device": str(leaf.device)}
-        fields.update(self.stats.look(leaf))
+        fields.update(self.stats.inspect(leaf))
         fields["integer"] = not (leaf.is_floating_point() or leaf.is_complex())
         fields["constant"] = None
         if self.stats.is_plain(leaf) and leaf.is_floating_point() and leaf.numel():
@@ -48,16 +48,16 @@ class ModelInputs(model_inputs.ModelInputs):
     def _column_ranges(self, values):
         return self.torch.aminmax(values.detach(), dim=0)
 
-    def _merged(self, known, low, high):
+    def _merge_ranges(self, known, low, high):
         if known[0].device != low.device:
             return None
         return self.torch.minimum(low, known[0]), self.torch.maximum(high, known[1])
 
-    def _doubles(self, values):
+    def _as_doubles(self, values):
         return values.detach()[:TABLE_ROWS].cpu().to(self.torch.float64)
 
     def _target_doubles(self, target):
-        return self._doubles(target.reshape(-1)) if self.stats.is_plain(target) else None
+        return self._as_doubles(target.reshape(-1)) if self.stats.is_plain(target) else None
 
     def _planes(self, values):
         samples, channels, positions = PLANES

@@ -57,12 +57,12 @@ class ModelTable(model_table.ModelTable):
         return [(name, p) for name, p in list(module._parameters.items()) if p is not None]
 
     def key_of(self, module):
-        """What tells whether the parameters of a model are still the same ones."""
+        """What shows whether the parameters of a model are still the same ones."""
         return key_of(module)
 
 
 def key_of(module):
-    """What tells whether the parameters of a model are still the same ones."""
+    """What shows whether the parameters of a model are still the same ones."""
     return key_of_parameters(module.parameters())
 
 
@@ -95,7 +95,7 @@ class Describer(model_table.Describer):
     def _initial(self, parameter):
         if parameter is None or not parameter.numel() or not self.stats.is_plain(parameter):
             return None
-        look = self.stats.look(parameter)
+        look = self.stats.inspect(parameter)
         return self._initial_fields(parameter, look, self._rows_equal(parameter), fan_in(parameter))
 
     def _rows_equal(self, parameter):
@@ -137,14 +137,14 @@ def fan_in(parameter):
 
 def _options(module):
     """The options of a module that are plain numbers; of a bias whether there is one."""
-    told = {}
+    fields = {}
     for name in _OPTIONS:
         value = module.__dict__.get(name)
         if name == "bias" and value is None and "bias" in module._parameters:
             value = module._parameters["bias"] is not None
         if type(value) in (bool, int, float, str) or (type(value) is tuple and all(type(v) is int for v in value)):
-            told[name] = list(value) if type(value) is tuple else value
-    return told
+            fields[name] = list(value) if type(value) is tuple else value
+    return fields
 
 
 class InitialWrites(model_table.InitialWrites):
@@ -158,9 +158,9 @@ class InitialWrites(model_table.InitialWrites):
         for name in _INITIALISERS:
             original = getattr(init, name, None)
             if original is not None:
-                setattr(init, name, self._watched(name, original, is_compiling))
+                setattr(init, name, self._wrap(name, original, is_compiling))
 
-    def _watched(self, name, original, is_compiling):
+    def _wrap(self, name, original, is_compiling):
         take = self._take
 
         def initialise(*args, **kwargs):

@@ -52,7 +52,9 @@ class ModuleCalls:
         kind = torch.nn.Module
         original = kind.__call__
         self._home = original.__code__.co_filename
-        replacement = transparent_wrapper(_with_look_up(original, self._observers, self._caller(original)), original)
+        replacement = transparent_wrapper(
+            _compile_with_lookup(original, self._observers, self._caller(original)), original
+        )
         replacement._torchdynamo_inline = original  # what the compiler traces in its place
         kind.__call__ = replacement
 
@@ -96,7 +98,7 @@ class ModuleCalls:
             self._observers.pop(key, None)
 
     @contextmanager
-    def replaced(self, modules, observer=None):
+    def replace_observers(self, modules, observer=None):
         """Inside this context only `observer` observes these modules."""
         before = {id(module): self._observers.pop(id(module), None) for module in modules}
         if observer is not None:
@@ -125,7 +127,7 @@ class ModuleCalls:
                     observer.raised(module)
                 leave_out_one_frame(error)
                 if replaced and error.__traceback__ is not None and error.__traceback__.tb_frame.f_code is code:
-                    leave_out_one_frame(error)  # the frame of the replacement stands for it
+                    leave_out_one_frame(error)  # the frame of the replacement represents it
                 raise
             for observer in observers:
                 observer.ended(module, args, output)
@@ -134,7 +136,7 @@ class ModuleCalls:
         return call
 
 
-def _with_look_up(function, observed, call):
+def _compile_with_lookup(function, observed, call):
     """`function(self, *args, **kwargs)`, compiled again: `call(self, args, kwargs)` answers for observed ids."""
     code = function.__code__
     # Inside a block the source may keep its indentation, and with it the columns that tracebacks underline.
@@ -145,7 +147,7 @@ def _with_look_up(function, observed, call):
     names = definition.args
     look_up = _LOOK_UP.format(self=names.args[0].arg, args=names.vararg.arg, kwargs=names.kwarg.arg)
     returned = [node for node in ast.walk(definition) if isinstance(node, ast.Return)][-1]
-    definition.body.insert(0, _placed(ast.parse(look_up).body[0], returned))
+    definition.body.insert(0, _copy_location(ast.parse(look_up).body[0], returned))
     maker = ast.parse("def make(observed, call):\n    return %s" % definition.name)
     maker.body[0].body.insert(0, definition)
     scope = {}
@@ -156,7 +158,7 @@ def _with_look_up(function, observed, call):
     return made
 
 
-def _placed(statement, returned):
+def _copy_location(statement, returned):
     """A statement whose parts have the place of `return self._call_impl(...)`: that is what tracebacks show of it."""
     for node in ast.walk(statement):
         ast.copy_location(node, returned.value if isinstance(node, ast.expr) else returned)

@@ -62,7 +62,7 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         for one in module.modules():
             number = table.get(id(one))
             if number is not None and one is not module:
-                observer = Observer(_ignore, self._look_of(number, ref(one)))
+                observer = Observer(_ignore, self._make_hook(number, ref(one)))
                 self._observed.append((id(one), observer))
                 self._calls.add(one, observer)
 
@@ -73,7 +73,7 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
             self._calls.remove(key, observer)
         super().end()
 
-    def _look_of(self, number, owner):
+    def _make_hook(self, number, owner):
         without_modes, failed = self.without_modes, self._failed
 
         def look(module, args, output):
@@ -83,40 +83,40 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
             try:
                 if without_modes.is_possible():
                     with without_modes:
-                        self._look(number, module, args, output)
+                        self._inspect(number, module, args, output)
             except Exception as error:
                 failed("torch.look at module", error)
             self.cost += self.clock() - began
 
         return look
 
-    def look_root(self, module, args, output):
+    def inspect_root(self, module, args, output):
         """Looks at what the model itself returned."""
         if self.without_modes.is_possible():
             with self.without_modes:
-                self._look(0, module, args, output)
-                told = self.found.get(0)
-                if told is not None and told["calls"] == 1:
-                    told["alike"] = self._are_alike(args)
+                self._inspect(0, module, args, output)
+                fields = self.found.get(0)
+                if fields is not None and fields["calls"] == 1:
+                    fields["alike"] = self._are_alike(args)
 
-    def _look_at(self, number, module, args, tensor):
+    def _inspect_output(self, number, module, args, tensor):
         maker = self._returned.get(id(tensor))
         given = first_tensor(args, self.stats)
         kind = type(module).__name__
         if maker is not None and maker[0]() is tensor and maker[3] == self._version(tensor) and maker[4] is not None:
-            told = self._batched.same(maker[4])  # a container returns what its last part has returned
+            fields = self._batched.fill_same(maker[4])  # a container returns what its last part has returned
         else:
-            told = self.stats.look(tensor, later=self._batched)
-            self._across_later(told, tensor)
-        told.update(i=number, calls=1, training=module.training)
-        told["in_bad"] = self._bad_inputs(args) if told["bad"] else 0
-        told["sat"] = self._saturated(given) if kind in FLAT and given is not None else None
+            fields = self.stats.inspect(tensor, later=self._batched)
+            self._queue_batch_variation(fields, tensor)
+        fields.update(i=number, calls=1, training=module.training)
+        fields["in_bad"] = self._bad_inputs(args) if fields["bad"] else 0
+        fields["sat"] = self._saturated_share(given) if kind in FLAT and given is not None else None
         if kind in RECTIFIERS:
-            told.update(self.dead((id(self._root), number), tensor))
-        told["cast"] = self._cast(tensor)
+            fields.update(self.dead((id(self._root), number), tensor))
+        fields["cast"] = self._cast(tensor)
         if module.training and given is not None and isinstance(module, self.torch.nn.modules.batchnorm._BatchNorm):
-            told["bn"] = self._norm(module, given)
-        return told
+            fields["bn"] = self._norm(module, given)
+        return fields
 
     def _bad(self, tensor):
         return self.stats.bad(tensor)
@@ -129,14 +129,14 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         batches = [t for _, t in tensors_in(args, self.stats, 4) if self.stats.is_plain(t) and t.dim() and len(t) > 1]
         return all(self.torch.equal(t[:_ROWS], t[:1].expand_as(t[:_ROWS])) for t in batches) if batches else None
 
-    def _saturated(self, tensor):
+    def _saturated_share(self, tensor):
         if not self.stats.is_plain(tensor) or not tensor.is_floating_point() or not tensor.numel():
             return None
         sample = self.stats.runs(tensor, MOST)
         return self.torch.count_nonzero(sample.abs() > SATURATED).item() / sample.numel()
 
-    def across(self, tensor):
-        """How much the samples of a batch differ: v / (v + m), `None` where that cannot be said.
+    def batch_variation(self, tensor):
+        """How much the samples of a batch differ: v / (v + m), `None` where that is unknown.
 
         Here v is the variance over the first axis, averaged over units, m the mean square of the units' means.
         """
@@ -147,14 +147,14 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         norm = self.torch.linalg.vector_norm
         return share(norm(rows - mean).item() ** 2 / rows.numel(), norm(mean).item() ** 2 / mean.numel())
 
-    def _across_later(self, told, tensor):
-        told["across"] = None
+    def _queue_batch_variation(self, fields, tensor):
+        fields["across"] = None
         rows = self._rows(tensor)
         if rows is not None:
             if rows.is_cpu:
-                self._batched.across(told, rows)
+                self._batched.queue_batch_variation(fields, rows)
             else:
-                told["across"] = self.across(tensor)
+                fields["across"] = self.batch_variation(tensor)
 
     def _rows(self, tensor):
         """Some units of some samples of a batch, a row for each sample; `None` where it has no samples."""
@@ -190,7 +190,7 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         # What a rectifier returns is never negative; the largest is found ten times faster than all others counted.
         return (value.amax(axes) == 0 if axes else value == 0), samples
 
-    def _alike(self, one, other):
+    def _is_comparable(self, one, other):
         return one.shape == other.shape and one.device == other.device
 
     def _size(self, silent):
@@ -211,14 +211,14 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         if not self.stats.is_plain(given) or given.dim() < 2 or not given.numel():
             return None
         channels = given.shape[1]
-        told = {"n": given.numel() // max(channels, 1), "ratio": None}
+        fields = {"n": given.numel() // max(channels, 1), "ratio": None}
         running = module.running_var
-        if running is not None and told["n"] > 1:
+        if running is not None and fields["n"] > 1:
             axes = [at for at in range(given.dim()) if at != 1]
             variance = given.detach().to(self.torch.float32).var(axes, correction=0)
             ratio = (running.detach().to(self.torch.float32) / variance).median().item()
-            told["ratio"] = ratio
-        return told
+            fields["ratio"] = ratio
+        return fields
 
 
 def _ignore(*args):

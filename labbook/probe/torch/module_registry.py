@@ -24,7 +24,7 @@ class ModuleRegistry:
         self._whole = whole
 
     def install(self):
-        """Has PyTorch tell of each registration; nothing where it cannot (before 2.0).
+        """Makes PyTorch report each registration; nothing where it cannot (before 2.0).
 
         Cost: 0.3 microseconds a registration, 1 for the first of a module.
         """

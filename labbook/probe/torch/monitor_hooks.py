@@ -2,7 +2,7 @@
 
 import sys
 
-from ..inspection.health_hooks import start_monitor, watched_constructor
+from ..inspection.health_hooks import start_monitor, wrap_constructor
 from ..wrapping import as_import_machinery, transparent_wrapper
 from .inspector import TensorInspector
 
@@ -59,7 +59,7 @@ def _watch_optimizers(adapter, inspector):
     """Has the model behind a new optimizer found before its first forward."""
     base = sys.modules["torch.optim.optimizer"].Optimizer
     made = inspector.without_modes.wrap(inspector.optimizer_made)
-    initialise = watched_constructor(adapter, base.__init__, adapter.is_compiling, made)
+    initialise = wrap_constructor(adapter, base.__init__, adapter.is_compiling, made)
     base.__init__ = transparent_wrapper(as_import_machinery(initialise), base.__init__)
 
 

@@ -3,7 +3,7 @@
 What is shown is what the graph has kept for backward: results, and arguments by which a result is computed again.
 """
 
-from .loss_expression import _kept, kind
+from .loss_expression import _saved_tensor, kind
 
 MOST = 400
 """Nodes that are walked."""
@@ -86,7 +86,7 @@ class NonfiniteOrigin:
         found = [node for node in found if any(self._known.get(node, (1, 1))[:2])]
         return [node for node in found if not _is_smooth(node, names is STEEP)]
 
-    def made(self):
+    def find_first(self):
         """The first operation that made a value that is not finite; `None` where none can be shown.
 
         Returns:
@@ -94,32 +94,32 @@ class NonfiniteOrigin:
             null), `exponent` (or null), `then` ({`op`, `nan`} of the next one that made NaN of its infinities, or
             null), `given` (whether an argument without a graph must have been it); and the node itself under `node`.
         """
-        self._shown()
+        self._count_evidence()
         bad = {node: counts for node, counts in self._known.items() if counts[0] or counts[1]}
         for node in reversed(self.nodes):
             if any(one in bad or one in self._tainted for one in self._edges[node]):
                 self._tainted.add(node)
         first = [node for node in self.nodes if node in bad and node not in self._tainted]
-        own = [node for node in first if self._is_fine_below(node) and not self._was_given(node)]
+        own = [node for node in first if self._is_fine_below(node) and not self._has_nonfinite_input(node)]
         # Sums and products of what is finite are no NaN, so a target, or a weight, was.
         given = [n for n in first if bad[n][0] and kind(n) in _PAIRED and self._is_fine_below(n, given=True)]
         if not own and not given:
             return None
         node = (own or given)[0]
         nan, inf, of = bad[node]
-        told = {"node": node, "op": kind(node), "nan": nan, "inf": inf, "of": of, "low": None, "high": None}
-        told.update(zeros=None, exponent=_exponent(node), then=None, given=not own)
+        fields = {"node": node, "op": kind(node), "nan": nan, "inf": inf, "of": of, "low": None, "high": None}
+        fields.update(zeros=None, exponent=_exponent(node), then=None, given=not own)
         argument = self._argument(node, "self", 0)
         if argument is not None and argument.numel() and argument.is_floating_point():
-            told["low"], told["high"] = argument.min().item(), argument.max().item()
-        divisor = self._kept(node, "other") if kind(node) == "Div" else None
+            fields["low"], fields["high"] = argument.min().item(), argument.max().item()
+        divisor = self._saved_tensor(node, "other") if kind(node) == "Div" else None
         if divisor is not None:
-            told["zeros"] = int((divisor == 0).sum().item())
+            fields["zeros"] = int((divisor == 0).sum().item())
         if not nan:
-            told["then"] = self._then(node, bad)
-        return told
+            fields["then"] = self._find_next(node, bad)
+        return fields
 
-    def _then(self, node, bad):
+    def _find_next(self, node, bad):
         """The next operation towards the loss that is shown to have made NaN."""
         over = {node}
         for one in reversed(self.nodes):
@@ -129,11 +129,11 @@ class NonfiniteOrigin:
                     return {"op": kind(one), "nan": bad[one][0]}
         return None
 
-    def _shown(self):
+    def _count_evidence(self):
         """Counts what of each node can be shown."""
         for node in self.nodes:
             for name, at in (("self", 0), *((name, 1) for name in _SECOND)):
-                value = self._kept(node, name)
+                value = self._saved_tensor(node, name)
                 following = self._edge(node, at)
                 if value is not None and following is not None:
                     self._given.setdefault(following, value)
@@ -155,14 +155,14 @@ class NonfiniteOrigin:
         return edges[at][0] if at < len(edges) else None
 
     def _result(self, node):
-        result = self._kept(node, "result")
+        result = self._saved_tensor(node, "result")
         if result is None:
             result = self._given.get(node)
-        return result if result is not None else self._again(node)
+        return result if result is not None else self._recompute(node)
 
-    def _again(self, node):
+    def _recompute(self, node):
         """What an operation gave, computed again from what it keeps."""
-        name, own = kind(node), self._kept(node, "self")
+        name, own = kind(node), self._saved_tensor(node, "self")
         if name in _AGAIN and own is not None:
             return getattr(self.torch, name.lower())(own)
         if name == "Pow" and own is not None and isinstance(_exponent(node), (int, float)):
@@ -175,7 +175,7 @@ class NonfiniteOrigin:
             one, other = self._argument(node, "self", 0), self._argument(node, "other", 1)
             return None if one is None or other is None else one * other
         if name == "Div":
-            divisor = self._kept(node, "other")
+            divisor = self._saved_tensor(node, "other")
             divided = self._argument(node, "self", 0)
             if divisor is not None and divided is not None:
                 return divided / divisor
@@ -186,7 +186,7 @@ class NonfiniteOrigin:
     def _average(self, node):
         """`(NaN, infinities, elements)` of a mean over no element, or a loss all of whose targets are left out.
 
-        `None` for any other operation, and where that cannot be told.
+        `None` for any other operation, and where that is unknown.
         """
         name, empty = kind(node), None
         if name == "Mean":
@@ -196,26 +196,26 @@ class NonfiniteOrigin:
             else:
                 empty = getattr(node, "_saved_self_sym_numel", 1) == 0
         if name in ("NllLoss", "NllLoss2D"):
-            weight = self._kept(node, "total_weight") if getattr(node, "_saved_reduction", 0) == 1 else None
+            weight = self._saved_tensor(node, "total_weight") if getattr(node, "_saved_reduction", 0) == 1 else None
             empty = weight is not None and weight.item() == 0
         return None if empty is None else (int(empty), 0, 1)
 
     def _argument(self, node, name, at):
         """An argument: as the operation keeps it, or as what made it does."""
-        value = self._kept(node, name)
+        value = self._saved_tensor(node, name)
         following = self._edge(node, at)
         if value is None and following is not None:
             end = self._ends.get(following)
             if end is not None:
                 return end.detach() if self.stats.is_tensor(end) else None
-            value = self._kept(following, "result")
+            value = self._saved_tensor(following, "result")
             return value if value is not None else self._given.get(following)
         return value
 
-    def _was_given(self, node):
+    def _has_nonfinite_input(self, node):
         """Whether an argument without a graph was not finite already."""
         for name, at in (("self", 0), *((name, 1) for name in _SECOND)):
-            value = self._kept(node, name)
+            value = self._saved_tensor(node, name)
             if value is not None and self._edge(node, at) is None and any(self._counts(value)[:2]):
                 return True
         return False
@@ -229,7 +229,7 @@ class NonfiniteOrigin:
             node: It.
             given: Whether only what has a graph matters.
         """
-        divisor = self._kept(node, "other") if kind(node) == "Div" else None
+        divisor = self._saved_tensor(node, "other") if kind(node) == "Div" else None
         if divisor is not None and bool((divisor == 0).any()):
             return True
         if kind(node) in ("Mean", "NllLoss", "NllLoss2D"):
@@ -240,7 +240,7 @@ class NonfiniteOrigin:
             for at, (following, _) in enumerate(one.next_functions):
                 if following is None:
                     # An argument without a graph, as a target, or no argument at all.
-                    kept = self._kept(one, "self" if at == 0 else "other")
+                    kept = self._saved_tensor(one, "self" if at == 0 else "other")
                     if kind(one) in _PAIRED and kept is None and not (given and one is node):
                         return False
                 elif following in self._known:
@@ -253,8 +253,8 @@ class NonfiniteOrigin:
                     waiting.append(following)
         return True
 
-    def _kept(self, node, name):
-        value = _kept(node, name)
+    def _saved_tensor(self, node, name):
+        value = _saved_tensor(node, name)
         if value is None or not self.stats.is_tensor(value) or value.numel() > LARGEST:
             return None
         return value.detach()
@@ -293,7 +293,7 @@ def _exponent(node):
     if kind(node) == "Pow" and not hasattr(node, "_raw_saved_exponent"):
         try:
             value = getattr(node, "_saved_exponent", None)
-        except RuntimeError:  # it was let go with the graph
+        except RuntimeError:  # it was freed with the graph
             return None
     return value if type(value) in (int, float) else None
 

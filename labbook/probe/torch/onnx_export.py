@@ -40,7 +40,7 @@ class OnnxExport(onnx_export.OnnxExport):
 
 
 def _input_names(model, args, kwargs):
-    """The names of the inputs that were given, as `forward` calls them; none if it does not tell."""
+    """The names of the inputs that were given, as `forward` calls them; none if it does not show them."""
     try:
         known = [
             name

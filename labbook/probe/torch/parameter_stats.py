@@ -12,8 +12,8 @@ from ..inspection.parameter_stats import (
 )
 from ..training.batch_fingerprints import fingerprint
 from .batched_stats import BatchedStats
-from .collectives import several_ranks
-from .tensor_stats import short
+from .collectives import has_several_ranks
+from .tensor_stats import round_number
 
 SAMPLE = 256
 """Elements of each parameter that are compared before and after a step."""
@@ -55,7 +55,7 @@ class ParameterStats:
             return False
         return not self.stats.runs(gradient, CLEARED).any().item()
 
-    def few_values(self, gradient):
+    def sample_values(self, gradient):
         """A few values of a gradient or parameter; `None` where reading it would wait for a device."""
         if not self.stats.is_plain(gradient) or not gradient.is_cpu:
             return None
@@ -74,7 +74,7 @@ class ParameterStats:
         self._moving = False
         self._scale_of_closure = None
 
-    def before(self, optimizer, table, closure):
+    def inspect_gradients(self, optimizer, table, closure):
         """Looks at gradients, and keeps a sample of the parameters.
 
         Args:
@@ -113,34 +113,36 @@ class ParameterStats:
         return float(scale.item()) if scale is not None and hasattr(scale, "item") else 1.0
 
     def _gradients(self, scale):
-        """Fills in what is told of the gradients."""
+        """Fills in what is recorded of the gradients."""
         seen = []
-        for told, parameter in zip(self._told, self._params):
+        for fields, parameter in zip(self._told, self._params):
             gradient = parameter.grad
             if gradient is None:
                 continue
             if gradient.layout is self.torch.sparse_coo and not gradient.is_quantized:
                 gradient = gradient.coalesce().values()
             if self.stats.is_plain(gradient) and gradient.numel():
-                seen.append((told, self.stats.real(gradient.detach())))
+                seen.append((fields, self.stats.real_part(gradient.detach())))
         norms = self._norms([gradient for _, gradient in seen])
         samples = {}
-        for (told, gradient), norm in zip(seen, norms):
+        for (fields, gradient), norm in zip(seen, norms):
             sample = self.stats.runs(gradient, _GRADIENT_SAMPLE, _RUN)
             if sample.dtype not in (self.torch.float32, self.torch.float64):
                 sample = sample.to(self.torch.float32)
-            told["g"] = short(norm / scale)
+            fields["g"] = round_number(norm / scale)
             if norm - norm != 0.0:
-                told["g_bad"] = gradient.numel() - int(self.torch.isfinite(gradient).sum().item())
-            if (self.deep or told.get("g_bad")) and told["i"] is not None and told["i"] < MOST_HISTOGRAMS:
+                fields["g_bad"] = gradient.numel() - int(self.torch.isfinite(gradient).sum().item())
+            if (self.deep or fields.get("g_bad")) and fields["i"] is not None and fields["i"] < MOST_HISTOGRAMS:
                 hist = self.stats.histogram(sample)
                 if hist is not None:
-                    told["hist"] = hist
-            samples.setdefault((sample.numel(), sample.dtype, sample.device), []).append((told, sample))
+                    fields["hist"] = hist
+            samples.setdefault((sample.numel(), sample.dtype, sample.device), []).append((fields, sample))
         for held in samples.values():
-            for told, mean, std, size, nonzero in self._batched.of_samples([sample for _, sample in held], held):
-                told["g_mean"], told["g_std"] = short(mean / scale), short(std / scale)
-                told["g_abs"], told["g_zero"] = short(size / scale), short(1.0 - nonzero)
+            for fields, mean, std, size, nonzero in self._batched.queue_sample_stats(
+                [sample for _, sample in held], held
+            ):
+                fields["g_mean"], fields["g_std"] = round_number(mean / scale), round_number(std / scale)
+                fields["g_abs"], fields["g_zero"] = round_number(size / scale), round_number(1.0 - nonzero)
 
     def _norms(self, tensors):
         """The 2-norm of each of these tensors of real numbers, in single precision or better; all at once."""
@@ -154,7 +156,7 @@ class ParameterStats:
     def _sample(self):
         """A sample of every parameter, one after another, in as many digits as the widest has."""
         # Evenly strided: runs would meet few rows of a table, and a step may change few rows of it.
-        parts = [self.stats.flat(self.stats.real(p), SAMPLE) for p in self._params]
+        parts = [self.stats.flat(self.stats.real_part(p), SAMPLE) for p in self._params]
         if not parts:
             return None
         self._lengths = [part.numel() for part in parts]
@@ -162,11 +164,12 @@ class ParameterStats:
             parts = [part.to("cpu", self.torch.float64) for part in parts]
         return self.torch.cat(parts)
 
-    def after(self):
+    def inspect_parameters(self):
         """Looks at the parameters that the step has changed.
 
         Returns:
-            `(params, unchanged)`: what is told of each, and whether every element of the sample is bitwise as before,
+            `(params, unchanged)`: what is recorded of each, and whether every element of the sample is bitwise as
+            before,
             `None` where there was nothing to change.
         """
         if self._before is None or not self.without_modes.is_possible():
@@ -185,22 +188,22 @@ class ParameterStats:
                 self._gradients(self._scale_of_closure)
             count = len(self._params)
             for at in range(count):
-                told = self._told[at]
-                told["ratio"] = short(norms[at] / norms[count + at]) if norms[count + at] else None
+                fields = self._told[at]
+                fields["ratio"] = round_number(norms[at] / norms[count + at]) if norms[count + at] else None
             unchanged = self._unchanged(before, after)
             self._after = after
             return self._told, unchanged
 
     def _weights(self):
-        values = [self.stats.real(parameter.detach()) for parameter in self._params]
+        values = [self.stats.real_part(parameter.detach()) for parameter in self._params]
         numbers = [value for value in values if value.is_floating_point()]
         norms = iter(self._norms(numbers))
-        for told, value in zip(self._told, values):
+        for fields, value in zip(self._told, values):
             norm = next(norms) if value.is_floating_point() else None
-            told["w"] = short(norm) if norm is not None else None
-            told["bad"] = 0
+            fields["w"] = round_number(norm) if norm is not None else None
+            fields["bad"] = 0
             if norm is not None and norm - norm != 0.0:
-                told["bad"] = value.numel() - int(self.torch.isfinite(value).sum().item())
+                fields["bad"] = value.numel() - int(self.torch.isfinite(value).sum().item())
 
     def _unchanged(self, before, after):
         if not self._live:
@@ -210,13 +213,13 @@ class ParameterStats:
 
     def print_of_all(self):
         """A fingerprint of the sample after the step; distributed runs only, else `None`."""
-        if self._before is None or not several_ranks(self.torch):
+        if self._before is None or not has_several_ranks(self.torch):
             return None
         sample = self._after
         return fingerprint(sample[:: max(1, sample.numel() // MOST_FINGERPRINTED)].tolist(), (sample.numel(),))
 
     def stale_norm(self, optimizer, scratch, every):
-        """Norm of the gradients that stand in an optimizer's parameters; `None` where it is not known without waiting.
+        """Norm of the gradients that are in an optimizer's parameters; `None` where it is not known without waiting.
 
         Args:
             optimizer: It.
@@ -230,7 +233,7 @@ class ParameterStats:
         key = (len(groups), len(groups[0]["params"]), len(groups[-1]["params"]))
         if held is None or scratch["few_of"] != key:
             every_one = [p for group in groups for p in group["params"]]
-            # Weakly: a model that is let go is freed although its optimizer's meter is kept.
+            # Weakly: a model that is released is freed although its optimizer's meter is kept.
             held = scratch["few"] = [ref(p) for p in every_one[:: max(1, len(every_one) // CHECKED_FOR_STALE)]]
             scratch["few_of"] = key
         if every:
@@ -251,7 +254,7 @@ def has_gradient(optimizer):
     return any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
 
 
-def written(optimizer):
+def gradient_version(optimizer):
     """A mark that changes when a gradient of an optimizer is written; looks at two of them."""
     marks = []
     for group in (optimizer.param_groups[0], optimizer.param_groups[-1]):

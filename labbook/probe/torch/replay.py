@@ -33,14 +33,14 @@ class Replay(replay.Replay):
     def _modules(self):
         return self.module.modules()
 
-    def _why_module_refused(self, module, kind):
+    def _module_refusal(self, module, kind):
         if kind.startswith("FSDP") or "DeepSpeed" in kind or "Pipeline" in kind:
             return "%s: its parameters are sharded over ranks" % kind
         if isinstance(module, self.framework.jit.ScriptModule):
             return "a part of the model is a TorchScript"
-        return super()._why_module_refused(module, kind)
+        return super()._module_refusal(module, kind)
 
-    def _why_refused(self):
+    def _refusal_reason(self):
         torch, inspector = self.framework, self.inspector
         if any(not inspector.stats.is_plain(p) for p in self.module.parameters()):
             return "its parameters are no plain tensors"
@@ -55,7 +55,7 @@ class Replay(replay.Replay):
     def _forward(self):
         torch, stats = self.framework, self.inspector.stats
         watcher = NonfiniteWatcher(torch, stats)
-        observer = Observer(watcher.enters, watcher.leaves)
+        observer = Observer(watcher.enters, watcher.on_module_exit)
         with StateSnapshot(torch, self.module, self.call, self.inspector.calls, observer):
             with torch.no_grad(), watcher.mode():
                 output = self.module(*self.call.args, **self.call.kwargs)
@@ -77,7 +77,7 @@ class Replay(replay.Replay):
     def _takes_gradient(self, tensor):
         return tensor.requires_grad
 
-    def _ones(self, tensor):
+    def _ones_like(self, tensor):
         return tensor.detach() * 0 + 1
 
     def backward(self):
@@ -100,10 +100,10 @@ class Replay(replay.Replay):
                 torch.set_anomaly_enabled(anomaly, torch.is_anomaly_check_nan_enabled())
         if not found:
             return None
-        told = dict(found[0], finding="backward")
+        fields = dict(found[0], finding="backward")
         if guessed:
-            told["reason"] = "with ones in place of the gradient of the output, which was too large to keep"
-        return told
+            fields["reason"] = "with ones in place of the gradient of the output, which was too large to keep"
+        return fields
 
     def _watch_nodes(self, outputs, found):
         """Hooks every node of a graph; the first with finite gradients in and others out is noted in `found`."""
@@ -146,7 +146,7 @@ class NonfiniteWatcher(nonfinite_watcher.NonfiniteWatcher):
         """A module begins."""
         self.modules.append(module)
 
-    def leaves(self, module, *args):
+    def on_module_exit(self, module, *args):
         """A module has ended."""
         if self.modules and self.modules[-1] is module:
             self.modules.pop()

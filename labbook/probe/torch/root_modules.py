@@ -52,7 +52,7 @@ class RootModules(root_modules.RootModules):
         now = self._clock()
         if not parameters or self._swept > SWEEPS_S + SWEEPS_SHARE * (now - self._begun):
             return
-        for root in self.all():
+        for root in self.living_models():
             if root.called and id(parameters[0]) in self.ids(root) and id(parameters[-1]) in self.ids(root):
                 return
         # The optimizer may hold a part of what runs: then it is the whole that is called.
@@ -71,12 +71,12 @@ class RootModules(root_modules.RootModules):
             The models, at most 4.
         """
         found = []
-        listed = self._listed() if parameters else ()
+        listed = self._listed_parameters() if parameters else ()
         for parameter in parameters[: 4 * MOST_ROOTS]:
             now = self._clock()
             if len(found) >= 4 or self._swept > SWEEPS_S + SWEEPS_SHARE * (now - self._begun):
                 break
-            if id(parameter) in listed or self.of(parameter) is not None:
+            if id(parameter) in listed or self.owner_of(parameter) is not None:
                 continue
             module = self._find([parameter])[1]
             self._swept += self._clock() - now
@@ -85,10 +85,10 @@ class RootModules(root_modules.RootModules):
                 found.append(root)
         return found
 
-    def _listed(self):
+    def _listed_parameters(self):
         """Ids of parameters in plain lists and dictionaries of the models' modules."""
         parameters, waiting = set(), []
-        for root in self.all():
+        for root in self.living_models():
             for one in list(root.module().modules()):
                 waiting += [(value, 0) for name, value in one.__dict__.items() if not name.startswith("_")]
         while waiting:
@@ -112,7 +112,7 @@ class RootModules(root_modules.RootModules):
         if len(self._known) >= MOST_ROOTS or isinstance(module, self.framework.jit.ScriptModule):
             return None
         stochastic = is_stochastic(module.modules(), self.framework.nn.modules.batchnorm._BatchNorm)
-        root = self._number(module, stochastic, _why_hidden(module, self.framework))
+        root = self._number(module, stochastic, _hidden_reason(module, self.framework))
         root.observer = self._observer(root)
         self._calls.add(module, root.observer)
         return root
@@ -126,9 +126,9 @@ class RootModules(root_modules.RootModules):
         Returns:
             The models.
         """
-        if any(root.called or root.hidden for root in self.all()):
+        if any(root.called or root.hidden for root in self.living_models()):
             return []
-        idle = [root for root in self.all() if not self.ids(root).isdisjoint(reached)]
+        idle = [root for root in self.living_models() if not self.ids(root).isdisjoint(reached)]
         for kind in {type(root.module()) for root in idle}:
             self._calls.observe_forward(kind)
         return idle
@@ -143,7 +143,7 @@ class RootModules(root_modules.RootModules):
 
     def find_submodels(self):
         """Follows the children of models that train without being called: something else calls their parts."""
-        for root in self.all():
+        for root in self.living_models():
             module = root.module()
             if root.called or root.hidden:
                 continue
@@ -179,7 +179,7 @@ class RootModules(root_modules.RootModules):
                 failed("torch.forward begins", error)
             training.overhead_s += clock() - began
 
-        def ended(module, args, output):
+        def on_exit(module, args, output):
             if monitor.inside is not root or owner() is not module or is_compiling():
                 return
             began = clock()
@@ -190,7 +190,7 @@ class RootModules(root_modules.RootModules):
                 failed("torch.forward ended", error)
             training.overhead_s += clock() - began
 
-        def raised(module):
+        def on_error(module):
             if owner() is not module:
                 return
             try:
@@ -201,10 +201,10 @@ class RootModules(root_modules.RootModules):
             except Exception as error:
                 failed("torch.forward raised", error)
 
-        return Observer(begins, ended, raised)
+        return Observer(begins, on_exit, on_error)
 
 
-def _why_hidden(module, torch):
+def _hidden_reason(module, torch):
     """Why the inside of a model cannot be looked at, "" when it can."""
     for one in module.modules():
         kind = type(one).__name__

@@ -1,8 +1,8 @@
-"""What the running totals of a PyTorch loop tell of its models, optimizers and schedulers."""
+"""Adds to the running totals of a PyTorch loop the facts of its models, optimizers and schedulers."""
 
 from ..inspection.run_totals import (
+    describe_lost_parameters,
     living_optimizers,
-    lost_parameters,
     note_idle_optimizers,
     note_parameters,
     note_schedulers,
@@ -14,58 +14,60 @@ WRAPPERS = ("DistributedDataParallel", "DataParallel")
 """Classes that keep the parameters of all ranks equal, even where it is not they that are called."""
 
 JUDGED = 20
-"""Backward calls after which a parameter without gradient is told."""
+"""Backward calls after which a parameter without gradient is reported."""
 
 
 def fill_in(inspector, loop):
-    """Fills in what only the models and optimizers themselves tell, as they are now."""
+    """Fills in what only the models and optimizers themselves show, as they are now."""
     inspector.note_gradients()
-    if loop.facts and not any(root.called for root in inspector.roots.all()):
-        # They are gone, as at the end of a program that trains inside a function: the last look stands.
-        _of_optimizers(inspector, loop, set())
+    if loop.facts and not any(root.called for root in inspector.roots.living_models()):
+        # They are gone, as at the end of a program that trains inside a function: the last inspection counts.
+        _optimizer_totals(inspector, loop, set())
         return
     models = [
-        (root, table) for root in inspector.roots.all() if root.called and (table := inspector.table(root)) is not None
+        (root, table)
+        for root in inspector.roots.living_models()
+        if root.called and (table := inspector.table(root)) is not None
     ]
     owned, _ = note_parameters(
         inspector,
         loop,
         models,
-        inspector.held_by_optimizers(),
+        inspector.optimized_ids(),
         lambda root, at, parameter: id(parameter) in inspector.had_gradient,
         inspector.called,
         JUDGED,
     )
-    wrappers = [name for root in inspector.roots.all() if (name := root.name.partition("(")[0]) in WRAPPERS]
+    wrappers = [name for root in inspector.roots.living_models() if (name := root.name.partition("(")[0]) in WRAPPERS]
     if wrappers:
         loop.facts["wrapper"] = wrappers[0]
     compiled_again = recompiled()
     if compiled_again:
         loop.facts["recompiles"] = compiled_again
-    copies = inspector.copies.told()
+    copies = inspector.copies.totals()
     if copies:
         loop.facts["copies"] = copies
-    collectives = inspector.collectives.told()
+    collectives = inspector.collectives.totals()
     if collectives is not None:
         loop.facts["collectives"] = collectives
-    _of_optimizers(inspector, loop, owned)
+    _optimizer_totals(inspector, loop, owned)
 
 
-def _held_twice(optimizers):
+def _count_doubly_optimized(optimizers):
     """How many parameters a second optimizer holds."""
     held = [id(p) for one in optimizers for p in {id(p): p for p in parameters(one)}.values()]
     return len(held) - len(set(held))
 
 
-def _of_optimizers(inspector, loop, owned):
+def _optimizer_totals(inspector, loop, owned):
     owners = living_optimizers(inspector)
-    loop.facts["held_twice"] = _held_twice([optimizer for _, optimizer in owners])
+    loop.facts["held_twice"] = _count_doubly_optimized([optimizer for _, optimizer in owners])
     for recorder, optimizer in owners if owned else ():
         params = parameters(optimizer)
         lost = [p for p in params if id(p) not in owned and id(p) not in inspector.had_gradient]
         if lost:
             lost = inspector.roots.spares.ownerless(lost, owned | set(inspector.had_gradient))
-        loop.optimizer(recorder.index).stale = lost_parameters(params, lost, lambda p: p.numel())
+        loop.optimizer(recorder.index).stale = describe_lost_parameters(params, lost, lambda p: p.numel())
     if owned:
         note_idle_optimizers(inspector, loop, lambda p: id(p) in owned and id(p) in inspector.had_gradient)
     note_schedulers(inspector, loop, owners)

@@ -42,7 +42,7 @@ class Scalars:
         """The gradient of a parameter, `None` when it has none."""
         return parameter.grad
 
-    def watched(self):
+    def is_observed(self):
         """Whether a mode of the program (a FLOP counter, fake tensors, a default device) sees every call now."""
         return self.dispatch_modes() or self.function_modes()
 
@@ -67,7 +67,7 @@ class Scalars:
     def _is_waited_for(self, tensor):
         return self.waits and self.readable(tensor) and not self._device_reader(tensor.device).capturing()
 
-    def at_once(self, tensor):
+    def read_if_on_host(self, tensor):
         """The value of a scalar in host memory as a float, `None` when it lies on a device."""
         return float(tensor.item()) if tensor.is_cpu else None
 
@@ -108,7 +108,7 @@ class Scalars:
                 self._set_grad(True)
 
     def _plan(self, scratch, gradients):
-        """Decides once how these gradients are read; the number of gradients tells when to decide again."""
+        """Decides once how these gradients are read; the number of gradients shows when to decide again."""
         scratch["count"] = len(gradients)
         scratch["local"] = False
         kinds = {(type(g), g.dtype, g.layout, g.device.type) for g in gradients}
@@ -136,7 +136,7 @@ class Scalars:
             norms = self._half_norms(gradients, dtype)
         if norms[0].is_cpu and (how == "whole" or all(n.is_cpu for n in norms)):
             return hypot(*[n.item() for n in norms])
-        return self._together(norms)
+        return self._combine_norms(norms)
 
     def _half_norms(self, gradients, dtype):
         try:
@@ -179,7 +179,7 @@ class Scalars:
         places = getattr(getattr(tensor, "_spec", None), "placements", ())
         return any(not place.is_replicate() for place in places)
 
-    def _together(self, norms):
+    def _combine_norms(self, norms):
         where = norms[0].device
         if not self.readable(norms[0]):
             return None
@@ -242,7 +242,7 @@ class DeviceReader:
         """
         return not self.capturing() and self._events[slot].query()
 
-    def open(self, slot, count):
+    def read_slot(self, slot, count):
         """The values of a slot, which is free again afterwards."""
         values = self._rows[slot, :count].tolist()
         self._free.append(slot)
@@ -265,7 +265,7 @@ class PendingValues:
 
     def values(self):
         """The values, once."""
-        return self._device_reader.open(self._slot, self._count)
+        return self._device_reader.read_slot(self._slot, self._count)
 
 
 def _zero():

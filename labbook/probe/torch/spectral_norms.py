@@ -4,7 +4,7 @@ _ALIGNED = 0.9
 """Cosine from which on two directions are those of a power iteration. Source: chosen by us; chance gives about 0."""
 
 
-def evaluated_first(torch, module):
+def find_untrained_norms(torch, module):
     """Names of the modules of a model whose spectral norm has given weights and never estimated the norm.
 
     A forward in training makes `u` the direction of `W v`; one in evaluation divides the weight by what random vectors

@@ -45,7 +45,7 @@ class StateSnapshot(state_snapshot.StateSnapshot):
 
     def _enter_call(self):
         torch, call = self.framework, self.call
-        self._stack.enter_context(self.calls.replaced(self._modules(), self.observer))
+        self._stack.enter_context(self.calls.replace_observers(self._modules(), self.observer))
         if call.state is not None:
             torch.set_rng_state(call.state)
         for index, state in enumerate(call.device_states or ()):

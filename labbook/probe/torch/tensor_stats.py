@@ -30,11 +30,11 @@ class WithoutModes:
         c = torch._C
         self._grad_on = torch.is_grad_enabled
         self._set_grad = getattr(c, "_set_grad_enabled", None) or torch.set_grad_enabled
-        self._function_modes = getattr(c, "_len_torch_function_stack", _nothing)
-        self._dispatch_modes = getattr(c, "_len_torch_dispatch_stack", _nothing)
+        self._function_modes = getattr(c, "_len_torch_function_stack", _do_nothing)
+        self._dispatch_modes = getattr(c, "_len_torch_dispatch_stack", _do_nothing)
         self._without = getattr(c, "DisableTorchFunction", None)
         functorch = getattr(c, "_functorch", None)
-        self._transforms = getattr(functorch, "peek_interpreter_stack", None) or _nothing
+        self._transforms = getattr(functorch, "peek_interpreter_stack", None) or _do_nothing
         self._capturing = capturing_of(torch)
         self._here = _Stack()
 
@@ -66,13 +66,13 @@ class WithoutModes:
         if without is None:
             return method
 
-        def hidden(*args):
+        def call_without_modes(*args):
             if modes():
                 with without():
                     return method(*args)
             return method(*args)
 
-        return hidden
+        return call_without_modes
 
     def only_devices(self, torch):
         """Whether all function modes of the program are default devices, which let calls pass as they are."""
@@ -82,17 +82,17 @@ class WithoutModes:
 
 
 def capturing_of(torch):
-    """A function that tells whether a CUDA graph is being captured in this thread; never wakes a device.
+    """A function that returns whether a CUDA graph is being captured in this thread; never wakes a device.
 
     What runs then becomes a part of the program's graph, and reading a value would make the capture fail.
     """
     if not (torch.version.cuda or getattr(torch.version, "hip", None)):
-        return _nothing
+        return _do_nothing
     cuda = torch.cuda
     return lambda: cuda.is_initialized() and cuda.is_current_stream_capturing()
 
 
-def _nothing():
+def _do_nothing():
     return None
 
 
@@ -181,7 +181,7 @@ class TensorStats:
             return None
         return self.flat(tensor, most).tolist()
 
-    def real(self, tensor):
+    def real_part(self, tensor):
         """A tensor of real numbers with the same values."""
         if tensor.is_complex():
             return self.torch.view_as_real(tensor.detach().resolve_conj())
@@ -193,7 +193,7 @@ class TensorStats:
         """`shape`, `dtype` and `device` of any tensor."""
         return {"shape": sizes(tensor), "dtype": self.dtype(tensor), "device": str(tensor.device)}
 
-    def look(self, tensor, most=MOST, later=None):
+    def inspect(self, tensor, most=MOST, later=None):
         """`shape`, `dtype`, `min`, `max`, `mean`, `std`, `zero`, `bad`, `nan`; numbers are `None` where it has none.
 
         Args:
@@ -203,11 +203,11 @@ class TensorStats:
 
         Cost: 25 microseconds for a small tensor, one pass over a large one.
         """
-        told = {"shape": sizes(tensor), "dtype": self.dtype(tensor)}
+        fields = {"shape": sizes(tensor), "dtype": self.dtype(tensor)}
         if not self.is_plain(tensor) or not tensor.numel():
-            told.update(min=None, max=None, mean=None, std=None, zero=None, bad=0, nan=False)
-            return told
-        tensor = self.real(tensor.detach())
+            fields.update(min=None, max=None, mean=None, std=None, zero=None, bad=0, nan=False)
+            return fields
+        tensor = self.real_part(tensor.detach())
         torch = self.torch
         sample = self.runs(tensor, most)
         if (
@@ -226,16 +226,25 @@ class TensorStats:
         else:
             low, high = low.item(), high.item()
             if later is not None and low - low == 0.0 and high - high == 0.0:
-                told.update(min=short(low), max=short(high), mean=None, std=None, zero=None, bad=0, nan=False)
-                later.moments(told, sample)
-                return told
+                fields.update(
+                    min=round_number(low), max=round_number(high), mean=None, std=None, zero=None, bad=0, nan=False
+                )
+                later.moments(fields, sample)
+                return fields
             nonzero = torch.count_nonzero(sample).item()
             mean, std = self.moments(sample)
-        told.update(min=short(low), max=short(high), mean=short(mean), std=short(std), bad=0, nan=False)
-        told["zero"] = short(1.0 - nonzero / sample.numel())
+        fields.update(
+            min=round_number(low),
+            max=round_number(high),
+            mean=round_number(mean),
+            std=round_number(std),
+            bad=0,
+            nan=False,
+        )
+        fields["zero"] = round_number(1.0 - nonzero / sample.numel())
         if mean - mean != 0.0 or low - low != 0.0 or high - high != 0.0:
-            told.update(self._finite_part(tensor, sample))
-        return told
+            fields.update(self._summarize_finite(tensor, sample))
+        return fields
 
     def extremes(self, tensor):
         """Its smallest and its largest value, as scalars; NaN where one of its values is.
@@ -263,11 +272,11 @@ class TensorStats:
         variance, mean = torch.var_mean(sample, correction=0)
         return mean.item(), _root(variance.item())
 
-    def _finite_part(self, tensor, sample):
+    def _summarize_finite(self, tensor, sample):
         """The numbers of a tensor with values that are not finite: over the finite ones, and how many are not."""
         torch = self.torch
         finite = torch.isfinite(tensor)
-        told = {
+        fields = {
             "bad": tensor.numel() - int(finite.sum().item()),
             "nan": bool(torch.isnan(tensor).any().item()),
             "min": None,
@@ -281,15 +290,15 @@ class TensorStats:
         if kept.numel():
             low, high = torch.aminmax(whole)
             variance, mean = torch.var_mean(kept.to(torch.float64), correction=0)
-            told.update(min=short(low.item()), max=short(high.item()), mean=short(mean.item()))
-            told["std"] = short(_root(variance.item()))
-        return told
+            fields.update(min=round_number(low.item()), max=round_number(high.item()), mean=round_number(mean.item()))
+            fields["std"] = round_number(_root(variance.item()))
+        return fields
 
     def bad(self, tensor):
         """How many of its values are not finite; 0 for a tensor that cannot be read. One pass, two when there are."""
         if not self.is_plain(tensor) or not tensor.numel():
             return 0
-        tensor = self.real(tensor.detach())
+        tensor = self.real_part(tensor.detach())
         if not tensor.is_floating_point():
             return 0
         torch = self.torch
@@ -321,8 +330,8 @@ class TensorStats:
         return {"low": low, "high": high, "counts": counts}
 
 
-def short(number):
-    """A number in seven digits; what is told of a tensor needs no more."""
+def round_number(number):
+    """A number in seven digits; what is recorded of a tensor needs no more."""
     return number if type(number) is int else float("%.7g" % number)
 
 

@@ -9,17 +9,18 @@ NEVER_COMPILING = SimpleNamespace(_is_compiling_flag=False)
 """Default flags, for a framework without a compiler; see `adapter.questions`."""
 
 
-def watched_backward(adapter, original):
+def wrap_backward(adapter, original):
     """Wrap a function or method that runs a backward pass; its outermost call in each thread is reported.
 
     Args:
         adapter: The adapter of the framework; its `loss_values(tensors)` returns the values of the first argument, and
-            `alone(tensor)` the value of one scalar in host memory that no gradient scaler has scaled, else `None`.
+            `read_scalar(tensor)` the value of one scalar in host memory that no gradient scaler has scaled, else
+            `None`.
         original: The wrapped function.
     """
     probe, failed, training = adapter.probe, adapter.probe.failed, adapter.training
     local, clock, roots, name = training.local, training.clock, adapter.loss_values, adapter.name
-    fast_path, alone = adapter.fast_path, adapter.alone
+    fast_path, alone = adapter.fast_path, adapter.read_scalar
     tracing, flags = adapter.questions
 
     def backward(*args, **kwargs):

@@ -6,7 +6,7 @@ Independent of the framework. A window is one epoch of one loader in one phase; 
 from array import array
 from math import log
 
-from ..events.jsonl import Masked
+from ..events.jsonl import MaskedString
 from ..events.protocol import PRINTS
 
 try:
@@ -40,7 +40,7 @@ def fingerprint(numbers, shape=()):
         data = array("d", numbers).tobytes()
     except (TypeError, OverflowError):
         data = repr(numbers).encode()
-    return Masked(_blake2b(data + repr(tuple(shape)).encode(), digest_size=8).hexdigest())
+    return MaskedString(_blake2b(data + repr(tuple(shape)).encode(), digest_size=8).hexdigest())
 
 
 def short_print(numbers):
@@ -49,7 +49,7 @@ def short_print(numbers):
         data = array("d", numbers).tobytes()
     except (TypeError, OverflowError):
         data = repr(numbers).encode()
-    return Masked(_blake2b(data, digest_size=4).hexdigest())
+    return MaskedString(_blake2b(data, digest_size=4).hexdigest())
 
 
 def histogram(labels):
@@ -66,7 +66,7 @@ def entropy(counts):
     return -sum(n / total * log(n / total) for n in counts.values()) if total else 0.0
 
 
-def told_histogram(counts):
+def histogram_fields(counts):
     """Return a histogram in the form of the protocol: its most frequent classes, in order."""
     few = sorted(counts.items(), key=lambda item: -item[1])[:CLASSES]
     return {str(label): count for label, count in sorted(few, key=lambda item: str(item[0]).zfill(12))}
@@ -130,7 +130,7 @@ class Windows:
             if loader is not None and window.epoch:
                 window.cut()
 
-    def also_trained(self, samples):
+    def trained_counterpart(self, samples):
         """Return the batch just evaluated if a training forward has as many samples; else `None`.
 
         A teacher or an older policy is often evaluated on a batch before the model is trained on it.
@@ -179,7 +179,7 @@ class Windows:
             window.batches += 1
             window.samples += samples
 
-    def repeated(self, loader, phase):
+    def count_repeated(self, loader, phase):
         """Number of batches of the open window with the same fingerprint as the previous one."""
         window = self._open.get((loader, phase))
         return window.repeated if window is not None else 0
@@ -195,7 +195,9 @@ class Windows:
         if self._written > 40 and window.epoch > EPOCHS and self._written & (self._written - 1):
             return  # later epochs are recorded rarely, as counts without fingerprints
         loader, phase = key
-        self._emit(PRINTS, framework=self._framework, loader=loader, phase=phase, epoch=window.epoch, **window.told())
+        self._emit(
+            PRINTS, framework=self._framework, loader=loader, phase=phase, epoch=window.epoch, **window.window_fields()
+        )
 
 
 class Window:
@@ -238,7 +240,7 @@ class Window:
         if batch.rows and len(self.rows) < ROWS:
             self.rows += batch.rows
 
-    def told(self):
+    def window_fields(self):
         """Return the fields of the event."""
         return {
             "batches": self.batches,
@@ -247,5 +249,5 @@ class Window:
             "repeated": self.repeated,
             "labels": self.labels if len(self.labels) == len(self.fingerprints) else [],
             "rows": self.rows,
-            "histogram": told_histogram(self.counts) if self.counts else None,
+            "histogram": histogram_fields(self.counts) if self.counts else None,
         }

@@ -13,7 +13,7 @@ def batch_facts(module, args, kwargs, batch):
         batch: Other facts about the batch (`loader`, `samples`, `print`, `labels`), or `None`.
     """
     with module.no_grad():
-        leaves = [_leaf(module, path, leaf) for path, leaf in _leaves(module, args, kwargs)[:MOST_LEAVES]]
+        leaves = [_leaf(module, path, leaf) for path, leaf in _leaf_modules(module, args, kwargs)[:MOST_LEAVES]]
     labels = getattr(batch, "labels", None)
     return {
         "loader": getattr(batch, "loader", None),
@@ -24,7 +24,7 @@ def batch_facts(module, args, kwargs, batch):
     }
 
 
-def _leaves(module, args, kwargs):
+def _leaf_modules(module, args, kwargs):
     found, waiting = [], [(str(at), value) for at, value in enumerate(args)] + list(kwargs.items())
     while waiting and len(found) < MOST_LEAVES:
         path, value = waiting.pop(0)

@@ -47,7 +47,7 @@ def place(name, line, function):
     return {"file": path, "line": line, "function": function, "source": source_line(name, path, line, {})}
 
 
-def differentiated(frame):
+def backward_expression(frame):
     """What the line of a frame calls `backward` on, in the words of the program; "" where it does not show that.
 
     `loss_g` for `loss_g.backward()`, `scaler.scale(loss_g).backward()` and `accelerator.backward(loss_g)`, `mask` for
@@ -60,11 +60,11 @@ def differentiated(frame):
     if name is None:
         name = ""
         if len(_DIFFERENTIATED) < _MOST_LINES:
-            name = _DIFFERENTIATED[key] = _differentiated_in(place_of(frame)["source"])
+            name = _DIFFERENTIATED[key] = _parse_backward_expression(place_of(frame)["source"])
     return name
 
 
-def _differentiated_in(source):
+def _parse_backward_expression(source):
     try:
         tree = ast.parse(source.strip())
     except (SyntaxError, ValueError):

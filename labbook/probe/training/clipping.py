@@ -40,7 +40,7 @@ class Clip:
         return known[self._key]
 
 
-def watched_clip(adapter, original, norm_type, is_scaled=None):
+def wrap_clip(adapter, original, norm_type, is_scaled=None):
     """Wrap a clipping function; its norm is stored for the following step.
 
     Args:
@@ -89,7 +89,7 @@ def watched_clip(adapter, original, norm_type, is_scaled=None):
             if norm is not None:
                 local.clips.append(Clip(parameters, norm, scratch.get("local", False)))
                 if adapter.monitor is not None:
-                    adapter.monitor.clipped(norm, _limit(args, kwargs), original.__name__)
+                    adapter.monitor.on_clip(norm, _limit(args, kwargs), original.__name__)
         except Exception as error:
             failed(adapter.name + ".clip", error)
         return result

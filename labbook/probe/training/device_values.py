@@ -4,7 +4,7 @@ MAX_LOSSES = 128
 """Maximum losses of one step that are fetched from a device; with longer accumulation, the first ones."""
 
 
-def merged(extra, more):
+def merge_fields(extra, more):
     """Merge additional fields of a step from two sources; either may be `None`."""
     if extra is None or more is None:
         return more if extra is None else extra
@@ -33,7 +33,7 @@ class Step:
         self._moving = ()
         self._pending = None
 
-    def under(self, factor, divisor, found, losses_scaled):
+    def record_scaling(self, factor, divisor, found, losses_scaled):
         """Record the gradient scaling of the step.
 
         Args:
@@ -50,7 +50,7 @@ class Step:
         cells, moving = self._cells, []
         for index, cell in enumerate(cells):
             if cell is not None and type(cell) not in (float, bool):
-                cells[index] = values.at_once(cell)
+                cells[index] = values.read_if_on_host(cell)
                 if cells[index] is None:
                     cells[index] = cell
                     moving.append(index)

@@ -1,4 +1,4 @@
-"""Finds out whether gradients meant to be accumulated are cleared before each micro-batch; knows no framework.
+"""Finds out whether gradients that should be accumulated are cleared before each micro-batch; knows no framework.
 
 A step after several calls of `backward` from the same line is made with the last one alone where the gradients of the
 others were cleared. Programs that clear gradients for another purpose put their own ones together: those of the step
@@ -41,8 +41,8 @@ class DiscardedGradients:
         if number == len(self._places):
             self._places.append(here)
 
-    def cleared(self, optimizer):
-        """Take that its gradients are cleared at a further call of `backward`; counts where it had some before."""
+    def on_clear(self, optimizer):
+        """Process that its gradients are cleared at a further call of `backward`; counts where it had some before."""
         if any(self._values.get(id(optimizer), ())):
             self._cleared[id(optimizer)] = self._cleared.get(id(optimizer), 0) + 1
 

@@ -148,7 +148,7 @@ class FastPath:
             if type(value) is not float:
                 return False
         local.norm = None
-        if self._due(recorder):
+        if self._is_norm_due(recorder):
             norm = self._adapter.measure(recorder, optimizer, recorder.scratch, pairs)
             if type(norm) is not float or norm - norm != 0.0 or recorder.scratch.get("local"):
                 return False
@@ -182,9 +182,13 @@ class FastPath:
             self._turn(monitor, now)
         training.steps += 1
         training.moved = now
-        recorder.budget.stepped(now)
+        recorder.budget.on_steps(now)
         rates = self._adapter.rates(optimizer)
-        extra = monitor.step_losses.told(optimizer, losses, backwards, local.taken_starts) if backwards > 1 else None
+        extra = (
+            monitor.step_losses.select_losses(optimizer, losses, backwards, local.taken_starts)
+            if backwards > 1
+            else None
+        )
         recorder.add(losses, rates, norm, now, backwards, extra)
         monitor.on_values(recorder, losses, rates, norm, extra)
         training.probe.step = recorder.step
@@ -202,25 +206,25 @@ class FastPath:
             self._recorder, self._monitor, self._thread = recorder, monitor, monitor.thread
             self._release, self._rests = (
                 monitor.inspector.flight_recorder.release,
-                monitor.inspector.flight_recorder.rests,
+                monitor.inspector.flight_recorder.keep_call,
             )
-            self._goes_on(optimizer, now)
+            self._extend(optimizer, now)
 
-    def _goes_on(self, optimizer, now):
+    def _extend(self, optimizer, now):
         """Determine whether the loop is still steady, and for how many steps or seconds nothing is due."""
         monitor, recorder = self._monitor, self._recorder
-        if not monitor.skipping or self._due(recorder):
+        if not monitor.skipping or self._is_norm_due(recorder):
             self.steady = None
             return
         self._room = max(min(RARE - 1 - recorder.step % RARE or RARE, self._until - monitor.step_sampler.steps), 1)
         self._wait_s = min(self._until_s, recorder.ready_s if recorder.ready_s > now else now + SHORTEST_S)
-        self._highest = min(monitor.normal_loss.highest(), float_info.max)
+        self._highest = min(monitor.normal_loss.highest_usual(), float_info.max)
         self.steady = optimizer
 
-    def _due(self, recorder):
+    def _is_norm_due(self, recorder):
         """Whether the norm of the gradients is due at the next step of an optimizer."""
         step = recorder.step + 1
-        return step % RARE == 0 and recorder.budget.due(step)
+        return step % RARE == 0 and recorder.budget.is_due(step)
 
     def accept_forward(self, root, args, kwargs):
         """Process a training forward in a steady loop, instead of `TrainingMonitor.forward_begins`.
@@ -278,7 +282,7 @@ class FastPath:
         held.append((losses, self._rates(optimizer), now))
         if len(held) >= self._room or now >= self._wait_s:
             self.catch_up()
-            self._goes_on(optimizer, now)
+            self._extend(optimizer, now)
         return True
 
     def stop(self):
@@ -317,7 +321,7 @@ class FastPath:
             monitor.on_values(recorder, losses, rates, None, None)
         if held:
             training.steps += len(held)
-            recorder.budget.stepped(now, len(held))
+            recorder.budget.on_steps(now, len(held))
             training.probe.step = recorder.step
         if not monitor.skipping:
             self.steady = None
@@ -333,6 +337,6 @@ class FastPath:
     def _plan(self, monitor):
         """Determine up to which step, and until when, the schedule needs no evaluation."""
         steps = monitor.step_sampler.steps
-        step, at_s = monitor.schedule.next()
+        step, at_s = monitor.schedule.next_dense_step()
         self._until = min(steps - steps % ROUND + ROUND, step - 1, monitor.memory.next_step)
         self._until_s = min(at_s, monitor.memory.next_s())

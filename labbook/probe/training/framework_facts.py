@@ -16,22 +16,22 @@ _MAX_GROUPS = 16
 
 def plain_options(options):
     """Return the options of an optimizer that are numbers, strings, booleans, or short lists of these."""
-    return {str(name): _plain(value) for name, value in options.items() if _plain(value) is not _OTHER}
+    return {str(name): _plain_value(value) for name, value in options.items() if _plain_value(value) is not _OTHER}
 
 
 _OTHER = object()
 
 
-def _plain(value):
+def _plain_value(value):
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) in (list, tuple) and len(value) <= 8:
-        items = [_plain(item) for item in value]
+        items = [_plain_value(item) for item in value]
         return _OTHER if _OTHER in items else items
     return _OTHER
 
 
-def shortened(groups):
+def shorten_groups(groups):
     """Return the first parameter groups of an optimizer; a last one counts the others."""
     if len(groups) <= _MAX_GROUPS:
         return groups
@@ -110,6 +110,6 @@ def optimizer_fields(optimizer, options, groups, closure):
     return {
         "type": type(optimizer).__name__,
         "options": plain_options(options),
-        "groups": shortened(facts),
+        "groups": shorten_groups(facts),
         "closure": closure,
     }

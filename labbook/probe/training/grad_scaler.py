@@ -33,7 +33,7 @@ class ScaledStep:
         self.stepped = True
         if clipped:
             divisor = self.factor if self.scaled else None
-        step.under(self.factor, divisor, found, not unscaled)
+        step.record_scaling(self.factor, divisor, found, not unscaled)
 
 
 def note_raw_step(local, is_scaled, scaler):
@@ -49,7 +49,7 @@ def note_raw_step(local, is_scaled, scaler):
         scaler["raw"] += 1
 
 
-def watched_scale(adapter, original):
+def wrap_scale(adapter, original):
     """Wrap the method that scales a loss; the loss is stored until `backward`."""
     is_compiling, failed, local = adapter.is_compiling, adapter.probe.failed, adapter.training.local
     tensor = adapter.module.Tensor
@@ -70,7 +70,7 @@ def watched_scale(adapter, original):
     return transparent_wrapper(scale, original)
 
 
-def watched_step(adapter, original, scaling_of):
+def wrap_scaler_step(adapter, original, scaling_of):
     """Wrap the method that steps an optimizer; its effect on the numbers of the step is recorded.
 
     Args:

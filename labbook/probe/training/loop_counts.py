@@ -31,7 +31,7 @@ class Streak:
             self.largest = value
 
 
-class OfOptimizer:
+class OptimizerCounts:
     """Counts of one optimizer.
 
     Attributes:
@@ -122,7 +122,7 @@ class LoopCounts:
         """Return the counts of one optimizer."""
         found = self.of.get(index)
         if found is None:
-            found = self.of[index] = OfOptimizer(index)
+            found = self.of[index] = OptimizerCounts(index)
         return found
 
     def forward(self, model, grad, training):
@@ -200,7 +200,7 @@ class LoopCounts:
             used = self.optimizer(index).used
             used[use] = used.get(use, 0) + 1
 
-    def clipped(self, norm, limit, kind):
+    def on_clip(self, norm, limit, kind):
         """Count a call of a clipping function; `norm` is `None` if reading it would wait."""
         clip = self.clip
         clip["calls"] += 1
@@ -224,11 +224,11 @@ class LoopCounts:
         by_model = {}
         for (model, count), times in self._opens.items():
             by_model.setdefault(model, {})[count] = times
-        return sum(self._open.values()) + sum(_beyond_usual(counts) for counts in by_model.values())
+        return sum(self._open.values()) + sum(_excess_over_usual(counts) for counts in by_model.values())
 
-    def told(self):
+    def count_fields(self):
         """Return the fields of the event."""
-        told = {
+        fields = {
             "framework": self._framework,
             "optimizers": self.optimizers_made,
             "steps": self.steps,
@@ -246,7 +246,7 @@ class LoopCounts:
                 "chained": self.chained,
             },
             "forwards_lonely": self.without_optimizer(),
-            "losses_lonely": self.losses_open + _beyond_usual(self._loss_opens),
+            "losses_lonely": self.losses_open + _excess_over_usual(self._loss_opens),
             "backward_in_eval": {
                 "count": self.eval_backwards,
                 "in_train": self.train_backwards,
@@ -257,22 +257,22 @@ class LoopCounts:
             "rng": dict(self.rng),
             "accumulation": {str(count): steps for count, steps in sorted(self.accumulation.items())},
         }
-        told.update(self._of_optimizers())
+        fields.update(self._optimizer_fields())
         if self.clip["calls"]:
-            told["clip"] = dict(self.clip)
+            fields["clip"] = dict(self.clip)
         if self.scaler["skipped"] or self.scaler["raw"] or self.scaler["scale_last"] is not None:
-            told["scaler"] = dict(self.scaler, steps=self.steps)
+            fields["scaler"] = dict(self.scaler, steps=self.steps)
         if self.teachers:
-            told["teachers"] = [teacher.look() for teacher in self.teachers.values()]
+            fields["teachers"] = [teacher.look() for teacher in self.teachers.values()]
         for name, values in self.names.items():
-            told[name] = list(values[:MOST_NAMES])
-            told[name + "_n"] = len(values)
-        told.update(self.facts)
-        return told
+            fields[name] = list(values[:MOST_NAMES])
+            fields[name + "_n"] = len(values)
+        fields.update(self.facts)
+        return fields
 
-    def _of_optimizers(self):
+    def _optimizer_fields(self):
         several = {str(one.index): one for one in self.of.values()}
-        told = {
+        fields = {
             "cleared": {
                 key: {
                     "checked": one.cleared.checked,
@@ -306,10 +306,10 @@ class LoopCounts:
             "stale": {key: one.stale for key, one in several.items() if one.stale},
             "scheduler": {key: one.scheduler for key, one in several.items() if one.scheduler},
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in fields.items() if value}
 
 
-def _beyond_usual(counts):
+def _excess_over_usual(counts):
     """Return the excess over the most frequent number; `counts` maps a number to its frequency."""
     if not counts:
         return 0

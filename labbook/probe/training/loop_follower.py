@@ -112,7 +112,7 @@ class Training:
         self.describe = describe
         self.monitor = None
         self.clock = time.perf_counter
-        self.catch_up = _nothing
+        self.catch_up = _do_nothing
         self._forget()
         if probe.watchdog is None:
             probe.watchdog = StallWatchdog(probe)
@@ -132,7 +132,7 @@ class Training:
         self._handed_over += self.overhead_s
         self.overhead_s = 0.0
 
-    def spent_in_all(self):
+    def total_overhead_s(self):
         """Seconds spent in following the training so far."""
         return self._handed_over + self.overhead_s
 
@@ -179,7 +179,7 @@ class Training:
             self.probe.event(OPTIMIZER, framework=self.framework, index=recorder.index, **fields)
 
     def _new_recorder(self, owner):
-        def tell(interval):
+        def notify(interval):
             self.intervals += 1
             if self.intervals <= _MAX_INTERVALS or not self.intervals & (self.intervals - 1):
                 self.probe.event(STATE, framework=self.framework, grad_norm_every=interval)
@@ -187,7 +187,7 @@ class Training:
         recorder = StepRecorder(self.probe.event, self.framework, self.count)
         self.count += 1
         recorder.owner = owner
-        recorder.budget = Budget(self.probe.settings.get("budget") or 0.01, tell)
+        recorder.budget = Budget(self.probe.settings.get("budget") or 0.01, notify)
         recorder.waiting = deque()
         recorder.seen = None
         recorder.scratch = {}
@@ -256,7 +256,7 @@ class Training:
             self._write_optimizer(self.fused, optimizer, False, " inside backward")
         return self.fused
 
-    def inside_step(self, rates, norm):
+    def on_step_in_backward(self, rates, norm):
         """Process an optimizer step inside `backward`, one of many in one backward call."""
         fused = self.fused
         self.inside += 1
@@ -279,7 +279,7 @@ class Training:
         now = self.clock()
         self.steps += 1
         self.moved = now
-        recorder.budget.stepped(now)
+        recorder.budget.on_steps(now)
         if pending is None and not recorder.waiting:
             self._add(recorder, losses, rates, norm, now, backwards, extra)
         else:
@@ -352,7 +352,7 @@ class Training:
         self._hand_over()
 
 
-def _nothing():
+def _do_nothing():
     """Default for the function that processes queued steps (see `fast_path`)."""
 
 

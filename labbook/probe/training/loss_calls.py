@@ -42,7 +42,7 @@ class LossCallSite:
         self._targets = self._ignored = 0
         self._told = 0
 
-    def due(self, dense):
+    def is_due(self, dense):
         """Whether to inspect the current call."""
         self.calls += 1
         if self.calls <= ALWAYS:
@@ -55,7 +55,7 @@ class LossCallSite:
         Args:
             facts: `input` and `target` ({`shape`, `dtype`, `min`, `max`}), `classes`, `reduction`, `items`, `weight`,
                 `soft`, `ignored` and `targets` (counts), and booleans or counts for the names in `_COUNTED`.
-            value: The result, `None` if unknown. A call on nothing, as of a mask that chose no sample, tells nothing
+            value: The result, `None` if unknown. A call on nothing, as of a mask that chose no sample, shows nothing
                 of the others.
         """
         if 0 in (facts.get("input") or {}).get("shape", ()):
@@ -99,15 +99,15 @@ class LossCallSite:
         if value < 0.0:
             self._counts["negative"] += 1
 
-    def worth_telling(self):
+    def has_changed(self):
         """Whether anything changed since it was last written."""
         return self.calls > self._told
 
-    def told(self, framework):
+    def site_fields(self, framework):
         """Return the fields of the event."""
         self._told = self.calls
         observed = max(self.observed, 1)
-        told = {
+        fields = {
             "framework": framework,
             "fn": self.function,
             "line": self.line,
@@ -129,10 +129,10 @@ class LossCallSite:
             "value_min": self._least,
         }
         for name in _COUNTED:
-            told[name] = self._counts[name]
+            fields[name] = self._counts[name]
         for name in _SHARES:
-            told[name] = self._counts[name] / observed
-        return told
+            fields[name] = self._counts[name] / observed
+        return fields
 
 
 _SHARES = ("prob_rows", "logprob_rows", "prob_columns", "unit_range")
@@ -163,12 +163,12 @@ class LossCallSites:
         site = self._sites[function, key, training] = LossCallSite(function, line, training, step)
         return site
 
-    def tell(self, site):
+    def write_event(self, site):
         """Write one site."""
-        self._emit(LOSS_CALL, **site.told(self._framework))
+        self._emit(LOSS_CALL, **site.site_fields(self._framework))
 
-    def tell_news(self):
+    def write_changed(self):
         """Write the sites that were called since they were last written."""
         for site in list(self._sites.values()):
-            if site.worth_telling():
-                self.tell(site)
+            if site.has_changed():
+                self.write_event(site)

@@ -131,7 +131,7 @@ class TrainingMonitor:
         if self.skipping and grad and training and not self.evaluation.open:
             if root is self.last_root:
                 self.loop.train_grad += 1
-                self.inspector.flight_recorder.rests(root, args, kwargs)
+                self.inspector.flight_recorder.keep_call(root, args, kwargs)
             root.thread = self.thread
             self.roles.steps[root.index] = self.step
             return False
@@ -140,21 +140,21 @@ class TrainingMonitor:
         self.loop.forward(root.index, grad, training)
         batch = self._batch(args, kwargs)
         if batch is None and grad and training and self.windows.evaluated:
-            batch = self.windows.also_trained(self.inspector.samples_of(args, kwargs))
+            batch = self.windows.trained_counterpart(self.inspector.samples_of(args, kwargs))
         samples = self._samples if batch is None else batch.samples
         other = self.roles.takes(self, root, args, kwargs, grad, samples)
         if grad and training:
             if self.evaluation.open:
-                self._evaluated()
+                self._on_evaluation()
             self.last_root = root
             phase = "train"
             if self.probe.requests is not None:
-                self.probe.requests.began(root, args, kwargs, batch)
+                self.probe.requests.on_forward(root, args, kwargs, batch)
             self.phases.samples += samples
             if not self.dense and not root.shown and self.schedule.affordable(self.clock()):
                 self.dense = True
-                self.phases.spoiled()
-            self.inspector.flight_recorder.began(root, args, kwargs, batch)
+                self.phases.discard_step()
+            self.inspector.flight_recorder.on_forward(root, args, kwargs, batch)
             if self.dense:
                 self._timed(self.inspector.before_forward, root, args, kwargs, batch)
         else:
@@ -162,7 +162,7 @@ class TrainingMonitor:
             self.inspector.release()
             if grad:
                 self.last_root = root
-                self.inspector.flight_recorder.began(root, args, kwargs, batch)
+                self.inspector.flight_recorder.on_forward(root, args, kwargs, batch)
                 if self.dense and not self.loop.train_grad:  # it may be trained in this mode
                     self._timed(self.inspector.before_forward, root, args, kwargs, batch)
             elif training and root.stochastic:
@@ -187,7 +187,7 @@ class TrainingMonitor:
         if began is None:
             return
         self.phases.forward += self.clock() - began
-        self.inspector.flight_recorder.ended(root, output)
+        self.inspector.flight_recorder.on_output(root, output)
         if self.dense:
             self._timed(self.inspector.after_forward, root, output)
 
@@ -296,12 +296,12 @@ class TrainingMonitor:
             self.phases.optimizer += now - self._step_began
             self._step_began = None
         one = self.loop.optimizer(recorder.index)
-        if not backwards and one.steps and self.inspector.written(optimizer) == one.mark:
+        if not backwards and one.steps and self.inspector.gradient_version(optimizer) == one.mark:
             one.without_backward += 1
         self.loop.step(recorder.index, backwards)
-        one.mark = self.inspector.written(optimizer) if one.steps < 256 else None
+        one.mark = self.inspector.gradient_version(optimizer) if one.steps < 256 else None
         if self.evaluation.open:
-            self._evaluated()
+            self._on_evaluation()
         if self.dense:
             self._timed(self.inspector.after_step, optimizer, recorder, norm)
         self.inspector.release()
@@ -310,42 +310,42 @@ class TrainingMonitor:
             self.next_step(now)
         return extra
 
-    def _evaluated(self):
+    def _on_evaluation(self):
         self.evaluation.end(self.step)
         self._usual = False
 
     def next_step(self, now):
         """Begin the next step: decide whether it is dense, and whether it is followed."""
         step_sampler = self.step_sampler
-        step_sampler.end_of_step(now, self.training.spent_in_all() - self.overhead.counted - self.cost, self.dense)
+        step_sampler.end_of_step(now, self.training.total_overhead_s() - self.overhead.counted - self.cost, self.dense)
         steps = step_sampler.steps
         usual, self._usual = self._usual, True
         if self.dense:
             began = thread_time()
-            self.memory.tell(now, steps, self.inspector.device_memory())
+            self.memory.write_event(now, steps, self.inspector.device_memory())
             self.inspector.end_of_step(steps)
             now = self.clock()
             counted, self.cost = self.cost + thread_time() - began, 0.0
             self.schedule.looked(steps, now, self.overhead.looked(steps, counted, usual))
             if self.schedule.looks == 1:
-                self.phases.spoiled()
+                self.phases.discard_step()
         else:
-            self.overhead.ordinary(steps, usual)
-            if self.memory.due(now, steps):
-                self.memory.tell(now, steps, self.inspector.device_memory())
+            self.overhead.on_ordinary_step(steps, usual)
+            if self.memory.is_due(now, steps):
+                self.memory.write_event(now, steps, self.inspector.device_memory())
         # Profiled steps are those of the program: what is due in them is looked at after them.
         profiled = self.probe.is_profiling
-        self.dense = not profiled and self.schedule.due(steps + 1, now)
+        self.dense = not profiled and self.schedule.is_due(steps + 1, now)
         if self.dense:
-            self.phases.spoiled()
+            self.phases.discard_step()
         self.skipping = profiled or (step_sampler.fast and not self.dense and step_sampler.is_skipped())
         if self.skipping:
             self.windows.cut()
 
-    def clipped(self, norm, limit, function):
+    def on_clip(self, norm, limit, function):
         """Process a call of a clipping function with the norm before clipping."""
         known = type(norm) is float
-        self.loop.clipped(norm if known else None, limit, "value" if "value" in function else "norm")
+        self.loop.on_clip(norm if known else None, limit, "value" if "value" in function else "norm")
         if known and norm - norm != 0.0 and self.is_followed_thread():
             self._check_norm(norm)
 
@@ -367,7 +367,7 @@ class TrainingMonitor:
         if not normal and self.schedule.alarm(self.step_sampler.steps) and not self.probe.is_profiling:
             self.dense = True
             self.skipping = False
-            self.phases.spoiled()
+            self.phases.discard_step()
 
     def _timed(self, look, *args):
         """Call a method of the inspector and measure its time."""
@@ -386,7 +386,7 @@ class TrainingMonitor:
         if may_read_gradients(self.thread):
             with self.probe.guard(self.name + ".totals"):
                 self.inspector.totals(self.loop)
-        self.probe.event(LOOP, **self.loop.told())
+        self.probe.event(LOOP, **self.loop.count_fields())
 
     def finish(self):
         """Write the data that is only in memory."""

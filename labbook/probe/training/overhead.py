@@ -33,7 +33,7 @@ class ProbeOverhead:
         self._ordinary = deque(maxlen=9)
         self._ratios = deque(maxlen=7)
 
-    def ordinary(self, step, usual=True):
+    def on_ordinary_step(self, step, usual=True):
         """Process the end of a step without inspection.
 
         Args:

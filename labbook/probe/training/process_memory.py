@@ -52,11 +52,11 @@ class ProcessMemory:
         """Time until which no record is due."""
         return self._told_s + EVERY_S
 
-    def due(self, now, step):
+    def is_due(self, now, step):
         """Whether a record is due, by time or by steps."""
         return step >= self.next_step or now - self._told_s > EVERY_S
 
-    def tell(self, now, step, device):
+    def write_event(self, now, step, device):
         """Write the event.
 
         Args:
@@ -72,13 +72,13 @@ class ProcessMemory:
             framework=self._framework,
             step=step,
             rss=resident_bytes(),
-            workers_rss=self._of_workers(),
+            workers_rss=self._worker_memory(),
             device=device,
             graphs=sum(1 for mark in before if mark() is not None) if before else None,
             graphs_of=len(before),
         )
 
-    def _of_workers(self):
+    def _worker_memory(self):
         """Return the memory of all workers; `None` if there are none, or others than in the previous record."""
         workers = tuple(self.workers())
         known, self._known = self._known, workers

@@ -44,7 +44,7 @@ class Profiling:
         """Disable profiling in a forked child: the profile belongs to the parent."""
         self._state, self._probe.is_profiling = "off", False
 
-    def stepped(self, step):
+    def on_step(self, step):
         """Process the end of a step: start, continue or stop the profiler. Never raises."""
         with self._probe.guard("profile"):
             if self._state == "waiting" and step >= self._begin - 2:

@@ -18,7 +18,7 @@ _SIGNS = {
 }
 
 
-def holds(condition, values):
+def is_true(condition, values):
     """Whether a condition is true for the latest values; `None` while a deciding series has no value.
 
     Args:
@@ -29,10 +29,10 @@ def holds(condition, values):
     if kind == "compare":
         return _compare(condition, values)
     if kind == "not":
-        inner = holds(condition[1], values)
+        inner = is_true(condition[1], values)
         return None if inner is None else not inner
     if kind in ("and", "or"):
-        parts = [holds(part, values) for part in condition[1:]]
+        parts = [is_true(part, values) for part in condition[1:]]
         decisive = kind == "or"
         if decisive in parts:
             return decisive

@@ -19,10 +19,10 @@ def install(probe, settings):
 
 
 def _attaching(attach, probe, settings):
-    def attached(module):
+    def attach_module(module):
         attach(module, RequestHooks(module, probe, settings))
 
-    return attached
+    return attach_module
 
 
 class RequestHooks:
@@ -46,7 +46,7 @@ class RequestHooks:
     def _describe(self, args, kwargs, batch):
         return batch_facts(self._module, args, kwargs, batch)
 
-    def stepped(self):
+    def on_step(self):
         """Run requests after an optimizer step.
 
         Raises:
@@ -56,15 +56,15 @@ class RequestHooks:
             return
         step = self._probe.step
         if self._profiling is not None and step is not None:
-            self._profiling.stepped(step)
-        self.requests.due(step)
+            self._profiling.on_step(step)
+        self.requests.on_pending_step(step)
         self.requests.act()
 
     def unable(self, reason):
         """Record that requests cannot run after steps."""
         self._probe.unobserved("--break, --stop-on, --max-steps and --profile", reason)
 
-    def around_backward(self, original):
+    def wrap_backward(self, original):
         """Wrap a backward function; requests run after its outermost call in a Python thread."""
         local, requests = self._local, self.requests
 
@@ -84,7 +84,7 @@ class RequestHooks:
 
         return transparent_wrapper(backward, original)
 
-    def around_step(self, original):
+    def wrap_step(self, original):
         """Wrap a step, or the last part of one; requests run after it."""
 
         def step(*args, **kwargs):
@@ -93,7 +93,7 @@ class RequestHooks:
             except BaseException as error:
                 leave_out_one_frame(error)
                 raise
-            self.stepped()
+            self.on_step()
             return result
 
         return transparent_wrapper(step, original)
@@ -106,27 +106,27 @@ def attach_torch(torch, request_hooks):
 
     def after(optimizer, args, kwargs):
         if not is_compiling():
-            request_hooks.stepped()
+            request_hooks.on_step()
 
     if hasattr(optimizers, "register_optimizer_step_post_hook"):
         optimizers.register_optimizer_step_post_hook(after)
     else:
         request_hooks.unable("this PyTorch has no hooks for the steps of all optimizers; they came with version 2.0")
-    torch.autograd.backward = request_hooks.around_backward(torch.autograd.backward)
+    torch.autograd.backward = request_hooks.wrap_backward(torch.autograd.backward)
 
 
 def attach_paddle(paddle, request_hooks):
     """Run requests after optimizer steps of PaddlePaddle and after `Tensor.backward` and `autograd.backward`."""
     base = paddle.optimizer.Optimizer
     if hasattr(base, "_apply_optimize"):
-        base._apply_optimize = request_hooks.around_step(base._apply_optimize)
+        base._apply_optimize = request_hooks.wrap_step(base._apply_optimize)
     else:
-        base.step = request_hooks.around_step(base.step)
+        base.step = request_hooks.wrap_step(base.step)
     closures = getattr(paddle.optimizer, "LBFGS", None)
     if closures is not None:
-        closures.step = request_hooks.around_step(closures.step)
-    paddle.Tensor.backward = request_hooks.around_backward(paddle.Tensor.backward)
-    watched = request_hooks.around_backward(paddle.autograd.backward)
+        closures.step = request_hooks.wrap_step(closures.step)
+    paddle.Tensor.backward = request_hooks.wrap_backward(paddle.Tensor.backward)
+    watched = request_hooks.wrap_backward(paddle.autograd.backward)
     home = sys.modules.get("paddle.autograd.backward_mode")
     if home is not None:
         home.backward = watched

@@ -75,7 +75,7 @@ class Schedule:
         self._price = 0.0
         self._chosen = None
 
-    def due(self, step, now):
+    def is_due(self, step, now):
         """Whether the next step, number `step` (from 1), is dense.
 
         Cost: 0.2 microseconds if it is not.
@@ -89,7 +89,7 @@ class Schedule:
         self._next_s = now + SLOWEST_S
         return False
 
-    def next(self):
+    def next_dense_step(self):
         """Return `(step, time)` of the next dense step, whichever comes first, unless a value is abnormal before."""
         return (self._next, self._next_s) if self.looks < MOST[self.level] else (inf, inf)
 
@@ -110,7 +110,7 @@ class Schedule:
             first, growth = self._pattern()
             self._next = step + 1 if step < first else max(step + 1, int(step * growth))
         self._next_s = now + max(SLOWEST_S, 0.05 * (now - self._begun))
-        wait_s = self._over(now)
+        wait_s = self._seconds_over_budget(now)
         if wait_s > 0.0 and (self.looks >= SURE or self.spent > 4 * FREE_S[self.level]):
             self._again = 0
             self._next = max(self._next, step + ceil(wait_s / max(self.step_s, 1e-6)))
@@ -145,7 +145,7 @@ class Schedule:
 
     def affordable(self, now):
         """Whether another dense step is within the budget now."""
-        return self._over(now) <= 0.0
+        return self._seconds_over_budget(now) <= 0.0
 
     def left_out(self):
         """Return `(what, reason)` of unobserved steps; the reason is "" if all were observed."""
@@ -154,7 +154,7 @@ class Schedule:
         )
         return "tensors at some of the planned steps", reason
 
-    def _over(self, now):
+    def _seconds_over_budget(self, now):
         """Seconds until the budget allows another dense step."""
         extra = self.spent - FREE_S[self.level] * (1 + 0.25 * self.alarms)
         return extra / SHARE[self.level] - (now - self._begun)
@@ -178,7 +178,7 @@ class UsualRange:
         """Whether `value` is normal; a normal value updates mean and deviation."""
         if value - value != 0.0:
             return False
-        abnormal = value > self.highest()
+        abnormal = value > self.highest_usual()
         self._count = count = self._count + 1
         rate = 1.0 / count if count < 32 else 0.03125
         difference = value - self._mean
@@ -188,7 +188,7 @@ class UsualRange:
         self._deviation += rate * (abs(difference) - self._deviation)
         return True
 
-    def highest(self):
+    def highest_usual(self):
         """The largest normal value; infinite while too few values are known."""
         if self._count < 20:
             return inf

@@ -26,7 +26,7 @@ def follow(source, state):
     _STATES[source] = [state, state()]
 
 
-def drawn_unseeded():
+def unseeded_generators():
     """Return the generators that numbers were drawn from without a seed: generator -> `None`.
 
     Of Python and NumPy, the first call is the beginning of training: what imports draw before says nothing. Reads the
@@ -68,13 +68,13 @@ def watch(module, function, source, probe):
             leave_out_one_frame(error)
             raise
         with probe.guard("seed " + source):
-            SEEN[source] = _plain(args[0] if args else next(iter(kwargs.values()), None))
+            SEEN[source] = _plain_seed(args[0] if args else next(iter(kwargs.values()), None))
         return result
 
     setattr(module, function, transparent_wrapper(seed, original))
 
 
-def _plain(value):
+def _plain_seed(value):
     if value is None:
         return "from the operating system"
     if isinstance(value, (bool, int, float)):

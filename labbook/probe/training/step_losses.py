@@ -6,18 +6,18 @@ that is only looked at, is cleared before the next call of `backward`; and where
 losses, a loss need not reach the parameters of each.
 """
 
-from .call_site import differentiated, user_frame
+from .call_site import backward_expression, user_frame
 from .discarded_gradients import DiscardedGradients
 
 FIRST_LOOKS = 8
 """Steps of several calls of `backward` that are looked at after an optimizer was made, however short they are."""
 
 MOST_NAMES = 16
-"""Calls of `backward` in a step whose losses are told by their names in the program."""
+"""Calls of `backward` in a step whose losses are recorded by their names in the program."""
 
 _MOST_KNOWN = 64
 _MOST_BACKWARDS = 256
-"""Calls of `backward` before a step that are told apart; later ones count as those before."""
+"""Calls of `backward` before a step that are distinguished; later ones count as those before."""
 
 
 class StepLosses:
@@ -26,8 +26,8 @@ class StepLosses:
     Only further calls before a step are looked at; where each step has one, the cost is that of `user_frame`.
 
     Args:
-        inspector: What looks at tensors: its `trained_here()` are the optimizers whose gradients this thread may read,
-            its `is_cleared(optimizer)` says whether none of their gradients is other than 0, and its
+        inspector: What looks at tensors: its `followed_optimizers()` are the optimizers whose gradients this thread may
+            read, its `is_cleared(optimizer)` says whether none of their gradients is other than 0, and its
             `gradient_marks(optimizer)` change when any of them is written; its `gradient_values(optimizer)` are some of
             their values; its `is_given_to_compiler()` says whether functions that this thread calls now would be
             compiled.
@@ -58,7 +58,7 @@ class StepLosses:
         return self._left > 0
 
     def not_looked(self):
-        """Notes that a call of `backward` is not looked at: its step is told like the last one that was."""
+        """Notes that a call of `backward` is not looked at: its step is recorded like the last one that was."""
         self._looked = False
         self._number = _MOST_BACKWARDS
 
@@ -84,15 +84,15 @@ class StepLosses:
         self._number = number
         if number < MOST_NAMES:
             frame = user_frame()
-            self._names[number] = differentiated(frame)
+            self._names[number] = backward_expression(frame)
             self._discarded.backward_begins(number, None if inside else frame)
         if not 0 < number < _MOST_BACKWARDS:
             return
-        optimizers = self._inspector.trained_here()
+        optimizers = self._inspector.followed_optimizers()
         for optimizer in optimizers:
             if self._inspector.is_cleared(optimizer):
                 self._since[id(optimizer)] = number
-                self._discarded.cleared(optimizer)
+                self._discarded.on_clear(optimizer)
         if len(optimizers) > 1:
             self._marks = [(optimizer, self._inspector.gradient_marks(optimizer)) for optimizer in optimizers]
 
@@ -103,13 +103,13 @@ class StepLosses:
             if self._inspector.gradient_marks(optimizer) == before:
                 self._without.setdefault(id(optimizer), set()).add(self._number)
         if self._discarded.several and self._number < MOST_NAMES:
-            self._discarded.backward_ended(self._inspector.trained_here())
+            self._discarded.backward_ended(self._inspector.followed_optimizers())
 
     def use_of_gradients(self, optimizer, backwards):
         """What became of the gradients of several micro-batches; see `DiscardedGradients.result`."""
         return self._discarded.result(optimizer, backwards) if self._looked else None
 
-    def told(self, optimizer, losses, backwards, starts, first=False):
+    def select_losses(self, optimizer, losses, backwards, starts, first=False):
         """Which losses of a step count, and what the program calls them, for `StepRecorder.add`.
 
         Args:
@@ -124,20 +124,20 @@ class StepLosses:
             many calls of `backward` made them, where that is not all; `names`, a name a loss, where they have several
             and in the first step.
         """
-        numbers, names = self._found(id(optimizer), backwards)
-        told = {}
+        numbers, names = self._find_contributions(id(optimizer), backwards)
+        fields = {}
         if numbers is not None:
             edges = [0, *starts, len(losses)]
             known = [number for number in numbers if number + 1 < len(edges)]
-            told["counted"] = [at for number in known for at in range(edges[number], edges[number + 1])]
-            told["summed"] = len(numbers)
+            fields["counted"] = [at for number in known for at in range(edges[number], edges[number + 1])]
+            fields["summed"] = len(numbers)
         if losses and len(names) == len(losses):
-            own = {names[at] for at in told.get("counted", range(len(losses)))}
+            own = {names[at] for at in fields.get("counted", range(len(losses)))}
             if "" not in own and (first or len(own) > 1):
-                told["names"] = names
-        return told or None
+                fields["names"] = names
+        return fields or None
 
-    def _found(self, key, backwards):
+    def _find_contributions(self, key, backwards):
         """`(numbers of the calls of backward that made the gradients of a step or `None` for all, their names)`."""
         if not self._looked:
             return self._as_usual(key, backwards)

@@ -50,7 +50,7 @@ class StepPhases:
         if self.collective == self.collective and self.collective is not None:
             self.collective = 0.0
 
-    def spoiled(self):
+    def discard_step(self):
         """Discard the times of the current step: it is dense, so that they include the probe."""
         self._skip = True
 

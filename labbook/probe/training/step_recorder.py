@@ -67,9 +67,9 @@ class StepRecorder:
         self._size = 1
         self._held = []
         self._taken = 0
-        self._open()
+        self._open_window()
 
-    def _open(self):
+    def _open_window(self):
         self._count = 0
         self._backwards = 0
         self._losses = []
@@ -92,7 +92,8 @@ class StepRecorder:
             norm: Total gradient norm, `None` if it was not measured.
             now: Monotonic time at the end of the step, in seconds.
             backwards: Calls of `backward` for this step.
-            extra: Additional fields of the record, or `None`; those of `StepLosses.told` become sums of losses in it.
+            extra: Additional fields of the record, or `None`; those of `StepLosses.select_losses` become sums of losses
+                in it.
 
         Cost: 1 microsecond if it is queued, 5 more when it is processed.
         """
@@ -122,7 +123,7 @@ class StepRecorder:
                 if len(losses) == 1 and not extra:
                     self._sums.append(losses[0])
                 else:
-                    self._sum(losses, backwards, extra)
+                    self._sum_losses(losses, backwards, extra)
             if norm is not None:
                 self._norms.append(norm)
             if rates:
@@ -144,7 +145,7 @@ class StepRecorder:
         if self._count and ((self._count >= self._size and now >= self.ready_s) or now >= self._due or alarm):
             self._flush(now)
 
-    def _sum(self, losses, backwards, extra):
+    def _sum_losses(self, losses, backwards, extra):
         """Adds up the losses of one step."""
         counted = extra.get("counted") if extra else None
         total = step_loss(losses, counted)
@@ -202,7 +203,7 @@ class StepRecorder:
             fields.update((name, value) for name, value in self._extra.items() if name not in _SUMS)
             if "ph" in fields:
                 fields["ph"] = {name: round(seconds, 7) for name, seconds in zip(PHASES, fields["ph"])}
-        self._open()
+        self._open_window()
         self._records += 1
         self._due = now + (RECENT_S if self._records < MANY_RECORDS else RECENT_LATER_S)
         self.ready_s = now + SHORTEST_S
@@ -212,12 +213,12 @@ class StepRecorder:
 
     def _aggregates(self):
         named = (("loss", self._losses), ("lr", self._rates), ("grad_norm", self._norms), ("dt", self._times))
-        told = {name: aggregate(values) for name, values in named if values}
+        fields = {name: aggregate(values) for name, values in named if values}
         if self._summed is not None and self._sums:
-            told["step_loss"] = aggregate(self._sums)
+            fields["step_loss"] = aggregate(self._sums)
         if self._phases:
-            told.update({name: aggregate([one[at] for one in self._phases]) for at, name in enumerate(PHASES)})
-        return told
+            fields.update({name: aggregate([one[at] for one in self._phases]) for at, name in enumerate(PHASES)})
+        return fields
 
 
 def _are_finite(losses, norm):
@@ -244,17 +245,17 @@ def aggregate(values):
         if not values:
             return [None, None, None, 0, count]
         return [min(values), max(values), _mean(values), len(values), count - len(values)]
-    return [_short(min(values)), _short(max(values)), _short(total / len(values)), len(values), 0]
+    return [_round_value(min(values)), _round_value(max(values)), _round_value(total / len(values)), len(values), 0]
 
 
 def _mean(values):
     try:
-        return _short(fsum(values) / len(values))
+        return _round_value(fsum(values) / len(values))
     except OverflowError:
-        return _short(sum(value / len(values) for value in values))
+        return _round_value(sum(value / len(values) for value in values))
 
 
-def _short(value):
+def _round_value(value):
     return float("%.7g" % value)
 
 
@@ -263,7 +264,7 @@ class Budget:
 
     Args:
         fraction: Share of the time of a step that measuring may take on average.
-        tell: Called with the new interval when it changes.
+        notify: Called with the new interval when it changes.
 
     The first `ONE_BY_ONE` steps are always measured: their cost is bounded by their number.
     """
@@ -272,16 +273,16 @@ class Budget:
     REVIEW = 64
     """Steps between two reviews of the measured share."""
 
-    def __init__(self, fraction, tell):
+    def __init__(self, fraction, notify):
         self.interval = 1
         self._fraction = max(float(fraction), 1e-6)
-        self._on_change = tell
+        self._on_change = notify
         self._cost = 0.0
         self._measured = 0
         self._steps = 0
         self._since = None
 
-    def due(self, step):
+    def is_due(self, step):
         """Whether the gradients of this step (numbered from 1) are measured."""
         return step <= ONE_BY_ONE or self.interval == 1 or step % self.interval == 0
 
@@ -290,7 +291,7 @@ class Budget:
         self._cost += seconds
         self._measured += 1
 
-    def stepped(self, now, count=1):
+    def on_steps(self, now, count=1):
         """Count steps, the last of which ended at `now`; reviews the interval regularly."""
         if self._since is None:
             self._since = now

@@ -64,7 +64,7 @@ class Condition:
 
     def look(self, values, step):
         """Evaluate the condition for the latest values; returns true if it has just become true."""
-        now = request_conditions.holds(self.condition, values)
+        now = request_conditions.is_true(self.condition, values)
         if now is not None:
             self.looked += 1
         if now:
@@ -117,18 +117,18 @@ class UserRequests:
         self._recent.clear()
         self._pending, self._stop, self._attempts, self._batch = [], None, 0, None
 
-    def began(self, root, args, kwargs, batch):
+    def on_forward(self, root, args, kwargs, batch):
         """Store the inputs of a training forward of an outermost model until the next one."""
         self._batch = (args, kwargs, batch)
         if self.exporter is not None:
-            self.exporter.began(root, args, kwargs)
+            self.exporter.on_forward(root, args, kwargs)
 
     def listen(self, recorder, framework):
         """Register a callback for every counted step of an optimizer."""
         add = recorder.add
         guard = self._probe.guard("asked")
 
-        def listening(losses, rates, norm, now, backwards, extra=None):
+        def on_values(losses, rates, norm, now, backwards, extra=None):
             before = recorder._before
             add(losses, rates, norm, now, backwards, extra)
             with guard:
@@ -137,9 +137,9 @@ class UserRequests:
                     found["step_time_s" + _suffix(recorder.index)] = now - before
                 self.take(found, recorder.step, framework, recorder)
 
-        recorder.add = listening
+        recorder.add = on_values
 
-    def logged(self, step, values):
+    def on_logged(self, step, values):
         """Process numbers that the program logged, and run the actions of conditions on them."""
         with self._probe.guard("asked"):
             step = self._probe.step if step is None else step
@@ -158,7 +158,7 @@ class UserRequests:
             self._values[name] = value
         for condition in self._conditions:
             if condition.concerns(found) and condition.look(self._values, step):
-                self._came_true(condition, step, framework, recorder)
+                self._on_condition_true(condition, step, framework, recorder)
         if self._limit and recorder is not None and recorder.step >= self._limit:
             self._stop = self._stop or ("max-steps", "", recorder.step, 0)
 
@@ -171,11 +171,11 @@ class UserRequests:
                 return
             time.sleep(0.0002)
 
-    def _came_true(self, condition, step, framework, recorder):
+    def _on_condition_true(self, condition, step, framework, recorder):
         frame = program_frame()
         note = ""
         if condition.option == "break":
-            note = debugger.why_not()
+            note = debugger.refusal_reason()
             if not note and condition.moments <= MOMENTS:
                 self._pending.append((condition, step, recorder))
             elif note:
@@ -207,7 +207,7 @@ class UserRequests:
             note=note,
         )
 
-    def due(self, step):
+    def on_pending_step(self, step):
         """Record that an optimizer made its step `step`, whose values may still be on a device."""
         if self._limit and step is not None and step >= self._limit:
             self._stop = self._stop or ("max-steps", "", step, 0)

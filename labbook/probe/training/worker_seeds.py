@@ -15,7 +15,7 @@ _GENERATORS = frozenset(["Generator", "RandomState", "Random"])
 _WHERE_KEPT = ("transform", "transforms", "augment", "augmentation", "noise", "collate_fn")
 
 
-def drawn_alike(loader):
+def has_identical_workers(loader):
     """Whether a loader's workers are all seeded with one number, and its dataset draws random numbers."""
     start = getattr(loader, "worker_init_fn", None)
     return start is not None and seeds_alike(start) and _draws(loader.dataset)
@@ -58,7 +58,7 @@ def seeds_alike(start):
     names = set(code.co_names)
     if _reads(code, given) or given in code.co_cellvars or names.intersection(_OF_ITS_OWN):
         return False
-    return any("seed" in name.lower() for name in names) and _knows_a_number(start, code, names)
+    return any("seed" in name.lower() for name in names) and _uses_worker_id(start, code, names)
 
 
 def _reads(code, name):
@@ -67,7 +67,7 @@ def _reads(code, name):
     return any(one.argval == name and one.opname.startswith("LOAD") for one in dis.get_instructions(code))
 
 
-def _knows_a_number(start, code, names):
+def _uses_worker_id(start, code, names):
     held = [one for one in code.co_consts if type(one) is int]
     known = getattr(getattr(start, "__func__", start), "__globals__", {})
     held += [one for name in names if type(one := known.get(name)) is int]

@@ -59,13 +59,13 @@ class FrameParts:
         base = env.get_template("base.html")
         for name in _BLOCKS:
             if name in base.blocks:
-                base.blocks[name] = self._once(name, base.blocks[name])
+                base.blocks[name] = self._render_once(name, base.blocks[name])
         for name in _PARTIALS:
             template = env.get_template(name)
-            template.root_render_func = self._once(name, template.root_render_func)
+            template.root_render_func = self._render_once(name, template.root_render_func)
 
-    def _once(self, name: str, render: Render) -> Render:
-        def part(context: Any, *given: Any, **named: Any) -> Iterator[str]:  # noqa: ANN401 - of Jinja2
+    def _render_once(self, name: str, render: Render) -> Render:
+        def render_part(context: Any, *given: Any, **named: Any) -> Iterator[str]:  # noqa: ANN401 - of Jinja2
             page = context.get("page")
             if name in self._unlike or page is None or not self._outside(page):
                 yield from render(context, *given, **named)
@@ -89,7 +89,7 @@ class FrameParts:
             else:
                 yield made.replace(_TITLE, title)
 
-        return part
+        return render_part
 
     def _place_of(self, url: str) -> str:
         """Returns what the links of a page depend on: its depth, and its folder if a link leads there."""

@@ -69,10 +69,10 @@ def site_note(
         meta, body = frontmatter.parse(text, path, front)
     except EntryError as error:
         return _as_text(text, path, error.texts(say.language if say else "en")[0], note)
-    problem = _trouble(body)
+    problem = _render_problem(body)
     if problem:
-        return _as_text(body, path, f"{path}: {(say or Sentences('en'))(problem)}", note, _shown(meta))
-    return SiteNote(open_folds(_without_empty_sections(body)), _shown(meta))
+        return _as_text(body, path, f"{path}: {(say or Sentences('en'))(problem)}", note, _select_shown(meta))
+    return SiteNote(open_folds(_without_empty_sections(body)), _select_shown(meta))
 
 
 def unlink_missing(markdown: str, has_note: Callable[[str], bool]) -> str:
@@ -89,12 +89,12 @@ def inert(text: str) -> str:
     return html.escape(" ".join(text.split())).replace("{", "&#123;").replace("}", "&#125;")
 
 
-def with_block(markdown: str, name: str, content: str) -> str:
+def replace_block(markdown: str, name: str, content: str) -> str:
     """Returns the text with the content of one generated block replaced, unchanged without that block."""
     return "".join(f"\n{content}\n" if part.name == name else part.text for part in split_parts(markdown))
 
 
-def _shown(meta: Mapping[str, Any]) -> dict[str, Any]:
+def _select_shown(meta: Mapping[str, Any]) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for key in _KEPT_META:
         value = meta.get(key)
@@ -114,7 +114,7 @@ def _as_text(text: str, path: str, problem: str, note: str, meta: Mapping[str, A
     return SiteNote(body + escape.fence(text[:MAX_CHARACTERS], "text") + "\n", {**title, **(meta or {})}, problem)
 
 
-def _trouble(body: str) -> Message | None:
+def _render_problem(body: str) -> Message | None:
     """Returns why a text is not rendered, or `None`."""
     if len(body) > MAX_CHARACTERS:
         return message("terminal.site.too_long", characters=MAX_CHARACTERS)

@@ -62,7 +62,7 @@ def script_hashes(page: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def with_policy(page: str, scripts: Collection[str], policy: str = POLICY) -> str:
+def add_policy(page: str, scripts: Collection[str], policy: str = POLICY) -> str:
     """Returns the page with its policy in front of everything that the policy governs.
 
     Args:

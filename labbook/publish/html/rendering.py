@@ -113,14 +113,14 @@ class PageRenderer:
                 # Before 20, the priority of the inline processor.
                 self._parser.treeprocessors.register(_PlainTexts(self._parser), "labbook_plain_texts", 21)
                 if self._again:
-                    self._quick_tables(self._parser)
+                    self._install_quick_tables(self._parser)
             for extension in self._parser.registeredExtensions if self._again else ():
                 if hasattr(extension, "get_pymdownx_highlighter"):
                     extension.get_pymdownx_highlighter = _plain_blocks
         self._parser.reset()
         return self._parser
 
-    def _quick_tables(self, parser: Markdown) -> None:
+    def _install_quick_tables(self, parser: Markdown) -> None:
         processors = parser.parser.blockprocessors
         priority = processors._priority[processors.get_index_for_name("table")].priority
         self._tables = _QuickTables(processors["table"], self._address)
@@ -167,7 +167,7 @@ class _QuickTables(TableProcessor):  # type: ignore[misc]
 
     def run(self, parent: Element, blocks: list[str]) -> None:
         """Adds the table to `parent`."""
-        made = self._written(blocks[0])
+        made = self._render_table(blocks[0])
         if made is None:
             super().run(parent, blocks)
             return
@@ -175,7 +175,7 @@ class _QuickTables(TableProcessor):  # type: ignore[misc]
         # For other processors it is a table with a text that is not Markdown.
         SubElement(parent, "table").text = AtomicString(self.parser.md.htmlStash.store(made))
 
-    def _written(self, block: str) -> str | None:
+    def _render_table(self, block: str) -> str | None:
         """Returns the HTML inside `<table>`; `None` if a cell is not simple."""
         lines = block.split("\n")
         if len(lines) < 3 or self.config["use_align_attribute"]:

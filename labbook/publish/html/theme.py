@@ -103,7 +103,7 @@ def prepare(config: Any, own: Path | None) -> None:  # noqa: ANN401 - a configur
 def policy(extra: Mapping[str, Any]) -> str:
     """Returns the content security policy: `extra: content_security_policy` in `mkdocs.yml`, or the default.
 
-    A team adds hosts of analytics scripts or fonts there; `{scripts}` stands for the scripts of the theme.
+    A team adds hosts of analytics scripts or fonts there; `{scripts}` represents the scripts of the theme.
     """
     own = extra.get("content_security_policy")
     return POLICY if own is None else str(own or "")

@@ -34,7 +34,7 @@ class BuildCache:
         self._folder = folder
         self._program = program
 
-    def of(self, name: str, key: str, make: Callable[[], bytes]) -> bytes:
+    def get_or_make(self, name: str, key: str, make: Callable[[], bytes]) -> bytes:
         """Returns the cached item, else the result of `make`.
 
         Args:

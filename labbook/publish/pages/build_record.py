@@ -25,7 +25,7 @@ _JUST_NOW_NS = 2_000_000_000
 coarsest resolution of file systems in use."""
 
 
-class Known(NamedTuple):
+class WrittenFile(NamedTuple):
     """A written page or other file.
 
     Args:
@@ -60,8 +60,8 @@ class BuildRecord:
     """
 
     frame: str = ""
-    pages: Mapping[str, Known] = field(default_factory=dict)
-    files: Mapping[str, Known] = field(default_factory=dict)
+    pages: Mapping[str, WrittenFile] = field(default_factory=dict)
+    files: Mapping[str, WrittenFile] = field(default_factory=dict)
     days: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -72,7 +72,7 @@ def read_record(path: Path) -> BuildRecord:
         if data["form"] != _FORM:
             return BuildRecord()
         days = {str(day): str(key) for day, key in data["days"].items()}
-        return BuildRecord(str(data["frame"]), _known(data["pages"]), _known(data["files"]), days)
+        return BuildRecord(str(data["frame"]), _read_known(data["pages"]), _read_known(data["files"]), days)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return BuildRecord()
 
@@ -163,8 +163,10 @@ def _sources(files: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]
     return {path: state for path, state in files.items() if not path.endswith((".pyc", ".tmp", "~"))}
 
 
-def _known(data: Mapping[str, list[Any]]) -> dict[str, Known]:
+def _read_known(data: Mapping[str, list[Any]]) -> dict[str, WrittenFile]:
     return {
-        path: Known(str(key), int(size), int(at), str(stat), str(digest), tuple(linked), tuple(warnings), str(title))
+        path: WrittenFile(
+            str(key), int(size), int(at), str(stat), str(digest), tuple(linked), tuple(warnings), str(title)
+        )
         for path, (key, size, at, stat, digest, linked, warnings, title) in data.items()
     }

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.model.metric_kinds import direction_of
-from labbook.publish.pages.page import Page, SiteFile, SiteSource, rendered
+from labbook.publish.pages.page import Page, SiteFile, SiteSource, template_page
 from labbook.publish.pages.run_table_data import compact
 from labbook.publish.pages.script_words import script_words
 from labbook.store.json_files import read_json_object
@@ -52,7 +52,7 @@ def compare_page(templates: Templates, say: Sentences) -> Page:
     named = {f"word_{word}": say.template(key) for word, key in WORDS.items()}
     context = {"script_words": script_words(templates, "site_compare", **named)}
     scripts = ("assets/vendor/uPlot/uPlot.iife.min.js", "assets/rows.js", "assets/compare.js")
-    return rendered(templates, "compare", "compare/index.md", title, context, wide=True, scripts=scripts)
+    return template_page(templates, "compare", "compare/index.md", title, context, wide=True, scripts=scripts)
 
 
 def compare_data(path: Path) -> bytes:
@@ -101,13 +101,13 @@ def _summary(series: Series, run: Run) -> dict[str, Any]:
 
 def _curve(series: Series) -> dict[str, Any]:
     """Returns steps `x` and values `y`, with gaps at values that are not finite."""
-    return {"x": list(series.steps), "y": [_short(v) if math.isfinite(v) else None for v in series.values]}
+    return {"x": list(series.steps), "y": [_round_value(v) if math.isfinite(v) else None for v in series.values]}
 
 
 def _value(value: float | None) -> float | str | None:
-    return value if value is None else _short(value) if math.isfinite(value) else str(value)
+    return value if value is None else _round_value(value) if math.isfinite(value) else str(value)
 
 
-def _short(value: float) -> float:
+def _round_value(value: float) -> float:
     """Returns a value with six significant digits, more than curves and tables show."""
     return float(f"{value:.6g}")

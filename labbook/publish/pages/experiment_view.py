@@ -33,4 +33,4 @@ def _kept_columns(name: str, rows: Sequence[RunRow], source: SiteSource) -> byte
     if not all(digest for _, digest, _ in known):
         return columns(rows, source.fronts, source.facts)
     make = partial(columns, rows, source.fronts, source.facts)
-    return source.kept.of(f"experiment-{content_key(name)}", content_key(known), make)
+    return source.kept.get_or_make(f"experiment-{content_key(name)}", content_key(known), make)

@@ -14,8 +14,8 @@ from labbook.publish.pages.activity import calendar, verdict_share
 from labbook.publish.pages.compare_data import compare_files, compare_page
 from labbook.publish.pages.experiment_view import experiment_files
 from labbook.publish.pages.month_pages import month_pages
-from labbook.publish.pages.page import Page, SiteFile, SiteSource, link, rendered, run_cells
-from labbook.publish.pages.run_table_data import by_month, table_files
+from labbook.publish.pages.page import Page, SiteFile, SiteSource, link, run_cells, template_page
+from labbook.publish.pages.run_table_data import group_by_month, table_files
 from labbook.publish.pages.script_words import script_words
 from labbook.publish.pages.symptom_pages import fix_cells, problem_cells, symptom_cells, symptom_pages
 from labbook.publish.pages.symptom_view import OPEN_DAYS, SymptomView, symptom_view
@@ -35,10 +35,10 @@ def site_pages(source: SiteSource, templates: Templates, view: SymptomView | Non
     """Returns all generated pages: home, runs, months, experiments, reports, symptoms, fixes."""
     view = view or symptom_view(source)
     labels = templates.words["site"]
-    months = {month: rows for month, rows in by_month(source.rows).items() if month != "other"}
+    months = {month: rows for month, rows in group_by_month(source.rows).items() if month != "other"}
     pages = [
-        rendered(templates, "home", "index.md", str(labels["home"]), _home(view, templates), wide=True),
-        rendered(
+        template_page(templates, "home", "index.md", str(labels["home"]), _home(view, templates), wide=True),
+        template_page(
             templates,
             "runs",
             "runs/index.md",
@@ -48,7 +48,7 @@ def site_pages(source: SiteSource, templates: Templates, view: SymptomView | Non
             scripts=("assets/rows.js", "assets/grid.js", "assets/query.js", "assets/runs_rules.js", "assets/runs.js"),
         ),
         compare_page(templates, Sentences(source.language)),
-        rendered(
+        template_page(
             templates,
             "experiments",
             "experiments/index.md",
@@ -56,7 +56,7 @@ def site_pages(source: SiteSource, templates: Templates, view: SymptomView | Non
             _experiments(source),
             wide=True,
         ),
-        rendered(templates, "reports", "reports/index.md", str(labels["reports"]), _reports(source), wide=True),
+        template_page(templates, "reports", "reports/index.md", str(labels["reports"]), _reports(source), wide=True),
     ]
     return [*pages, *month_pages(source, templates), *symptom_pages(view, templates)]
 
@@ -162,7 +162,7 @@ def _experiments(source: SiteSource) -> dict[str, Any]:
         groups[row.experiment].append(row)
     found = [
         {
-            **_of_experiment(page.id, groups.pop(page.id, []), path),
+            **_experiment_row(page.id, groups.pop(page.id, []), path),
             "url": link(page.path.removeprefix("notes/"), path),
             "goal": " ".join(read_goal(page.body).split())[:160],
             "conclusion": " ".join(read_conclusion(page.body).split())[:160],
@@ -170,11 +170,11 @@ def _experiments(source: SiteSource) -> dict[str, Any]:
         for page in source.experiments
     ]
     # The note of an experiment may be missing.
-    found += [_of_experiment(name, rows, path) for name, rows in groups.items() if name]
+    found += [_experiment_row(name, rows, path) for name, rows in groups.items() if name]
     return {"experiments": sorted(found, key=lambda each: each["order"], reverse=True)}
 
 
-def _of_experiment(name: str, rows: list[RunRow], path: str) -> dict[str, Any]:
+def _experiment_row(name: str, rows: list[RunRow], path: str) -> dict[str, Any]:
     """Returns the row of an experiment from its runs, newest first; its note adds the rest."""
     best = best_run(rows)
     return {

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from labbook.publish.pages.build_record import content_key
-from labbook.publish.pages.page import MonthKeys, Page, SiteSource, link, rendered, run_cells
-from labbook.publish.pages.run_table_data import by_month, entry_day
+from labbook.publish.pages.page import MonthKeys, Page, SiteSource, link, run_cells, template_page
+from labbook.publish.pages.run_table_data import entry_day, group_by_month
 from labbook.report import numbers
 from labbook.report.best_runs import BROKEN
 from labbook.report.run_row import RunRow
@@ -25,7 +25,7 @@ def month_pages(source: SiteSource, templates: Templates) -> list[Page]:
     Runs whose entry is not in the folder of a month are not listed.
     """
     found = []
-    for month, rows in by_month(source.rows).items():
+    for month, rows in group_by_month(source.rows).items():
         keys = source.months.get(month, _NO_KEYS)
         if month == "other":
             continue
@@ -81,7 +81,7 @@ def _page(
             ],
             "rows": [run_cells(row, path) for row in rows],
         }
-        return rendered(templates, "month", path, span, data).text()
+        return template_page(templates, "month", path, span, data).text()
 
     return Page(path, text, span, wide=True, key=key)
 

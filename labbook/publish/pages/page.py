@@ -160,7 +160,7 @@ class SiteFile:
         return self.content if isinstance(self.content, bytes) else self.content()
 
 
-def rendered(
+def template_page(
     templates: Templates,
     template: str,
     path: str,
@@ -175,10 +175,10 @@ def rendered(
     Its key is that of `data`, which takes a tenth of the time.
     """
 
-    def made() -> str:
+    def render() -> str:
         return templates.render_anyway(f"pages/{template}.md.j2", data)[0]
 
-    return Page(path, made, title, wide, scripts, content_key(template, data))
+    return Page(path, render, title, wide, scripts, content_key(template, data))
 
 
 def link(path: str, page: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Sequence
 from functools import cache
 from typing import Any
 
-from labbook.publish.html.notes import SiteNote, inert, with_block
+from labbook.publish.html.notes import SiteNote, inert, replace_block
 from labbook.publish.pages.build_record import content_key
 from labbook.publish.pages.experiment_view import SCRIPTS
 from labbook.publish.pages.generated_pages import experiment_runs, neighbours, same_script
@@ -120,7 +120,7 @@ class PageContext:
     def markdown_and_title(self, path: str, note: SiteNote) -> tuple[str, str]:
         """Returns the text of a note with its context, and its title from there, or ""."""
         if path.startswith("experiments/") and not note.problem:
-            return with_block(note.markdown, "runs", experiment_runs(_name(path), self._source, self._templates)), ""
+            return replace_block(note.markdown, "runs", experiment_runs(_name(path), self._source, self._templates)), ""
         symptom = self._symptom(path)
         if symptom:
             page = symptom_page(self._view, symptom, self._templates, note.markdown)

@@ -40,7 +40,7 @@ def table_files(source: SiteSource, titles: Mapping[str, str]) -> list[SiteFile]
     """
     files = []
     months = []
-    for month, rows in by_month(source.rows).items():
+    for month, rows in group_by_month(source.rows).items():
         content = _kept_columns(month, rows, source)
         files.append(SiteFile(f"{_FOLDER}/{month}.json", content))
         # The digest is part of the address, so that browsers can cache old months.
@@ -60,7 +60,7 @@ def _kept_columns(month: str, rows: Sequence[RunRow], source: SiteSource) -> byt
     if keys is None:
         return columns(rows, source.fronts, source.facts)
     key = content_key(keys.content, [row.path in source.facts for row in rows])
-    return source.kept.of(f"columns-{month}", key, lambda: columns(rows, source.fronts, source.facts))
+    return source.kept.get_or_make(f"columns-{month}", key, lambda: columns(rows, source.fronts, source.facts))
 
 
 def entry_month(path: str) -> str:
@@ -85,7 +85,7 @@ def _dates(folder: str) -> tuple[str, str]:
     return month, f"{month}-{parts[4]}" if of_day else month
 
 
-def by_month(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
+def group_by_month(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
     """Returns `2026-11` or "other", the month of the folder of the entry -> its runs, newest first."""
     months: dict[str, list[RunRow]] = defaultdict(list)
     for row in rows:
@@ -128,17 +128,17 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
         "symptoms": lambda row: row.symptoms,
         "frameworks": lambda row: row.frameworks,
     }
-    places = {str(number): place for number, row in enumerate(rows) if (place := _place(row)) != _usual(row.id)}
+    places = {str(number): place for number, row in enumerate(rows) if (place := _place(row)) != _usual_name(row.id)}
     return compact(
         {
             "form": FORM,
             "id": [_cut(row.id) for row in rows],
             "title": [_cut(row.subject) for row in rows],
             "started": [int(row.started) for row in rows],
-            "duration": [_rounded(row.duration_s) for row in rows],
+            "duration": [_round_seconds(row.duration_s) for row in rows],
             "at": places,
             "texts": {name: _interned([_cut(value(row)) for row in rows]) for name, value in single.items()},
-            "lists": {name: _listed([value(row) for row in rows]) for name, value in many.items()},
+            "lists": {name: _as_columns([value(row) for row in rows]) for name, value in many.items()},
             "fixed": [number for number, row in enumerate(rows) if row.fix],
             "bare": [number for number, row in enumerate(rows) if not (row.path in known and is_run_id(row.id))],
             "metrics": _metric_columns(metrics),
@@ -174,7 +174,7 @@ def _place(row: RunRow) -> str:
     return row.path.removeprefix("notes/").removesuffix(".md")
 
 
-def _usual(run_id: str) -> str:
+def _usual_name(run_id: str) -> str:
     return f"runs/{run_id[:4]}/{run_id[4:6]}/{run_id[6:8]}/{run_id}" if is_run_id(run_id) else ""
 
 
@@ -182,7 +182,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
 
 
-def _rounded(seconds: float | None) -> float | None:
+def _round_seconds(seconds: float | None) -> float | None:
     return round(seconds, 1) if seconds is not None and math.isfinite(seconds) else None
 
 
@@ -203,7 +203,7 @@ def _interned(values: Sequence[str]) -> dict[str, Any]:
     return {"i": [numbers.setdefault(value, len(numbers)) for value in values], "t": list(numbers)}
 
 
-def _listed(values: Sequence[Sequence[str]]) -> dict[str, Any]:
+def _as_columns(values: Sequence[Sequence[str]]) -> dict[str, Any]:
     numbers: dict[str, int] = {}
     found = [[numbers.setdefault(_cut(value), len(numbers)) for value in each] for each in values]
     return {"i": found, "t": list(numbers)}
@@ -211,7 +211,7 @@ def _listed(values: Sequence[Sequence[str]]) -> dict[str, Any]:
 
 def _metric_columns(rows: Sequence[Mapping[str, tuple[Any, Any]]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name in _most(rows):
+    for name in _most_frequent(rows):
         held = [number for number, row in enumerate(rows) if name in row]
         column: dict[str, Any] = {"r": held} if len(held) < len(rows) else {}
         column["best"] = [rows[number][name][0] for number in held]
@@ -222,13 +222,13 @@ def _metric_columns(rows: Sequence[Mapping[str, tuple[Any, Any]]]) -> dict[str, 
 
 def _param_columns(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name in _most(rows):
+    for name in _most_frequent(rows):
         held = [number for number, row in enumerate(rows) if name in row]
         column: dict[str, Any] = {"r": held} if len(held) < len(rows) else {}
         found[name] = column | _interned([rows[number][name] for number in held])
     return found
 
 
-def _most(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def _most_frequent(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Returns the most frequent names of the rows, earlier ones first."""
     return [name for name, _ in Counter(name for row in rows for name in row).most_common(_MAX_COLUMNS)]

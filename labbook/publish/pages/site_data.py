@@ -50,7 +50,7 @@ def site_source(notebook: Notebook, now: float, language: str = "en", *, state: 
     runs = [run for run in runs if run.path not in withheld]
     rows, months, with_fix = _rows(runs, kept, _Goals(notebook))
     fronts = _Fronts({run.path: run.front for run in runs})
-    experiments = [with_body(notebook, entry) for entry in list_notes(notebook, kind="experiment").entries]
+    experiments = [read_body(notebook, entry) for entry in list_notes(notebook, kind="experiment").entries]
     reports = sorted(list_notes(notebook, kind="report").entries, key=lambda entry: entry.path, reverse=True)
     folder = notebook.paths.symptoms
     catalogue = load_catalogue(folder, language=notebook.config.language_in_use())
@@ -149,7 +149,7 @@ def _rows(
     shown: dict[str, dict[str, str]] = defaultdict(dict)
     for day, held in days.items():
         key = content_key(goals.key, [(run.path, run.digest or run.front) for run in held])
-        content = kept.of(f"rows-{day}", key, partial(_written, held, goals))
+        content = kept.get_or_make(f"rows-{day}", key, partial(_encode_runs, held, goals))
         made = json.loads(content)
         found.update((run.path, _row(values)) for run, values in zip(held, made["rows"], strict=True))
         fixes.update((path, Entry(path, front)) for path, front in made["fixes"].items())
@@ -169,7 +169,7 @@ _OF_FIX = ("id", "fix", "fix_text", "fingerprints", "symptoms")
 _SEVERAL = [field.name for field in fields(RunRow) if str(field.type).startswith("tuple")]
 
 
-def _written(runs: Sequence[_Run], goals: _Goals) -> bytes:
+def _encode_runs(runs: Sequence[_Run], goals: _Goals) -> bytes:
     entries = [Entry(run.path, json.loads(run.front)) for run in runs]
     rows = [[getattr(row, name) for name in _FIELDS] for row in (run_row(entry, goals) for entry in entries)]
     fixes = {
@@ -224,16 +224,20 @@ def _differences(notebook: Notebook, entries: Sequence[Entry], kept: BuildCache)
     now_ns = time.time_ns()
     states = [(entry.path, file_state_or_gone(f"{notebook.paths.root}/{entry.path}", now_ns)) for entry in entries]
 
-    def made() -> bytes:
-        return json.dumps([fix_difference(with_body(notebook, entry).body) for entry in entries]).encode()
+    def encode_differences() -> bytes:
+        return json.dumps([fix_difference(read_body(notebook, entry).body) for entry in entries]).encode()
 
     # A file that may change again with the same time stamp is not cached.
-    content = kept.of("differences", content_key(states), made) if all(state for _, state in states) else made()
+    content = (
+        kept.get_or_make("differences", content_key(states), encode_differences)
+        if all(state for _, state in states)
+        else encode_differences()
+    )
     found: list[str] = json.loads(content)
     return found
 
 
-def with_body(notebook: Notebook, entry: Entry) -> Entry:
+def read_body(notebook: Notebook, entry: Entry) -> Entry:
     """The entry with the text of its page; as it is where that cannot be read."""
     try:
         return replace(entry, body=read_text(notebook.paths.root / entry.path))

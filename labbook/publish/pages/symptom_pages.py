@@ -12,7 +12,7 @@ from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.diagnosis.catalogue.symptom_catalogue import HEADINGS
 from labbook.model.symptom import Symptom
 from labbook.publish.html.notes import site_note
-from labbook.publish.pages.page import Page, SiteFix, link, rendered, run_cells, run_url
+from labbook.publish.pages.page import Page, SiteFix, link, run_cells, run_url, template_page
 from labbook.publish.pages.symptom_view import SymptomView, open_problems, symptom_path
 from labbook.report.period_context import local_time
 from labbook.report.run_row import RunRow
@@ -39,8 +39,8 @@ def symptom_pages(view: SymptomView, templates: Templates) -> list[Page]:
     """Returns the lists of symptoms and fixes, and a page for each symptom seen or described in the notebook."""
     labels = templates.words["site"]
     pages = [
-        rendered(templates, "symptoms", "symptoms/index.md", str(labels["symptoms"]), _overview(view), wide=True),
-        rendered(templates, "fixes", "fixes/index.md", str(labels["fixes_all"]), _all_fixes(view), wide=True),
+        template_page(templates, "symptoms", "symptoms/index.md", str(labels["symptoms"]), _overview(view), wide=True),
+        template_page(templates, "fixes", "fixes/index.md", str(labels["fixes_all"]), _all_fixes(view), wide=True),
     ]
     return [*pages, *(symptom_page(view, name, templates) for name in sorted(view.paged))]
 
@@ -75,7 +75,7 @@ def symptom_page(view: SymptomView, symptom: str, templates: Templates, own: str
         "all_url": link("symptoms/index.md", path),
         "chart": _chart(rows, view.source.now),
     }
-    return rendered(templates, "symptom", path, view.title(symptom), data)
+    return template_page(templates, "symptom", path, view.title(symptom), data)
 
 
 def problem_cells(view: SymptomView, page: str) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ def fix_cells(view: SymptomView, fix: SiteFix, page: str) -> dict[str, Any]:
     """Returns the cells of a fix in tables, with addresses from `page`, "" for deleted runs."""
     failed, cured, returned = view.rows[fix.run], view.by_id.get(fix.by), view.by_id.get(fix.returned)
     return {
-        "symptoms": [symptom_cells(view, name, page) for name in view.cured_by(fix)[:3]],
+        "symptoms": [symptom_cells(view, name, page) for name in view.cured_symptoms(fix)[:3]],
         "text": fix.text,
         "failed": run_cells(failed, page),
         "by": fix.by,
@@ -143,7 +143,7 @@ def _without_title(own: str) -> str:
 
 
 def _facts(symptom: Symptom, language: str, own_headings: set[str]) -> dict[str, Any]:
-    wording = symptom.said(language)
+    wording = symptom.wording_in(language)
     headings = [{table[number] for table in HEADINGS.values()} for number in range(3)]
     parts = [wording.see, wording.why, wording.attempts]
     see, why, attempts = (part if not headings[n] & own_headings else () for n, part in enumerate(parts))
@@ -151,13 +151,13 @@ def _facts(symptom: Symptom, language: str, own_headings: set[str]) -> dict[str,
         "family": symptom.family,
         "tier": str(symptom.tier),
         "frameworks": ", ".join(symptom.frameworks),
-        "see": _filled(str(see)) if see else "",
-        "why": [_filled(cause) for cause in why],
-        "attempts": [_filled(fix) for fix in attempts],
+        "see": _remove_values(str(see)) if see else "",
+        "why": [_remove_values(cause) for cause in why],
+        "attempts": [_remove_values(fix) for fix in attempts],
     }
 
 
-def _filled(text: str) -> str:
+def _remove_values(text: str) -> str:
     """Returns a sentence of the catalogue without the values of a run."""
     return " ".join((fill_slots(text, {}) or text).split())
 
@@ -176,7 +176,7 @@ def _overview(view: SymptomView) -> dict[str, Any]:
     ]
     classes: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for symptom in sorted(view.source.symptoms.values(), key=lambda symptom: symptom.id):
-        text = _filled(symptom.said(view.source.language).see)
+        text = _remove_values(symptom.wording_in(view.source.language).see)
         classes[symptom.class_].append({**symptom_cells(view, symptom.id, path), "short": _first_sentence(text)})
     listed = {symptom_path(name) for name in view.runs} | {symptom_path(name) for name in view.source.symptoms}
     return {

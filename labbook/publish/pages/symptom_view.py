@@ -38,9 +38,9 @@ class SymptomView:
     def title(self, symptom: str) -> str:
         """Returns the plain title of a symptom in the language of the site, or its id without a page."""
         known = self.source.symptoms.get(symptom)
-        return known.said(self.source.language).title.replace("`", "") if known else symptom
+        return known.wording_in(self.source.language).title.replace("`", "") if known else symptom
 
-    def cured_by(self, fix: SiteFix) -> tuple[str, ...]:
+    def cured_symptoms(self, fix: SiteFix) -> tuple[str, ...]:
         """Returns the fixed symptoms: those of the failed run that the fixed run does not have."""
         failed, cured = self.rows.get(fix.run), self.by_id.get(fix.by)
         left = cured.symptoms if cured is not None else ()
@@ -83,7 +83,7 @@ def symptom_view(source: SiteSource) -> SymptomView:
     by_id = {row.id: row for row in reversed(source.rows)}
     view = SymptomView(source, rows, by_id, runs, fixes, paged)
     for fix in source.fixes:
-        for symptom in view.cured_by(fix):
+        for symptom in view.cured_symptoms(fix):
             fixes[symptom].append(fix)
     return view
 
@@ -97,7 +97,7 @@ def open_problems(view: SymptomView) -> list[OpenProblem]:
     for fix in view.source.fixes:
         failed, cured = view.rows.get(fix.run), view.by_id.get(fix.by)
         kind = failure_kind(failed) if failed is not None and not fix.returned else ""
-        if failed is not None and (not failed.symptoms or kind in view.cured_by(fix)):
+        if failed is not None and (not failed.symptoms or kind in view.cured_symptoms(fix)):
             answered[kind] = max(answered[kind], cured.started if cured else failed.started)
     since = view.source.now - OPEN_DAYS * 86400
     groups: dict[str, list[RunRow]] = defaultdict(list)

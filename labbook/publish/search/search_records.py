@@ -68,12 +68,12 @@ def run_record(entry: Entry, row: RunRow, symptoms: Mapping[str, Symptom]) -> Se
     error, texts = "", []
     for part in split_parts(entry.body):
         if part.name == "exception":
-            paragraphs = map(_plain, _HEADINGS.sub("", part.text).split("\n\n"))
+            paragraphs = map(_plain_words, _HEADINGS.sub("", part.text).split("\n\n"))
             error = next((text for text in paragraphs if text), "").replace(" : ", ": ", 1)
         elif part.name == "diagnosis":
-            texts += [_plain(evidence) for evidence in _EVIDENCE.findall(part.text)]
+            texts += [_plain_words(evidence) for evidence in _EVIDENCE.findall(part.text)]
         elif not part.name:
-            texts.append(_plain(_HEADINGS.sub("", part.text)))
+            texts.append(_plain_words(_HEADINGS.sub("", part.text)))
     fix = str(entry.meta.get("fix_text") or "") if row.fix else ""
     known = [name for name in row.symptoms if name in symptoms]
     titles = [wording.title for name in known for wording in symptoms[name].wording.values()]
@@ -101,14 +101,18 @@ def symptom_records(view: SymptomView) -> Iterator[SearchRecord]:
         known = view.source.symptoms.get(name)
         runs, fixes = view.runs.get(name, ()), view.fixes.get(name, ())
         cure = next((fix.text for fix in fixes if fix.text), "")
-        attempt = _filled(known.said(language).attempts[0]) if known and known.said(language).attempts else ""
+        attempt = (
+            _remove_values(known.wording_in(language).attempts[0])
+            if known and known.wording_in(language).attempts
+            else ""
+        )
         facets = {"symptom": [name], "framework": list(known.frameworks) if known else []}
         yield SearchRecord(
             "symptom",
             symptom_path(name) if name in view.paged else f"symptoms/index.md#{name}",
             _line(view.title(name)),
             _line(cure or attempt),
-            _of_catalogue(name, known) + f" {cure}" * bool(cure),
+            _catalogue_words(name, known) + f" {cure}" * bool(cure),
             facets,
             when=_day(runs[0]) if runs else "",
             fixed=bool(cure),
@@ -125,14 +129,14 @@ def fix_records(view: SymptomView, errors: Mapping[str, str]) -> Iterator[Search
         failed = view.rows.get(fix.run)
         if failed is None:
             continue
-        cured = view.cured_by(fix) or failed.symptoms
+        cured = view.cured_symptoms(fix) or failed.symptoms
         titles = [view.title(name) for name in cured]
         yield SearchRecord(
             "fix",
             failed.path.removeprefix("notes/"),
             _line(fix.text or failed.title),
             _line(" · ".join(titles) or failed.title),
-            " ".join([_cured(view, cured), failed.title, errors.get(fix.run, "")]),
+            " ".join([_cured_words(view, cured), failed.title, errors.get(fix.run, "")]),
             record_facets(failed),
             when=_day(view.by_id.get(fix.by, failed)),
             fixed=True,
@@ -141,8 +145,8 @@ def fix_records(view: SymptomView, errors: Mapping[str, str]) -> Iterator[Search
 
 def note_record(path: str, title: str, body: str, kind: str = "note") -> SearchRecord:
     """Returns the record of an experiment, a report or a note; `path` is below `notes/`."""
-    own = [_plain(part.text) for part in split_parts(body) if not part.name]
-    sentences = _sentences([_plain(_HEADINGS.sub("", part.text)) for part in split_parts(body) if not part.name])
+    own = [_plain_words(part.text) for part in split_parts(body) if not part.name]
+    sentences = _sentences([_plain_words(_HEADINGS.sub("", part.text)) for part in split_parts(body) if not part.name])
     facets = {"experiment": [path.rsplit("/", 1)[-1].removesuffix(".md")]} if kind == "experiment" else {}
     return SearchRecord(
         "note", path, _line(title), _line(next(iter(sentences), "")), " ".join(own)[:MOST_CHARACTERS], facets
@@ -162,7 +166,7 @@ def record_facets(row: RunRow) -> dict[str, list[str]]:
     return {key: kept for key, values in found.items() if (kept := [value for value in values if value])}
 
 
-def _of_catalogue(name: str, known: Symptom | None) -> str:
+def _catalogue_words(name: str, known: Symptom | None) -> str:
     """Returns the words of a symptom in both languages: names, phrases, descriptions, messages without values."""
     if known is None:
         return name
@@ -172,7 +176,7 @@ def _of_catalogue(name: str, known: Symptom | None) -> str:
     return " ".join([name, *titles, *known.words, *known.asked, *patterns, *sorted(types)])
 
 
-def _cured(view: SymptomView, symptoms: Sequence[str]) -> str:
+def _cured_words(view: SymptomView, symptoms: Sequence[str]) -> str:
     kept: list[str] = []
     for name in symptoms:
         known = view.source.symptoms.get(name)
@@ -181,12 +185,12 @@ def _cured(view: SymptomView, symptoms: Sequence[str]) -> str:
     return " ".join(kept)
 
 
-def _filled(text: str) -> str:
+def _remove_values(text: str) -> str:
     """Returns a sentence of the catalogue without backticks and values of a run."""
     return " ".join((fill_slots(text, {}) or text).replace("`", "").replace("**", "").split())
 
 
-def _plain(text: str) -> str:
+def _plain_words(text: str) -> str:
     """Returns Markdown as plain words, without code blocks, folds, tables and comments."""
     kept = _LEFT_OUT.sub(" ", _FENCED.sub(" ", text[:200_000]))
     return " ".join(html.unescape(_MARKUP.sub(" ", kept)).split())

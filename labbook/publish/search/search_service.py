@@ -23,7 +23,7 @@ _PATIENCE_S = 120.0
 """Longest wait for an answer. Source: chosen by us; the program answers within milliseconds."""
 
 
-class PagefindFailed(Exception):  # noqa: N818 - it says what happened
+class PagefindError(Exception):
     """Pagefind failed; the message is its own."""
 
 
@@ -54,7 +54,7 @@ class Service:
     def __enter__(self) -> Service:
         path = program()
         if path is None:
-            raise PagefindFailed("pagefind is not installed")
+            raise PagefindError("pagefind is not installed")
         self._process = subprocess.Popen(
             [str(path), "--service"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -98,18 +98,18 @@ class Service:
                 self._process.stdin.write(base64.b64encode(request.encode("utf-8", "replace")) + b",")
             self._process.stdin.flush()
         except OSError as error:
-            raise PagefindFailed(f"pagefind ended: {error.strerror or error}") from error
+            raise PagefindError(f"pagefind ended: {error.strerror or error}") from error
         answers = []
         for _ in payloads:
             try:
                 answer = self._answers.get(timeout=_PATIENCE_S)
             except Empty:
-                raise PagefindFailed(f"pagefind said nothing for {_PATIENCE_S:.0f} s") from None
+                raise PagefindError(f"pagefind said nothing for {_PATIENCE_S:.0f} s") from None
             if answer is None:
-                raise PagefindFailed("pagefind ended before it was done")
+                raise PagefindError("pagefind ended before it was done")
             payload = answer.get("payload") or {}
             if payload.get("type") == "Error":
-                raise PagefindFailed(f"pagefind: {str(payload.get('message'))[:200]}")
+                raise PagefindError(f"pagefind: {str(payload.get('message'))[:200]}")
             answers.append(payload)
         return answers
 

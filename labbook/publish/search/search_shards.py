@@ -26,7 +26,7 @@ from urllib.parse import quote
 from labbook.frozen import dataclass
 from labbook.index.vocabulary import vocabulary, vocabulary_lines
 from labbook.publish.search.search_records import SearchRecord
-from labbook.publish.search.search_service import PagefindFailed, Service, program
+from labbook.publish.search.search_service import PagefindError, Service, program
 from labbook.publish.search.search_words import search_words
 from labbook.store.text.sentences import Sentences
 
@@ -123,7 +123,7 @@ def write_shards(
                     payloads = [_payload(record, address) for record in shards[name].records()]
                     _build(service, payloads, cache / keys[name], first=name == _FIRST)
         _place(site / FOLDER, cache, keys)
-    except (PagefindFailed, OSError) as error:
+    except (PagefindError, OSError) as error:
         shutil.rmtree(site / FOLDER, ignore_errors=True)
         return SearchReport(problem=(say or Sentences("en")).line("terminal.site.no_search", reason=str(error)))
     manifest = _manifest(shards)
@@ -146,11 +146,11 @@ def split_into_shards(records: Sequence[SearchRecord], *, directory_urls: bool =
         for number in range(0, max(1, len(words)), size):
             part = words[number : number + size]
             key = _key(part, directory_urls=directory_urls)
-            found.append(Shard(month, number // size, key, len(part), _facets(part), partial(_same, part)))
+            found.append(Shard(month, number // size, key, len(part), _facets(part), partial(_identity, part)))
     return found
 
 
-def _same(records: Sequence[SearchRecord]) -> Sequence[SearchRecord]:
+def _identity(records: Sequence[SearchRecord]) -> Sequence[SearchRecord]:
     return records
 
 

@@ -16,7 +16,7 @@ from labbook.index.query import list_notes
 from labbook.model.entry import Entry
 from labbook.publish.pages.build_record import content_key, file_state_or_gone
 from labbook.publish.pages.page import SiteSource
-from labbook.publish.pages.run_table_data import by_month
+from labbook.publish.pages.run_table_data import group_by_month
 from labbook.publish.pages.symptom_view import SymptomView
 from labbook.publish.search.search_records import SearchRecord, fix_records, note_record, run_record, symptom_records
 from labbook.publish.search.search_shards import Shard, pagefind_version, split_into_shards
@@ -51,18 +51,18 @@ def notebook_shards(notebook: Notebook, view: SymptomView, cache: Path, *, direc
         summary = months.summary(month, directory_urls=directory_urls)
         texts |= summary["texts"]
         shards += [
-            Shard(month, part, key, count, facets, partial(months.part, month, part))
+            Shard(month, part, key, count, facets, partial(months.read_shard, month, part))
             for part, key, count, facets in summary["parts"]
         ]
-    first = [*_first(notebook, view, texts), *others]
+    first = [*_fixed_records(notebook, view, texts), *others]
     return [*shards, *split_into_shards(first, directory_urls=directory_urls)]
 
 
-def _first(notebook: Notebook, view: SymptomView, texts: Mapping[str, str]) -> Iterator[SearchRecord]:
+def _fixed_records(notebook: Notebook, view: SymptomView, texts: Mapping[str, str]) -> Iterator[SearchRecord]:
     """Returns the records that are not runs."""
     yield from fix_records(view, {fix.run: texts[fix.run] for fix in view.source.fixes if fix.run in texts})
     yield from symptom_records(view)
-    yield from _written(notebook, view)
+    yield from _note_records(notebook, view)
 
 
 class _Months:
@@ -75,18 +75,18 @@ class _Months:
         self._made: dict[str, dict[str, SearchRecord]] = {}
         self._shards: dict[str, list[Shard]] = {}
         self._fixed = {fix.run for fix in view.source.fixes}
-        self.rows = by_month(view.source.rows)
+        self.rows = group_by_month(view.source.rows)
 
     def records(self, month: str) -> dict[str, SearchRecord]:
         """Returns path of an entry -> its record; unreadable entries are left out."""
         if month not in self._made:
-            kept = _Kept(self._cache / f"records-{month}.json", self._view)
+            kept = _CachedRecords(self._cache / f"records-{month}.json", self._view)
             found = {row.path: kept.run(self._root / row.path, row) for row in self.rows[month]}
             kept.write()
             self._made[month] = {path: record for path, record in found.items() if record is not None}
         return self._made[month]
 
-    def part(self, month: str, part: int) -> Sequence[SearchRecord]:
+    def read_shard(self, month: str, part: int) -> Sequence[SearchRecord]:
         """Returns the records of one shard."""
         shards = self._shards.get(month) or split_into_shards(list(self.records(month).values()))
         return next(shard.records() for shard in shards if (shard.month, shard.part) == (month, part))
@@ -94,7 +94,7 @@ class _Months:
     def summary(self, month: str, *, directory_urls: bool) -> Any:  # noqa: ANN401 - plain data
         """Returns `parts`: number, key, size, facets of each shard; `texts`: words of failed runs for their fixes."""
 
-        def made() -> bytes:
+        def encode_summary() -> bytes:
             records = self.records(month)
             shards = split_into_shards(list(records.values()), directory_urls=directory_urls)
             self._shards[month] = shards
@@ -108,15 +108,17 @@ class _Months:
         keys = self._view.source.months.get(month)
         if keys is None or not all(states):
             # A file that may change again with the same time stamp is not cached.
-            return json.loads(made())
+            return json.loads(encode_summary())
         fixed = [row.path for row in rows if row.path in self._fixed]
-        with_these = [_made_with(self._view.source.symptoms), pagefind_version(), directory_urls]
+        with_these = [_cache_key(self._view.source.symptoms), pagefind_version(), directory_urls]
         return json.loads(
-            self._view.source.kept.of(f"search-{month}", content_key(with_these, keys.rows, states, fixed), made)
+            self._view.source.kept.get_or_make(
+                f"search-{month}", content_key(with_these, keys.rows, states, fixed), encode_summary
+            )
         )
 
 
-def _written(notebook: Notebook, view: SymptomView) -> Iterator[SearchRecord]:
+def _note_records(notebook: Notebook, view: SymptomView) -> Iterator[SearchRecord]:
     """Returns the records of notes of people."""
     source = view.source
     for kind, entries in (("experiment", source.experiments), ("report", source.reports)):
@@ -146,14 +148,14 @@ def _entry(path: Path, relative: str, source: SiteSource | None = None) -> Entry
     return Entry(relative, meta, body)
 
 
-class _Kept:
+class _CachedRecords:
     """Cached records of entries by path, with the state of their files."""
 
     def __init__(self, path: Path, view: SymptomView) -> None:
         self._path = path
         self._source = view.source
         self._symptoms = view.source.symptoms
-        self._made_with = _made_with(self._symptoms)
+        self._made_with = _cache_key(self._symptoms)
         self._known: dict[str, Any] = {}
         self._now: dict[str, Any] = {}
         self._now_ns = time.time_ns()
@@ -192,7 +194,7 @@ class _Kept:
             part.unlink(missing_ok=True)
 
 
-def _made_with(symptoms: Mapping[str, Any]) -> str:
+def _cache_key(symptoms: Mapping[str, Any]) -> str:
     """Returns what records depend on besides their entry: the format and the names of symptoms."""
     titles = [
         [name, *(wording.title for wording in known.wording.values())] for name, known in sorted(symptoms.items())

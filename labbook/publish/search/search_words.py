@@ -38,7 +38,7 @@ def search_words(text: str) -> list[str]:
     for match in _WORD.finditer(unicodedata.normalize("NFKC", text)):
         word = match.group()
         if not word.isascii():
-            words += [_to_letters(word[at : at + 2]) for at in range(max(1, len(word) - 1))]
+            words += [_encode_letters(word[at : at + 2]) for at in range(max(1, len(word) - 1))]
             continue
         parts = NAME_PART.findall(word) if len(word) >= _MIN_NAME and not word.islower() else []
         words += [
@@ -52,7 +52,7 @@ def _is_indexed(word: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 16)
-def _to_letters(characters: str) -> str:
+def _encode_letters(characters: str) -> str:
     """Returns characters as four letters from a to p each between two q: the index would split digits and stem words.
 
     In a query, a single character has no q at its end, so it matches every pair that begins with it.

@@ -88,7 +88,7 @@ def _observer(notebook: Notebook, happened: queue.Queue[str], *, polling: bool) 
                 if name and event.event_type in _CHANGES and not event.is_directory:
                     happened.put(name)
 
-    def started(observer: BaseObserver) -> BaseObserver:
+    def start(observer: BaseObserver) -> BaseObserver:
         observer.schedule(Handler(), str(notebook.paths.root), recursive=False)
         for folder in (notebook.paths.notes, notebook.paths.templates):
             if folder.is_dir():
@@ -98,11 +98,11 @@ def _observer(notebook: Notebook, happened: queue.Queue[str], *, polling: bool) 
 
     if not polling:
         try:
-            return started(Observer())
+            return start(Observer())
         except OSError:
             # Too many watches, or a file system without watches.
             pass
-    return started(PollingObserver())
+    return start(PollingObserver())
 
 
 def _watched_name(notebook: Notebook, path: str) -> str:

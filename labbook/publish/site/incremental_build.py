@@ -28,7 +28,7 @@ from mkdocs.utils import get_build_date
 
 from labbook.publish.pages.build_record import (
     BuildRecord,
-    Known,
+    WrittenFile,
     content_key,
     file_state,
     files_below,
@@ -37,10 +37,10 @@ from labbook.publish.pages.build_record import (
 )
 from labbook.publish.pages.page_context import Day
 from labbook.publish.site.post_build import KEPT_BY_OTHERS
-from labbook.publish.site.site_files import is_the_same_all_day, key_of_settings, of_navigation, site_files, theme_files
+from labbook.publish.site.site_files import is_the_same_all_day, key_of_settings, navigation_data, site_files, theme_files
 from labbook.publish.site.site_folder import check_kept_folders, make_room, note_written, remove_left_over, written_files
 from labbook.publish.html.theme import REPLACED
-from labbook.publish.site.worker_processes import beside_or_later, by_many, can_have_some, run_in_worker
+from labbook.publish.site.worker_processes import run_aside_or_later, map_in_processes, can_have_some, run_in_worker
 
 if TYPE_CHECKING:
     from mkdocs.structure.nav import Navigation
@@ -54,7 +54,7 @@ _FOR_TWO = 50_000
 """Fewest bytes of pages for a second process. Source: chosen by us; they take as long as starting one."""
 
 
-class Built(NamedTuple):
+class BuildResult(NamedTuple):
     """Result of a build: numbers of pages, rendered pages, removed files."""
 
     pages: int
@@ -80,7 +80,7 @@ def build_changed(
     workers: int = 1,
     everything: bool = False,
     on_pages_ready: Callable[[], None] | None = None,
-) -> Built:
+) -> BuildResult:
     """Updates the folder of the site.
 
     Args:
@@ -119,7 +119,7 @@ class _Build:
         self._site = Path(config.site_dir)
         self._now_ns = time.time_ns()
 
-    def run(self, record_path: Path, workers: int) -> Built:
+    def run(self, record_path: Path, workers: int) -> BuildResult:
         """Runs the build."""
         self._config.plugins.on_pre_build(config=self._config)
         self._plugin.read()
@@ -128,7 +128,7 @@ class _Build:
         # Before the search is built beside the pages: it writes into one of these folders.
         check_kept_folders(self._site, self._own)
         if workers < 2 or not can_have_some():
-            return self._all(record_path, 1, partial(self._config.plugins.on_post_build, config=self._config))
+            return self._update_all(record_path, 1, partial(self._config.plugins.on_post_build, config=self._config))
         # Noted first, so that the search of a killed build is known to be labbook's.
         for name in KEPT_BY_OTHERS:
             with suppress(FileExistsError):
@@ -136,9 +136,9 @@ class _Build:
         note_written(self._site, self._own)
         # The search needs no pages, so it is built from here on, in parallel.
         with run_in_worker(partial(self._plugin.finish, self._config)) as problem:
-            return self._all(record_path, workers, lambda: self._plugin.tell(problem()))
+            return self._update_all(record_path, workers, lambda: self._plugin.tell(problem()))
 
-    def _all(self, record_path: Path, workers: int, finish: Callable[[], None]) -> Built:
+    def _update_all(self, record_path: Path, workers: int, finish: Callable[[], None]) -> BuildResult:
         """Updates pages and files."""
         config = self._config
         env = config.theme.get_env()
@@ -167,9 +167,9 @@ class _Build:
         days = self._plugin.around.keys_of_days(self._files.src_uris)
         keys = self._keys(settings, days)
         self._name_the_navigation(keys)
-        self._frame = content_key(settings, of_navigation(self._nav.items))
+        self._frame = content_key(settings, navigation_data(self._nav.items))
         stale = self._stale(keys)
-        expected = self._expected(others)
+        expected = self._expected_files(others)
         # Noted before anything is written, so that files of a killed build are known to be labbook's.
         note_written(self._site, self._own | expected)
         copied = {source: self._other_file(source) for source in sorted(others)}
@@ -179,7 +179,7 @@ class _Build:
             copied |= self._known_of(template)
         for template in config.extra_templates:
             _build_extra_template(template, self._files, config, self._nav)
-        made = dict(self._made(stale, keys, workers))
+        made = dict(self._render_stale(stale, keys, workers))
         for source in self._pages:
             if source not in made:
                 self._warnings += self._before.pages[source].warnings
@@ -191,7 +191,7 @@ class _Build:
         known = {source: made.get(source) or self._refreshed(source, keys[source]) for source in self._pages}
         around = {day: content_key(settings, key) for day, (key, _) in days.items()}
         write_record(record_path, BuildRecord(self._frame, known, copied, around))
-        return Built(len(self._pages), len(stale), removed)
+        return BuildResult(len(self._pages), len(stale), removed)
 
     def _all_pages(self) -> None:
         """Gives every file its page for the sitemap, which needs the address of the site."""
@@ -235,7 +235,7 @@ class _Build:
         """Returns the pages that are missing or would differ."""
         if self._frame != self._before.frame:
             return list(self._pages)
-        nothing = Known("")
+        nothing = WrittenFile("")
         there, changed, before = self._there, self._changed, self._before.pages
         stale = []
         for source, file in self._pages.items():
@@ -251,11 +251,11 @@ class _Build:
             return False
         known, there = self._before.files, self._there
         return all(
-            path in known and known[path] == Known(get_build_date(), *there.get(path, ()))
+            path in known and known[path] == WrittenFile(get_build_date(), *there.get(path, ()))
             for path in theme_files(template)
         )
 
-    def _refreshed(self, source: str, key: tuple[str, str, str]) -> Known:
+    def _refreshed(self, source: str, key: tuple[str, str, str]) -> WrittenFile:
         """Returns the record of a skipped page, with the current time of its note."""
         known = self._before.pages[source]
         return known if known.stat == key[1] else known._replace(stat=key[1])
@@ -278,23 +278,23 @@ class _Build:
         _populate_page(page, self._config, self._files)
         return page
 
-    def _made(
+    def _render_stale(
         self, stale: Sequence[str], keys: Mapping[str, tuple[str, str, str]], workers: int
-    ) -> Iterator[tuple[str, Known]]:
+    ) -> Iterator[tuple[str, WrittenFile]]:
         """Renders pages and returns their records."""
         doc_files = list(self._pages.values())
-        work: Callable[[str], tuple[str, Known]] = partial(self._make, keys=keys, doc_files=doc_files)
+        work: Callable[[str], tuple[str, WrittenFile]] = partial(self._make, keys=keys, doc_files=doc_files)
         if not stale:
             return
         # The first page fills the caches that every process needs.
         yield work(stale[0])
         if workers > 1 and len(stale) >= _FOR_MANY:
-            for source, known in by_many(work, stale[1:], workers):
+            for source, known in map_in_processes(work, stale[1:], workers):
                 self._warnings += known.warnings
                 yield source, known
             return
         ours, others = self._shared_out(stale[1:])
-        with beside_or_later(lambda: [work(source) for source in others], workers if others else 1) as made:
+        with run_aside_or_later(lambda: [work(source) for source in others], workers if others else 1) as made:
             yield from map(work, ours)
             for source, known in made():
                 self._warnings += known.warnings
@@ -313,7 +313,7 @@ class _Build:
 
     def _make(
         self, source: str, keys: Mapping[str, tuple[str, str, str]], doc_files: Sequence[File]
-    ) -> tuple[str, Known]:
+    ) -> tuple[str, WrittenFile]:
 
         file = self._pages[source]
         config, files = self._config, self._files
@@ -340,9 +340,9 @@ class _Build:
         if digest and self._plugin.digests.get(source, digest) != digest:
             # Changed since its key was made: the next build checks again.
             key = stat = ""
-        return source, Known(key, size, at, stat, digest, tuple(sorted(linked)), tuple(self._warnings[first:]), title)
+        return source, WrittenFile(key, size, at, stat, digest, tuple(sorted(linked)), tuple(self._warnings[first:]), title)
 
-    def _other_file(self, source: str) -> Known:
+    def _other_file(self, source: str) -> WrittenFile:
         """Copies or writes a file that is not a page, unless it is up to date."""
         file = self._files.src_uris[source]
         before = self._before.files.get(source)
@@ -360,7 +360,7 @@ class _Build:
             return before
         if content is None:
             content = data.read() if data is not None else file.content_bytes
-        return Known(key, *self._write(file.dest_uri, content))
+        return WrittenFile(key, *self._write(file.dest_uri, content))
 
     def _write(self, path: str, content: bytes) -> tuple[int, int]:
         """Writes a file atomically and returns its size and time."""
@@ -379,7 +379,7 @@ class _Build:
         state = target.stat()
         return state.st_size, state.st_mtime_ns
 
-    def _known_of(self, template: str) -> dict[str, Known]:
+    def _known_of(self, template: str) -> dict[str, WrittenFile]:
         """Returns the records of the files of a template of the theme."""
         found = {}
         for path in theme_files(template):
@@ -387,10 +387,10 @@ class _Build:
                 state = (self._site / path).stat()
             except OSError:
                 continue
-            found[path] = Known(get_build_date(), state.st_size, state.st_mtime_ns)
+            found[path] = WrittenFile(get_build_date(), state.st_size, state.st_mtime_ns)
         return found
 
-    def _expected(self, others: Iterable[str]) -> set[str]:
+    def _expected_files(self, others: Iterable[str]) -> set[str]:
         files = self._files.src_uris
         templates = {*self._config.extra_templates, *self._templates}
         return (

@@ -72,24 +72,24 @@ def read_settings(root: Path) -> SafeSettings:
     return SafeSettings(kept, tuple(dict.fromkeys(reader.left_out)))
 
 
-class _Nothing:
+class _LeftOut:
     """A value that is left out."""
 
     def __init__(self, tag: str = "") -> None:
         self.tag = tag
 
 
-_NOTHING = _Nothing()
+_NOTHING = _LeftOut()
 
 
-def _of_tag(tag: str) -> object:
+def _tag_placeholder(tag: str) -> object:
     """Returns the placeholder of a YAML tag that is not data."""
     name = tag.removeprefix(_PYTHON_NAME)
     if tag.startswith(_PYTHON_NAME) and name in _WORDS["functions"]:
         module, _, function = name.rpartition(".")
         with contextlib.suppress(ImportError, AttributeError):
             return getattr(import_module(module), function)
-    return _Nothing(tag.replace("tag:yaml.org,2002:", "!!")[:80])
+    return _LeftOut(tag.replace("tag:yaml.org,2002:", "!!")[:80])
 
 
 class _Reader:
@@ -100,7 +100,7 @@ class _Reader:
         self._values = 0
         self.left_out: list[str] = []
 
-    def leave_out(self, what: str) -> _Nothing:
+    def leave_out(self, what: str) -> _LeftOut:
         """Adds a description of a setting that is not used."""
         self.left_out.append(what)
         return _NOTHING
@@ -112,7 +112,7 @@ class _Reader:
             raise NotebookError("errors.site.link_file", path=name)
         try:
             text = path.read_bytes().decode("utf-8-sig")
-            loaded = load_tagged(text, _of_tag)
+            loaded = load_tagged(text, _tag_placeholder)
         except OSError as error:
             raise NotebookError(
                 "errors.site.settings_not_readable",
@@ -130,7 +130,7 @@ class _Reader:
             return {}
         if not isinstance(loaded, dict):
             raise NotebookError("errors.site.no_settings", name=name, advice="errors.site.settings_advice")
-        plain = {str(key): self._plain(value, str(key), 0) for key, value in loaded.items()}
+        plain = {str(key): self._copy_plain(value, str(key), 0) for key, value in loaded.items()}
         above = plain.pop("INHERIT", _NOTHING)
         if above is _NOTHING:
             return plain
@@ -138,20 +138,20 @@ class _Reader:
         if parents >= _MOST_PARENTS or not stays_inside(other, self._root):
             self.leave_out(f"INHERIT: {above}")
             return plain
-        return _merged(self.file(other, parents + 1), plain)
+        return _merge(self.file(other, parents + 1), plain)
 
-    def _plain(self, value: object, place: str, depth: int) -> Any:  # noqa: ANN401 - plain data
+    def _copy_plain(self, value: object, place: str, depth: int) -> Any:  # noqa: ANN401 - plain data
         """Returns a copy without values left out; each use of an alias counts."""
         self._values += 1
         if self._values > _MOST_VALUES or depth > _DEEPEST:
             raise NotebookError("errors.site.too_much", name=FILE, advice="errors.site.settings_advice")
-        if isinstance(value, _Nothing):
+        if isinstance(value, _LeftOut):
             return self.leave_out(f"{value.tag} in {place}")
         if isinstance(value, dict):
-            pairs = ((key, self._plain(each, place, depth + 1)) for key, each in value.items())
+            pairs = ((key, self._copy_plain(each, place, depth + 1)) for key, each in value.items())
             return {key: each for key, each in pairs if each is not _NOTHING}
         if isinstance(value, (list, tuple, set)):
-            items = (self._plain(each, place, depth + 1) for each in value)
+            items = (self._copy_plain(each, place, depth + 1) for each in value)
             return [each for each in items if each is not _NOTHING]
         return value
 
@@ -164,13 +164,13 @@ class _Reader:
         if key in _WORDS["text"] | _WORDS["plain"]:
             return self._without_html(value, key)
         if key == "extra" and isinstance(value, dict):
-            return self._without_html(self._without(value, lambda name: name not in _WORDS["not_in_extra"], "extra: "), key)
+            return self._without_html(self._drop_options(value, lambda name: name not in _WORDS["not_in_extra"], "extra: "), key)
         if key == "theme":
             return self._theme(value)
         if key == "plugins":
-            return self._named(value, self._plugin)
+            return self._read_names(value, self._plugin)
         if key == "markdown_extensions":
-            return self._named(value, self._extension)
+            return self._read_names(value, self._extension)
         return self.leave_out(key)
 
     def _theme(self, value: object) -> dict[str, Any]:
@@ -178,10 +178,10 @@ class _Reader:
         if options.get("name") != "material":
             self.leave_out(f"theme {options.get('name')}")
         rest = {key: each for key, each in options.items() if key != "name"}
-        kept = self._without(rest, lambda name: name in _WORDS["theme"], "theme: ")
+        kept = self._drop_options(rest, lambda name: name in _WORDS["theme"], "theme: ")
         return {"name": "material", **self._without_html(kept, "theme")}
 
-    def _named(self, value: object, one: Callable[[str, Any], Any]) -> list[Any]:
+    def _read_names(self, value: object, one: Callable[[str, Any], Any]) -> list[Any]:
         """Returns a list of names with optional options, in one of the two shapes that MkDocs reads."""
         if isinstance(value, dict):
             value = [{key: each} for key, each in value.items()]
@@ -196,14 +196,14 @@ class _Reader:
     def _plugin(self, name: str, options: dict[Any, Any]) -> Any:  # noqa: ANN401 - plain data
         if name not in _PLUGINS:
             return self.leave_out(f"plugin {name}")
-        return self._without(options, lambda key: key in _PLUGINS[name], f"plugin {name}: ")
+        return self._drop_options(options, lambda key: key in _PLUGINS[name], f"plugin {name}: ")
 
     def _extension(self, name: str, options: dict[Any, Any]) -> Any:  # noqa: ANN401 - plain data
         if name.removeprefix("markdown.extensions.") not in _WORDS["extensions"]:
             return self.leave_out(f"extension {name}")
         return _without_folders(options)
 
-    def _without(self, options: dict[Any, Any], is_kept: Callable[[str], bool], place: str) -> dict[str, Any]:
+    def _drop_options(self, options: dict[Any, Any], is_kept: Callable[[str], bool], place: str) -> dict[str, Any]:
         for key in options:
             if not is_kept(str(key)):
                 self.leave_out(f"{place}{key}")
@@ -230,9 +230,9 @@ def _without_folders(options: dict[Any, Any]) -> dict[str, Any]:
     }
 
 
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
-        merged[key] = _merged(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+        merged[key] = _merge(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
     return merged

@@ -43,13 +43,13 @@ class Builds:
         self._count = 0
         self._changed = threading.Condition()
 
-    def done(self) -> None:
+    def count_build(self) -> None:
         """Counts a finished build."""
         with self._changed:
             self._count += 1
             self._changed.notify_all()
 
-    def after(self, seen: int, longest_s: float = _LONGEST_ANSWER_S) -> int:
+    def wait_for_build(self, seen: int, longest_s: float = _LONGEST_ANSWER_S) -> int:
         """Returns the number of builds when it differs from `seen`, or after `longest_s` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._count != seen, longest_s)
@@ -119,7 +119,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, LIVE_SCRIPT.read_bytes(), "text/javascript")
         elif path == _STATE:
             seen = urlsplit(self.path).query.removeprefix("after=")
-            built = self.server.builds.after(int(seen) if seen.lstrip("-").isdigit() else -1)
+            built = self.server.builds.wait_for_build(int(seen) if seen.lstrip("-").isdigit() else -1)
             self._send(HTTPStatus.OK, json.dumps({"built": built}).encode(), "application/json")
         else:
             self._send_file(path)

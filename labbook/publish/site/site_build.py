@@ -166,13 +166,13 @@ def serve_site(
                 # In a large notebook, not every note is checked for each query.
                 refresh(notebook, only=[notebook.paths.root / name for name in changed if name.startswith("notes/")])
                 done = build_site(
-                    _reopened(notebook), workers=1, on_pages_ready=builds.done, folder=site, trusted=trusted
+                    _reopened(notebook), workers=1, on_pages_ready=builds.count_build, folder=site, trusted=trusted
                 )
             except LabbookError as error:
                 print_error(*error.texts(notebook.config.language_in_use()))
                 continue
             if done.rendered or changed:
-                builds.done()
+                builds.count_build()
             if on_build is not None and (done.rendered or changed):
                 on_build(done)
     finally:
@@ -227,7 +227,7 @@ def _config(
     chosen = str(folder.absolute()) if folder is not None else None
     safe = read_settings(notebook.paths.root)
     if trusted:
-        config = _call(lambda: _loaded_by_mkdocs(path, chosen), log)
+        config = _call(lambda: _load_with_mkdocs(path, chosen), log)
     else:
         log.messages += [safe.warning(Sentences(notebook.config.language_in_use()))] if safe.left_out else []
         values = {**safe.values, "site_dir": chosen or safe.values.get("site_dir")}
@@ -239,7 +239,7 @@ def _config(
     return config
 
 
-def _loaded_by_mkdocs(path: Path, site_dir: str | None) -> Any:  # noqa: ANN401 - a configuration of MkDocs
+def _load_with_mkdocs(path: Path, site_dir: str | None) -> Any:  # noqa: ANN401 - a configuration of MkDocs
     """Returns the configuration of a trusted notebook.
 
     Raises:

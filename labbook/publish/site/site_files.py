@@ -202,9 +202,9 @@ def key_of_settings(config: MkDocsConfig) -> str:
     )
 
 
-def of_navigation(items: Sequence[Any]) -> list[Any]:
+def navigation_data(items: Sequence[Any]) -> list[Any]:
     """Returns titles and addresses of the navigation, which is on every page."""
-    return [[item.title, of_navigation(item.children)] if item.is_section else [item.title, item.url] for item in items]
+    return [[item.title, navigation_data(item.children)] if item.is_section else [item.title, item.url] for item in items]
 
 
 def theme_files(template: str) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ _HALF_WRITTEN = re.compile(rf"(?:.*/)?\.(?:{re.escape(LIST)}\.|)\d+\.tmp")
 """Temporary file of a killed build: of a page, at the top of the site too, or of the list."""
 
 
-def why_not_here(root: Path, folder: Path) -> str:
+def refusal_reason(root: Path, folder: Path) -> str:
     """Returns why the folder in `mkdocs.yml` is refused, as a part of a sentence, or ""."""
     place = Path(os.path.normpath(root / folder))
     if not place.is_relative_to(root):
@@ -48,7 +48,7 @@ def check_site_folder(root: Path, folder: Path, chosen: Path | None = None) -> N
     Raises:
         NotebookError: The site must not be written there.
     """
-    why = why_not_here(root, folder) if chosen is None else ""
+    why = refusal_reason(root, folder) if chosen is None else ""
     if why:
         target = Path(os.path.normpath(root / folder))
         raise NotebookError("errors.site.not_there", target=target, why=why)
@@ -99,7 +99,7 @@ def check_kept_folders(site: Path, own: Container[str]) -> None:
     for name in KEPT_BY_OTHERS:
         folder = site / name
         if name not in own and folder.is_dir() and any(folder.iterdir()):
-            raise _in_the_way(folder)
+            raise _occupied_error(folder)
 
 
 def make_room(site: Path, target: Path, own: Container[str]) -> None:
@@ -112,7 +112,7 @@ def make_room(site: Path, target: Path, own: Container[str]) -> None:
         name = target.relative_to(site).as_posix()
         for path in files_below(target):
             if f"{name}/{path}" not in own:
-                raise _in_the_way(target / path)
+                raise _occupied_error(target / path)
             (target / path).unlink()
         for folder, _, _ in os.walk(target, topdown=False):
             Path(folder).rmdir()
@@ -121,7 +121,7 @@ def make_room(site: Path, target: Path, own: Container[str]) -> None:
         place = site / above
         if os.path.lexists(place) and not place.is_dir():
             if above.as_posix() not in own:
-                raise _in_the_way(place)
+                raise _occupied_error(place)
             place.unlink()
     target.parent.mkdir(parents=True, exist_ok=True)
 
@@ -183,7 +183,7 @@ def replace_site(site: Path, made: Path, record: Path) -> int:
     return sum(path.endswith(".html") for path in new)
 
 
-def _in_the_way(path: Path) -> NotebookError:
+def _occupied_error(path: Path) -> NotebookError:
     return NotebookError("errors.site.in_the_way", path=path)
 
 

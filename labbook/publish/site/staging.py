@@ -77,7 +77,7 @@ def stage(
     for path, file in notes.items():
         if path.endswith(".md"):
             made = _note(around, path, file, str(templates.words["site"]["broken_note"]), warnings, say)
-            wanted[f"{DOCS}/{path}"] = _shown(path, made) if path in as_text else made
+            wanted[f"{DOCS}/{path}"] = _staged_content(path, made) if path in as_text else made
         elif not (path.startswith("runs/") and path.endswith("/run.json")):
             wanted[f"{DOCS}/{path}"] = file
     words, directories = templates.words, bool(settings["directory_urls"])
@@ -117,7 +117,7 @@ def _note(around: PageContext, path: str, file: Path, sentence: str, warnings: l
     return _markdown(meta, text)
 
 
-def _shown(path: str, content: bytes) -> bytes:
+def _staged_content(path: str, content: bytes) -> bytes:
     text = content.decode("utf-8").partition("\n---\n")[2]
     return _markdown({"title": inert(path)}, escape.fence(text, "text"))
 

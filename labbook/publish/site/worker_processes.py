@@ -27,7 +27,7 @@ def can_have_some() -> bool:
     return "fork" in multiprocessing.get_all_start_methods()
 
 
-def by_many(work: Callable[[str], Made], names: Sequence[str], workers: int) -> Iterator[Made]:
+def map_in_processes(work: Callable[[str], Made], names: Sequence[str], workers: int) -> Iterator[Made]:
     """Returns the results of `work` for names, in order, computed in several processes.
 
     Args:
@@ -78,7 +78,7 @@ def run_in_worker(work: Callable[[], Made]) -> Iterator[Callable[[], Made]]:
 
 
 @contextlib.contextmanager
-def beside_or_later(work: Callable[[], Made], workers: int) -> Iterator[Callable[[], Made]]:
+def run_aside_or_later(work: Callable[[], Made], workers: int) -> Iterator[Callable[[], Made]]:
     """Like `run_in_worker` with two or more workers; else the work runs when its result is needed."""
     if workers < 2:
         yield work

@@ -17,7 +17,7 @@ from labbook.errors import NotebookError, UsageError
 from labbook.publish.html import theme
 from labbook.publish.pages.build_record import files_below
 from labbook.publish.site.mkdocs_settings import SafeSettings, read_settings
-from labbook.publish.html.page_safety import page_problems, script_hashes, with_policy, without_indents
+from labbook.publish.html.page_safety import page_problems, script_hashes, add_policy, without_indents
 from labbook.publish.site.post_build import finish_site
 from labbook.publish.pages.site_data import site_source
 from labbook.publish.site.site_folder import check_site_folder, note_written, replace_site
@@ -61,7 +61,7 @@ def build_with_zensical(
     warnings = [] if trusted or not safe.left_out else [safe.warning(say)]
     warnings += stage(notebook, source, templates, folder, settings, trusted=trusted)
     _run(folder)
-    acting = _finished(folder / "site")
+    acting = _finish_pages(folder / "site")
     if acting:
         # Active content is known once a page is built: its note is shown as text in a second build.
         for page, what in acting.items():
@@ -69,7 +69,7 @@ def build_with_zensical(
             warnings.append(say.line("terminal.site.shown_as_text", problem=problem))
         stage(notebook, source, templates, folder, settings, as_text=frozenset(acting), trusted=trusted)
         _run(folder)
-        left = _finished(folder / "site")
+        left = _finish_pages(folder / "site")
         if left:
             raise NotebookError("errors.site.unsafe_page", page=next(iter(left)), what=next(iter(left.values())))
     pages = replace_site(site, folder / "site", notebook.paths.private / "site.json")
@@ -107,7 +107,7 @@ def _run(folder: Path) -> None:
         raise NotebookError("errors.site.zensical_failed", reason=lines[-1], folder=folder)
 
 
-def _finished(made: Path) -> dict[str, str]:
+def _finish_pages(made: Path) -> dict[str, str]:
     """Colours, checks and protects all pages; returns the notes with active content, and its description."""
     known = _scripts(without_indents((made / "404.html").read_text("utf-8")))
     acting = {}
@@ -124,7 +124,7 @@ def _finished(made: Path) -> dict[str, str]:
             if not (made.parent / DOCS / note).is_file():
                 note = name.removesuffix("/index.html") + ".md"
             acting[note] = ", ".join(dict.fromkeys(problems))
-        file.write_text(with_policy(done, scripts), "utf-8")
+        file.write_text(add_policy(done, scripts), "utf-8")
     return acting
 
 

@@ -111,7 +111,7 @@ class SignalRelay:
 
     def _is_for_command(self, number: int, code: int) -> bool:
         typed = code == _FROM_KERNEL and number in (signal.SIGINT, signal.SIGQUIT)
-        if self._shared and (typed or self._reached_group(number)):
+        if self._shared and (typed or self._has_reached_group(number)):
             self._last[number] = time.monotonic()
             return False
         now = time.monotonic()
@@ -120,7 +120,7 @@ class SignalRelay:
         self._last[number] = now
         return True
 
-    def _reached_group(self, number: int) -> bool:
+    def _has_reached_group(self, number: int) -> bool:
         """Whether the pump received the signal too."""
         deadline = time.monotonic() + _WITNESS_S
         while True:

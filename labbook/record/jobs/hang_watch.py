@@ -1,4 +1,4 @@
-"""Tells on the terminal which rank is elsewhere while a job hangs."""
+"""Prints which rank is elsewhere while a job hangs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HangWatch:
 
     Ranks may be processes of any command: of a launcher, workers of Ray, children of `spawn`.
 
-    The recorder of the lowest rank that still runs tells it. Nothing is read while a rank makes progress.
+    The recorder of the lowest rank that still runs prints it. Nothing is read while a rank makes progress.
 
     Args:
         journal: The journal of this recorder.
@@ -80,26 +80,26 @@ class HangWatch:
         """Returns the sentence on a hang, which it prints unless it did before; "" without a hang."""
         journals = [self._journal] if self._place is None else [m.journal for m in self._place.members()]
         files = [path for journal in journals for path in journal.paths.events.glob("*.jsonl")]
-        state = (len(files), max(map(_changed, files), default=0.0))
+        state = (len(files), max(map(_change_time, files), default=0.0))
         if len(files) < 2 or state == self._looked_at or time.time() - state[1] < _SILENT_S:
             return ""
         self._looked_at = state
         from labbook.record.run_from_journal.roll_call import roll_call
-        from labbook.report.entry.ranks_section import odd_sentence
+        from labbook.report.entry.ranks_section import odd_rank_sentence
 
         facts = roll_call([process for journal in journals for process in journal.processes()], (), 0, "", running=True)
         odd = facts.get("odd") or {}
         silent = max((float(row.get("silent_s") or 0.0) for row in facts.get("rows", ())), default=0.0)
         if odd.get("kind") not in _TELLS_A_HANG or not odd.get("others") or not silent:
             return ""
-        sentence = odd_sentence(odd, self._sentences)
+        sentence = odd_rank_sentence(odd, self._sentences)
         if sentence not in self._printed:
             self._printed.add(sentence)
             self._print_line(self._sentences.line("record.ranks.hangs", seconds=silent, sentence=sentence))
         return sentence
 
 
-def _changed(path: Path) -> float:
+def _change_time(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:

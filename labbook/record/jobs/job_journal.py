@@ -44,13 +44,13 @@ class JobJournal(Journal):
     def _task(self, member: Member) -> TaskFacts:
         end, start = member.journal.ending(), member.start
         processes = self._processes_of(member)
-        raised = [e.get("t", 0.0) for p in processes for e in p.of_kind(UncaughtException) if e.get("exit")]
+        raised = [e.get("t", 0.0) for p in processes for e in p.events_of_kind(UncaughtException) if e.get("exit")]
         ended = float(end.get("ended") or last_sign(member.journal))
         code, signal = end.get("code"), str(end.get("signal") or "")
         lost = ""
         if not end:
             main = next((p for p in processes if p.hello.get("pid") == start.get("child_pid")), None)
-            lost = "killed" if main is not None and not main.of_kind(Bye) else "lost"
+            lost = "killed" if main is not None and not main.events_of_kind(Bye) else "lost"
         failed = bool(lost or signal or code != 0)
         return TaskFacts(
             rank=member.rank,
@@ -64,7 +64,7 @@ class JobJournal(Journal):
             names=tuple(str(process.folder / process.name) for process in processes),
         )
 
-    def _deciding(self) -> TaskFacts | None:
+    def _deciding_task(self) -> TaskFacts | None:
         failed = [task for task in self.tasks() if task.failed_at is not None]
         # What a signal of the launcher stopped was stopped because of another one.
         return min(failed, key=lambda task: (task.stopped, task.failed_at), default=None)
@@ -73,7 +73,7 @@ class JobJournal(Journal):
         """Return how the job ended: as the first task that failed, with the time of the last one."""
         tasks = self.tasks()
         ended = max((task.ended for task in tasks), default=0.0)
-        first = self._deciding()
+        first = self._deciding_task()
         if first is None:
             return {"code": 0, "signal": "", "ended": ended, "output_open": False}
         member = next(member for member in self.members if member.rank == first.rank)
@@ -82,11 +82,11 @@ class JobJournal(Journal):
 
     def parts(self) -> list[Journal]:
         """Return the journals of the tasks: the first that failed, then by rank."""
-        first = self._deciding()
+        first = self._deciding_task()
         members = sorted(self.members, key=lambda member: (first is None or member.rank != first.rank, member.rank))
         return [member.journal for member in members]
 
-    def part_names(self) -> dict[str, int]:
+    def number_tasks(self) -> dict[str, int]:
         """Return run id of a task -> its number."""
         return {member.journal.run_id: member.rank for member in self.members}
 

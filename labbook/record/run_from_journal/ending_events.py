@@ -48,7 +48,7 @@ def standstill_facts(run: Run, processes: Sequence[ProcessEvents]) -> dict[str, 
     """
     if run.status not in ("interrupted", "killed", "failed"):
         return {}
-    deaths = [event for process in processes for event in process.of_kind(ChildDied)]
+    deaths = [event for process in processes for event in process.events_of_kind(ChildDied)]
     facts: dict[str, Any] = {"children": [_describe_death(event) for event in deaths[:_MOST_CHILDREN]]}
     facts["child_signal"] = deaths[0].get("signal", "") if deaths else ""
     stacks = _last_stacks(processes, run)
@@ -130,7 +130,7 @@ def _last_stacks(processes: Sequence[ProcessEvents], run: Run) -> tuple[float | 
     """
     candidates: list[tuple[float | None, list[ThreadStack]]] = []
     for process in processes:
-        last = next(reversed(process.of_kind(Stacks)), Stacks())
+        last = next(reversed(process.events_of_kind(Stacks)), Stacks())
         silent = last.get("silent_s") if last.get("reason") != "moved" else None
         if last.get("reason") == "silence" and silent is not None and run.ended is not None:
             silent += max(0.0, run.ended - last.get("t", run.ended))
@@ -155,7 +155,11 @@ def _is_ranked(processes: Sequence[ProcessEvents]) -> bool:
 def _is_silent(process: ProcessEvents) -> bool:
     """Whether a rank ended without a word: no last event, no exception, no stacks."""
     written = read_stacks_text(process.folder / process.name.replace(".jsonl", protocol.STACKS_ENDING))
-    ended = bool(process.of_kind(Bye)) or bool(process.of_kind(UncaughtException)) or bool(process.of_kind(Stacks))
+    ended = (
+        bool(process.events_of_kind(Bye))
+        or bool(process.events_of_kind(UncaughtException))
+        or bool(process.events_of_kind(Stacks))
+    )
     return rank_of_process(process) is not None and not ended and not written.strip()
 
 

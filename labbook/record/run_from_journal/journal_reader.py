@@ -17,7 +17,7 @@ from labbook.model.events.process_kinds import (
     ProbeError,
     PythonWarning,
     UncaughtException,
-    Unobserved,
+    UnobservedSignal,
 )
 from labbook.model.events.training_kinds import FrameworkImported, Optimizer, State, Step
 from labbook.model.run import (
@@ -100,22 +100,22 @@ def run_status(end: Facts, processes: Sequence[ProcessEvents], pid: int) -> str:
         return str(end["status"])  # of a job whose first task to fail lost its recorder
     if not end:
         main = next((p for p in processes if p.hello.get("pid") == pid), None)
-        return "killed" if main is not None and not main.of_kind(Bye) else "lost"
+        return "killed" if main is not None and not main.events_of_kind(Bye) else "lost"
     code, signal = end.get("code"), str(end.get("signal") or "")
     if signal == "SIGKILL" or code == 137:
         return "killed"
     if signal in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") or code in (130, 143):
         return "interrupted"
-    if code != 0 and (was_stopped(processes) or _gave_up(end, processes, pid)):
+    if code != 0 and (was_stopped(processes) or _ended_by_signal(end, processes, pid)):
         return "interrupted"
     return "finished" if code == 0 else "failed"
 
 
-def _gave_up(end: Facts, processes: Sequence[ProcessEvents], pid: int) -> bool:
+def _ended_by_signal(end: Facts, processes: Sequence[ProcessEvents], pid: int) -> bool:
     """Whether the command got a Ctrl-C or SIGTERM and ended with a status of its own, not by an error."""
     stopped, ended = end.get("stopped") or 0.0, end.get("ended") or 0.0
     main = next((process for process in processes if process.hello.get("pid") == pid), None)
-    raised = main.of_kind(UncaughtException) if main is not None else []
+    raised = main.events_of_kind(UncaughtException) if main is not None else []
     return bool(stopped) and ended - stopped < _GIVES_UP_S and all(e.get("type") in INTERRUPTS for e in raised)
 
 
@@ -134,8 +134,8 @@ def _add_observations(run: Run, processes: Sequence[ProcessEvents], pid: int) ->
         mode=next((str(f.state["mode"]) for f in frameworks if f.state.get("mode")), "dynamic" if frameworks else ""),
         arguments=read_options(processes),
         configs=_configs(processes),
-        sources=_first(file for event in _sources(processes) for file in event.get("files", [])),
-        packages=_first(name for event in _sources(processes) for name in event.get("packages", [])),
+        sources=_first_names(file for event in _sources(processes) for file in event.get("files", [])),
+        packages=_first_names(name for event in _sources(processes) for name in event.get("packages", [])),
         series=fold_series(processes),
         asked=fold_requests(processes),
         signals=fold_signals(processes),
@@ -152,7 +152,7 @@ def _processes(processes: Sequence[ProcessEvents], pid: int) -> tuple[Process, .
         hello = process.hello
         if not hello:
             continue
-        bye = next(reversed(process.of_kind(Bye)), Bye())
+        bye = next(reversed(process.events_of_kind(Bye)), Bye())
         number = hello.get("pid", 0)
         role = "fork" if hello.get("role") == "fork" else ("main" if number == pid else "child")
         found.append(
@@ -173,7 +173,9 @@ def _processes(processes: Sequence[ProcessEvents], pid: int) -> tuple[Process, .
 
 def _exceptions(processes: Sequence[ProcessEvents]) -> tuple[CaughtException, ...]:
     found = [
-        _exception(event, p.hello, rank_of_process(p)) for p in processes for event in p.of_kind(UncaughtException)
+        _exception(event, p.hello, rank_of_process(p))
+        for p in processes
+        for event in p.events_of_kind(UncaughtException)
     ]
     found.sort(key=lambda e: e.t)
     return tuple(found[:_MAX_EXCEPTIONS])
@@ -221,16 +223,16 @@ def _members(group: Sequence[LinkedException], depth: int = 0) -> list[LinkedExc
 def _frameworks(processes: Sequence[ProcessEvents]) -> tuple[Framework, ...]:
     merged: dict[str, Framework] = {}
     # Processes that trained come last and win: an evaluation process sets no seeds and has no optimizer.
-    for process in sorted(processes, key=lambda p: bool(p.of_kind(Step))):
-        for imported in process.of_kind(FrameworkImported):
+    for process in sorted(processes, key=lambda p: bool(p.events_of_kind(Step))):
+        for imported in process.events_of_kind(FrameworkImported):
             name = imported.get("name", "")
             merged.setdefault(name, _framework(name, imported))
-        for state in process.of_kind(State):
+        for state in process.events_of_kind(State):
             name = state.get("framework", "")
             if name in merged:
                 merged[name] = replace(merged[name], state=_merge_state(merged[name].state, state))
-        losses = _losses_by_optimizer(process.of_kind(Step))
-        for optimizer in process.of_kind(Optimizer):
+        losses = _losses_by_optimizer(process.events_of_kind(Step))
+        for optimizer in process.events_of_kind(Optimizer):
             name = optimizer.get("framework", "")
             if name in merged:
                 more = losses.get((name, optimizer.get("index", 0)), {})
@@ -299,7 +301,7 @@ def _add_optimizer(framework: Framework, event: Optimizer, losses: Facts) -> Fra
 def _configs(processes: Sequence[ProcessEvents]) -> tuple[ConfigFile, ...]:
     found: dict[tuple[str, str], ConfigFile] = {}
     for process in processes:
-        for event in process.of_kind(process_kinds.Config):
+        for event in process.events_of_kind(process_kinds.Config):
             path, text = event.get("path", ""), event.get("text", "")
             config = ConfigFile(path, event.get("format", ""), text, event.get("truncated", False))
             found.setdefault((path, text), config)
@@ -307,10 +309,10 @@ def _configs(processes: Sequence[ProcessEvents]) -> tuple[ConfigFile, ...]:
 
 
 def _sources(processes: Sequence[ProcessEvents]) -> list[process_kinds.Sources]:
-    return [event for process in processes for event in process.of_kind(process_kinds.Sources)]
+    return [event for process in processes for event in process.events_of_kind(process_kinds.Sources)]
 
 
-def _first(names: Iterable[str]) -> tuple[str, ...]:
+def _first_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))[:_MAX_SOURCES]
 
 
@@ -322,14 +324,14 @@ def variables_read(processes: Sequence[ProcessEvents]) -> dict[str, str]:
 def _warnings(processes: Sequence[ProcessEvents]) -> tuple[Facts, ...]:
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for process in processes:
-        for event in process.of_kind(PythonWarning):
+        for event in process.events_of_kind(PythonWarning):
             key = (event.get("category"), event.get("message"), event.get("file"), event.get("line"))
             found.setdefault(key, {k: event.get(k) for k in ("category", "message", "file", "line")})
     return tuple(list(found.values())[:_MAX_WARNINGS])
 
 
 def _notes(processes: Sequence[ProcessEvents]) -> tuple[str, ...]:
-    return tuple(event.get("text", "") for process in processes for event in process.of_kind(Note))
+    return tuple(event.get("text", "") for process in processes for event in process.events_of_kind(Note))
 
 
 def _probe_report(processes: Sequence[ProcessEvents]) -> ProbeReport:
@@ -338,10 +340,10 @@ def _probe_report(processes: Sequence[ProcessEvents]) -> ProbeReport:
     unobserved: dict[tuple[str, str], None] = {}
     errors: dict[tuple[str, str], int] = {}
     for process in processes:
-        for event in process.of_kind(Unobserved):
+        for event in process.events_of_kind(UnobservedSignal):
             unobserved[(event.get("what", ""), event.get("reason", ""))] = None
         latest: dict[tuple[str, str], int] = {}
-        for error in process.of_kind(ProbeError):
+        for error in process.events_of_kind(ProbeError):
             latest[(error.get("where", ""), error.get("error", ""))] = error.get("count") or 1
         for key, count in latest.items():
             errors[key] = errors.get(key, 0) + count
@@ -358,7 +360,7 @@ def _probe_report(processes: Sequence[ProcessEvents]) -> ProbeReport:
 
 def _overhead(processes: Sequence[ProcessEvents]) -> dict[str, float]:
     """Returns the probe's overhead in the process with the most steps, as fields of `ProbeReport`."""
-    byes = [bye for process in processes for bye in process.of_kind(Bye)]
+    byes = [bye for process in processes for bye in process.events_of_kind(Bye)]
     if not byes:
         return {}
     busiest = max(byes, key=lambda bye: (bye.get("steps", 0), bye.get("elapsed_s", 0.0)))

@@ -54,18 +54,18 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
     # Where ranks fail only because a peer has gone, one that has ended or never came is the reason.
     broken = [row for row in rows if _may_follow(row, rows)] if first is not None and _may_follow(first, rows) else []
     if first is not None and not broken:
-        alike = _alike(first, rows)
+        alike = _similar_endings(first, rows)
         kind = {"killed": "killed", "lost": "lost"}.get(str(first["status"]), "failed")
-        return _odd("alike" if kind == "failed" and len(alike) > 1 else kind, alike, waiting)
+        return _odd_rank_facts("alike" if kind == "failed" and len(alike) > 1 else kind, alike, waiting)
     if missing:
-        return {"kind": "missing", "ranks": list(missing), **_others(waiting)}
+        return {"kind": "missing", "ranks": list(missing), **_other_rank_facts(waiting)}
     if ended and (waiting or broken):
-        return _odd("ended", ended, waiting or broken)
+        return _odd_rank_facts("ended", ended, waiting or broken)
     apart = [row for row in rows if row.get("where") and row.get("waiting") != "collective" and row not in broken]
     if apart and (waiting or broken):
-        return _odd("elsewhere", apart, waiting or broken)
+        return _odd_rank_facts("elsewhere", apart, waiting or broken)
     if broken:
-        return _apart([*broken, *(row for row in waiting if row not in broken)])
+        return _describe_places([*broken, *(row for row in waiting if row not in broken)])
     if len(waiting) > 1:
         places = Counter(_place(row) for row in waiting)
         if len(places) > 1:
@@ -74,10 +74,10 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
             behind = [row for row in waiting if row.get("steps", 0) == low]
             others = [row for row in waiting if row not in behind]
             if others and places.most_common(1)[0][1] == 1:
-                return _odd("behind", behind, others)
+                return _odd_rank_facts("behind", behind, others)
             rest = [row for row in waiting if _place(row) != commonest]
-            return _odd("differs", rest, [row for row in waiting if row not in rest])
-    return _first_bad(rows) or _slowest(rows)
+            return _odd_rank_facts("differs", rest, [row for row in waiting if row not in rest])
+    return _first_bad(rows) or _slowest_rank_facts(rows)
 
 
 def _place(row: Mapping[str, Any]) -> tuple[object, ...]:
@@ -125,7 +125,7 @@ def _has_broken(row: Mapping[str, Any]) -> bool:
     return bool(row["status"] == "failed" or (row["status"] == "interrupted" and row.get("error")))
 
 
-def _alike(first: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _similar_endings(first: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Returns the ranks that ended in the same way as the first one, so soon after it that the order says nothing."""
     names = ("status", "error", "signal", "code", "where") if first.get("failed_at") else ("status", "failed_at")
     began = float(first.get("failed_at") or 0.0)
@@ -137,29 +137,35 @@ def _alike(first: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[
     ]
 
 
-def _apart(broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _describe_places(broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns who was where when all ranks broke; those are odd that were at another place than most."""
     placed = [row for row in broken if row.get("where")]
     places = Counter(_line(row) for row in placed).most_common(2)
     if len(places) > 1 and places[0][1] > places[1][1]:
         rest = [row for row in placed if _line(row) != places[0][0]]
-        return _odd("apart", rest, placed)
+        return _odd_rank_facts("apart", rest, placed)
     own = [row for row in broken if _has_broken(row)]
     if len(own) == 1:
-        return _odd("aborted", own, broken)
+        return _odd_rank_facts("aborted", own, broken)
     times = [float(row["failed_at"]) for row in own if row.get("failed_at")]
-    facts = {"kind": "broke", "ranks": [], "all": [row["rank"] for row in own], **_others(placed)}
+    facts = {"kind": "broke", "ranks": [], "all": [row["rank"] for row in own], **_other_rank_facts(placed)}
     return {**facts, "seconds": round(max(times) - min(times), 3) if times else 0.0}
 
 
-def _odd(kind: str, odd: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _odd_rank_facts(kind: str, odd: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     one = odd[0]
     facts = {name: one[name] for name in ("where", "call", "waiting", "error", "signal", "code") if name in one}
     rest = [row for row in others if row not in odd]
-    return {"kind": kind, "ranks": [row["rank"] for row in odd], "steps": one.get("steps", 0), **facts, **_others(rest)}
+    return {
+        "kind": kind,
+        "ranks": [row["rank"] for row in odd],
+        "steps": one.get("steps", 0),
+        **facts,
+        **_other_rank_facts(rest),
+    }
 
 
-def _others(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _other_rank_facts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if not rows:
         return {}
     commonest = Counter(_place(row) for row in rows).most_common(1)[0][0]
@@ -180,7 +186,7 @@ def _first_bad(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             **({"later": min(later)} if later else {})}  # fmt: skip
 
 
-def _slowest(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _slowest_rank_facts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     times = {row["rank"]: float(row["step_s"]) for row in rows if row.get("step_s")}
     if len(times) < 2 or len(times) < len(rows):
         return {}

@@ -25,7 +25,7 @@ def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
     """
     found: list[Arguments] = []
     for process in processes:
-        for event in process.of_kind(process_kinds.Arguments):
+        for event in process.events_of_kind(process_kinds.Arguments):
             if event.get("values"):
                 unchanged = tuple(event.get("unchanged", ()))
                 parsed = Arguments(event.get("source", ""), event.get("name", ""), event["values"], unchanged)
@@ -36,7 +36,9 @@ def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
     kept = [a for a in found if a.source not in _VARIABLES or a.values not in held]
     # A program parses twice when a first parser only finds the configuration file.
     kept = [
-        a for n, a in enumerate(kept) if not any(_holds(b, a, is_later=m > n) for m, b in enumerate(kept) if m != n)
+        a
+        for n, a in enumerate(kept)
+        if not any(_includes_options(b, a, is_later=m > n) for m, b in enumerate(kept) if m != n)
     ]
     return tuple(sorted(kept, key=lambda a: _VARIABLES.index(a.source) + 1 if a.source in _VARIABLES else 0))
 
@@ -64,7 +66,7 @@ def _without_variables(found: Sequence[Arguments]) -> list[Arguments]:
     return [a for a in rows if a.values]
 
 
-def _holds(other: Arguments, parsed: Arguments, is_later: bool) -> bool:
+def _includes_options(other: Arguments, parsed: Arguments, is_later: bool) -> bool:
     """Whether all options of a parser have the same values in another one of its kind, of two alike the later one."""
     if other.source != parsed.source or not other.values.items() >= parsed.values.items():
         return False

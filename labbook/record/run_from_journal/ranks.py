@@ -28,5 +28,5 @@ def rank_of_process(process: ProcessEvents) -> int | None:
     launched = launcher_rank(process.hello)
     if launched is not None:
         return launched
-    groups = (event.get("distributed", {}) for event in process.of_kind(State))
+    groups = (event.get("distributed", {}) for event in process.events_of_kind(State))
     return next((group["rank"] for group in groups if "rank" in group and group.get("world_size", 0) > 1), None)

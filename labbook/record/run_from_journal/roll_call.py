@@ -104,20 +104,20 @@ def roll_call(
 
 
 def _weight(process: ProcessEvents) -> tuple[int, int, int]:
-    steps = max((event.get("step", 0) for event in process.of_kind(Step)), default=0)
-    return steps, len(process.of_kind(UncaughtException)), len(process.of_kind(Stacks))
+    steps = max((event.get("step", 0) for event in process.events_of_kind(Step)), default=0)
+    return steps, len(process.events_of_kind(UncaughtException)), len(process.events_of_kind(Stacks))
 
 
 def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str, Any]:
     hello = process.hello
-    errors = process.of_kind(UncaughtException)
+    errors = process.events_of_kind(UncaughtException)
     raised = next((e for e in errors if e.get("exit") or e.get("where") == "task"), None)
-    ended = bool(process.of_kind(Bye))
+    ended = bool(process.events_of_kind(Bye))
     # Ctrl-C reaches all ranks: where one was then is no failure of its own.
     stopped = raised if raised is not None and raised.get("type") == "KeyboardInterrupt" else None
     raised = None if stopped is not None else raised
     row: dict[str, Any] = {"rank": rank, "host": task.host if task else hello.get("host", ""), "pid": hello.get("pid")}
-    row["steps"] = max((event.get("step", 0) for event in process.of_kind(Step)), default=0)
+    row["steps"] = max((event.get("step", 0) for event in process.events_of_kind(Step)), default=0)
     row["step_s"], row["whole_step_s"] = own_step_s(process), _step_s(process)
     bad = first_bad_loss(process)
     if bad is not None:
@@ -157,7 +157,9 @@ def _end_workers(
 
     One that died before that is known from the error that the program got for it.
     """
-    errors = [e for p in processes if not _is_ray_worker(p) for e in p.of_kind(UncaughtException) if e.get("exit")]
+    errors = [
+        e for p in processes if not _is_ray_worker(p) for e in p.events_of_kind(UncaughtException) if e.get("exit")
+    ]
     for row in rows:
         died = any(_names_pid(error.get("message", ""), row.get("pid", 0)) for error in errors)
         if row["status"] == "killed" and not died and _is_ray_worker(by_rank[row["rank"]]):
@@ -215,7 +217,7 @@ def _stacks_path(process: ProcessEvents) -> Path:
 
 def last_stack(process: ProcessEvents) -> tuple[list[StackFrame], float | None]:
     """Returns the last known frames of the main thread of a process, innermost last, and its silence in seconds."""
-    stacks = process.of_kind(Stacks)
+    stacks = process.events_of_kind(Stacks)
     last = stacks[-1] if stacks else Stacks()
     text = read_stacks_text(_stacks_path(process))
     threads = parse_thread_stacks(text) if text else []
@@ -257,7 +259,7 @@ def own_step_s(process: ProcessEvents) -> float | None:
     known to be its own.
     """
     on_cpu, own = _is_on_cpu(process), []
-    for event in process.of_kind(Step):
+    for event in process.events_of_kind(Step):
         phases, waited = event.get("ph"), event.get("collective", 0.0)
         if not phases:
             continue
@@ -271,7 +273,7 @@ def own_step_s(process: ProcessEvents) -> float | None:
 
 
 def _is_on_cpu(process: ProcessEvents) -> bool:
-    devices = [name for e in process.of_kind(State) if (found := e.get("device")) for name in _texts(found)]
+    devices = [name for e in process.events_of_kind(State) if (found := e.get("device")) for name in _texts(found)]
     return bool(devices) and all("cpu" in name.lower() for name in devices)
 
 
@@ -280,14 +282,16 @@ def _texts(one: str | Sequence[str]) -> Sequence[str]:
 
 
 def _step_s(process: ProcessEvents) -> float | None:
-    times = [event["dt"] for event in process.of_kind(Step) if math.isfinite(event.get("dt", math.nan))]
+    times = [event["dt"] for event in process.events_of_kind(Step) if math.isfinite(event.get("dt", math.nan))]
     return round(median(times), 6) if len(times) >= _FEWEST_STEPS else None
 
 
 def collective_calls(process: ProcessEvents) -> dict[int, int]:
     """Returns how many collective calls the program made in each step of which it is known: step -> calls."""
     return {
-        event["step"]: event["calls"] for event in process.of_kind(Step) if "calls" in event and event.get("n") == 1
+        event["step"]: event["calls"]
+        for event in process.events_of_kind(Step)
+        if "calls" in event and event.get("n") == 1
     }
 
 
@@ -296,7 +300,7 @@ def first_bad_loss(process: ProcessEvents) -> tuple[int, str] | None:
 
     The probe ends a window of steps at the first such loss.
     """
-    for event in process.of_kind(Step):
+    for event in process.events_of_kind(Step):
         loss = event.get("loss")
         for value in loss if isinstance(loss, tuple) else (loss,):
             if isinstance(value, float) and not math.isfinite(value):

@@ -28,7 +28,7 @@ class _Points:
     nonfinite: int = 0
 
     def add(self, step: int, value: float, window: Window | None = None) -> None:
-        """Adds one point, which may stand for several steps."""
+        """Adds one point, which may represent several steps."""
         finite = math.isfinite(value)
         low, high, _, good, bad = window or (None, None, None, int(finite), int(not finite))
         self.steps.append(step)
@@ -74,7 +74,7 @@ def process_labels(processes: Sequence[ProcessEvents]) -> list[str]:
     labels = []
     for process in processes:
         rank = rank_of_process(process)
-        measured = bool(process.of_kind(Step)) or bool(process.of_kind(Scalars))
+        measured = bool(process.events_of_kind(Step)) or bool(process.events_of_kind(Scalars))
         label = ""
         if measured and rank in seen:
             script = _script(process)
@@ -99,9 +99,9 @@ def _script(process: ProcessEvents) -> str:
 def _process_points(process: ProcessEvents) -> dict[tuple[str, str], _Points]:
     points: dict[tuple[str, str], _Points] = {}
     logged: dict[str, int] = {}
-    for event in process.of_kind(Step):
+    for event in process.events_of_kind(Step):
         _add_step(points, event)
-    for scalars in process.of_kind(Scalars):
+    for scalars in process.events_of_kind(Scalars):
         _add_scalars(points, scalars, logged)
     ascending = {key: _ascending(collected) for key, collected in points.items()}
     return {key: p for key, p in ascending.items() if not _repeats_first_group(key, p, ascending)}

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 from labbook.model.events import KIND_NAMES
 from labbook.model.events.data_kinds import Batch, Loader, Memory, Prints
-from labbook.model.events.inspection_kinds import Flight, Graph, Loaded, Model, ParameterRow, Tensors
+from labbook.model.events.inspection_kinds import Flight, Graph, LoadedState, Model, ParameterRow, Tensors
 from labbook.model.events.loop_kinds import Loop
 from labbook.model.events.process_kinds import Event
 from labbook.model.events.request_kinds import Moment
@@ -31,7 +31,7 @@ _MOST: dict[type[Event], int] = {
     Batch: 2000,
     Prints: 400,
     LossCall: 200,
-    Loaded: 40,
+    LoadedState: 40,
     Graph: 20,
     Evaluation: 2000,
     Loader: 100,
@@ -52,7 +52,7 @@ def fold_signals(processes: Sequence[ProcessEvents]) -> tuple[Signals, ...]:
     """Returns the signals of each process and framework that trained, ordered by rank."""
     signals = []
     for process, label in zip(processes, process_labels(processes), strict=True):
-        trained = {event.get("framework", "") for kind in _TRAINING_KINDS for event in process.of_kind(kind)}
+        trained = {event.get("framework", "") for kind in _TRAINING_KINDS for event in process.events_of_kind(kind)}
         frameworks = dict.fromkeys(event.get("framework", "") for event in process.events)
         signals += [_Folder(process, framework).signals(label) for framework in frameworks if framework in trained]
     return tuple(sorted(signals, key=lambda s: s.rank or 0))
@@ -68,43 +68,43 @@ class _Folder:
 
     def signals(self, label: str) -> Signals:
         """Returns the signals; `label` is the prefix of the names of the process's series."""
-        steps, rank = self._all(Step), rank_of_process(self._process)
-        loop = _totals(self._all(Loop))
+        steps, rank = self._all_events(Step), rank_of_process(self._process)
+        loop = _totals(self._all_events(Loop))
         toggled = frozenset(loop.get("toggled", []))
-        modes = [mode for event in self._all(State) if (mode := event.get("mode"))]
-        losses = {(e.get("fn"), e.get("line"), e.get("training")): e for e in self._some(LossCall)}
+        modes = [mode for event in self._all_events(State) if (mode := event.get("mode"))]
+        losses = {(e.get("fn"), e.get("line"), e.get("training")): e for e in self._merge_events(LossCall)}
         return Signals(
             framework=self._framework,
             label=label,
             rank=rank,
             pid=self._process.hello.get("pid", 0),
             mode=modes[-1] if modes else "",
-            models=tuple(_set_free(model, toggled) for model in self._some(Model)),
-            tensors=_limit_rows(self._some(Tensors)),
-            batches=self._some(Batch),
-            prints=self._some(Prints),
+            models=tuple(_set_free(model, toggled) for model in self._merge_events(Model)),
+            tensors=_limit_rows(self._merge_events(Tensors)),
+            batches=self._merge_events(Batch),
+            prints=self._merge_events(Prints),
             losses=tuple(losses.values()),
-            loaded=self._some(Loaded),
-            graphs=self._some(Graph),
+            loaded=self._merge_events(LoadedState),
+            graphs=self._merge_events(Graph),
             loop=loop,
-            evaluations=self._some(Evaluation),
-            loaders=self._some(Loader),
-            memory=self._some(Memory),
-            flight=next(iter(self._all(Flight)), Flight()),
-            moments=self._some(Moment),
+            evaluations=self._merge_events(Evaluation),
+            loaders=self._merge_events(Loader),
+            memory=self._merge_events(Memory),
+            flight=next(iter(self._all_events(Flight)), Flight()),
+            moments=self._merge_events(Moment),
             phases=_phases(steps, rank),
-            optimizers=tuple(self._all(Optimizer)[:_MOST_OPTIMIZERS]),
+            optimizers=tuple(self._all_events(Optimizer)[:_MOST_OPTIMIZERS]),
             spans=step_spans(self._process),
             trainings=tuple((one[0].begin, one[-1].end) for one in trainings_in_turn(self._process)),
             ended=max((event.get("t", 0.0) for event in self._process.events), default=0.0),
             thinned=tuple(self._thinned),
         )
 
-    def _all(self, kind: type[_Kind]) -> list[_Kind]:
-        return [e for e in self._process.of_kind(kind) if e.get("framework", "") == self._framework]
+    def _all_events(self, kind: type[_Kind]) -> list[_Kind]:
+        return [e for e in self._process.events_of_kind(kind) if e.get("framework", "") == self._framework]
 
-    def _some(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
-        events = self._all(kind)
+    def _merge_events(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
+        events = self._all_events(kind)
         if len(events) > _MOST[kind]:
             self._thinned.append(KIND_NAMES[kind])
         return tuple(_sample_evenly(events, _MOST[kind]))

@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import Any, cast
 
 from labbook.model.events import KIND_NAMES
-from labbook.model.events.inspection_kinds import Loaded
+from labbook.model.events.inspection_kinds import LoadedState
 from labbook.model.events.loop_kinds import Loop
 from labbook.model.events.process_kinds import Event, UncaughtException
 from labbook.model.events.training_kinds import Optimizer, Scalars, Step
@@ -73,7 +73,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
         `best`, `last`, `duration_s`. If they differ, `best`: the number of the best training, `value`: its value,
         `series`: the name of the series with its loss. Equal ones (folds, seeds) have `mean`, `low` and `high`.
     """
-    trained = next((process for process in processes if process.of_kind(Step)), None)
+    trained = next((process for process in processes if process.events_of_kind(Step)), None)
     found = trainings_in_turn(trained)[:_MOST] if trained is not None else []
     if trained is None or not found:
         return {}
@@ -87,7 +87,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
     names = dict.fromkeys(name for each in options for name in each)
     differing = [name for name in names if len({str(each.get(name)) for each in options}) > 1]
     losses = {series.name: series for series in run.series if series.source == "probe"}
-    metric, reported, mean = _reported(run, _logged_once(trained, found), len(found))
+    metric, reported, mean = _find_reported_metric(run, _logged_once(trained, found), len(found))
     counts = _steps_of(trained)
     rows: list[dict[str, Any]] = []
     for number, phases in enumerate(found):
@@ -128,7 +128,7 @@ def trainings_as_trials(run: Run, processes: Sequence[ProcessEvents]) -> list[Tr
     """
     facts = run.captured.get("trainings") or {}
     rows: Sequence[Mapping[str, Any]] = facts.get("rows") or ()
-    trained = next((process for process in processes if process.of_kind(Step)), None)
+    trained = next((process for process in processes if process.events_of_kind(Step)), None)
     if trained is None or not any(row["params"] for row in rows):
         return []
     found = trainings_in_turn(trained)[: len(rows)]
@@ -171,7 +171,7 @@ def _logged_during(process: ProcessEvents, trainings: Sequence[Sequence[Phase]])
     begins = [phases[0].optimizers[0].get("t", 0.0) for phases in trainings]
     found: list[list[Scalars]] = [[] for _ in trainings]
     early: set[str] = set()
-    for event in process.of_kind(Scalars):
+    for event in process.events_of_kind(Scalars):
         t, names = event.get("t", 0.0), set(event.get("values", {}))
         at = bisect_right(begins, t) - 1
         if at < 0:
@@ -200,7 +200,7 @@ def _model_sizes(trainings: Sequence[Sequence[Phase]]) -> list[int]:
 def _batch_sizes(process: ProcessEvents, trainings: Sequence[Sequence[Phase]]) -> list[float]:
     """Returns the usual number of samples of a step of each training, 0 where unknown."""
     found: dict[int, list[float]] = {}
-    for step in process.of_kind(Step):
+    for step in process.events_of_kind(Step):
         found.setdefault(step.get("opt", 0), []).append(step.get("samples", 0))
     return [median(found.get(phases[-1].optimizers[0].get("index", 0), (0,))) for phases in trainings]
 
@@ -211,7 +211,7 @@ def training_phases(processes: Sequence[ProcessEvents]) -> dict[str, Any]:
     Returns:
         `count`: how many, at least 2. `series`: the name of the series with the loss of the last one.
     """
-    trained = next((process for process in processes if process.of_kind(Step)), None)
+    trained = next((process for process in processes if process.events_of_kind(Step)), None)
     phases = phases_in_turn(trained) if trained is not None else []
     return {"count": len(phases), "series": "loss" + phases[-1].suffix} if len(phases) > 1 else {}
 
@@ -224,7 +224,11 @@ def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
     checkpoint, belongs to the same training.
     """
     found: list[list[Phase]] = []
-    loads = [e.get("t", 0.0) for e in process.of_kind(Loaded) if e.get("what") == "model" and e.get("matched", 0) > 0]
+    loads = [
+        e.get("t", 0.0)
+        for e in process.events_of_kind(LoadedState)
+        if e.get("what") == "model" and e.get("matched", 0) > 0
+    ]
     for phase in phases_in_turn(process):
         goes_on = bool(found) and any(phase.models & one.models for one in found[-1])
         if goes_on or (found and _begins_from_checkpoint(process, found[-1][-1], phase, loads)):
@@ -234,7 +238,9 @@ def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
     kinds = {_kind_of(each) for each in found}
     are_alike = len(kinds) == 1 and not any("" in kind for kind in kinds)
     sizes = {tuple(o.get("parameters", 0) for phase in each for o in phase.optimizers) for each in found}
-    if len(sizes) > 1 and any(loop.get("forwards", {}).get("of_others", 0) for loop in process.of_kind(Loop)[-1:]):
+    if len(sizes) > 1 and any(
+        loop.get("forwards", {}).get("of_others", 0) for loop in process.events_of_kind(Loop)[-1:]
+    ):
         return []
     models = [set().union(*(phase.models for phase in each)) for each in found]
     are_new = sum(map(len, models)) == len(set().union(*models))
@@ -243,7 +249,7 @@ def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
 
 def phases_in_turn(process: ProcessEvents) -> list[Phase]:
     """Returns the phases of a process in order; optimizers whose steps overlap in time are in one."""
-    made = {event.get("index", 0): event for event in process.of_kind(Optimizer)}
+    made = {event.get("index", 0): event for event in process.events_of_kind(Optimizer)}
     spans = step_spans(process)
     if not spans or not spans.keys() <= made.keys():
         return []
@@ -271,13 +277,13 @@ def _begins_from_checkpoint(process: ProcessEvents, before: Phase, after: Phase,
 
 def _ends_of_loss(process: ProcessEvents, optimizer: Optimizer) -> tuple[float, float]:
     """Returns the first and the last loss of an optimizer, NaN where unknown."""
-    steps = [step for step in process.of_kind(Step) if step.get("opt", 0) == optimizer.get("index", 0)]
+    steps = [step for step in process.events_of_kind(Step) if step.get("opt", 0) == optimizer.get("index", 0)]
     values = [v for step in steps if isinstance(v := step.get("step_loss", step.get("loss")), float)]
     return (values[0], values[-1]) if values else (math.nan, math.nan)
 
 
 def _kind_of(phases: Sequence[Phase]) -> tuple[str, ...]:
-    """Returns the classes of the models of a training; those that only contain others tell their size, too.
+    """Returns the classes of the models of a training; those that only contain others with their size, too.
 
     Of models that were not found only the number of parameters is known; one alone may be an optimised input.
     """
@@ -292,7 +298,7 @@ def _kind_of(phases: Sequence[Phase]) -> tuple[str, ...]:
 def _steps_of(process: ProcessEvents) -> dict[int, int]:
     """Returns optimizer -> its steps."""
     counts: dict[int, int] = {}
-    for event in process.of_kind(Step):
+    for event in process.events_of_kind(Step):
         counts[event.get("opt", 0)] = max(counts.get(event.get("opt", 0), 0), event.get("step", 0))
     return counts
 
@@ -304,7 +310,7 @@ def step_spans(process: ProcessEvents) -> dict[int, tuple[float, float]]:
     """
     times: dict[int, list[tuple[float, float]]] = {}
     last = None
-    for step in process.of_kind(Step):
+    for step in process.events_of_kind(Step):
         index, t = step.get("opt", 0), step.get("t", 0.0)
         found = times.setdefault(index, [])
         if index == last:
@@ -326,7 +332,9 @@ def steps_in_all(process: ProcessEvents) -> int:
     return total + most
 
 
-def _reported(run: Run, logged: Mapping[str, Sequence[float]], count: int) -> tuple[str, list[float], float | None]:
+def _find_reported_metric(
+    run: Run, logged: Mapping[str, Sequence[float]], count: int
+) -> tuple[str, list[float], float | None]:
     """Returns name and values of the primary metric if the program reports it once a training, and its printed mean.
 
     `logged` has what was logged once a training: equal steps are one point of a series.

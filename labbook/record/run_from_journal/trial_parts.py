@@ -21,7 +21,7 @@ from labbook.model.events.process_kinds import (
     PythonWarning,
     Sources,
     Trial,
-    Unobserved,
+    UnobservedSignal,
 )
 from labbook.model.events.training_kinds import FrameworkImported, Optimizer, Scalars, Step
 from labbook.store.journal import ProcessEvents
@@ -30,7 +30,7 @@ _OF_RUN = {
     KIND_NAMES[kind]
     for kind in (
         *(FrameworkImported, Config, Files, Note, ProbeError, PythonWarning, Sources),
-        Unobserved,
+        UnobservedSignal,
     )
 }
 """Events of a trial that belong to the run, too: its environment, its code, its files."""
@@ -41,7 +41,7 @@ _OF_ALL = {KIND_NAMES[Hello], KIND_NAMES[FrameworkImported]}
 _TRIAL = KIND_NAMES[Trial]
 _OPTIMIZER = KIND_NAMES[Optimizer]
 _STEP = KIND_NAMES[Step]
-_UNOBSERVED = KIND_NAMES[Unobserved]
+_UNOBSERVED = KIND_NAMES[UnobservedSignal]
 _SCALARS = KIND_NAMES[Scalars]
 
 
@@ -80,14 +80,14 @@ def split_trials(processes: Sequence[ProcessEvents]) -> tuple[list[ProcessEvents
     The ranks of a trial, and the processes that were started during it, are of the same trial. A file of which it is
     not known which trial it belongs to stays with the process.
     """
-    if not any(process.of_kind(Trial) for process in processes):
+    if not any(process.events_of_kind(Trial) for process in processes):
         return list(processes), []
     processes, parts = _take_labelled(processes)
     files = [process for process in processes if _is_trial(process)]
     others = _whole_processes([process for process in processes if not _is_trial(process)])
     found: dict[tuple[str, str, int], list[ProcessEvents]] = {}
     for file in files:
-        found.setdefault(_key(file.of_kind(Trial)[0]), []).append(file)
+        found.setdefault(_key(file.events_of_kind(Trial)[0]), []).append(file)
     taken: set[int] = set()
     for members in found.values():
         for parent in members:  # grows while it is walked: a child may have children
@@ -96,12 +96,12 @@ def split_trials(processes: Sequence[ProcessEvents]) -> tuple[list[ProcessEvents
                     taken.add(at)
                     members.append(process)
     own = [process for at, process in enumerate(others) if at not in taken]
-    own = [_with_trials(process, files) for process in own]
+    own = [_merge_trials(process, files) for process in own]
     if any(tool == "ray" for tool, _, _ in found):
         own = [replace(each, events=tuple(e for e in each.events if not _is_tune_log(e))) for each in own]
     listed = _only_listed(own)
     trials = [_trial(key, members, listed.pop(key, ())) for key, members in found.items()]
-    trials += [_listed(key, events, parts.get(key, ())) for key, events in listed.items()]
+    trials += [_build_part(key, events, parts.get(key, ())) for key, events in listed.items()]
     return own, sorted(trials, key=lambda trial: (trial.started, trial.key))
 
 
@@ -111,7 +111,7 @@ def _take_labelled(
     """Returns the files without the events of trials that ran at the same time, and these, by the trial."""
     labels: dict[tuple[tuple[Any, ...], int], tuple[str, str, int]] = {}
     for file in files:
-        ended = {_key(event): event for event in file.of_kind(Trial) if event.get("together")}
+        ended = {_key(event): event for event in file.events_of_kind(Trial) if event.get("together")}
         labels |= {(_identity(file.hello), event.get("label", 0)): key for key, event in ended.items()}
     rest: list[ProcessEvents] = []
     taken: dict[tuple[str, str, int], list[ProcessEvents]] = {}
@@ -161,13 +161,13 @@ def _is_tune_log(event: Event) -> bool:
 
 
 def _is_trial(process: ProcessEvents) -> bool:
-    marks = process.of_kind(Trial)
+    marks = process.events_of_kind(Trial)
     return bool(marks) and bool(marks[0].get("own")) and marks[-1].get("state") != "several"
 
 
 def _whole_processes(files: Sequence[ProcessEvents]) -> list[ProcessEvents]:
     """Returns the processes, each with the events of its files of which it is not known which trial they are of."""
-    parts = [file for file in files if file.of_kind(Trial)[:1] and file.of_kind(Trial)[0].get("own")]
+    parts = [file for file in files if file.events_of_kind(Trial)[:1] and file.events_of_kind(Trial)[0].get("own")]
     whole = []
     for process in files:
         mine = [file for file in parts if file is not process and _identity(file.hello) == _identity(process.hello)]
@@ -200,7 +200,7 @@ def _span(process: ProcessEvents) -> tuple[float, float]:
     return (times[0], times[-1]) if times else (0.0, 0.0)
 
 
-def _with_trials(process: ProcessEvents, files: Sequence[ProcessEvents]) -> ProcessEvents:
+def _merge_trials(process: ProcessEvents, files: Sequence[ProcessEvents]) -> ProcessEvents:
     """Returns a process with the events of its trials that belong to the run."""
     hello = process.hello
     mine = [file for file in files if hello and _identity(file.hello) == _identity(hello)]
@@ -217,9 +217,11 @@ def _common_options(mine: Sequence[ProcessEvents], files: Sequence[ProcessEvents
     """Returns options of the trials of a process that are no trial's own: seen with the same values in all trials."""
     found: dict[tuple[str, str], list[Arguments]] = {}
     for file in (*mine, *files):
-        for event in file.of_kind(Arguments):
+        for event in file.events_of_kind(Arguments):
             found.setdefault((event.get("source", ""), event.get("name", "")), []).append(event)
-    names = {(event.get("source", ""), event.get("name", "")) for file in mine for event in file.of_kind(Arguments)}
+    names = {
+        (event.get("source", ""), event.get("name", "")) for file in mine for event in file.events_of_kind(Arguments)
+    }
     same = [events for events in found.values() if all(e.get("values") == events[0].get("values") for e in events)]
     return [events[0] for events in same if (events[0].get("source", ""), events[0].get("name", "")) in names]
 
@@ -231,22 +233,22 @@ def _identity(hello: Mapping[str, Any]) -> tuple[Any, ...]:
 def _only_listed(processes: Sequence[ProcessEvents]) -> dict[tuple[str, str, int], list[Trial]]:
     found: dict[tuple[str, str, int], list[Trial]] = {}
     for process in processes:
-        for event in process.of_kind(Trial):
+        for event in process.events_of_kind(Trial):
             if not event.get("own"):
                 found.setdefault(_key(event), []).append(event)
     return found
 
 
-def _listed(key: tuple[str, str, int], events: Sequence[Trial], parts: Sequence[ProcessEvents]) -> TrialPart:
+def _build_part(key: tuple[str, str, int], events: Sequence[Trial], parts: Sequence[ProcessEvents]) -> TrialPart:
     times = [event.get("t", 0.0) for event in events]
     together = any(event.get("together", False) for event in events)
     return TrialPart(key, *_result(events), min(times), max(times), tuple(parts), together=together)
 
 
 def _trial(key: tuple[str, str, int], members: Sequence[ProcessEvents], listed: Sequence[Trial]) -> TrialPart:
-    marks = [event for member in members for event in member.of_kind(Trial) if _key(event) == key]
+    marks = [event for member in members for event in member.events_of_kind(Trial) if _key(event) == key]
     marks += listed  # the process of the program may know that it stopped a trial of another one
-    spans = [_span(member) for member in members if member.of_kind(Trial)]
+    spans = [_span(member) for member in members if member.events_of_kind(Trial)]
     return TrialPart(
         key, *_result(marks), min(first for first, _ in spans), max(last for _, last in spans), tuple(members)
     )

@@ -13,7 +13,7 @@ from labbook.model.message import message
 from labbook.model.run import Arguments, Facts, Process, Run, ray_node
 from labbook.model.run_fields import flatten
 from labbook.report import numbers
-from labbook.report.ending_exception import shown_path
+from labbook.report.ending_exception import shorten_path
 from labbook.report.entry.entry_front_matter import UNCHANGED, parameter_rank
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.series_choice import step_time_series
@@ -36,7 +36,7 @@ def configuration_section(run: Run, limits: Limits, say: Sentences) -> dict[str,
         left -= len(shown)
         texts.append(
             {
-                "path": shown_path(config.path, run),
+                "path": shorten_path(config.path, run),
                 "format": config.format,
                 "text": shown,
                 "cut": config.truncated or len(shown) < len(text),
@@ -74,13 +74,13 @@ def _command_line(argv: Sequence[str]) -> str:
     return shlex.join(argv)
 
 
-def _shown(value: object) -> str:
+def _show_value(value: object) -> str:
     is_plain = value is None or isinstance(value, (str, int, float))
     return str(value) if is_plain else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _arguments(parsed: Arguments, limits: Limits) -> dict[str, Any]:
-    flat = shown = [(name, _shown(value)) for name, value in flatten(parsed.values)]
+    flat = shown = [(name, _show_value(value)) for name, value in flatten(parsed.values)]
     if len(flat) > limits.rows:
         ranks = {
             name: parameter_rank(name, _LITERALS.get(value, value), name.partition(".")[0] in parsed.unchanged)

@@ -7,7 +7,7 @@ from typing import Any
 
 from labbook.model.run import Run
 from labbook.probe.redaction.redactor import PATH_RULES
-from labbook.report.ending_exception import ending_exception, shown_path
+from labbook.report.ending_exception import ending_exception, shorten_path
 from labbook.report.entry.section_limits import Limits, shorten_middle
 
 _TROUBLE = re.compile(
@@ -32,19 +32,19 @@ def console_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         {
             "category": str(w.get("category") or ""),
             "message": shorten_middle(str(w.get("message") or "").strip().split("\n")[0], 2 * limits.cell),
-            "place": f"{shown_path(str(w['file']), run)}:{w.get('line')}" if w.get("file") else "",
+            "place": f"{shorten_path(str(w['file']), run)}:{w.get('line')}" if w.get("file") else "",
         }
         for w in run.warnings[: min(10, limits.rows)]
     ]
     if not lines and not warnings:
         return None
-    last = _fitting(lines[-limits.console_lines :], limits.console_bytes, from_end=True)
+    last = _take_fitting(lines[-limits.console_lines :], limits.console_bytes, from_end=True)
     rest = lines[: len(lines) - len(last)]
-    head = _fitting(rest[: limits.console_head], max(0, limits.console_bytes // 4), from_end=False) if rest else []
+    head = _take_fitting(rest[: limits.console_head], max(0, limits.console_bytes // 4), from_end=False) if rest else []
     total = max(run.console.lines, len(lines))
     masked = {str(rule): int(n) for rule, n in run.console.redactions.items()}
     return {
-        "trouble": _trouble(run, lines, limits) if total > _SHORT else "",
+        "trouble": _error_excerpt(run, lines, limits) if total > _SHORT else "",
         "open": total <= _SHORT and run.status == "failed" and ending_exception(run) is None,
         "last": "\n".join(last),
         "last_count": len(last),
@@ -61,7 +61,7 @@ def console_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     }
 
 
-def _fitting(lines: list[str], n_bytes: int, *, from_end: bool) -> list[str]:
+def _take_fitting(lines: list[str], n_bytes: int, *, from_end: bool) -> list[str]:
     """Returns as many lines as fit, from one end; a very long line is shortened in the middle."""
     chosen: list[str] = []
     used = 0
@@ -74,7 +74,7 @@ def _fitting(lines: list[str], n_bytes: int, *, from_end: bool) -> list[str]:
     return chosen[::-1] if from_end else chosen
 
 
-def _trouble(run: Run, lines: list[str], limits: Limits) -> str:
+def _error_excerpt(run: Run, lines: list[str], limits: Limits) -> str:
     """Returns the last lines with an error, if the command failed without a caught exception."""
     if run.status not in ("failed", "killed", "lost") or ending_exception(run) is not None or not limits.console_bytes:
         return ""

@@ -24,7 +24,7 @@ def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
     rows, more = [], 0
     for model in models:
         known = _list(model.get("rows"))
-        shown = _by_depth(known, max(1, limits.rows // len(models)))
+        shown = _limit_depth(known, max(1, limits.rows // len(models)))
         more += len(known) - len(shown) + int(model.get("left_out") or 0)
         rows += [
             {
@@ -38,7 +38,7 @@ def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
     return {"rows": rows, "more": more}
 
 
-def _by_depth(known: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
+def _limit_depth(known: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
     """Returns the modules down to the depth at which they fit, in tree order."""
     deepest = max((int(row.get("depth") or 0) for row in known), default=0)
     while deepest > 0 and sum(int(row.get("depth") or 0) <= deepest for row in known) > most:
@@ -79,13 +79,13 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
                 "phase": str(row.get("phase") or ""),
                 "step": numbers.count(int(row.get("step") or 0)),
                 **_leaf(row, limits),
-                **_spread(row),
+                **_spread_cells(row),
                 "classes": int(row.get("classes") or 0),
                 "bad": int(row.get("bad") or 0),
             }
             for row in found[: limits.rows]
         ],
-        "loaders": _each_once(
+        "loaders": _drop_duplicates(
             {
                 "dataset": shorten_middle(str(row.get("dataset") or ""), limits.cell),
                 "length": numbers.count(row["length"]) if isinstance(row.get("length"), int) else "",
@@ -98,7 +98,7 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     }
 
 
-def _each_once(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _drop_duplicates(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns the rows without duplicates: a loader is often created for each epoch."""
     found: list[dict[str, Any]] = []
     for row in rows:
@@ -114,7 +114,7 @@ def _leaf(row: Mapping[str, Any], limits: Limits) -> dict[str, str]:
     return {"role": role if is_told else "", "leaf": shorten_middle(path, limits.cell)}
 
 
-def _spread(row: Mapping[str, Any]) -> dict[str, str]:
+def _spread_cells(row: Mapping[str, Any]) -> dict[str, str]:
     low, high = _number(row.get("low")), _number(row.get("high"))
     mean, std = _number(row.get("mean")), _number(row.get("std"))
     return {
@@ -161,7 +161,7 @@ def _layer(look: Mapping[str, Any]) -> dict[str, Any]:
         return {"range": "", "spread": "", "zero": "", "bad": 0, "shape": ""}
     zero = look.get("zero")
     share = numbers.percent(zero) if isinstance(zero, (int, float)) and zero > 0 else ""
-    return {**_spread(look), "zero": share, "bad": int(look.get("bad") or 0)}
+    return {**_spread_cells(look), "zero": share, "bad": int(look.get("bad") or 0)}
 
 
 def _weight(row: Mapping[str, Any], limits: Limits) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from labbook.model.finding import Finding, Seen
+from labbook.model.finding import EarlierRun, Finding
 from labbook.model.run import Run
-from labbook.report.ending_exception import shown_path, shown_text
+from labbook.report.ending_exception import shorten_path, shorten_paths
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.store.text.templates import words
 
@@ -27,11 +27,11 @@ def diagnosis_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     return {
         "unsure": run.unsure if not primary_findings else "",
         "findings": [_finding(finding, follow, run, limits) for finding in primary_findings[:_MOST_WHOLE]],
-        "further": [_named(finding) for finding in primary_findings[_MOST_WHOLE:]],
+        "further": [_name_finding(finding) for finding in primary_findings[_MOST_WHOLE:]],
     }
 
 
-def explained_findings(run: Run) -> list[str]:
+def explained_ids(run: Run) -> list[str]:
     """Returns the ids of the findings whose evidence is shown in the section."""
     return [_id(finding) for finding in _primary(run)[:_MOST_WHOLE]]
 
@@ -48,7 +48,7 @@ def _id(finding: Finding) -> str:
 def _finding(finding: Finding, follow: Sequence[Finding], run: Run, limits: Limits) -> dict[str, Any]:
     where = finding.where
     return {
-        **_named(finding),
+        **_name_finding(finding),
         "place": user_location(finding, run),
         "function": str(where.get("function") or "") if where.get("function") != "<module>" else "",
         "source": shorten_middle(str(where.get("source") or ""), limits.cell),
@@ -57,16 +57,16 @@ def _finding(finding: Finding, follow: Sequence[Finding], run: Run, limits: Limi
             for key in ("module", "parameter", "operation", "step", "rank", "thread")
             if where.get(key) not in (None, "")
         ],
-        "evidence": [shorten_middle(shown_text(sentence, run), limits.text) for sentence in finding.evidence],
+        "evidence": [shorten_middle(shorten_paths(sentence, run), limits.text) for sentence in finding.evidence],
         "causes": [shorten_middle(sentence, limits.text) for sentence in finding.causes],
         "fixes": [shorten_middle(sentence, limits.text) for sentence in finding.fixes],
-        "consequences": [_named(other) for other in follow if other.follows_from == _id(finding)],
-        "seen": [_seen(seen) for seen in _best(finding.seen_before)],
+        "consequences": [_name_finding(other) for other in follow if other.follows_from == _id(finding)],
+        "seen": [_seen_row(seen) for seen in _best_seen(finding.seen_before)],
         "times": len(same_failures(finding)),
     }
 
 
-def _named(finding: Finding) -> dict[str, Any]:
+def _name_finding(finding: Finding) -> dict[str, Any]:
     return {
         "id": _id(finding),
         "title": finding.title,
@@ -75,12 +75,12 @@ def _named(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _best(seen: Sequence[Seen]) -> list[Seen]:
+def _best_seen(seen: Sequence[EarlierRun]) -> list[EarlierRun]:
     """Returns earlier runs, those with a fix for this failure first, then those with another fix."""
     return sorted(seen, key=lambda one: (not one.fits, not one.fix))[:_MOST_SEEN]
 
 
-def _seen(seen: Seen) -> dict[str, Any]:
+def _seen_row(seen: EarlierRun) -> dict[str, Any]:
     # The fix of another failure is a link to its run, not an advice.
     fix = seen.fix if seen.fits else ""
     return {"run": seen.run, "fix": fix, "by": seen.by, "same": seen.same, "held": seen.held or 0}
@@ -91,7 +91,7 @@ def user_location(finding: Finding, run: Run) -> str:
     file, line = finding.where.get("file"), finding.where.get("line")
     if not file:
         return ""
-    shown = shown_path(str(file), run)
+    shown = shorten_path(str(file), run)
     return f"{shown}:{line}" if line else shown
 
 
@@ -113,7 +113,7 @@ def diagnosis_lines(run: Run, language: str = "en", base: str = "") -> list[str]
     source = str(primary.where.get("source") or "")
     if place:
         lines.append(shorten_middle(f"{place}  {source}".rstrip(), _WIDTH))
-    lines += [shorten_middle(shown_text(sentence, run), _WIDTH) for sentence in primary.evidence[:1]]
+    lines += [shorten_middle(shorten_paths(sentence, run), _WIDTH) for sentence in primary.evidence[:1]]
     if primary.causes:
         lines.append(shorten_middle(fill(labels["why_line"], cause=strip_markdown(primary.causes[0])), 2 * _WIDTH))
     fixed = next((seen for seen in primary.seen_before if seen.fits), None)
@@ -137,7 +137,7 @@ def seen_line(finding: Finding, labels: Mapping[str, Any]) -> str:
     return fill(words, count=len(runs), run=runs[0].run) if runs else ""
 
 
-def same_failures(finding: Finding) -> list[Seen]:
+def same_failures(finding: Finding) -> list[EarlierRun]:
     """Returns the earlier runs with the failure; one with another symptom of its family had another failure."""
     return [seen for seen in finding.seen_before if seen.same != "family"]
 

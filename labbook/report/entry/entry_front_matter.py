@@ -68,7 +68,7 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         **_optimizers(run),
         "host": run.host or None,
         "author": run.author or before.get("author") or None,
-        "tags": _joined(run.tags, before.get("tags")),
+        "tags": _merge_lists(run.tags, before.get("tags")),
         "symptoms": list(run.symptoms),
         "families": list(run.families),
         "fingerprints": list(run.fingerprints),
@@ -85,7 +85,7 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         **_files(run),
         **({"imported_from": _source(run)} if run.imported_from else {}),
         "probe": {"status": run.probe.status if run.status != "running" else "running"}
-        | ({"overhead_fraction": _short(overhead)} if overhead is not None else {}),
+        | ({"overhead_fraction": _round_value(overhead)} if overhead is not None else {}),
     }
 
 
@@ -142,7 +142,7 @@ def _source(run: Run) -> dict[str, str]:
     return {key: str(run.imported_from.get(key) or "") for key in ("tool", "path", "run", "digest")}
 
 
-def _joined(own: tuple[str, ...], theirs: object) -> list[str]:
+def _merge_lists(own: tuple[str, ...], theirs: object) -> list[str]:
     own = tuple(tag[:_MAX_NAME] for tag in own[:_MAX_TAGS])
     added = [str(t) for t in theirs if isinstance(t, (str, int, float))] if isinstance(theirs, list) else []
     if isinstance(theirs, str):
@@ -206,7 +206,7 @@ def _metrics(run: Run) -> dict[str, Any]:
     trainings = run.captured.get("trainings") or {}
     result = _value(trainings.get("mean", trainings.get("value")))
     if result is not None and primary is not None and primary.name == trainings["metric"]:
-        # Of one value a training the mean, or that of the best one, stands for the run.
+        # Of one value a training the mean, or that of the best one, represents the run.
         rows[primary.name[:_MAX_NAME]] |= {"best": result} | ({"last": result} if primary.source != "probe" else {})
     return rows
 
@@ -216,9 +216,9 @@ def _value(value: float | None) -> float | int | str | None:
         return None
     if value != value or value in (float("inf"), float("-inf")):
         return str(value)
-    return _short(value)
+    return _round_value(value)
 
 
-def _short(value: float) -> float:
+def _round_value(value: float) -> float:
     """Returns the value with five significant digits, enough for lists."""
     return float(f"{value:.5g}")

@@ -89,7 +89,7 @@ def entry_markdown(run: Run, notebook: Notebook, existing: str | None = None) ->
 def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Sentences) -> dict[str, Any]:
     """Returns plain data for the template, which escapes it for each place."""
     paths = notebook.paths
-    store = _shown_store(notebook.config.artifact_store)
+    store = _display_store(notebook.config.artifact_store)
     makers: dict[str, Callable[[], dict[str, Any] | None]] = {
         "imported": lambda: imported_section(run, limits),
         "diagnosis": lambda: diagnosis_section(run, limits),
@@ -128,7 +128,7 @@ def _page_data(run: Run, notebook: Notebook, limits: Limits, title: str, say: Se
     return {**bounded(data, limits), "shortened": limits != Limits()}
 
 
-def _shown_store(address: str) -> str:
+def _display_store(address: str) -> str:
     """Returns the place of kept files without credentials and without the name of the user's home folder."""
     home = str(Path.home())
     shown = credential_free(address)

@@ -28,7 +28,7 @@ _DIFF_LETTERS = 6000
 
 def fix_markdown(notebook: Notebook, fix: Fix) -> str:
     """Returns the section *Fix* for the entry of the failed run."""
-    shown, whole = shortened(fix.diff)
+    shown, whole = shorten_diff(fix.diff)
     data = {
         "state": "fixed",
         "text": fix.text,
@@ -39,7 +39,7 @@ def fix_markdown(notebook: Notebook, fix: Fix) -> str:
         "diff": shown,
         "whole": whole,
     }
-    return _rendered(notebook, "entry/fix.md.j2", data)
+    return _render(notebook, "entry/fix.md.j2", data)
 
 
 def cures_markdown(notebook: Notebook, proposal: Proposal) -> str:
@@ -54,7 +54,7 @@ def cures_markdown(notebook: Notebook, proposal: Proposal) -> str:
         "diff": "",
         "whole": True,
     }
-    return _rendered(notebook, "entry/fix.md.j2", data)
+    return _render(notebook, "entry/fix.md.j2", data)
 
 
 def proposal_line(proposal: Proposal, language: str = "en") -> str:
@@ -94,10 +94,10 @@ def symptom_fixes_markdown(notebook: Notebook, page: Path, runs: Sequence[tuple[
                 "by_url": _link(notebook, page.parent, by) if is_run else "",
             }
         )
-    return _rendered(notebook, "entry/fixes.md.j2", {"rows": rows})
+    return _render(notebook, "entry/fixes.md.j2", {"rows": rows})
 
 
-def shortened(diff: str) -> tuple[str, bool]:
+def shorten_diff(diff: str) -> tuple[str, bool]:
     """Returns a diff shortened to some lines and characters, and whether it is complete."""
     lines = [line[:400] for line in diff.split("\n")]
     kept: list[str] = []
@@ -140,7 +140,7 @@ def _rows(changes: Sequence[Change], say: Sentences) -> dict[str, Any]:
     return {"rows": rows, "more": max(0, len(changes) - len(rows))}
 
 
-def _rendered(notebook: Notebook, template: str, data: Mapping[str, Any]) -> str:
+def _render(notebook: Notebook, template: str, data: Mapping[str, Any]) -> str:
     templates = Templates(notebook.paths.templates, notebook.config.language_in_use())
     page, _ = templates.render_anyway(template, {"fix": data, "phrase": _sentences(notebook)})
     return tidy(page)

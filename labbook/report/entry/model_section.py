@@ -61,7 +61,7 @@ def _model(name: str, state: Mapping[str, Any], tell_name: bool) -> list[dict[st
             }
         )
     if state.get("device"):
-        rows.append({"what": "device", "value": joined(state["device"])})
+        rows.append({"what": "device", "value": join_names(state["device"])})
     amp = state.get("amp")
     if isinstance(amp, Mapping):
         options = [f"{key} {value}" for key, value in amp.items() if value not in (None, False, "", True)]
@@ -97,7 +97,7 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         "groups": len(elements),
         "elements": numbers.count(sum(known)) if known else "",
         "closure": bool(facts.get("closure")),
-        "summed": summed_losses(facts),
+        "summed": count_summed_losses(facts),
         "losses": _loss_names(facts),
     }
 
@@ -118,7 +118,7 @@ def _loss_names(facts: Mapping[str, Any]) -> str:
     return " + ".join(names[:8]) if names and names != ["loss"] else ""
 
 
-def summed_losses(facts: Mapping[str, Any]) -> int:
+def count_summed_losses(facts: Mapping[str, Any]) -> int:
     """How many backward passes the loss of an optimizer's steps adds up; 0 where that is one."""
     summed = facts.get("summed")
     return summed if isinstance(summed, int) and summed > 1 else 0
@@ -132,6 +132,6 @@ def _option(value: Any) -> str:  # noqa: ANN401 - JSON data
     return str(value)
 
 
-def joined(names: object) -> str:
+def join_names(names: object) -> str:
     """Returns one name, or several with commas."""
     return ", ".join(str(each) for each in names) if isinstance(names, (list, tuple)) else str(names or "")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labbook.model.run import Run
-from labbook.report.ending_exception import shown_path
+from labbook.report.ending_exception import shorten_path
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.numbers import duration
 from labbook.store.text.sentences import Sentences
@@ -45,7 +45,7 @@ def ranks_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | 
     shown = sorted([*first, *rest][: limits.rows], key=lambda row: int(row.get("rank", 0)))
     unlisted = int(facts.get("world") or 0) - len(rows) - len(facts.get("missing") or ())
     return {
-        "sentence": odd_sentence(odd, say, run),
+        "sentence": odd_rank_sentence(odd, say, run),
         "missing": _numbers(facts.get("missing") or ()) if odd.get("kind") != "missing" else "",
         "rows": [_row(row, run, limits, is_odd=row in first) for row in shown],
         "more": len(rows) - len(shown) + max(0, unlisted),
@@ -76,7 +76,7 @@ def _row(row: Mapping[str, Any], run: Run, limits: Limits, *, is_odd: bool) -> d
     }
 
 
-def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None) -> str:
+def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None) -> str:
     """Returns the sentence on the odd rank: "rank 3 has not entered all_reduce at train.py:41: it is at data.py:7".
 
     Args:
@@ -125,14 +125,14 @@ def odd_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = None)
 
 def ranks_line(run: Run, say: Sentences) -> str:
     """Returns the sentence on the odd rank for the terminal; "" for a run with one rank or without an odd one."""
-    return odd_sentence((run.captured.get("ranks") or {}).get("odd") or {}, say, run)
+    return odd_rank_sentence((run.captured.get("ranks") or {}).get("odd") or {}, say, run)
 
 
 def _place(where: Any, run: Run | None) -> str:  # noqa: ANN401 - JSON data
     if not isinstance(where, Mapping) or not where.get("file"):
         return ""
     file = str(where["file"])
-    shown = shown_path(file, run) if run is not None else file.rpartition("/")[2]
+    shown = shorten_path(file, run) if run is not None else file.rpartition("/")[2]
     return f"{shown}:{where.get('line')}"
 
 

@@ -37,9 +37,9 @@ def _condition(facts: Mapping[str, Any], moments: Sequence[Mapping[str, Any]]) -
     return {
         "what": f"--{facts.get('option')} {facts.get('expression')}",
         "rank": facts.get("rank"),
-        "held": _whole(facts.get("held")),
-        "looked": _whole(facts.get("looked")),
-        "came": _whole(facts.get("moments")),
+        "held": _as_int(facts.get("held")),
+        "looked": _as_int(facts.get("looked")),
+        "came": _as_int(facts.get("moments")),
         "first": facts.get("first"),
         "last": facts.get("last"),
         "missing": [str(name) for name in _list(facts.get("missing"))][:10],
@@ -88,7 +88,7 @@ def _leaf(leaf: Mapping[str, Any]) -> dict[str, Any]:
         "range": f"{format_event_number(leaf.get('min'))} .. {format_event_number(leaf.get('max'))}",
         "mean": format_event_number(leaf.get("mean")),
         "std": format_event_number(leaf.get("std")),
-        "bad": _whole(leaf.get("bad")),
+        "bad": _as_int(leaf.get("bad")),
     }
 
 
@@ -101,7 +101,7 @@ def profile_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 
 
 def _profile(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
-    begin, end = _whole(facts.get("begin_step")), _whole(facts.get("end_step"))
+    begin, end = _as_int(facts.get("begin_step")), _as_int(facts.get("end_step"))
     steps = max(1, end - begin + 1)
     rows = _list(facts.get("rows"))[: limits.rows]
     seconds = float(facts.get("seconds") or 0.0)
@@ -113,13 +113,13 @@ def _profile(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         "own": any(row.get("own_ms") is not None for row in rows),
         "device": bool(facts.get("device")),
         "rows": [_operator(row, steps, seconds, limits) for row in rows],
-        "more": max(0, _whole(facts.get("operators")) - len(rows)),
+        "more": max(0, _as_int(facts.get("operators")) - len(rows)),
         "file": str(facts.get("file") or ""),
         "flame": str(facts.get("flame") or ""),
         "memory": str(facts.get("memory") or ""),
         "speedscope": str(facts.get("speedscope") or ""),
         "kept": str(facts.get("kept") or ""),
-        "size": numbers.size(_whole(facts.get("bytes"))),
+        "size": numbers.size(_as_int(facts.get("bytes"))),
     }
 
 
@@ -128,7 +128,7 @@ def _operator(row: Mapping[str, Any], steps: int, seconds: float, limits: Limits
     weight = own if own is not None else total
     return {
         "name": shorten_middle(str(row.get("name") or ""), limits.cell),
-        "calls": _rounded(_whole(row.get("calls")) / steps),
+        "calls": _rounded(_as_int(row.get("calls")) / steps),
         "own": _rounded(own / steps) if own is not None else "",
         "total": _rounded(total / steps) if total is not None else "",
         "device": _rounded(device / steps) if device is not None else "",
@@ -166,7 +166,7 @@ def _result(facts: Mapping[str, Any], limits: Limits, say: Sentences) -> dict[st
         "rank": facts.get("rank"),
         "columns": columns,
         "rows": [[shorten_middle(_cell(each, say), 2 * limits.cell) for each in row] for row in cells],
-        "more": _whole(facts.get("left_out")) + len(rows) - len(kept),
+        "more": _as_int(facts.get("left_out")) + len(rows) - len(kept),
     }
 
 
@@ -195,7 +195,7 @@ def stopped_line(run: Run) -> dict[str, Any] | None:
     if not isinstance(stopped, Mapping):
         return None
     what = f"--{stopped.get('option')} {stopped.get('expression') or ''}".strip()
-    return {"what": what, "step": _whole(stopped.get("step")), "how": str(stopped.get("how") or "exit")}
+    return {"what": what, "step": _as_int(stopped.get("step")), "how": str(stopped.get("how") or "exit")}
 
 
 def format_event_number(value: object, digits: int = 4) -> str:
@@ -209,7 +209,7 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, str) and value in ("nan", "inf", "-inf") else None
 
 
-def _whole(value: object) -> int:
+def _as_int(value: object) -> int:
     return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0
 
 

@@ -13,16 +13,16 @@ from labbook.report.ending_exception import (
     ending_exception,
     find_interrupt,
     place,
-    shown_path,
-    shown_text,
+    shorten_path,
+    shorten_paths,
     user_frame,
 )
-from labbook.report.entry.diagnosis_section import explained_findings
+from labbook.report.entry.diagnosis_section import explained_ids
 from labbook.report.entry.merged_rows import merge_unobserved
-from labbook.report.entry.model_section import joined, summed_losses
+from labbook.report.entry.model_section import count_summed_losses, join_names
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.entry.title import verdict_reason
-from labbook.report.gradient_flow_svg import worth_drawing
+from labbook.report.gradient_flow_svg import is_worth_drawing
 from labbook.report.series_choice import (
     base_name,
     counts_points,
@@ -52,7 +52,7 @@ def title_section(run: Run, title: str, paths: NotebookPaths, language: str = "e
         "imported": bool(run.imported_from),
         "exit_code": run.exit_code,
         "signal": run.signal,
-        "started": when(run.started),
+        "started": format_time(run.started),
         "host": run.host,
         "frameworks": [f"{f.name} {f.version}".strip() for f in run.frameworks],
         "device": device_name(run),
@@ -67,7 +67,7 @@ def title_section(run: Run, title: str, paths: NotebookPaths, language: str = "e
 def device_name(run: Run) -> str:
     """Returns the device of the model, "CPU" or "GPU" with its name; "" if unknown."""
     for framework in run.frameworks:
-        device = joined(framework.state.get("device")).lower()
+        device = join_names(framework.state.get("device")).lower()
         if not device:
             continue
         if "cpu" in device:
@@ -103,7 +103,7 @@ def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "notes": [shorten_middle(note, 500) for note in exception.notes[:5]],
         "chain": [{"type": t, "message": shorten_middle(m, 500), "relation": r} for t, m, r in exception.chain[:8]],
         "traceback": shorten_middle(_traceback(exception, run, limits), limits.frames * 300),
-        "others": [_other(e, run, limits) for e in others[: limits.rows]],
+        "others": [_other_exception(e, run, limits) for e in others[: limits.rows]],
     }
 
 
@@ -113,7 +113,7 @@ def _repeats(error: CaughtException, exception: CaughtException) -> bool:
     return is_launcher_error(error.type) and exception.type in error.type + error.message and quoted in error.message
 
 
-def _other(exception: CaughtException, run: Run, limits: Limits) -> dict[str, Any]:
+def _other_exception(exception: CaughtException, run: Run, limits: Limits) -> dict[str, Any]:
     frame = user_frame(exception)
     return {
         "type": exception.type,
@@ -138,7 +138,7 @@ def _traceback(exception: CaughtException, run: Run, limits: Limits) -> str:
             lines.append(f"  ... {left_out} frames ...")
         if left_out and half <= number < half + left_out:
             continue
-        lines.append(f'  File "{shown_path(frame.file, run)}", line {frame.line}, in {frame.function}')
+        lines.append(f'  File "{shorten_path(frame.file, run)}", line {frame.line}, in {frame.function}')
         if frame.source.strip():
             lines.append(f"    {shorten_middle(frame.source.strip(), 200)}")
     message = shorten_middle(exception.message, limits.message)
@@ -202,16 +202,16 @@ def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] |
             "observed": shorten_middle(c.observed, 2 * limits.cell),
             "verdict": c.verdict,
             "detail": shorten_middle(c.detail, 400),
-            "evidence": [shorten_middle(shown_text(sentence, run), 400) for sentence in c.evidence[:8]],
+            "evidence": [shorten_middle(shorten_paths(sentence, run), 400) for sentence in c.evidence[:8]],
             "cause": c.explained_by,
             "cause_title": titles.get(c.explained_by, c.explained_by),
         }
         for c in checks[: max(limits.rows, 40)]
     ]
-    explained = explained_findings(run)
+    explained = explained_ids(run)
     shown = [r for r in rows if (r["verdict"] != "ok" and r["id"] not in explained) or r["id"] == "other_checks"]
     findings = [row for row in shown if row["detail"] or row["evidence"]]
-    return {"rows": merge_unobserved(rows), "findings": findings, "flow": run.id if worth_drawing(run) else ""}
+    return {"rows": merge_unobserved(rows), "findings": findings, "flow": run.id if is_worth_drawing(run) else ""}
 
 
 def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
@@ -272,11 +272,11 @@ def _summed_losses(run: Run, names: Sequence[str]) -> list[dict[str, Any]]:
     found = []
     for facts in (o for framework in run.frameworks for o in framework.optimizers):
         name = f"loss.opt{facts['index']}" if facts.get("index") else "loss"
-        if summed_losses(facts) and name in names:
-            found.append({"name": name, "count": summed_losses(facts)})
+        if count_summed_losses(facts) and name in names:
+            found.append({"name": name, "count": count_summed_losses(facts)})
     return found
 
 
-def when(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Returns a time for people: "2026-11-21 15:30:12 UTC"."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))

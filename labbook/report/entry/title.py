@@ -51,7 +51,7 @@ def run_title(run: Run, language: str = "en") -> str:
     elif run.status == "lost" and run.imported_from:
         sentence = fill(labels["lost_import"])
     else:
-        signal = _named(run.signal or "SIGKILL")
+        signal = _display_name(run.signal or "SIGKILL")
         key = "stalled" if run.status == "interrupted" and run.verdict_reason == "stalled_no_progress" else run.status
         sentence = fill(labels[key], signal=signal, duration=duration(run.duration_s))
     trial = run.captured.get("trial")
@@ -65,27 +65,27 @@ def verdict_line(run: Run, language: str = "en") -> str:
     exception = ending_exception(run)
     crash = next((f for f in run.findings[:1] if f.symptom and f.severity == "error"), None)
     if crash is not None and run.status == "failed":
-        return _of_finding(crash, run, labels)
+        return _finding_phrase(crash, run, labels)
     if exception is not None:
         frame = user_frame(exception)
-        kind = _named(exception.type) or "exception"
-        return kind if frame is None else fill(labels["at"], type=kind, place=_named(place(frame, run)))
+        kind = _display_name(exception.type) or "exception"
+        return kind if frame is None else fill(labels["at"], type=kind, place=_display_name(place(frame, run)))
     fault = _worst_fault(run) if run.status != "failed" else None
     if fault is not None:
-        return _of_finding(fault, run, labels)
+        return _finding_phrase(fault, run, labels)
     trainings = run.captured.get("trainings")
     series = _broken_series(run) or find_primary_series(run)
     if trainings and run.status == "finished":
-        return _of_trials(trainings, labels, "trainings")
+        return _trials_phrase(trainings, labels, "trainings")
     trials = run.captured.get("trials") or {}
     if trials.get("together") and run.status == "finished":
-        return _of_trials(trials, labels, "trials")
+        return _trials_phrase(trials, labels, "trials")
     if run.status == "failed" and (series is None or first_nonfinite_step(series) is None):
         if run.signal:
-            return fill(labels["signal"], signal=_named(run.signal))
+            return fill(labels["signal"], signal=_display_name(run.signal))
         return fill(labels["failure"]) if run.exit_code is None else fill(labels["code"], code=str(run.exit_code))
     if series is None and trials:
-        return _of_trials(trials, labels, "trials")
+        return _trials_phrase(trials, labels, "trials")
     if series is None:
         return fill(labels["unknown" if run.status == "lost" else "none"])
     return _metric(series, run, labels)
@@ -101,7 +101,7 @@ def verdict_reason(run: Run, labels: Mapping[str, Any]) -> str:
     return finding.title.replace("`", "") if finding is not None else check.title if check is not None else ""
 
 
-def _of_trials(trials: Mapping[str, Any], said: Mapping[str, Any], kind: str) -> str:
+def _trials_phrase(trials: Mapping[str, Any], said: Mapping[str, Any], kind: str) -> str:
     """Returns the number of trials and the best one, if there is one: "12 trials, best val_acc 0.93 (trial 4)".
 
     Repeated trainings have the mean of all: "5 trainings, RMSE 0.71 on average (0.65 to 0.75)".
@@ -109,14 +109,14 @@ def _of_trials(trials: Mapping[str, Any], said: Mapping[str, Any], kind: str) ->
     total = str(len(trials.get("rows") or ()))
     if "mean" in trials:
         low, high = pair(trials["low"], trials["high"])
-        metric, value = _named(str(trials["metric"])), number(trials["mean"])
+        metric, value = _display_name(str(trials["metric"])), number(trials["mean"])
         key = f"{kind}_loss" if metric == "loss" else f"{kind}_mean"
         return fill(said[key], count=total, metric=metric, value=value, low=low, high=high)
     if "best" not in trials:
         return fill(said[kind], count=total)
-    metric, value, best = _named(str(trials["metric"])), number(trials["value"]), trials["best"]
+    metric, value, best = _display_name(str(trials["metric"])), number(trials["value"]), trials["best"]
     params = next((row.get("params") or {} for row in trials.get("rows") or () if row.get("number") == best), {})
-    named = [f"{_named(str(name))}={_option(given)}" for name, given in params.items()][:_MAX_OPTIONS]
+    named = [f"{_display_name(str(name))}={_option(given)}" for name, given in params.items()][:_MAX_OPTIONS]
     # Tools number their trials from 0; people count trainings from 1.
     shown = best + 1 if kind == "trainings" else best
     which = ": ".join(filter(None, (str(shown), ", ".join(named))))
@@ -140,7 +140,7 @@ def _worst_fault(run: Run) -> Finding | None:
     return next((finding for finding in run.findings if finding.symptom == worst and worst), None)
 
 
-def _of_finding(finding: Finding, run: Run, labels: Mapping[str, Any]) -> str:
+def _finding_phrase(finding: Finding, run: Run, labels: Mapping[str, Any]) -> str:
     """Returns title and location of a finding: "input width does not match in_features, at model.py:31"."""
     title = " ".join(_NO_MARKUP.sub(" ", finding.title.replace("`", "")).split())
     # "DataLoader" and "NaN" are names, "Exploding" is a word.
@@ -148,18 +148,18 @@ def _of_finding(finding: Finding, run: Run, labels: Mapping[str, Any]) -> str:
     if first[1:] == first[1:].lower():
         title = title[:1].lower() + title[1:]
     place = user_location(finding, run)
-    return fill(labels["found"], title=title, place=_named(place)) if place else title
+    return fill(labels["found"], title=title, place=_display_name(place)) if place else title
 
 
 def script_name(run: Run) -> str:
     """Returns the short name of the script, or of the program if the command has no script."""
     imported = str(run.imported_from.get("run") or "")
     name = imported or run.script or (run.argv[0].rsplit("/", 1)[-1] if run.argv else "run")
-    return _named(name)
+    return _display_name(name)
 
 
 def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
-    name = _named(series.name)
+    name = _display_name(series.name)
     since = first_nonfinite_step(series)
     if since is not None and series.last is not None:
         value = "NaN" if math.isnan(series.last) else "inf"
@@ -181,10 +181,10 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
 
 
 def _option(value: object) -> str:
-    return number(value) if isinstance(value, float) else _named(str(value))
+    return number(value) if isinstance(value, float) else _display_name(str(value))
 
 
-def _named(text: str) -> str:
+def _display_name(text: str) -> str:
     """Returns a name of the program without markup, `In[3]` as "cell 3"; a long one is cut at its beginning."""
 
     def harmless(found: re.Match[str]) -> str:

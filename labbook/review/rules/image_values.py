@@ -36,17 +36,17 @@ def divided_twice(code: Code, source: Source) -> Iterator[Hit]:
         if where is source
     )
     for node in source.nodes:
-        divided = _divided(node)
+        divided = _divided_value(node)
         if divided is None:
             continue
         earlier = code.value(source, dotted_target(divided), divided) if dotted_target(divided) else divided
         if earlier is not None and _divides(earlier):
             yield Hit(node, {"name": ast.unparse(divided)[:60], "first": "it was divided by 255 already"})
-        elif to_tensor and dotted_target(divided) and _from_loader_with(code, source, divided):
+        elif to_tensor and dotted_target(divided) and _is_from_tensor_loader(code, source, divided):
             yield Hit(node, {"name": dotted_target(divided), "first": "ToTensor gives values from 0 to 1 already"})
 
 
-def _divided(node: ast.AST) -> ast.expr | None:
+def _divided_value(node: ast.AST) -> ast.expr | None:
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and _is_255(node.value):
         return node.target
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _is_255(node.right):
@@ -66,13 +66,13 @@ def _divides(node: ast.expr) -> bool:
         and last_name(node.func) in ("float", "to", "view", "astype", "reshape")
     ):
         node = node.func.value
-    return _divided(node) is not None
+    return _divided_value(node) is not None
 
 
-def _from_loader_with(code: Code, source: Source, node: ast.expr) -> bool:
+def _is_from_tensor_loader(code: Code, source: Source, node: ast.expr) -> bool:
     """Whether a name is the batch of a loader over a torchvision dataset whose transform ends in `ToTensor`."""
     name = dotted_target(node)
-    for outer in source.above(node):
+    for outer in source.parents_of(node):
         if isinstance(outer, ast.For) and name in {dotted_target(one) for one in walk([outer.target])}:
             if (
                 sum(

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from labbook.review.code_index import LOOPS, Code, assigns, dotted_target, last_name, walk
-from labbook.review.gradient_flow import in_no_grad
+from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.output_activation import ending
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
@@ -83,14 +83,14 @@ def shadowed(code: Code, source: Source) -> Iterator[Hit]:
         call = node.value
         if not name or dotted_target(call.func) != name or not call.args or code.function_named(source, call.func):
             continue
-        loop = next((one for one in source.above(node) if isinstance(one, LOOPS)), None)
-        if loop is None or source.function(loop) is not source.function(node) or _leaves(source, node):
+        loop = next((one for one in source.parents_of(node) if isinstance(one, LOOPS)), None)
+        if loop is None or source.function(loop) is not source.function(node) or _leaves_loop(source, node):
             continue
         if sum(assigns(one, name) for one in walk(loop.body)) != 1 or assigns(loop, name):
             continue
         outer = code.value(source, name, loop)
         scope = source.function(node)
-        if outer is None and scope is not None and not code.assigned(scope, name)[1:]:
+        if outer is None and scope is not None and not code.assigned_values(scope, name)[1:]:
             continue
         kind = code.kind(source, outer) if outer is not None else None
         if (
@@ -103,7 +103,7 @@ def shadowed(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"name": name, "kind": kind.name.rsplit(".", 1)[-1]})
 
 
-def _leaves(source: Source, node: ast.stmt) -> bool:
+def _leaves_loop(source: Source, node: ast.stmt) -> bool:
     """Whether the loop always ends after a statement."""
     block, index = source.blocks.get(node, ([], 0))
     return any(isinstance(one, (ast.Break, ast.Return)) for one in block[index:])
@@ -119,21 +119,21 @@ def accumulated(code: Code, source: Source) -> Iterator[Hit]:
         }
         back.pop("", None)
         for node in walk(loop.body):
-            total, added = _added(node)
+            total, added = _added_names(node)
             if not total or added not in back or total == added or total in back:
                 continue
-            if next((one for one in source.above(node) if isinstance(one, LOOPS)), None) is not loop:
+            if next((one for one in source.parents_of(node) if isinstance(one, LOOPS)), None) is not loop:
                 continue
-            if any(isinstance(one, (ast.Break, ast.Return)) for one in loop.body) or in_no_grad(source, node):
+            if any(isinstance(one, (ast.Break, ast.Return)) for one in loop.body) or is_under_no_grad(source, node):
                 continue
-            if _is_reset_in(loop, total) or not _still_a_loss(loop, node, added, back[added]):
+            if _is_reset_in(loop, total) or not _is_still_loss(loop, node, added, back[added]):
                 continue
             if _cut(source, loop, total):
                 continue
             yield Hit(node, {"total": total, "loss": added})
 
 
-def _added(node: ast.AST) -> tuple[str, str]:
+def _added_names(node: ast.AST) -> tuple[str, str]:
     """Return the names (total, summand) of `total += loss`, `total = total + loss`, `losses.append(loss)`."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
         return dotted_target(node.target), _weighted(node.value)
@@ -161,12 +161,12 @@ def _is_reset_in(loop: ast.AST, name: str) -> bool:
     return any(
         isinstance(node, ast.Assign)
         and any(dotted_target(one) == name for one in node.targets)
-        and _added(node)[0] != name
+        and _added_names(node)[0] != name
         for node in walk(loop.body)
     )
 
 
-def _still_a_loss(loop: ast.AST, at: ast.AST, name: str, back: ast.AST) -> bool:
+def _is_still_loss(loop: ast.AST, at: ast.AST, name: str, back: ast.AST) -> bool:
     """Whether a name still refers to the loss of the `backward` call, not to its number."""
     assert isinstance(loop, LOOPS)
     for node in walk(loop.body):
@@ -205,39 +205,39 @@ def detached(code: Code, source: Source) -> Iterator[Hit]:
         loss = call.func.value
         if not dotted_target(loss):
             continue
-        found = _cutting(code, source, loss, 0)
+        found = _find_detaching(code, source, loss, 0)
         if found is not None:
             yield Hit(found[0], {"how": found[1], "loss": dotted_target(loss)})
 
 
-def _cutting(code: Code, source: Source, node: ast.expr, depth: int) -> tuple[ast.AST, str] | None:
+def _find_detaching(code: Code, source: Source, node: ast.expr, depth: int) -> tuple[ast.AST, str] | None:
     """Return the node that detaches a value from the model, and how; `None` if that is uncertain."""
     if depth > 6:
         return None
     if dotted_target(node):
         value = code.value(source, dotted_target(node), node)
-        return _cutting(code, source, value, depth + 1) if value is not None else None
+        return _find_detaching(code, source, value, depth + 1) if value is not None else None
     if isinstance(node, ast.Attribute) and node.attr == "data":
-        return (node, ".data") if _from_model(code, source, node.value, 0) else None
+        return (node, ".data") if _is_from_model(code, source, node.value, 0) else None
     if not isinstance(node, ast.Call):
         return None
     name, dotted = last_name(node.func), source.dotted(node.func)
     if isinstance(node.func, ast.Attribute) and name in _CUTS and not dotted:
-        return (node, f".{name}()") if _from_model(code, source, node.func.value, 0) else None
+        return (node, f".{name}()") if _is_from_model(code, source, node.func.value, 0) else None
     if (
         dotted in ("torch.tensor", "torch.from_numpy", "paddle.to_tensor", "torch.Tensor", "torch.FloatTensor")
         and node.args
     ):
         inner = node.args[0]
-        if _from_model(code, source, inner, 0):
+        if _is_from_model(code, source, inner, 0):
             return node, f"{name}(...)"
-        return _cutting(code, source, inner, depth + 1)
+        return _find_detaching(code, source, inner, depth + 1)
     if _loss_of(code, source, node) or _is_loss_like(code, source, node):
         if not node.args:
             return None
-        if any(_from_model(code, source, arg, 0) for arg in node.args[1:]):
+        if any(_is_from_model(code, source, arg, 0) for arg in node.args[1:]):
             return None
-        return _cutting(code, source, node.args[0], depth + 1)
+        return _find_detaching(code, source, node.args[0], depth + 1)
     if isinstance(node.func, ast.Attribute) and name in (
         "float",
         "to",
@@ -248,7 +248,7 @@ def _cutting(code: Code, source: Source, node: ast.expr, depth: int) -> tuple[as
         "mean",
         "sum",
     ):
-        return _cutting(code, source, node.func.value, depth + 1)
+        return _find_detaching(code, source, node.func.value, depth + 1)
     return None
 
 
@@ -260,13 +260,13 @@ def _is_loss_like(code: Code, source: Source, call: ast.Call) -> bool:
     return dotted.startswith(("torch.nn.", "paddle.nn.")) and dotted.lower().endswith(("loss", "cross_entropy"))
 
 
-def _from_model(code: Code, source: Source, node: ast.expr, depth: int) -> bool:
+def _is_from_model(code: Code, source: Source, node: ast.expr, depth: int) -> bool:
     """Whether a value is the output of a model or of a loss."""
     if depth > 5:
         return False
     if dotted_target(node):
         value = code.value(source, dotted_target(node), node)
-        return value is not None and _from_model(code, source, value, depth + 1)
+        return value is not None and _is_from_model(code, source, value, depth + 1)
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in (
             "cpu",
@@ -276,8 +276,8 @@ def _from_model(code: Code, source: Source, node: ast.expr, depth: int) -> bool:
             "reshape",
             "argmax",
         ):
-            return _from_model(code, source, node.func.value, depth + 1)
-        if in_no_grad(source, node):
+            return _is_from_model(code, source, node.func.value, depth + 1)
+        if is_under_no_grad(source, node):
             return False
         kind = code.kind(source, node.func) if not source.dotted(node.func) else None
         if kind is None:
@@ -300,7 +300,7 @@ def forced_gradient(code: Code, source: Source) -> Iterator[Hit]:
             continue
         name = dotted_target(call.func.value)
         statement = source.statement(call)
-        if not name or statement is None or _cutting(code, source, call.func.value, 0) is not None:
+        if not name or statement is None or _find_detaching(code, source, call.func.value, 0) is not None:
             continue
         block, index = source.blocks.get(statement, ([], 0))
         for before in reversed(block[:index]):

@@ -67,7 +67,7 @@ def unused_layer(code: Code, source: Source) -> Iterator[Hit]:
     for cls in _models(code, source):
         init = _init(cls)
         forward = next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
-        if init is None or forward is None or code.lineage(source, cls)[1:] or _derived(code, cls.name):
+        if init is None or forward is None or code.lineage(source, cls)[1:] or _is_derived(code, cls.name):
             continue
         if _iterates_layers(cls) or not _does_something(forward):
             continue
@@ -86,7 +86,7 @@ def unused_layer(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"layer": target, "kind": layer}, "note" if alone else "")
 
 
-def _derived(code: Code, name: str) -> bool:
+def _is_derived(code: Code, name: str) -> bool:
     return any(last_name(base) == name for many in code.classes.values() for _, one in many for base in one.bases)
 
 
@@ -117,10 +117,10 @@ def layers_in_list(code: Code, source: Source) -> Iterator[Hit]:
     for cls in _models(code, source):
         for method in cls.body:
             if isinstance(method, ast.FunctionDef) and method.name == "__init__":
-                yield from _plain(code, source, cls, method)
+                yield from _plain_list_hits(code, source, cls, method)
 
 
-def _plain(code: Code, source: Source, cls: ast.ClassDef, init: Function) -> Iterator[Hit]:
+def _plain_list_hits(code: Code, source: Source, cls: ast.ClassDef, init: Function) -> Iterator[Hit]:
     containers: dict[str, tuple[ast.AST, str]] = {}
     empty: set[str] = set()
     for node in walk(init.body):
@@ -250,7 +250,7 @@ def functional_dropout(code: Code, source: Source) -> Iterator[Hit]:
         if any(
             (isinstance(one, (ast.If, ast.IfExp)) and "train" in ast.unparse(one.test))
             or (isinstance(one, ast.If) and "not self" in ast.unparse(one.test))
-            for one in source.above(node)
+            for one in source.parents_of(node)
         ):
             continue
         if any(isinstance(one, ast.If) and "train" in ast.unparse(one.test) for one in walk(function.body)):

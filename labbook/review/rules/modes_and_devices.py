@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import LOOPS, Code, Kind, assigns, dotted_target, last_name, walk
 from labbook.review.eval_loops import evaluations
-from labbook.review.gradient_flow import in_no_grad
+from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.partial_device_move import half_moved
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
@@ -26,8 +26,8 @@ def _mode_layer(code: Code, kind: Kind | None, depth: int = 0) -> str:
         name = kind.name.rsplit(".", 1)[-1]
         if kind.name.startswith(("torchvision.models.", "paddle.vision.models.")) and name.lower().startswith(_ZOO):
             return "BatchNorm" if not name.lower().startswith("alexnet") else "Dropout"
-        return _in_calls(kind.source, [kind.call])
-    found = _in_calls(kind.class_source or kind.source, [kind.class_node])
+        return _name_in_calls(kind.source, [kind.call])
+    found = _name_in_calls(kind.class_source or kind.source, [kind.class_node])
     if found or kind.class_source is None:
         return found
     for node in ast.walk(kind.class_node):
@@ -40,7 +40,7 @@ def _mode_layer(code: Code, kind: Kind | None, depth: int = 0) -> str:
     return ""
 
 
-def _in_calls(source: Source, nodes: list[ast.Call] | list[ast.ClassDef]) -> str:
+def _name_in_calls(source: Source, nodes: list[ast.Call] | list[ast.ClassDef]) -> str:
     for outer in nodes:
         for node in ast.walk(outer):
             if isinstance(node, ast.Call):
@@ -76,7 +76,7 @@ def never_eval(code: Code, source: Source) -> Iterator[Hit]:
     """A model with dropout or batch norm is evaluated without any call of `eval()`."""
     if not _trains(code) or _sets_mode(code, "eval"):
         return
-    for call in (*_under_no_grad(source), *evaluations(code, source)):
+    for call in (*_calls_under_no_grad(source), *evaluations(code, source)):
         kind = code.kind(source, call.func)
         layer = _mode_layer(code, kind)
         if layer:
@@ -88,12 +88,12 @@ def never_eval(code: Code, source: Source) -> Iterator[Hit]:
             return
 
 
-def _under_no_grad(source: Source) -> Iterator[ast.Call]:
+def _calls_under_no_grad(source: Source) -> Iterator[ast.Call]:
     """Yield calls under `no_grad` in loops that do not train."""
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
         calls = [n for n in walk(loop.body) if isinstance(n, ast.Call)]
         if not any(last_name(call.func) in ("backward", "step") for call in calls):
-            yield from (c for c in calls if dotted_target(c.func) and c.args and in_no_grad(source, c))
+            yield from (c for c in calls if dotted_target(c.func) and c.args and is_under_no_grad(source, c))
 
 
 def _set_to_train(code: Code, model: str) -> bool:
@@ -107,9 +107,9 @@ def _set_to_train(code: Code, model: str) -> bool:
 def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
     """A loop calls `eval()` each epoch and trains in the next one without `train()`."""
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
-        if next((one for one in source.above(loop) if isinstance(one, LOOPS)), None) is not None:
+        if next((one for one in source.parents_of(loop) if isinstance(one, LOOPS)), None) is not None:
             continue
-        calls = list(_reached(code, source, loop.body, 0))
+        calls = list(_reached_calls(code, source, loop.body, 0))
         if any(last_name(call.func) in ("train", "set_mode", "requires_grad_") for _, call in calls):
             continue
         back = [call for _, call in calls if last_name(call.func) == "backward"]
@@ -126,47 +126,47 @@ def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
             kind = code.kind(where, func.value)
             if kind is not None and kind.class_node is None and not kind.name.startswith(_KNOWN_LIBRARIES):
                 kind = None
-            if kind is None and (where is not source or not _by_name(source, loop, func.value)):
+            if kind is None and (where is not source or not _is_optimized_by_name(source, loop, func.value)):
                 continue
             layer = "a model" if kind is None else _mode_layer(code, kind)
             if kind is not None and (not layer or _is_created_in(source, loop, kind) or not _is_trained(code, kind)):
                 continue
-            at = call if where is source and _inside(source, call, loop) else _way_to(code, source, loop, call)
+            at = call if where is source and _is_inside(source, call, loop) else _path_to(code, source, loop, call)
             if at is not None:
                 severity = "warning" if kind is None else ""
                 yield Hit(at, {"model": ast.unparse(func.value), "layer": layer}, severity)
             break
 
 
-def _reached(code: Code, source: Source, body: list[ast.stmt], depth: int) -> Iterator[tuple[Source, ast.Call]]:
+def _reached_calls(code: Code, source: Source, body: list[ast.stmt], depth: int) -> Iterator[tuple[Source, ast.Call]]:
     """Yield all calls in statements and in the functions that they call."""
     for node in walk(body, into=False):
         if isinstance(node, ast.Call):
             yield source, node
             followed = code.function_named(source, node.func) if depth < 4 else None
             if followed is not None:
-                yield from _reached(code, followed[0], followed[1].body, depth + 1)
+                yield from _reached_calls(code, followed[0], followed[1].body, depth + 1)
 
 
-def _way_to(code: Code, source: Source, loop: ast.AST, wanted: ast.Call) -> ast.AST | None:
+def _path_to(code: Code, source: Source, loop: ast.AST, wanted: ast.Call) -> ast.AST | None:
     assert isinstance(loop, LOOPS)
     for node in walk(loop.body):
         if isinstance(node, ast.Call):
             followed = code.function_named(source, node.func)
             if followed is not None and any(
-                call is wanted for _, call in _reached(code, followed[0], followed[1].body, 0)
+                call is wanted for _, call in _reached_calls(code, followed[0], followed[1].body, 0)
             ):
                 return node
     return None
 
 
-def _inside(source: Source, node: ast.AST, loop: ast.AST) -> bool:
-    return any(outer is loop for outer in source.above(node))
+def _is_inside(source: Source, node: ast.AST, loop: ast.AST) -> bool:
+    return any(outer is loop for outer in source.parents_of(node))
 
 
 def _is_created_in(source: Source, loop: ast.AST, kind: Kind) -> bool:
     """Whether a model is created anew in each iteration."""
-    return kind.source is source and _inside(source, kind.call, loop)
+    return kind.source is source and _is_inside(source, kind.call, loop)
 
 
 def _is_trained(code: Code, kind: Kind) -> bool:
@@ -184,7 +184,7 @@ def _is_trained(code: Code, kind: Kind) -> bool:
     return False
 
 
-def _by_name(source: Source, loop: ast.AST, model: ast.expr) -> bool:
+def _is_optimized_by_name(source: Source, loop: ast.AST, model: ast.expr) -> bool:
     """Whether an optimizer of the same function has the parameters of that name, and the loop creates no new one.
 
     A model created elsewhere may have no layer that depends on the mode; then a missing `train()` is harmless.
@@ -213,7 +213,7 @@ def grad_in_evaluation(code: Code, source: Source) -> Iterator[Hit]:
     if not _trains(code):
         return
     seen = set()
-    for hit in (*_behind_eval(code, source), *_named_so(code, source)):
+    for hit in (*_calls_after_eval(code, source), *_named_so(code, source)):
         if hit.node not in seen:
             seen.add(hit.node)
             yield hit
@@ -222,7 +222,11 @@ def grad_in_evaluation(code: Code, source: Source) -> Iterator[Hit]:
 def _named_so(code: Code, source: Source) -> Iterator[Hit]:
     """Models called with gradients in loops that are named as evaluation."""
     for call in evaluations(code, source):
-        if in_no_grad(source, call) or _called_without_grad(code, source, call) or _wants_gradients(source, call):
+        if (
+            is_under_no_grad(source, call)
+            or _may_run_without_grad(code, source, call)
+            or _wants_gradients(source, call)
+        ):
             continue
         kind, model = code.kind(source, call.func), dotted_target(call.func)
         known = kind is not None and (kind.class_node is not None or kind.name.startswith(_MODELS))
@@ -231,7 +235,7 @@ def _named_so(code: Code, source: Source) -> Iterator[Hit]:
             return
 
 
-def _behind_eval(code: Code, source: Source) -> Iterator[Hit]:
+def _calls_after_eval(code: Code, source: Source) -> Iterator[Hit]:
     """Models called with gradients in a loop after their `eval()`."""
     for where, call in code.calls.get("eval", ()):
         func = call.func
@@ -239,11 +243,11 @@ def _behind_eval(code: Code, source: Source) -> Iterator[Hit]:
             continue
         model = dotted_target(func.value)
         statement = source.statement(call)
-        if not model or statement is None or in_no_grad(source, call):
+        if not model or statement is None or is_under_no_grad(source, call):
             continue
         kind = code.kind(source, func.value)
         found = _evaluating_loop(source, statement, model)
-        if found is None or _wants_gradients(source, call) or _called_without_grad(code, source, call):
+        if found is None or _wants_gradients(source, call) or _may_run_without_grad(code, source, call):
             continue
         if kind is None and not _is_given(source, call, model):
             continue
@@ -259,9 +263,9 @@ def _evaluating_loop(source: Source, statement: ast.stmt, model: str) -> ast.AST
             return None
         if isinstance(later, (*LOOPS, ast.With)):
             for node in calls:
-                if isinstance(later, ast.With) and not any(isinstance(one, LOOPS) for one in source.above(node)):
+                if isinstance(later, ast.With) and not any(isinstance(one, LOOPS) for one in source.parents_of(node)):
                     continue
-                if dotted_target(node.func) == model and not in_no_grad(source, node):
+                if dotted_target(node.func) == model and not is_under_no_grad(source, node):
                     return node
     return None
 
@@ -275,7 +279,7 @@ def _wants_gradients(source: Source, node: ast.AST) -> bool:
     return any(word in ast.unparse(function) for word in (*words, "backward"))
 
 
-def _called_without_grad(code: Code, source: Source, node: ast.AST) -> bool:
+def _may_run_without_grad(code: Code, source: Source, node: ast.AST) -> bool:
     """Whether the function may be called under `no_grad`."""
     function = source.function(node)
     if function is None:
@@ -283,7 +287,7 @@ def _called_without_grad(code: Code, source: Source, node: ast.AST) -> bool:
     if function.decorator_list:
         return True
     calls = code.callers(source, function)
-    return not calls or any(in_no_grad(where, call) for where, call in calls)
+    return not calls or any(is_under_no_grad(where, call) for where, call in calls)
 
 
 def _is_given(source: Source, node: ast.AST, model: str) -> bool:
@@ -322,7 +326,7 @@ def data_not_moved(code: Code, source: Source) -> Iterator[Hit]:
         return
     made = {id(kind.call) for where, call in models if (kind := code.kind(where, call.func.value)) is not None}  # type: ignore[attr-defined]
     for loop in (node for node in source.nodes if isinstance(node, (ast.For, ast.AsyncFor))):
-        if not _over_loader(code, source, loop):
+        if not _is_over_loader(code, source, loop):
             continue
         given = {dotted_target(one) for one in walk([loop.target])} - {""}
         for node in walk(loop.body):
@@ -354,7 +358,7 @@ def _may_be_gpu(code: Code, source: Source, call: ast.Call) -> bool:
     return any("cuda" in text or "gpu" in text for text in texts)
 
 
-def _over_loader(code: Code, source: Source, loop: ast.For | ast.AsyncFor) -> bool:
+def _is_over_loader(code: Code, source: Source, loop: ast.For | ast.AsyncFor) -> bool:
     given = loop.iter
     while isinstance(given, ast.Call) and last_name(given.func) in ("enumerate", "tqdm", "iter") and given.args:
         given = given.args[0]

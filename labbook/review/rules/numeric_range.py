@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code, dotted_target, last_name
-from labbook.review.gradient_flow import in_no_grad
+from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.output_activation import ending
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
@@ -26,7 +26,7 @@ def unstable_logarithm(code: Code, source: Source) -> Iterator[Hit]:
         if not isinstance(node, ast.Call) or last_name(node.func) not in _LOGARITHMS:
             continue
         given = _argument(source, node)
-        if given is not None and (kind := _probability(code, source, given, 0)) and not in_no_grad(source, node):
+        if given is not None and (kind := _probability(code, source, given, 0)) and not is_under_no_grad(source, node):
             yield Hit(node, {"given": kind, "stable": _STABLE[kind]})
 
 

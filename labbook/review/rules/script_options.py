@@ -42,7 +42,7 @@ def option_not_used(code: Code, source: Source) -> Iterator[Hit]:
         name = str(dest) or long.lstrip("-").replace("-", "_")
         if name not in _OPTIONS or code.loaded.get(name) or name in code.texts - {long}:
             continue
-        written = _written(source, name)
+        written = _hard_coded(source, name)
         if written is not None:
             yield Hit(written, {"option": long or name})
 
@@ -76,7 +76,7 @@ def _arguments_escape(source: Source) -> bool:
     return False
 
 
-def _written(source: Source, option: str) -> ast.AST | None:
+def _hard_coded(source: Source, option: str) -> ast.AST | None:
     """Return the node where a number is hard-coded instead of the option."""
     keyword = {"learning_rate": ("lr", "learning_rate"), "lr": ("lr", "learning_rate")}.get(option, (option,))
     for node in source.nodes:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from labbook.review.code_index import LOOPS, Code, Kind, assigns, dotted_target, last_name, walk
-from labbook.review.gradient_flow import in_no_grad, is_optimizer, step_loops
+from labbook.review.gradient_flow import is_optimizer, is_under_no_grad, step_loops
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
 
@@ -31,16 +31,21 @@ _IN_PLACE = {"add_", "mul_", "sub_", "div_", "clamp_", "fill_", "zero_", "copy_"
 def leaf_in_place(code: Code, source: Source) -> Iterator[Hit]:
     """`w -= lr * w.grad` outside `no_grad`, where `w` is a leaf that requires a gradient."""
     for node in source.nodes:
-        target, value = _changed(node)
+        target, value = _changed_value(node)
         name = dotted_target(target) if target is not None else ""
-        if not name or value is None or not isinstance(node, (ast.AugAssign, ast.Call)) or in_no_grad(source, node):
+        if (
+            not name
+            or value is None
+            or not isinstance(node, (ast.AugAssign, ast.Call))
+            or is_under_no_grad(source, node)
+        ):
             continue
         if not _reads_grad(value, name) or target is None or not _is_leaf(code, source, target):
             continue
         yield Hit(node, {"name": name})
 
 
-def _changed(node: ast.AST) -> tuple[ast.expr | None, ast.AST | None]:
+def _changed_value(node: ast.AST) -> tuple[ast.expr | None, ast.AST | None]:
     if isinstance(node, ast.AugAssign) and isinstance(node.op, (ast.Sub, ast.Add)):
         return node.target, node.value
     if (
@@ -63,7 +68,7 @@ def _reads_grad(node: ast.AST, name: str) -> bool:
 def _is_leaf(code: Code, source: Source, node: ast.expr) -> bool:
     """Whether all values of a name require gradients or are parameters."""
     scope = source.function(node) or source.tree
-    values = [value for value in code.assigned(scope, dotted_target(node)) if value is not None]
+    values = [value for value in code.assigned_values(scope, dotted_target(node)) if value is not None]
     made = [value for value in values if isinstance(value, ast.Call)]
     return bool(made) and all(
         source.dotted(one.func) in ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
@@ -106,7 +111,7 @@ def saved_in_place(code: Code, source: Source) -> Iterator[Hit]:
                 and "torch.nn.Module" in code.bases(source, cls)
             ):
                 for block in _blocks(method):
-                    yield from _saved(code, source, block)
+                    yield from _saved_in_place_hits(code, source, block)
 
 
 def _blocks(function: ast.FunctionDef) -> Iterator[list[ast.stmt]]:
@@ -116,7 +121,7 @@ def _blocks(function: ast.FunctionDef) -> Iterator[list[ast.stmt]]:
             yield node.body
 
 
-def _saved(code: Code, source: Source, block: list[ast.stmt]) -> Iterator[Hit]:
+def _saved_in_place_hits(code: Code, source: Source, block: list[ast.stmt]) -> Iterator[Hit]:
     held: dict[str, str] = {}
     for node in block:
         changed = ""
@@ -129,7 +134,7 @@ def _saved(code: Code, source: Source, block: list[ast.stmt]) -> Iterator[Hit]:
             and node.value.func.attr in _IN_PLACE
         ):
             changed = dotted_target(node.value.func.value)
-        if changed in held and not in_no_grad(source, node):
+        if changed in held and not is_under_no_grad(source, node):
             yield Hit(node, {"name": changed, "operation": held.pop(changed)})
         for name in list(held):
             if any(assigns(one, name) for one in walk([node])):
@@ -163,18 +168,18 @@ def best_alias(code: Code, source: Source) -> Iterator[Hit]:
         stored = _stored_model(node.value)
         if not name or stored is None:
             continue
-        loop = next((one for one in source.above(node) if isinstance(one, LOOPS)), None)
+        loop = next((one for one in source.parents_of(node) if isinstance(one, LOOPS)), None)
         if loop is None or source.function(loop) is not source.function(node):
             continue
-        branch = next((one for one in source.above(node) if isinstance(one, (ast.If, *LOOPS))), None)
+        branch = next((one for one in source.parents_of(node) if isinstance(one, (ast.If, *LOOPS))), None)
         if not isinstance(branch, ast.If):
             # Stored in every iteration: it is the last state anyway.
             continue
-        if not _loaded_again(source, loop, stored, name) and not _is_best(code, source, loop, stored, name):
+        if not _is_loaded_again(source, loop, stored, name) and not _is_best(code, source, loop, stored, name):
             continue
-        if not _trained_in(code, source, loop):
+        if not _is_trained_in(code, source, loop):
             continue
-        if _used_at_once(source, node, name) or not _used_later(source, loop, name) or _leaves(source, node):
+        if _used_at_once(source, node, name) or not _used_later(source, loop, name) or _leaves_loop(source, node):
             continue
         yield Hit(node, {"name": name, "value": ast.unparse(node.value)})
 
@@ -182,12 +187,12 @@ def best_alias(code: Code, source: Source) -> Iterator[Hit]:
 def _is_best(code: Code, source: Source, loop: ast.AST, stored: ast.expr, name: str) -> bool:
     """Whether a name suggests the best state of a known model that the loop does not create anew."""
     kind = code.kind(source, stored) if dotted_target(stored) and "best" in name.lower() else None
-    if kind is None or (kind.source is source and any(one is loop for one in source.above(kind.call))):
+    if kind is None or (kind.source is source and any(one is loop for one in source.parents_of(kind.call))):
         return False
     return _is_model(code, kind)
 
 
-def _loaded_again(source: Source, loop: ast.AST, stored: ast.expr, name: str) -> bool:
+def _is_loaded_again(source: Source, loop: ast.AST, stored: ast.expr, name: str) -> bool:
     """Whether the same model loads the stored state after the loop."""
     assert isinstance(loop, LOOPS)
     if any(assigns(one, dotted_target(stored)) for one in walk(loop.body)) or not isinstance(stored, ast.Name):
@@ -218,7 +223,7 @@ def _is_model(code: Code, kind: Kind) -> bool:
     return kind.name.startswith(("torch.nn.", "paddle.nn.", "torchvision.models.", "paddle.vision.models."))
 
 
-def _trained_in(code: Code, source: Source, loop: ast.AST) -> bool:
+def _is_trained_in(code: Code, source: Source, loop: ast.AST) -> bool:
     from labbook.review.gradient_flow import events
 
     assert isinstance(loop, LOOPS)
@@ -248,7 +253,7 @@ def _used_later(source: Source, loop: ast.AST, name: str) -> bool:
     )
 
 
-def _leaves(source: Source, node: ast.stmt) -> bool:
+def _leaves_loop(source: Source, node: ast.stmt) -> bool:
     block, index = source.blocks.get(node, ([], 0))
     return any(isinstance(one, (ast.Break, ast.Return)) for one in block[index:])
 

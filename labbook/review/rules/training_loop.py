@@ -11,7 +11,7 @@ from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
 
 
-def _has(found: list[Event], what: str) -> bool:
+def _has_event(found: list[Event], what: str) -> bool:
     return any(event.what == what for event in found)
 
 
@@ -21,13 +21,13 @@ def _is_step(event: Event, found: list[Event]) -> bool:
     return event.what == "step" and bool(event.on) and (event.sure or same)
 
 
-def _around(code: Code, source: Source, node: ast.AST) -> list[Event]:
+def _events_around(code: Code, source: Source, node: ast.AST) -> list[Event]:
     """Return the events of the function that contains a loop."""
     function = source.function(node)
     return events(code, source, function.body if function is not None else source.tree.body)
 
 
-def _by_hand(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+def _is_manual_update(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     """Whether a loop reads `.grad` (a manual update, an attack on the input)."""
     return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in walk(loop.body))
 
@@ -37,7 +37,7 @@ def missing_zero_grad(code: Code, source: Source) -> Iterator[Hit]:
     for _, found in step_loops(code, source):
         steps = [one for one in found if one.what == "step"]
         back = next((one for one in found if one.what == "backward" and _is_call_of_loss(one)), None)
-        if not steps or back is None or _has(found, "zero") or _has(found, "unknown"):
+        if not steps or back is None or _has_event(found, "zero") or _has_event(found, "unknown"):
             continue
         if not all(one.sure for one in steps) and _named_anywhere(code):
             continue
@@ -54,7 +54,12 @@ def _is_call_of_loss(event: Event) -> bool:
 def missing_zero_grad_by_hand(code: Code, source: Source) -> Iterator[Hit]:
     """A loop updates leaves with their `.grad`, but never clears it."""
     for loop, found in step_loops(code, source):
-        if not _has(found, "backward") or _has(found, "zero") or _has(found, "step") or _has(found, "unknown"):
+        if (
+            not _has_event(found, "backward")
+            or _has_event(found, "zero")
+            or _has_event(found, "step")
+            or _has_event(found, "unknown")
+        ):
             continue
         for node in walk(loop.body):
             if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Sub):
@@ -70,12 +75,12 @@ def missing_zero_grad_by_hand(code: Code, source: Source) -> Iterator[Hit]:
             made_here = any(
                 isinstance(one, ast.Assign) and name in map(dotted_target, one.targets) for one in walk(loop.body)
             )
-            if name and used and not made_here and not any(_leaves(one) for one in walk(loop.body)):
+            if name and used and not made_here and not any(_leaves_loop(one) for one in walk(loop.body)):
                 yield Hit(node, {"optimizer": name, "clear": f"{name}.grad = None"})
                 break
 
 
-def _leaves(node: ast.AST) -> bool:
+def _leaves_loop(node: ast.AST) -> bool:
     return isinstance(node, (ast.Break, ast.Return)) or (
         isinstance(node, ast.Call) and last_name(node.func) in ("requires_grad_", "detach_", "grad")
     )
@@ -107,7 +112,13 @@ def missing_backward(code: Code, source: Source) -> Iterator[Hit]:
     for loop, found in step_loops(code, source):
         step = next((one for one in found if _is_step(one, found)), None)
         cleared = [one for one in found if one.what == "zero"]
-        if step is None or not cleared or _has(found, "backward") or _has(found, "unknown") or _by_hand(loop):
+        if (
+            step is None
+            or not cleared
+            or _has_event(found, "backward")
+            or _has_event(found, "unknown")
+            or _is_manual_update(loop)
+        ):
             continue
         if not any(isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) for node in walk(loop.body)):
             continue
@@ -118,13 +129,13 @@ def missing_step(code: Code, source: Source) -> Iterator[Hit]:
     """A loop clears the gradients of an optimizer and calls `backward`, but never `step`."""
     for loop, found in step_loops(code, source):
         back = next((one for one in found if one.what == "backward" and one.direct), None)
-        if back is None or _has(found, "step") or _has(found, "unknown") or _by_hand(loop):
+        if back is None or _has_event(found, "step") or _has_event(found, "unknown") or _is_manual_update(loop):
             continue
         zero = next(
-            (one for one in found if one.what == "zero" and one.direct and _on_optimizer(code, source, one)), None
+            (one for one in found if one.what == "zero" and one.direct and _is_on_optimizer(code, source, one)), None
         )
         if zero is None or any(
-            one.what in ("step", "unknown") and one.on == zero.on for one in _around(code, source, loop)
+            one.what in ("step", "unknown") and one.on == zero.on for one in _events_around(code, source, loop)
         ):
             continue
         if any(_mentions(node, zero.on) for node in walk(loop.body)) or any(
@@ -134,7 +145,7 @@ def missing_step(code: Code, source: Source) -> Iterator[Hit]:
         yield Hit(back.node, {"optimizer": zero.on})
 
 
-def _on_optimizer(code: Code, source: Source, event: Event) -> bool:
+def _is_on_optimizer(code: Code, source: Source, event: Event) -> bool:
     from labbook.review.gradient_flow import is_optimizer
 
     func = _func(event)
@@ -163,9 +174,11 @@ def cleared_before_step(code: Code, source: Source) -> Iterator[Hit]:
         if any(isinstance(node, (ast.Continue, ast.Break)) for node in walk(loop.body)):
             continue
         for step in steps:
-            before = _before(direct, step)
+            before = _events_before(direct, step)
             # Backwards from the step: its gradients are cleared before any `backward` call.
-            first = next((one for one in before if one.what == "backward" or _same(one, step, direct)), None)
+            first = next(
+                (one for one in before if one.what == "backward" or _clears_gradients_of(one, step, direct)), None
+            )
             if first is not None and first.what == "zero" and first.always:
                 again = any(one.what == "step" and one.on == step.on and one is not step for one in direct)
                 if not again:
@@ -174,13 +187,13 @@ def cleared_before_step(code: Code, source: Source) -> Iterator[Hit]:
                     )
 
 
-def _before(found: list[Event], step: Event) -> list[Event]:
+def _events_before(found: list[Event], step: Event) -> list[Event]:
     """Yield the events before a step, nearest first, continuing in the previous iteration."""
     at = next(number for number, one in enumerate(found) if one is step)
     return [*reversed(found[:at]), *reversed(found[at + 1 :])]
 
 
-def _same(event: Event, step: Event, found: list[Event]) -> bool:
+def _clears_gradients_of(event: Event, step: Event, found: list[Event]) -> bool:
     """Whether an event clears the gradients of a step: of the same optimizer, or of the only one's model."""
     if event.what != "zero":
         return False
@@ -202,7 +215,7 @@ def scheduler_before_optimizer(code: Code, source: Source) -> Iterator[Hit]:
         if not any(isinstance(node, ast.Call) and last_name(node.func) == "step" for node in walk(loop.body)):
             continue
         found = events(code, source, loop.body)
-        if _has(found, "unknown"):
+        if _has_event(found, "unknown"):
             continue
         number = next((n for n, one in enumerate(found) if one.what == "schedule"), None)
         if number is None or not found[number].direct or not found[number].always or not found[number].sure:
@@ -211,13 +224,13 @@ def scheduler_before_optimizer(code: Code, source: Source) -> Iterator[Hit]:
         stepped = [n for n, one in enumerate(found) if one.what == "step"]
         if not stepped or min(stepped) < number or not isinstance(call, ast.Call) or call.args or call.keywords:
             continue
-        if _nearest(source, call) is not loop:
+        if _nearest_loop(source, call) is not loop:
             continue
         yield Hit(call, {"scheduler": found[number].on, "optimizer": found[min(stepped)].on or "optimizer"})
 
 
-def _nearest(source: Source, node: ast.AST) -> ast.AST | None:
-    return next((one for one in source.above(node) if isinstance(one, LOOPS)), None)
+def _nearest_loop(source: Source, node: ast.AST) -> ast.AST | None:
+    return next((one for one in source.parents_of(node) if isinstance(one, LOOPS)), None)
 
 
 def schedule_per_batch(code: Code, source: Source) -> Iterator[Hit]:
@@ -233,8 +246,8 @@ def schedule_per_batch(code: Code, source: Source) -> Iterator[Hit]:
                 or not kind.name.endswith(("CosineAnnealingLR", "CosineAnnealingDecay"))
             ):
                 continue
-            inner = _nearest(source, call)
-            outer = _nearest(source, inner) if inner is not None else None
+            inner = _nearest_loop(source, call)
+            outer = _nearest_loop(source, inner) if inner is not None else None
             period = _argument(kind.call, 1, "T_max")
             if (
                 not isinstance(inner, (ast.For, ast.AsyncFor))
@@ -269,7 +282,7 @@ def _epochs(node: ast.expr) -> set[str]:
 def hidden_failures(code: Code, source: Source) -> Iterator[Hit]:
     """A handler for all exceptions around a training step does nothing."""
     for node in source.nodes:
-        if not isinstance(node, ast.Try) or _nearest(source, node) is None:
+        if not isinstance(node, ast.Try) or _nearest_loop(source, node) is None:
             continue
         if not any(isinstance(one, ast.Call) and last_name(one.func) == "backward" for one in walk(node.body)):
             continue
@@ -285,13 +298,18 @@ def retained_each_step(code: Code, source: Source) -> Iterator[Hit]:
     """`retain_graph=True` in a loop with a single `backward` call."""
     for loop, found in step_loops(code, source):
         back = [one for one in found if one.what == "backward"]
-        if len(back) != 1 or not back[0].direct or not isinstance(back[0].node, ast.Call) or _has(found, "unknown"):
+        if (
+            len(back) != 1
+            or not back[0].direct
+            or not isinstance(back[0].node, ast.Call)
+            or _has_event(found, "unknown")
+        ):
             continue
         keeps = any(
             k.arg == "retain_graph" and isinstance(k.value, ast.Constant) and k.value.value is True
             for k in back[0].node.keywords
         )
-        if keeps and _nearest(source, back[0].node) is loop:
+        if keeps and _nearest_loop(source, back[0].node) is loop:
             yield Hit(back[0].node)
 
 
@@ -308,7 +326,7 @@ def no_seed(code: Code, source: Source) -> Iterator[Hit]:
         return
     for _, found in step_loops(code, source):
         step = next((one for one in found if one.what == "step" and one.direct and one.sure), None)
-        if step is not None and _has(found, "backward"):
+        if step is not None and _has_event(found, "backward"):
             yield Hit(step.node, {"seed": "paddle.seed(0)" if _is_paddle(source) else "torch.manual_seed(0)"})
             return
 

@@ -24,7 +24,7 @@ _HIDDEN = ("notes/runs/", "notes/experiments/", "notes/reports/", "notes/sweeps/
 def missing_files(notebook: Notebook) -> list[Path]:
     """Return files in `notes/` on the notebook's branch that are not on disk; empty if git fails."""
     try:
-        return list(_missing(notebook, notebook.paths.notes))
+        return list(_find_missing(notebook, notebook.paths.notes))
     except GitError:
         return []
 
@@ -46,10 +46,10 @@ def restore_missing(notebook: Notebook, below: Path | None = None) -> list[Path]
         ref = f"refs/heads/{notebook.config.branch}"
         if not read_commit(folders, ref):
             adopt_remote_branch(folders, ref)
-    wanted = _missing(notebook, below or notebook.paths.notes)
+    wanted = _find_missing(notebook, below or notebook.paths.notes)
     if notebook.config.commit == "branch" and (wanted or below is None):
         hide_entries(folders, notebook_prefix(notebook, folders))
-    for renamed in _renamed(notebook, folders, wanted):
+    for renamed in _find_renamed(notebook, folders, wanted):
         del wanted[renamed]
     if not wanted:
         return []
@@ -124,7 +124,7 @@ def known_commit(folders: GitFolders, ref: str) -> str:
     return first or (others[0] if len(others) == 1 else "")
 
 
-def _missing(notebook: Notebook, below: Path) -> dict[Path, str]:
+def _find_missing(notebook: Notebook, below: Path) -> dict[Path, str]:
     """Return path -> hash of its content.
 
     Raises:
@@ -150,7 +150,7 @@ def _missing(notebook: Notebook, below: Path) -> dict[Path, str]:
     return found
 
 
-def _renamed(notebook: Notebook, folders: GitFolders, missing: Mapping[Path, str]) -> list[Path]:
+def _find_renamed(notebook: Notebook, folders: GitFolders, missing: Mapping[Path, str]) -> list[Path]:
     """Return the missing notes whose text is on disk in a note that the branch lacks: people renamed them.
 
     Entries count as missing: their names are their ids.

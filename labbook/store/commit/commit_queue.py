@@ -21,7 +21,7 @@ WITHHELD = "withheld"
 
 
 @dataclass(frozen=True)
-class Waiting:
+class QueuedCommit:
     """A queued commit.
 
     Args:
@@ -68,7 +68,7 @@ def enqueue(
     return slip
 
 
-def pending_commits(paths: NotebookPaths, *, queue: str = QUEUE) -> list[Waiting]:
+def pending_commits(paths: NotebookPaths, *, queue: str = QUEUE) -> list[QueuedCommit]:
     """Return queued commits, oldest first; a damaged file is moved aside.
 
     Raises:
@@ -82,17 +82,17 @@ def withheld_files(paths: NotebookPaths) -> frozenset[str]:
     return frozenset(file for item in pending_commits(paths, queue=WITHHELD) for file in item.files)
 
 
-def remove_commit(item: Waiting) -> None:
+def remove_commit(item: QueuedCommit) -> None:
     """Remove a commit from the queue."""
     item.slip.unlink(missing_ok=True)
 
 
-def _read(slip: Path) -> Waiting | None:
+def _read(slip: Path) -> QueuedCommit | None:
     try:
         data = json.loads(slip.read_bytes())
         files = tuple(str(file) for file in data["files"])
         only_new = bool(data.get("only_new"))
-        return Waiting(slip, files, str(data["message"]), float(data["when"]), str(data["reason"]), only_new)
+        return QueuedCommit(slip, files, str(data["message"]), float(data["when"]), str(data["reason"]), only_new)
     except FileNotFoundError:
         return None  # another command was faster
     except (ValueError, KeyError, TypeError):

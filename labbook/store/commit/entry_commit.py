@@ -204,7 +204,7 @@ def _attempt(
         signers = read_signers(folders, notebook.config.author)
         with (
             hold_lock(folders.common_dir / "labbook-commits", patience_s) as lock,
-            _marked(target, lock) as previous_died,
+            _mark_commit(target, lock) as previous_died,
         ):
             if not target.trees and not read_commit(folders, ref) and adopt_remote_branch(folders, ref):
                 # The next sync or command merges what people wrote here with the branch, before it commits that.
@@ -247,7 +247,7 @@ def _target(notebook: Notebook, folders: GitFolders) -> _Target:
 
 
 @contextlib.contextmanager
-def _marked(target: _Target, lock: int | None) -> Iterator[float | None]:
+def _mark_commit(target: _Target, lock: int | None) -> Iterator[float | None]:
     """Mark in the lock file that a commit is in progress; yields the time of the mark of a process that died.
 
     Git inherits the lock: a process that acquires it knows that the previous one and its git have ended.
@@ -287,8 +287,8 @@ def _land(
     deadline = time.monotonic() + patience_s
     keep_open = () if lock is None else (lock,)
     while True:
-        tip, stored = _stored(target, changes)
-        if _same(changes, stored):
+        tip, stored = _read_stored(target, changes)
+        if _is_same(changes, stored):
             return CommitOutcome("unchanged", tip, target.ref)
         trouble = _stage_everywhere(target, tip, changes, keep_open)
         if not trouble:
@@ -309,7 +309,7 @@ def _land(
 
 def _leave_existing(target: _Target, changes: Sequence[FileChange], when: float) -> list[FileChange]:
     """Return the changes of paths that the branch lacks; its own files replace ones older than the commit on disk."""
-    _, stored = _stored(target, changes)
+    _, stored = _read_stored(target, changes)
     for change in changes:
         blob = stored.get(change.path, "")
         file = target.folders.top / os.fsdecode(change.path)
@@ -320,7 +320,7 @@ def _leave_existing(target: _Target, changes: Sequence[FileChange], when: float)
     return [change for change in changes if not stored.get(change.path)]
 
 
-def _stored(target: _Target, changes: Sequence[FileChange]) -> tuple[str, dict[bytes, str]]:
+def _read_stored(target: _Target, changes: Sequence[FileChange]) -> tuple[str, dict[bytes, str]]:
     """Return the branch's tip ("" if there is none), and the hash of each path in it ("" if absent)."""
     ref = os.fsencode(target.ref)
     requests = [change.path for change in changes if b"\n" not in change.path]
@@ -335,7 +335,7 @@ def _stored(target: _Target, changes: Sequence[FileChange]) -> tuple[str, dict[b
     return hashes[0], dict(zip(requests, hashes[1:], strict=True))
 
 
-def _same(changes: Sequence[FileChange], stored: Mapping[bytes, str]) -> bool:
+def _is_same(changes: Sequence[FileChange], stored: Mapping[bytes, str]) -> bool:
     """Whether the branch has the changes already; a path without a known hash counts as changed."""
     return all(c.path in stored and stored[c.path] == blob_hash(c.data, stored[c.path]) for c in changes)
 

@@ -69,7 +69,7 @@ def find_secrets(name: str, data: bytes, redactor: Redactor) -> list[Hit]:
     return [
         Hit(rule, _line_of(key, lines))
         for key, value in fields.items()
-        for rule, times in _masked(key, value, redactor)[1].items()
+        for rule, times in _mask_field(key, value, redactor)[1].items()
         if rule not in PATH_RULES
         for _ in range(times)
     ]
@@ -81,7 +81,7 @@ def mask_secrets(name: str, data: bytes, redactor: Redactor) -> bytes:
     if fields is not None:
         masked: dict[str, Any] = {}
         for key, value in fields.items():
-            masked.update(_masked(key, value, redactor)[0])
+            masked.update(_mask_field(key, value, redactor)[0])
         return line_by_line(masked).encode("utf-8", "surrogatepass")
     state = KeyState()
     lines = data.decode("utf-8", "surrogateescape").split("\n")
@@ -120,7 +120,7 @@ def _json_object(name: str, data: bytes) -> dict[str, Any] | None:
     return loaded if isinstance(loaded, dict) else None
 
 
-def _masked(key: str, value: object, redactor: Redactor) -> tuple[dict[str, Any], dict[str, int]]:
+def _mask_field(key: str, value: object, redactor: Redactor) -> tuple[dict[str, Any], dict[str, int]]:
     """Mask one field; returns it with the number of masked secrets by rule."""
     judge = copy(redactor)
     judge.counts = {}

@@ -113,12 +113,13 @@ def tracking_marks(notebook: Notebook, folders: GitFolders) -> list[str]:
     heads = [read_commit(folders, f"refs/heads/{name}") and "branch"]
     packed = _stamp(folders.common_dir / "packed-refs")
     tracked = [
-        f"{file}:{read_text_or_nothing(file).strip()}" for file in _loose(folders.common_dir / "refs" / "remotes", name)
+        f"{file}:{read_text_or_nothing(file).strip()}"
+        for file in _loose_objects(folders.common_dir / "refs" / "remotes", name)
     ]
     return [*heads, packed, *tracked]
 
 
-def _loose(folder: Path, name: str) -> Iterator[Path]:
+def _loose_objects(folder: Path, name: str) -> Iterator[Path]:
     return (each / name for each in sorted(folder.iterdir()) if each.is_dir()) if folder.is_dir() else iter(())
 
 

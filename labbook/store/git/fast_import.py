@@ -98,10 +98,12 @@ def commit_stream(
     if tip:
         parts.append(b"from %s\n" % tip.encode())
     # Deletions first: a file may take the place of a folder.
-    parts += [b"D %s\n" % quoted(c.path) for c in changes if c.data is None]
+    parts += [b"D %s\n" % quote_path(c.path) for c in changes if c.data is None]
     for change in changes:
         if change.data is not None:
-            parts.append(b"M 100644 inline %s\ndata %d\n%s\n" % (quoted(change.path), len(change.data), change.data))
+            parts.append(
+                b"M 100644 inline %s\ndata %d\n%s\n" % (quote_path(change.path), len(change.data), change.data)
+            )
     parts.append(b"\nget-mark :1\ndone\n")
     return b"".join(parts)
 
@@ -128,7 +130,7 @@ def blob_stream(changes: Sequence[FileChange]) -> bytes:
     return b"".join([*parts, b"done\n"])
 
 
-def quoted(path: bytes) -> bytes:
+def quote_path(path: bytes) -> bytes:
     """Quote a path of any bytes for fast-import."""
     escaped = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     return b'"' + escaped + b'"'

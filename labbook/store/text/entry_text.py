@@ -102,10 +102,10 @@ def merge(existing: str, generated: str, *, known: Collection[str] = (), left_ou
     template = [Part(p.name, p.text.replace("\n", newline)) for p in split_parts(generated_body)]
     template = [p for p in template if p.name not in left_out]
     emptied = (set(known) | set(left_out)) - {p.name for p in template}
-    return head + _joined(split_parts(body), template, emptied, newline)
+    return head + _join_parts(split_parts(body), template, emptied, newline)
 
 
-def with_block(page: str, name: str, content: str, behind: Collection[str] = ()) -> str:
+def set_block(page: str, name: str, content: str, behind: Collection[str] = ()) -> str:
     """Return a page with one block set to `content`, or removed if that is empty; all other bytes are preserved.
 
     Args:
@@ -142,7 +142,7 @@ def with_block(page: str, name: str, content: str, behind: Collection[str] = ())
     return page[: len(page) - len(body)] + _as_text(parts, newline)
 
 
-def _joined(parts: list[Part], template: list[Part], emptied: Collection[str], newline: str) -> str:
+def _join_parts(parts: list[Part], template: list[Part], emptied: Collection[str], newline: str) -> str:
     """Return the body with blocks replaced, missing ones inserted, and the `emptied` ones emptied.
 
     Args:
@@ -193,7 +193,7 @@ def _insert(parts: list[Part], block: Part, template: list[Part], number: int) -
     If the predecessor is a heading, the block is inserted after the text below that heading.
     """
     for earlier in reversed(template[:number]):
-        at = _behind(parts, earlier, template)
+        at = _index_after(parts, earlier, template)
         if at is not None:
             parts.insert(at, block)
             return
@@ -204,7 +204,7 @@ def _insert(parts: list[Part], block: Part, template: list[Part], number: int) -
     parts.insert(following, block)
 
 
-def _behind(parts: list[Part], wanted: Part, template: list[Part]) -> int | None:
+def _index_after(parts: list[Part], wanted: Part, template: list[Part]) -> int | None:
     """Return the index after a block, or after the text below a heading; `None` if it is absent."""
     if wanted.name:
         return next((i + 1 for i, part in enumerate(parts) if part.name == wanted.name), None)

@@ -65,14 +65,14 @@ _ACTIVE_IN_CODE = re.compile(r"\{[{%#+=~>:-]|^[ \t]*;*-+8<-+", re.MULTILINE)
 
 def inline(text: str) -> str:
     """Escape text for a paragraph, a heading, a list item, a link label or an HTML element, as one line."""
-    encoded = _encoded(" ".join(_LINE_ENDS.sub(" ", text).split()))
+    encoded = _encode_line(" ".join(_LINE_ENDS.sub(" ", text).split()))
     return _AT_START.sub(_reference, encoded, count=1) if encoded[:1] in "-+=:0123456789" else encoded
 
 
 def table_cell(text: str) -> str:
     """Escape text for one table cell."""
     line = " ".join(_LINE_ENDS.sub(" ", text).split())
-    encoded = _encoded(line)
+    encoded = _encode_line(line)
     if "&#95;" in encoded and not _CLOSING.search(
         line
     ):  # no emphasis in a cell, which is read alone, without a `_` that ends it
@@ -92,7 +92,7 @@ def code_span(text: str, *, in_table: bool = True) -> str:
     plain = visible(line)
     active = any(char in plain for char in ("`|<&" if in_table else "`<&"))
     if active or plain.startswith(("#!", ":::", " ")) or plain.endswith((" ", "\\")) or _ACTIVE_IN_CODE.search(plain):
-        return f"<code>{_encoded(line)}</code>"
+        return f"<code>{_encode_line(line)}</code>"
     return f"`{plain}`"
 
 
@@ -103,7 +103,7 @@ def prose(text: str) -> str:
     """
     parts = _CODE.split(text)
     return "".join(
-        code_span(part[1:-1], in_table=False) if number % 2 else _around(part, first=number == 0)
+        code_span(part[1:-1], in_table=False) if number % 2 else _escape_around(part, first=number == 0)
         for number, part in enumerate(parts)
     )
 
@@ -111,14 +111,14 @@ def prose(text: str) -> str:
 _CODE = re.compile(r"(`[^`\n]+`)")
 
 
-def _around(text: str, *, first: bool) -> str:
+def _escape_around(text: str, *, first: bool) -> str:
     """Escape text between code spans, with its leading and trailing spaces; only the first part begins a line."""
     if not text.strip():
         return " " if text else ""
     line = _LINE_ENDS.sub(" ", text)
     lead = " " if line[0].isspace() and not first else ""
     words = " ".join(line.split())
-    return lead + (inline(words) if first else _encoded(words)) + (" " if line[-1].isspace() else "")
+    return lead + (inline(words) if first else _encode_line(words)) + (" " if line[-1].isspace() else "")
 
 
 def fence(text: str, info: str = "") -> str:
@@ -208,7 +208,7 @@ def _make_visible(char: str) -> str:
     return char
 
 
-def _encoded(line: str) -> str:
+def _encode_line(line: str) -> str:
     """Encode all active characters of one line, for any position in a line, except brackets around a list of values."""
     parts: list[str] = []
     done = 0

@@ -84,8 +84,8 @@ def update(text: str, meta: Mapping[str, Any], path: str = "") -> str:
         return text
     newline = "\r\n" if parts.opening.endswith("\r\n") else "\n"
     wanted = {**old, **meta}
-    new = _replaced(parts.yaml, list(meta), changed, newline)
-    if not _loads_as(new, wanted):
+    new = _replace_keys(parts.yaml, list(meta), changed, newline)
+    if not _is_loaded_as(new, wanted):
         # An alias, or a mapping in braces: rewritten as a whole, with the comments at the end.
         comments = [line for line in _LINES.findall(parts.yaml) if line.lstrip().startswith("#")]
         new = "".join(_line(k, v) for k, v in wanted.items()).replace("\n", newline) + "".join(comments)
@@ -165,7 +165,7 @@ def _line_of(error: Exception, text: str) -> int:
     return text.count("\n", 0, position) + 2 if isinstance(position, int) else 2
 
 
-def _loads_as(text: str, wanted: Mapping[str, Any]) -> bool:
+def _is_loaded_as(text: str, wanted: Mapping[str, Any]) -> bool:
     try:
         return _load(text, "") == wanted
     except EntryError:
@@ -213,7 +213,7 @@ def load_tagged(text: str, value_of_tag: Callable[[str], object] | None = None) 
     class Loader(base):  # type: ignore[misc]
         pass
 
-    def constructed(loader: Any, _suffix: str, node: Any) -> object:  # noqa: ANN401 - classes of PyYAML
+    def construct(loader: Any, _suffix: str, node: Any) -> object:  # noqa: ANN401 - classes of PyYAML
         if value_of_tag is not None:
             return value_of_tag(str(node.tag))
         if isinstance(node, yaml.MappingNode):
@@ -223,14 +223,14 @@ def load_tagged(text: str, value_of_tag: Callable[[str], object] | None = None) 
         return loader.construct_scalar(node) or str(node.tag).removeprefix("tag:yaml.org,2002:")
 
     # The empty prefix matches all tags without a constructor.
-    Loader.add_multi_constructor("", constructed)
+    Loader.add_multi_constructor("", construct)
     try:
         return yaml.load(text, Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())) from error
 
 
-def _replaced(yaml_text: str, order: list[str], changed: Mapping[str, Any], newline: str) -> str:
+def _replace_keys(yaml_text: str, order: list[str], changed: Mapping[str, Any], newline: str) -> str:
     """Return the YAML text with changed keys replaced and new keys added."""
     lines = _LINES.findall(yaml_text)
     head, segments = _segments(yaml_text, lines)

@@ -151,12 +151,12 @@ def _safe_type() -> Any:  # noqa: ANN401 - a class that only exists once MarkupS
 
         @classmethod
         def escape(cls, value: Any) -> Safe:  # noqa: ANN401 - as the class it extends
-            return cls(_finished_part(value, escape.table_cell))
+            return cls(_escape_part(value, escape.table_cell))
 
     return Safe
 
 
-def _finished_part(value: Any, escaped: Callable[[str], str]) -> str:  # noqa: ANN401 - anything a template may print
+def _escape_part(value: Any, escaped: Callable[[str], str]) -> str:  # noqa: ANN401 - anything a template may print
     if value is None:
         return ""
     if hasattr(value, "__html__"):
@@ -164,9 +164,9 @@ def _finished_part(value: Any, escaped: Callable[[str], str]) -> str:  # noqa: A
     return str(value) if isinstance(value, (int, float)) else escaped(str(value))
 
 
-def _printed(value: Any) -> Any:  # noqa: ANN401 - anything a template may print
+def _format_value(value: Any) -> Any:  # noqa: ANN401 - anything a template may print
     """Format a value for a template: escaped Markdown unchanged, all other text escaped for running text."""
-    return _safe_type()(_finished_part(value, escape.inline))
+    return _safe_type()(_escape_part(value, escape.inline))
 
 
 def finished_text(markdown: str) -> Any:  # noqa: ANN401 - a string of a class that Jinja2 brings along
@@ -185,7 +185,7 @@ def _environment(folders: tuple[Path, ...]) -> SandboxedEnvironment:
         undefined=jinja2.StrictUndefined,
         # With autoescape, results of macros are marked as escaped; `finalize` does the escaping.
         autoescape=True,
-        finalize=_printed,
+        finalize=_format_value,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -284,14 +284,14 @@ def words(language: str, own: Path | None = None) -> dict[str, Any]:
     """
     mine = own / "words" / f"{language}.toml" if own is not None else None
     if mine is None or own is None or not mine.is_file():
-        return dict(_marked_words(language))
+        return dict(_load_marked_words(language))
     _check_link(mine, own)
     finished: dict[str, Any] = _mark_escaped(overlay(_all_builtin_words(language), read_words(mine)))
     return finished
 
 
 @functools.cache
-def _marked_words(language: str) -> dict[str, Any]:
+def _load_marked_words(language: str) -> dict[str, Any]:
     # Marking 2,000 texts takes 10 ms; an import asks for them four times a run.
     finished: dict[str, Any] = _mark_escaped(_all_builtin_words(language))
     return finished

@@ -83,7 +83,7 @@ def test_the_fix_of_a_check_is_of_the_framework(framework: str, call: str) -> No
 def test_no_fix_names_what_only_the_other_framework_has(framework: str, each) -> None:
     def check(page_id: str, language: str) -> None:
         page = CATALOGUE.symptoms[page_id]
-        fixes = [fill_slots(fix, {}, framework) or fix for fix in page.said(language).attempts]
+        fixes = [fill_slots(fix, {}, framework) or fix for fix in page.wording_in(language).attempts]
         assert [fix for fix in fixes if OTHER[framework].search(fix) or "{torch|" in fix or "{paddle|" in fix] == []
 
     each(((page.id, language) for page in BOTH for language in ("en", "zh")), check)

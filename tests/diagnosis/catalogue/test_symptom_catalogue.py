@@ -62,7 +62,7 @@ def test_every_check_and_every_family_has_a_page(catalogue, pages):
 def test_a_page_says_the_same_in_both_languages(each, catalogue):
     def check(page_id):
         page = catalogue.symptoms[page_id]
-        english, chinese = page.said("en"), page.said("zh")
+        english, chinese = page.wording_in("en"), page.wording_in("zh")
         assert english is not chinese, "it has no Chinese title"
         for said in (english, chinese):
             assert said.title and said.see and said.why and said.attempts
@@ -107,7 +107,7 @@ def test_what_a_page_names_exists(each, catalogue):
         said = {condition for condition in named if condition.startswith("message: ")}
         assert named - said <= set(CONDITIONS)
         texts = " ".join(
-            [*(p.text for p in page.patterns), *(e.text for e in page.matches), *page.said("en").why]
+            [*(p.text for p in page.patterns), *(e.text for e in page.matches), *page.wording_in("en").why]
         ).lower()
         of_class = " ".join(f"'{name}'" for p in page.patterns for name in p.types).lower()
         for condition in said:
@@ -115,8 +115,8 @@ def test_what_a_page_names_exists(each, catalogue):
             assert any(word in texts or word in of_class for word in words), condition
             assert condition == condition.lower()
         for cause, fix in page.when.values():
-            assert cause <= len(page.said("en").why)
-            assert fix <= len(page.said("en").attempts)
+            assert cause <= len(page.wording_in("en").why)
+            assert fix <= len(page.wording_in("en").attempts)
 
     each(catalogue.symptoms, check)
 

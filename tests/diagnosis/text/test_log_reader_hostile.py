@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from order_of_tests import in_one_test
 
 from labbook.diagnosis.text.log_reader import read_stream, read_text
-from labbook.model.evidence import Ending, Evidence
+from labbook.model.evidence import Evidence, ProcessEnd
 
 LOGS = sorted((Path(__file__).resolve().parents[2] / "data" / "logs").glob("*.txt"))
 TRACEBACK = (
@@ -141,7 +141,7 @@ def test_healthy_logs_show_no_failure(lines):
     read = read_text(text)
 
     assert not read.exceptions
-    assert read.ending == Ending()
+    assert read.ending == ProcessEnd()
     assert not [one for one in read.lines if lines > 200]
 
 

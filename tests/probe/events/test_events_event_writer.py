@@ -21,13 +21,13 @@ def test_nothing_is_written_where_no_event_file_is_open(tmp_path, monkeypatch):
     work.mkdir()
     monkeypatch.chdir(work)
     with pytest.raises(OSError, match="no event file"):
-        _writer(tmp_path).beside(".stacks")
+        _writer(tmp_path).open_beside(".stacks")
     assert not list(work.iterdir())
 
 
 def test_a_further_file_lies_beside_the_event_file(tmp_path):
     writer = _writer(tmp_path)
     writer.open("1-2")
-    descriptor, path = writer.beside(".stacks")
+    descriptor, path = writer.open_beside(".stacks")
     os.close(descriptor)
     assert Path(path) == tmp_path / "events" / "1-2.stacks"

@@ -27,7 +27,7 @@ def test_both_encoders_write_the_same_and_it_is_strict_json(value):
 
 
 def test_strings_are_masked_once_whichever_encoder_takes_them():
-    assert jsonl.Encoder(mask).encode({"a": "a", "b": jsonl.Masked("a")}) == '{"[masked]":"[masked]","b":"a"}'
+    assert jsonl.Encoder(mask).encode({"a": "a", "b": jsonl.MaskedString("a")}) == '{"[masked]":"[masked]","b":"a"}'
 
 
 def test_what_the_fast_encoder_does_not_know_is_left_to_the_other():

@@ -12,5 +12,5 @@ def test_a_scale_of_its_own_for_some_weights_is_no_repetition():
     for deviation in (0.02, 0.02, 0.007):
         writes._take("normal_", (weight,), {"std": deviation})
         writes._take("normal_", (nested, 0.0, 0.02), {})
-    assert writes.of(weight) == {"normal_": 2}
-    assert writes.of(nested) == {"normal_": 3}
+    assert writes.count_writes(weight) == {"normal_": 2}
+    assert writes.count_writes(nested) == {"normal_": 3}

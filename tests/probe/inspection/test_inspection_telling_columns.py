@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labbook.probe.inspection.model_inputs import repeated_columns, telling_columns
+from labbook.probe.inspection.model_inputs import find_target_columns, telling_columns
 
 
 @pytest.fixture
@@ -38,6 +38,6 @@ def test_columns_that_alone_determine_the_target(table, make, expected):
 
 
 def test_the_last_step_of_a_sequence_that_is_the_target(table):
-    assert repeated_columns(table, table[:, 2]) == [2]
-    assert repeated_columns(table, table[:, 2] + 1.0) == repeated_columns(table, table[:, ::2].sum(1)) == []
-    assert repeated_columns(np.ones((64, 2)), np.ones(64)) is None
+    assert find_target_columns(table, table[:, 2]) == [2]
+    assert find_target_columns(table, table[:, 2] + 1.0) == find_target_columns(table, table[:, ::2].sum(1)) == []
+    assert find_target_columns(np.ones((64, 2)), np.ones(64)) is None

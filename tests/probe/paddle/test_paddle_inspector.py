@@ -196,7 +196,7 @@ def test_what_was_known_of_a_model_outlives_it(probed):
 
 BOOTSTRAPPED = """
 import paddle
-from labbook.probe.paddle.autograd_graph import bootstrapped
+from labbook.probe.paddle.autograd_graph import is_bootstrapped
 from paddle.nn.functional import mse_loss, smooth_l1_loss
 online, target, x, r, d = paddle.nn.Linear(3, 2), paddle.nn.Linear(3, 2), *(paddle.rand([4, n]) for n in (3, 1, 1))
 r, d, best = r[:, 0], d[:, 0], lambda net: net(x).max(axis=1)
@@ -209,7 +209,7 @@ for loss, goal in (
     (mse_loss, r + online(x)[:, 1]),
     (mse_loss, best(online)),
 ):
-    print(bootstrapped([loss(online(x)[:, 0], goal)]))
+    print(is_bootstrapped([loss(online(x)[:, 0], goal)]))
 """
 
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from order_of_tests import in_one_test
 
-from labbook.probe.redaction.known_secrets import known_values, worth_masking
+from labbook.probe.redaction.known_secrets import is_worth_masking, known_values
 from labbook.probe.redaction.redactor import Redactor
 from labbook.store.recorder_redaction import example_text
 
@@ -64,7 +64,7 @@ def test_base64_at_every_offset(secret, offset, encode):
     st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zs", "Zl", "Zp"]), min_size=8, max_size=24)
 )
 def test_any_value_is_found_in_any_spelling(secret):
-    if not worth_masking(secret):
+    if not is_worth_masking(secret):
         return
     made = Redactor(known=[secret], home="", user="")
     for name, spelling in SPELLINGS.items():
@@ -146,7 +146,7 @@ def test_values_of_the_command_line():
     ],
 )
 def test_values_that_would_spoil_ordinary_text_are_left(value):
-    assert not worth_masking(value)
+    assert not is_worth_masking(value)
 
 
 def test_a_word_is_masked_as_a_word_only():

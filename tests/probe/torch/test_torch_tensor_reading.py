@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from labbook.probe.inspection.policy_loss import ascends, clipped_ratio, is_inverted, weighted_by_values
-from labbook.probe.torch.loss_expression import GRAPH, blown_up, bootstrapped, is_one, roots
+from labbook.probe.torch.loss_expression import GRAPH, find_broadcast, is_bootstrapped, is_one, roots
 from labbook.probe.torch.loss_terms import LossTerms
 from labbook.probe.torch.model_copies import ModelCopies
 from labbook.probe.torch.model_inputs import ModelInputs
 from labbook.probe.torch.module_calls import ModuleCalls
-from labbook.probe.torch.spectral_norms import evaluated_first
+from labbook.probe.torch.spectral_norms import find_untrained_norms
 from labbook.probe.torch.tensor_stats import TensorStats
 from labbook.probe.training.process_memory import own_bytes
 
@@ -42,7 +42,7 @@ def framework() -> None:
     ],
 )
 def test_a_column_against_a_row_is_found(loss):
-    found = blown_up([loss(MODEL(X))])
+    found = find_broadcast([loss(MODEL(X))])
     assert found is not None and found["sure"] and found["shape"] == [8, 8]
 
 
@@ -60,7 +60,7 @@ def test_a_column_against_a_row_is_found(loss):
     ],
 )
 def test_what_is_meant_or_of_one_shape_is_not(loss):
-    assert blown_up([loss(MODEL(X))]) is None
+    assert find_broadcast([loss(MODEL(X))]) is None
 
 
 def test_checkpointed_parts_are_not_computed_anew():
@@ -71,7 +71,7 @@ def test_checkpointed_parts_are_not_computed_anew():
         return ((p - Y) ** 2).mean()
 
     loss = torch.utils.checkpoint.checkpoint(part, MODEL(X), use_reentrant=False)
-    blown_up([loss])
+    find_broadcast([loss])
     assert len(calls) == 1
 
 
@@ -84,7 +84,7 @@ def normed(forward):
         )
     for one, x in zip(model, (torch.randn(2, 6), torch.randn(2, 4, 5)), strict=True):
         forward(one, x)
-    return evaluated_first(torch, model)
+    return find_untrained_norms(torch, model)
 
 
 def test_spectral_norms_that_were_evaluated_first():
@@ -187,7 +187,7 @@ def test_copies_of_the_trained_model_are_followed(monkeypatch):
     inspector = SimpleNamespace(
         stats=TensorStats(torch),
         calls=calls,
-        followed=lambda: [root],
+        followed_models=lambda: [root],
         monitor=SimpleNamespace(step=1, loop=SimpleNamespace(backwards=1)),
         adapter=SimpleNamespace(registry=SimpleNamespace(modules=lambda: None)),
         failed=lambda *error: pytest.fail(str(error)),
@@ -195,9 +195,9 @@ def test_copies_of_the_trained_model_are_followed(monkeypatch):
     copies = ModelCopies(torch, inspector)
     copies.install(lambda: False)
     still, moving, part = copy.deepcopy(model), copy.deepcopy(model), copy.deepcopy(model[0])
-    copies.look()
+    copies.inspect()
     inspector.monitor.loop.backwards = 40
-    copies.look()
+    copies.inspect()
     for step in (1, 2, 2, 3):
         inspector.monitor.step = step
         with torch.no_grad():
@@ -206,8 +206,8 @@ def test_copies_of_the_trained_model_are_followed(monkeypatch):
             part(X)
             moving[0].weight.mul_(0.5)
         moving(X)
-        copies.look()
-    told = sorted(copies.told(), key=lambda one: one["changed"])
+        copies.inspect()
+    told = sorted(copies.totals(), key=lambda one: one["changed"])
     assert [one["changed"] for one in told] == [False, True]
     assert all(one["calls"] == 4 and one["steps"] == 3 and one["last"] == 3 for one in told)
 
@@ -220,7 +220,7 @@ def test_a_target_network_is_a_copy_of_the_untrained_model(monkeypatch):
     model, target, loaded = (torch.nn.Linear(5, 3) for _ in range(3))
     loop = SimpleNamespace(backwards=0)
     inspector = Watching()
-    inspector.stats, inspector.calls, inspector.followed = (
+    inspector.stats, inspector.calls, inspector.followed_models = (
         TensorStats(torch),
         calls,
         lambda: [SimpleNamespace(module=lambda: model, called=1)],
@@ -229,26 +229,26 @@ def test_a_target_network_is_a_copy_of_the_untrained_model(monkeypatch):
     inspector.adapter = SimpleNamespace(registry=SimpleNamespace(modules=lambda: [model, target, loaded]))
     copies = ModelCopies(torch, inspector)
     copies.install(lambda: False)
-    copies.loads(target, model.state_dict())
+    copies.on_load_state(target, model.state_dict())
     reference = copy.deepcopy(model)
     loop.backwards = 1
-    copies.look()
+    copies.inspect()
     loop.backwards = 40
-    copies.look()
+    copies.inspect()
     for step in range(5):
         inspector.monitor.step = step
         model(X)
         reference(X).detach()
         with torch.no_grad():
             target(X + 1)
-    told = [(one["untrained"], one["steps"], one["compared"], one["equal"]) for one in copies.told()]
+    told = [(one["untrained"], one["steps"], one["compared"], one["equal"]) for one in copies.totals()]
     assert sorted(told) == [(True, 5, 4, 0), (True, 5, 4, 4)]
     copies.forget()
     loop.backwards = 0
-    copies.loads(loaded, {"weight": torch.zeros(3, 5), "bias": torch.zeros(3)})
+    copies.on_load_state(loaded, {"weight": torch.zeros(3, 5), "bias": torch.zeros(3)})
     later = copy.deepcopy(model)
-    copies.look()
-    assert [one["untrained"] for one in copies.told()] == [False], later
+    copies.inspect()
+    assert [one["untrained"] for one in copies.totals()] == [False], later
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_target_network_is_a_copy_of_the_untrained_model(monkeypatch):
 )
 def test_a_target_with_a_gradient_is_told_by_the_graph(loss, found):
     net = torch.nn.Linear(5, 1)
-    assert bootstrapped([loss(net, X[:, :5], X[:, :5] + 1, torch.randn(len(X), 1))]) is found
+    assert is_bootstrapped([loss(net, X[:, :5], X[:, :5] + 1, torch.randn(len(X), 1))]) is found
 
 
 @pytest.mark.parametrize(
@@ -309,8 +309,8 @@ def test_what_another_model_computed_is_no_input():
     inspector = Watching()
     batches = ModelInputs(torch, TensorStats(torch), inspector, lambda kind, **fields: told.append(fields))
     coordinates = torch.randn(4, 2, requires_grad=True)
-    batches.look(SimpleNamespace(index=0), (MODEL(X), X[:4], coordinates), {}, None)
-    batches.tell(1, SimpleNamespace(target=None))
+    batches.inspect(SimpleNamespace(index=0), (MODEL(X), X[:4], coordinates), {}, None)
+    batches.write_event(1, SimpleNamespace(target=None))
     assert [leaf["path"] for leaf in told[0]["leaves"]] == ["1", "2"]
 
 
@@ -320,8 +320,8 @@ def test_the_batch_of_a_step_is_that_of_most_samples():
     inspector = Watching()
     batches = ModelInputs(torch, TensorStats(torch), inspector, lambda kind, **fields: told.append(fields))
     for samples in (1, 4, 4, 2):
-        batches.look(SimpleNamespace(index=0), (X[:samples],), {}, None)
-    batches.tell(1, SimpleNamespace(target=None))
+        batches.inspect(SimpleNamespace(index=0), (X[:samples],), {}, None)
+    batches.write_event(1, SimpleNamespace(target=None))
     assert [leaf["shape"][0] for leaf in told[0]["leaves"]] == [4]
 
 

@@ -49,7 +49,7 @@ def test_squares_that_overflow_are_not_told_as_an_infinite_deviation(stats):
 def test_a_value_that_is_not_finite_is_told_and_the_others_are_judged_without_it(stats, shape, bad):
     tensor = numbers(shape)
     tensor.view(-1)[3] = bad
-    told = stats.look(tensor)
+    told = stats.inspect(tensor)
     kept = tensor[torch.isfinite(tensor)]
     assert (told["bad"], told["nan"]) == (1, bad != bad)
     assert told["max"] == pytest.approx(kept.max().item())
@@ -62,7 +62,7 @@ def test_a_value_that_is_not_finite_is_told_and_the_others_are_judged_without_it
 @pytest.mark.parametrize("shape", SHAPES)
 def test_extremes_are_exact_for_every_kind_of_number(stats, shape, kind):
     tensor = (numbers(shape) * 20 + 50).to(getattr(torch, kind))
-    told = stats.look(tensor.transpose(0, -1))
+    told = stats.inspect(tensor.transpose(0, -1))
     assert told["min"] == pytest.approx(float(tensor.min().item()), rel=1e-6)
     assert told["max"] == pytest.approx(float(tensor.max().item()), rel=1e-6)
 
@@ -79,7 +79,7 @@ def test_how_much_samples_differ_is_the_share_of_their_variance(stats):
     looks = ModuleOutputs(torch, stats, WithoutModes(torch), pytest.fail, float, ModuleCalls())
     rows = numbers((32, 256)) + torch.linspace(-3.0, 3.0, 256)
     spread, square = rows.var(0, correction=0).mean().item(), rows.mean(0).square().mean().item()
-    assert looks.across(rows) == pytest.approx(spread / (spread + square), rel=1e-4)
-    assert looks.across(torch.ones(4, 6)) == 0.0
+    assert looks.batch_variation(rows) == pytest.approx(spread / (spread + square), rel=1e-4)
+    assert looks.batch_variation(torch.ones(4, 6)) == 0.0
     rows[0, 0] = float("inf")
-    assert looks.across(rows) is None
+    assert looks.batch_variation(rows) is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from labbook.probe.training.call_site import _differentiated_in
+from labbook.probe.training.call_site import _parse_backward_expression
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ from labbook.probe.training.call_site import _differentiated_in
     ],
 )
 def test_the_name_of_what_backward_is_called_on(line, name):
-    assert _differentiated_in(line) == name
+    assert _parse_backward_expression(line) == name

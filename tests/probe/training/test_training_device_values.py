@@ -176,7 +176,7 @@ class OnDevice(Scalars):
         super().__init__(torch)
         self._box = device_reader
 
-    def at_once(self, tensor):
+    def read_if_on_host(self, tensor):
         return None
 
     def post(self, tensors):
@@ -187,13 +187,13 @@ def test_a_step_under_a_scaler_is_put_right_when_it_arrives(device_reader):
     import torch
 
     step = Step([torch.tensor(2048.0), 1024.0], torch.tensor(512.0), extra={"local": True})
-    step.under(torch.tensor(1024.0), torch.tensor(1024.0), torch.tensor(0.0), True)
+    step.record_scaling(torch.tensor(1024.0), torch.tensor(1024.0), torch.tensor(0.0), True)
     assert step.send(OnDevice(torch, device_reader))
     assert not step.is_ready()
     for event in device_reader._events:
         event.done = True
     assert step.read() == ([2.0, 1.0], 0.5, {"local": True, "scale": 1024.0})
     skipped = Step([torch.tensor(2048.0)], torch.tensor(float("nan")))
-    skipped.under(torch.tensor(1024.0), None, torch.tensor(1.0), True)
+    skipped.record_scaling(torch.tensor(1024.0), None, torch.tensor(1.0), True)
     assert skipped.send(OnDevice(torch, device_reader))
     assert skipped.read() is None

@@ -48,15 +48,17 @@ class Program:
             thread=threading.get_ident(),
             inside=None,
             loop=SimpleNamespace(steps=0, backwards=0, train_grad=0),
-            inspector=SimpleNamespace(release=nothing, flight_recorder=SimpleNamespace(release=nothing, rests=nothing)),
-            normal_loss=SimpleNamespace(highest=lambda: self.highest),
+            inspector=SimpleNamespace(
+                release=nothing, flight_recorder=SimpleNamespace(release=nothing, keep_call=nothing)
+            ),
+            normal_loss=SimpleNamespace(highest_usual=lambda: self.highest),
             phases=SimpleNamespace(rest=nothing),
             step_sampler=StepSampler(0.0),
             schedule=Schedule("normal", 0.0),
             memory=ProcessMemory(nothing, "torch", 0.0),
             next_step=self.next_step,
             on_values=nothing,
-            step_losses=SimpleNamespace(wants_look=lambda loop: False, not_looked=nothing, told=nothing),
+            step_losses=SimpleNamespace(wants_look=lambda loop: False, not_looked=nothing, select_losses=nothing),
         )
         self.monitor.schedule._next = 10**6
         self.monitor.schedule._next_s = 10**6
@@ -103,7 +105,7 @@ class Program:
         losses, backwards, _ = local.take(self.recorder)
         if self.monitor.step_sampler.is_leading(self.recorder):
             self.next_step(self.now)
-        norm = self.norm if self.recorder.budget.due(self.recorder.step + 1) else None
+        norm = self.norm if self.recorder.budget.is_due(self.recorder.step + 1) else None
         self.training.step(self.recorder, losses, [0.1], norm, backwards, None, None)
         return False
 
@@ -337,7 +339,7 @@ def test_reported_time_counts_as_overhead():
     program.training.overhead_s = 0.25
     program.training._settle(512)
     program.training.overhead_s = 0.5
-    assert program.training.spent_in_all() == 0.75
+    assert program.training.total_overhead_s() == 0.75
 
 
 def test_memory_is_measured_at_its_step():

@@ -29,7 +29,7 @@ def looks(schedule, steps, step_s, cost):
     """The numbers of the steps that were looked at."""
     found, now = [], 0.0
     for step in range(1, steps + 1):
-        dense = schedule.due(step, now)
+        dense = schedule.is_due(step, now)
         now += step_s
         if dense:
             now += cost
@@ -85,7 +85,7 @@ def test_a_busy_machine_changes_none_of_the_looks_that_a_short_run_is_judged_by(
         schedule, found, now = schedules.Schedule(level, 0.0), [], 0.0
         quiet = dice.choice([2, 3])
         for step in range(1, 401):
-            if schedule.due(step, now):
+            if schedule.is_due(step, now):
                 found.append(step)
                 slow = 1.0 if len(found) == quiet else dice.choice([1.0, 1.5, 2.0])
                 schedule.looked(step, now + slow * cost, slow * cost)
@@ -99,7 +99,7 @@ def test_something_abnormal_is_looked_at_for_a_few_steps(schedules):
     assert schedule.alarm(300)
     now, found = 20.0, []
     for step in range(301, 320):
-        if schedule.due(step, now):
+        if schedule.is_due(step, now):
             schedule.looked(step, now, 0.001)
             found.append(step)
         now += 0.05
@@ -113,7 +113,7 @@ def test_alarms_are_bounded(schedules):
     for step in range(1, 100_000, 60):
         raised += schedule.alarm(step)
         for later in range(step + 1, step + 6):
-            if schedule.due(later, 0.0):
+            if schedule.is_due(later, 0.0):
                 schedule.looked(later, 0.0, 0.0)
     assert raised == schedules.ALARMS
 
@@ -160,7 +160,7 @@ def test_the_cost_of_a_sample_is_the_extra_time_of_its_step():
         if dense:
             costs.append(overhead.looked(step, 0.01, usual=not evaluates))
         else:
-            overhead.ordinary(step, usual=not evaluates)
+            overhead.on_ordinary_step(step, usual=not evaluates)
     assert costs[:2] == [pytest.approx(0.01), pytest.approx(0.01 * module.UNKNOWN)]
     assert costs[-1] == pytest.approx(0.024)
     assert overhead.counted == pytest.approx(0.01 * len(costs))
@@ -171,7 +171,7 @@ def test_the_cost_of_samples_is_bounded():
     overhead = module.ProbeOverhead(clock)
     for step in range(1, 20):
         clock.now += 0.1
-        overhead.ordinary(step)
+        overhead.on_ordinary_step(step)
     clock.now += 50.0
     assert overhead.looked(20, 0.01, usual=False) == pytest.approx(0.01 * module.UNKNOWN)
     clock.now += 50.0

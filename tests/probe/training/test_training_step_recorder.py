@@ -162,11 +162,11 @@ def test_aggregates(values):
 def drive(budget, cost, step_s, steps):
     now, measured = 0.0, 0
     for step in range(1, steps + 1):
-        if budget.due(step):
+        if budget.is_due(step):
             budget.cost(cost)
             measured += 1
         now += step_s
-        budget.stepped(now)
+        budget.on_steps(now)
     return measured
 
 

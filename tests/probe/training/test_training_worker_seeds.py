@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from labbook.probe.training.worker_seeds import drawn_alike, seeds_alike, shared_generator
+from labbook.probe.training.worker_seeds import has_identical_workers, seeds_alike, shared_generator
 
 SEED = 7
 ARGS = argparse.Namespace(seed=3)
@@ -103,7 +103,7 @@ class Kept(Plain):
 )
 def test_only_where_the_dataset_draws(dataset, alike):
     loader = argparse.Namespace(worker_init_fn=constant, dataset=dataset)
-    assert drawn_alike(loader) is alike
+    assert has_identical_workers(loader) is alike
 
 
 class Drawing(Plain):

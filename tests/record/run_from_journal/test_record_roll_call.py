@@ -7,7 +7,7 @@ import pytest
 from labbook.probe.training.step_phases import StepPhases
 from labbook.record.run_from_journal.odd_rank import name_odd, note_other_calls
 from labbook.record.run_from_journal.roll_call import collective_calls, own_step_s, roll_call
-from labbook.report.entry.ranks_section import odd_sentence
+from labbook.report.entry.ranks_section import odd_rank_sentence
 from labbook.store.journal import ProcessEvents
 from labbook.store.text.sentences import Sentences
 
@@ -86,7 +86,7 @@ def test_the_odd_rank_is_named_only_with_evidence(name):
 
     assert (odd.get("kind"), odd.get("ranks")) == (kind, ranks)
     for language in ("en", "zh"):
-        sentence = odd_sentence(odd, Sentences(language))
+        sentence = odd_rank_sentence(odd, Sentences(language))
         assert bool(sentence) == bool(kind) and "{" not in sentence
         assert ranks or "first," not in sentence
 
@@ -112,7 +112,7 @@ def test_a_rank_that_finished_is_odd_by_its_loss_or_its_own_time(rows, kind, ran
     odd = name_odd(rows)
 
     assert (odd.get("kind"), odd.get("ranks")) == (kind, ranks)
-    assert bool(odd_sentence(odd, Sentences("en"))) == bool(kind)
+    assert bool(odd_rank_sentence(odd, Sentences("en"))) == bool(kind)
 
 
 def process(framework="torch", device="cpu", **more):
@@ -165,7 +165,7 @@ def test_a_hang_tells_the_step_in_which_the_odd_rank_made_fewer_calls(own, calls
     note_other_calls(odd, {0: usual, 1: own, 2: usual})
 
     assert odd["ranks"] == [1] and odd.get("calls") == calls
-    assert ("made 0 collective calls" in odd_sentence(odd, Sentences("en"))) == bool(calls)
+    assert ("made 0 collective calls" in odd_rank_sentence(odd, Sentences("en"))) == bool(calls)
     assert collective_calls(process(calls=4)) == dict.fromkeys(range(1, 9), 4)
 
 
@@ -236,6 +236,6 @@ def test_a_silent_worker_of_ray_has_not_ended_and_the_others_wait_for_it_in_thei
     facts = roll_call(workers, (), 0, "", running=running)
     assert {row["status"] for row in facts["rows"]} == {status}
     assert [row["host"] for row in facts["rows"]] == ["vm/01234567", "vm/11234567", "vm/01234567"]
-    assert odd_sentence(facts["odd"], Sentences("en")) == (
+    assert odd_rank_sentence(facts["odd"], Sentences("en")) == (
         "rank 1 has not entered backward at a.py:7, where ranks 0, 2 wait; rank 1 is at b.py:7"
     )

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 from labbook.model.run import CheckResult
 from labbook.report.entry.entry_page import entry_markdown
-from labbook.report.gradient_flow_svg import flow_svg, worth_drawing
+from labbook.report.gradient_flow_svg import flow_svg, is_worth_drawing
 
 LOOK = {"shape": "8x4", "dtype": "float32", "low": -1.0, "high": 1.5, "mean": 0.1, "std": 0.4, "bad": 0, "zero": 0.5}
 HEALTH = {
@@ -105,9 +105,9 @@ def test_the_gradient_flow_is_drawn_for_flagged_runs_only(runs, notebook):
     fine = with_health(run, checks=())
     bad = with_health(run, checks=(FAILED,))
 
-    assert not worth_drawing(fine) and worth_drawing(bad)
-    assert not worth_drawing(dataclasses.replace(bad, health={}))
-    assert not worth_drawing(with_health(run, checks=(dataclasses.replace(FAILED, family="data"),)))
+    assert not is_worth_drawing(fine) and is_worth_drawing(bad)
+    assert not is_worth_drawing(dataclasses.replace(bad, health={}))
+    assert not is_worth_drawing(with_health(run, checks=(dataclasses.replace(FAILED, family="data"),)))
     picture = flow_svg(bad)
     root = ET.fromstring(picture)
     words = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from labbook.model.finding import Finding, Seen
-from labbook.report.ending_exception import shown_text
+from labbook.model.finding import EarlierRun, Finding
+from labbook.report.ending_exception import shorten_paths
 from labbook.report.entry.diagnosis_section import diagnosis_lines, diagnosis_section
 from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.section_limits import Limits
@@ -30,7 +30,7 @@ CRASH = Finding(
     fixes=("Set `in_features=8`.", "Flatten first."),
     fingerprint="v1:0123456789abcdef",
     seen_before=(
-        Seen("20261101-120000-abcd", fix="in_features 10 -> 8", by="20261101-121000-abce", held=3, fits=True),
+        EarlierRun("20261101-120000-abcd", fix="in_features 10 -> 8", by="20261101-121000-abce", held=3, fits=True),
     ),
 )
 EFFECT = dataclasses.replace(CRASH, symptom="peer_process_died", title="A peer died", follows_from=CRASH.symptom)
@@ -77,7 +77,7 @@ def test_hostile_values_stay_text(runs, notebook):
     finding = dataclasses.replace(
         CRASH, title=hostile, evidence=(hostile,), causes=(hostile,), fixes=(f"Use `{hostile}`",),
         where={"file": "/x/" + hostile, "line": 1, "source": hostile, "module": hostile},
-        seen_before=(Seen(hostile, fix=hostile, fits=True),),
+        seen_before=(EarlierRun(hostile, fix=hostile, fits=True),),
     )  # fmt: skip
     text = page(runs, notebook, finding)
     section = text[text.index("## Diagnosis") : text.index("labbook:end diagnosis")]
@@ -123,7 +123,7 @@ def test_paths_in_sentences_stand_as_elsewhere(runs):
     told = diagnosis_section(with_evidence(run, said), Limits())
     assert told["findings"][0]["evidence"] == ["the graph is cut by detach at model.py:31: x = x.detach()"]
     for other in ("see /home/wei/experiment/a.py:1", "in /data/home/wei/exp/a.py:1", "the folder is /home/wei/exp/"):
-        assert shown_text(other, run) == other
+        assert shorten_paths(other, run) == other
     assert "at model.py:31" in "\n".join(diagnosis_lines(with_evidence(run, said)))
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from labbook.checks.report_to_run import said_texts
+from labbook.checks.report_to_run import message_texts
 from labbook.checks.results import Checklist, Row, Text
 from labbook.model.run import Arguments, Change, ConfigFile, Console, FileUse, Run
 from labbook.model.series import Series
@@ -321,7 +321,7 @@ def test_sentences_with_values_are_said_in_the_language_of_the_entry():
     row = Row("batch[0]", "finite", Text("{values}, all 0", values=seen), "fail", "clean the data")
     result = Checklist("Checklist before training", "fail", "1 checks", (row,))
     facts = {"check": "checklist", "title": result.title, "verdict": "fail", "rows": result.cells(), "columns": COLUMNS}
-    asked = {"checked": [facts | {"said": said_texts(result)}]}
+    asked = {"checked": [facts | {"said": message_texts(result)}]}
     run = Run("r", "failed", ("python",), "/w", 0.0, asked=json.loads(json.dumps(asked)))
     english, chinese = (checked_section(run, Limits(), Sentences(name))["results"][0] for name in ("en", "zh"))
     assert english["rows"] == [["batch[0]", "finite", "16x8 float32, 0 to 1, all 0; clean the data", "fail"]]
