@@ -8,7 +8,14 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "labbook"
-READERS = frozenset(("tests/model/test_model_events.py", "tests/store/test_store_sentences.py", "tests/test_house.py"))
+READERS = frozenset(
+    (
+        "tests/model/test_model_events.py",
+        "tests/store/test_store_sentences.py",
+        "tests/test_house.py",
+        "tests/test_names.py",
+    )
+)
 """The test files that use this module."""
 
 

@@ -60,7 +60,7 @@ def build_finding(
         repeated = line.count > 1
         sentences.append(say.line("diagnosis.repeated", line=message, count=line.count) if repeated else message)
     else:
-        sentences += _ending(evidence, say)
+        sentences += _describe_ending(evidence, say)
     causes, fixes = order_advice(symptom, wording.why, wording.attempts, conditions)
     return Finding(
         symptom=symptom.id,
@@ -231,7 +231,7 @@ def _other_process_facts(family: str, evidence: Evidence, say: Sentences) -> lis
     return [say(one) for one in (facts.get("oom_kill"), *(facts.get("children") or ())) if one]
 
 
-def _ending(evidence: Evidence, say: Sentences) -> list[str]:
+def _describe_ending(evidence: Evidence, say: Sentences) -> list[str]:
     ending = evidence.ending
     facts = ending.facts
     sentences = [say(one) for one in (*map(facts.get, _ENDING_SENTENCES), *(facts.get("children") or ())) if one]

@@ -127,7 +127,7 @@ def _find_missing_value(index: sqlite3.Connection, question: Question) -> QueryE
     """Returns what is wrong with a query without an answer: a value that no note has."""
     found = unmatched_value(index, question.filters)
     if found is None:
-        return _beyond(index, question)
+        return _find_value_out_of_range(index, question)
     wanted, known = found
     key = wanted.key
     return unknown(
@@ -135,7 +135,7 @@ def _find_missing_value(index: sqlite3.Connection, question: Question) -> QueryE
     )
 
 
-def _beyond(index: sqlite3.Connection, question: Question) -> QueryError | None:
+def _find_value_out_of_range(index: sqlite3.Connection, question: Question) -> QueryError | None:
     """Returns what is wrong with a comparison that no run fits: the range of the values."""
     for wanted in question.filters:
         if wanted.negated or wanted.operator not in ("<", "<=", ">", ">="):

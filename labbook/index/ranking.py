@@ -80,7 +80,7 @@ def find_best(
     if terms and not subject.whole:
         rows, counted = _match_words(index, question, limit, _COLUMNS_OF_PEOPLE)
         answers.add(rows)
-    if named := _named(index, question):
+    if named := _find_named_filters(index, question):
         # "Wei nan": the runs of a person, project or machine come before the pages.
         own = replace(question, filters=(*question.filters, *named))
         answers.add(_runs_with_failure(index, own, replace(subject, fingerprints=(), families=()), limit))
@@ -126,7 +126,7 @@ class _Answers:
             self.found.setdefault(row.symptom if isinstance(row, Hit) else row.number, row)
 
 
-def _named(index: sqlite3.Connection, question: Question) -> list[Filter]:
+def _find_named_filters(index: sqlite3.Connection, question: Question) -> list[Filter]:
     """Returns filters for the people, projects and machines among the words of a query."""
     words = {form.lower() for term in question.terms for form in term.forms[:1]}
     marks = ", ".join("?" * len(words))
@@ -168,7 +168,7 @@ def _runs_with_failure(
         names = [name for one, name in _iter_subject_keys(subject) if one == key]
         for is_fixed in (1,) if _asks_for_fix(question) else fixed:
             for name in names:
-                where, values = _rest(question, key, name)
+                where, values = _remaining_filters(question, key, name)
                 rows = index.execute(
                     f"SELECT {_COLUMNS} FROM failures f JOIN notes n ON n.id = f.note"
                     f" WHERE f.key = ? AND f.value = ? AND f.fixed = ? AND {where} ORDER BY f.started DESC LIMIT ?",
@@ -182,7 +182,7 @@ def _asks_for_fix(question: Question) -> bool:
     return any(one.key == "has" and one.values == ("fix",) and not one.negated for one in question.filters)
 
 
-def _rest(question: Question, key: str, name: str) -> tuple[str, list[Any]]:
+def _remaining_filters(question: Question, key: str, name: str) -> tuple[str, list[Any]]:
     """Returns the filters that the table of failures does not cover."""
     rest = tuple(
         one
@@ -196,7 +196,7 @@ def _count(index: sqlite3.Connection, question: Question, subject: QuerySymptoms
     """Returns the number of runs with one of the failures, at most `COUNTED`."""
     notes: set[int] = set()
     for key, name in _iter_subject_keys(subject):
-        where, values = _rest(question, key, name)
+        where, values = _remaining_filters(question, key, name)
         # Without a filter the notes are not read.
         source = "failures f" if where == "1" else "failures f JOIN notes n ON n.id = f.note"
         rows = index.execute(

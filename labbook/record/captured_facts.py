@@ -70,7 +70,7 @@ def add_captured(
     parts = journal.parts()
     captured["resources"] = read_resources(parts[0].paths.resources)
     captured["reproducibility"] = judge_reproducibility(captured)
-    if ending := {**_ending(journal, parts, start, run), **standstill_facts(run, processes)}:
+    if ending := {**_explain_ending(journal, parts, start, run), **standstill_facts(run, processes)}:
         captured["ending"] = redactor.data(ending)
     job = journal if isinstance(journal, JobJournal) else None
     ranks = roll_call(processes, job.tasks() if job else (), job.world if job else 0, job.key if job else "")
@@ -110,11 +110,11 @@ def separate_results_of_code(run: Run, before: Mapping[str, Any]) -> Run:
     return replace(run, captured={**captured, "reproducibility": judge_reproducibility(captured)})
 
 
-def _ending(journal: Journal, parts: Sequence[Journal], start: Facts, run: Run) -> Facts:
+def _explain_ending(journal: Journal, parts: Sequence[Journal], start: Facts, run: Run) -> Facts:
     """Returns why the command ended, from the journals of its tasks, the deciding one first."""
     from labbook.capture.exit_cause import explain_exit
 
-    end, lost = journal.ending(), None
+    end, lost = journal.read_ending(), None
     if not end or end.get("status"):  # the recorder died
         stops = (part.read(part.paths.stopped).get("t") for part in parts)
         lost = {

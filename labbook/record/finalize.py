@@ -104,7 +104,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     """
     _leave_deleted_folder(notebook)
     start = journal.read(journal.paths.start)
-    end = journal.ending()
+    end = journal.read_ending()
     recorded = journal.processes()
     processes, trials = split_trials(recorded)
     console = read_consoles(journal, redactor)

@@ -23,7 +23,7 @@ _IDENTITIES = {"Dropout", "Identity", "Flatten", "Dropout2d", "Dropout2D"}
 _DEEP = 8
 
 
-def ending(code: Code, source: Source, node: ast.expr | None, depth: int = 0) -> str:
+def last_operation(code: Code, source: Source, node: ast.expr | None, depth: int = 0) -> str:
     """Return the operation that produced a value ("softmax", "log_softmax", "sigmoid", "linear", ...), or ""."""
     if node is None or depth > _DEEP:
         return ""
@@ -34,7 +34,7 @@ def ending(code: Code, source: Source, node: ast.expr | None, depth: int = 0) ->
         if statement is None:
             return ""
         value = code.value(source, dotted_target(node), node)
-        return ending(code, source, value, depth + 1) if value is not None else ""
+        return last_operation(code, source, value, depth + 1) if value is not None else ""
     return ""
 
 
@@ -44,15 +44,15 @@ def _activation_of_call(code: Code, source: Source, call: ast.Call, depth: int) 
         if name in _FUNCTIONS and not name[0].isupper():
             return _FUNCTIONS[name]
         if name in _SHAPES and call.args:
-            return ending(code, source, call.args[0], depth + 1)
+            return last_operation(code, source, call.args[0], depth + 1)
         return ""
     if isinstance(func, ast.Attribute) and not dotted_target(func):
         if name in ("softmax", "log_softmax", "sigmoid") and not _is_module_like(func.value):
             return name
         if name in _SHAPES:
-            return ending(code, source, func.value, depth + 1)
+            return last_operation(code, source, func.value, depth + 1)
     if isinstance(func, ast.Attribute) and name in _SHAPES and code.kind(source, func) is None:
-        return ending(code, source, func.value, depth + 1)
+        return last_operation(code, source, func.value, depth + 1)
     kind = code.kind(source, func)
     return activation_of_kind(code, kind, depth + 1, call) if kind is not None else ""
 
@@ -97,7 +97,7 @@ def _activation_of_class(code: Code, source: Source, cls: ast.ClassDef, depth: i
         return ""
     where, function = forward
     returns = [node.value for node in walk(function.body) if isinstance(node, ast.Return)]
-    ends = {ending(code, where, value, depth + 1) for value in returns}
+    ends = {last_operation(code, where, value, depth + 1) for value in returns}
     # Code that reads `self.training` may return something else in training.
     reads_mode = any(isinstance(node, ast.Attribute) and node.attr == "training" for node in walk(function.body))
     return ends.pop() if len(ends) == 1 and not (reads_mode and len(returns) > 1) else ""

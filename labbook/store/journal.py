@@ -208,7 +208,7 @@ class Journal:
         """Return the journals that make up the run; of a job of several tasks, one a task, the deciding one first."""
         return [self]
 
-    def ending(self) -> dict[str, Any]:
+    def read_ending(self) -> dict[str, Any]:
         """Return how the run ended: `end.json`; empty if the recorder died."""
         return self.read(self.paths.end)
 

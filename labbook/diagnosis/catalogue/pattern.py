@@ -149,7 +149,7 @@ class CompiledPattern:
         """Reads the placeholder before the first literal."""
         piece = self.pieces[0]
         before = text.flat[max(0, position - _ANY) : position]
-        found = _ending(piece.kind).search(before)
+        found = _compile_ending(piece.kind).search(before)
         if found is None:
             return False
         if piece.name:
@@ -236,7 +236,7 @@ def _regex(kind: str) -> re.Pattern[str]:
 
 
 @functools.cache
-def _ending(kind: str) -> re.Pattern[str]:
+def _compile_ending(kind: str) -> re.Pattern[str]:
     """The kind at the end of a text of at most 200 characters."""
     return re.compile("(?:" + KINDS.get(kind, r"[^\n]+") + r")\s?\Z")
 

@@ -44,24 +44,27 @@ def images_scaled_once(run: Run, signals: Signals) -> Outcome | None:
 def _scaled_inside(signals: Signals) -> Outcome | None:
     """The scaling of inputs that the model repeats before its first layer."""
     inputs = [leaf for looks in input_leaves(signals).values() for _, _, leaf in looks if not leaf.get("integer")]
-    low = min((_of(leaf, "min") for leaf in inputs), default=-1.0)
-    top = max((_of(leaf, "max") for leaf in inputs), default=0.0)
+    low = min((_read_statistic(leaf, "min") for leaf in inputs), default=-1.0)
+    top = max((_read_statistic(leaf, "max") for leaf in inputs), default=0.0)
     for layer in modules_of(signals):
         looks = [given for _, row in layer.history if (given := row.get("given")) and given.get("max") is not None]
         if len(looks) < 2:
             continue
-        lows, tops = [_of(look, "min") for look in looks], [_of(look, "max") for look in looks]
+        lows, tops = [_read_statistic(look, "min") for look in looks], [_read_statistic(look, "max") for look in looks]
         if low >= 0 and 0.5 < top <= 1.0 and min(lows) >= 0 and math.isclose(max(tops) * 255, top, rel_tol=_TWICE):
             observed = message("health.input_double_normalised.inside", layer=layer.label, high=top, top=max(tops))
             return Outcome("note", observed)
-        moments = median([_of(look, "mean") for look in looks]), median([_of(look, "std") for look in looks])
+        moments = (
+            median([_read_statistic(look, "mean") for look in looks]),
+            median([_read_statistic(look, "std") for look in looks]),
+        )
         if len(looks[0].get("shape", ())) == 4 and _is_normalised_twice(min(lows), max(tops), *moments):
             values = {"mean": moments[0], "deviation": moments[1]}
             return Outcome("note", message("health.input_double_normalised.inside_twice", layer=layer.label, **values))
     return None
 
 
-def _of(look: Leaf | InputStatistics, name: Literal["min", "max", "mean", "std"]) -> float:
+def _read_statistic(look: Leaf | InputStatistics, name: Literal["min", "max", "mean", "std"]) -> float:
     return look.get(name) or 0.0
 
 

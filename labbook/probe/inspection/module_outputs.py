@@ -82,13 +82,13 @@ class ModuleOutputs:
             return
         fields = self._inspect_output(number, module, args, tensor)
         if not self.found:
-            fields["given"] = self._given(args)
+            fields["given"] = self._describe_input(args)
         if any(kind.__name__ == "RNNBase" for kind in type(module).__mro__):
             fields["carried"] = self._is_carried((id(self._root), number), args, output)
         self.found[number] = fields
         self._remember(number, tensor, fields)
 
-    def _given(self, args):
+    def _describe_input(self, args):
         """Statistics of what the first module is given: of the input, once the model itself has scaled it."""
         given = first_tensor(args, self.stats)
         if given is None or "float" not in self.stats.dtype(given):

@@ -153,19 +153,19 @@ def clipped_ratio(graph, roots):
 
 def is_inverted(graph, ratio):
     """Whether a ratio is exp(old - new): what is subtracted is the side that has a gradient."""
-    difference = _through(graph, graph.sides(ratio)[0])
+    difference = _skip_reshapes(graph, graph.sides(ratio)[0])
     sides = graph.sides(difference) if difference is not None and graph.kind(difference) == "Sub" else ()
     return len(sides) == 2 and sides[0] is None and sides[1] is not None
 
 
-def _through(graph, node):
+def _skip_reshapes(graph, node):
     """The first operation that is no change of shape or type."""
     while node is not None and graph.kind(node) in SHAPING:
         node = graph.sides(node)[0]
     return node
 
 
-def _below(graph, node):
+def _first_arithmetic(graph, node):
     """The first operation that neither joins, picks nor reshapes values, nor turns their sign."""
     while node is not None and graph.kind(node) in JOINING:
         node = next((side for side in graph.sides(node) if side is not None), None)
@@ -174,15 +174,15 @@ def _below(graph, node):
 
 def _is_log_probability(graph, node):
     """Whether values come from a log softmax, or from the logarithm of a normal density."""
-    node = _below(graph, node)
+    node = _first_arithmetic(graph, node)
     while node is not None and graph.kind(node) == "Sub":
         first, second = graph.sides(node)
-        if second is not None and graph.kind(_below(graph, second) or second) == "Logsumexp":
+        if second is not None and graph.kind(_first_arithmetic(graph, second) or second) == "Logsumexp":
             return True
-        node = _below(graph, first)
+        node = _first_arithmetic(graph, first)
     if node is None or graph.kind(node) in ("LogSoftmax", "NllLoss", "Log"):
         return node is not None
-    square = _below(graph, graph.sides(node)[0]) if graph.kind(node) == "Div" else None
+    square = _first_arithmetic(graph, graph.sides(node)[0]) if graph.kind(node) == "Div" else None
     if square is None or graph.kind(square) != "Mul":
         return square is not None and graph.kind(square) == "Pow"
     return [side and graph.kind(side) for side in graph.sides(square)] == ["Sub", "Sub"]
@@ -190,11 +190,11 @@ def _is_log_probability(graph, node):
 
 def _is_advantage(graph, node):
     """Whether values are a difference of which one side is constant, standardised or not."""
-    node = _below(graph, node)
+    node = _first_arithmetic(graph, node)
     if node is not None and graph.kind(node) == "Div":
-        node = _below(graph, graph.sides(node)[0])
+        node = _first_arithmetic(graph, graph.sides(node)[0])
     sides = graph.sides(node) if node is not None else []
     if len(sides) == 2 and graph.kind(node) == "Sub" and None not in sides and graph.kind(sides[1]) == "Mean":
-        node = _below(graph, sides[0])
+        node = _first_arithmetic(graph, sides[0])
         sides = graph.sides(node) if node is not None else []
     return len(sides) == 2 and graph.kind(node) in ("Sub", "Rsub") and sides.count(None) == 1

@@ -31,7 +31,7 @@ class PolicyRatio:
     def install(self, paddle, patches):
         """Puts the wrappers in place."""
         guard = self._inspector.adapter.probe.guard("paddle.ratio")
-        for name, after in (("exp", self._exponential), ("clip", self._clipped)):
+        for name, after in (("exp", self._exponential), ("clip", self._on_clip)):
             for home in (paddle, paddle.Tensor):
                 if type(home.__dict__.get(name)) is FunctionType:
                     patches.replace(home, name, wrap_function(home.__dict__[name], guard, after=after))
@@ -45,7 +45,7 @@ class PolicyRatio:
         if self.on and len(self._results) < _MOST and not result.stop_gradient:
             self._results.append(ref(result))
 
-    def _clipped(self, result, args, kwargs):
+    def _on_clip(self, result, args, kwargs):
         given = args[0] if args else kwargs.get("x")
         if self.on and any(one() is given for one in self._results):
             view = self._inspector.stats.whole_view(given)

@@ -63,7 +63,7 @@ class ProgramMisuse:
         elif has_stepped and self._is_trained_elsewhere:
             self._updated(frame, function)
 
-    def ended(self, has_loss, mark):
+    def on_run_end(self, has_loss, mark):
         """Takes the end of this run.
 
         Args:

@@ -180,12 +180,14 @@ def uses_of(program):
 
 def updates_parameters(program):
     """Whether operators of an optimizer are in a program."""
-    return any(name in _UPDATES for name, _ in _named(program))
+    return any(name in _UPDATES for name, _ in _named_operators(program))
 
 
 def trains_layers(program):
     """Whether a program has dropout, or batch normalisation, as in training."""
-    return any(name in ("dropout", "batch_norm") and not is_test("is_test") for name, is_test in _named(program))
+    return any(
+        name in ("dropout", "batch_norm") and not is_test("is_test") for name, is_test in _named_operators(program)
+    )
 
 
 def parameter_names(program):
@@ -193,7 +195,7 @@ def parameter_names(program):
     return {parameter.name for parameter in program.global_block().all_parameters()}
 
 
-def _named(program):
+def _named_operators(program):
     """`(name, attribute)` of each operator, of both representations; `attribute(name)` is the value of one."""
     for operator in program.global_block().ops:
         if _has_operators(program):

@@ -79,7 +79,7 @@ class StaticPrograms:
             number = NUMBERED + len(self._trained)
             known = self._trained[id(program)] = StaticTraining(self._adapter, number, program)
         if known is not None:
-            known.built(optimizer, loss)
+            known.on_minimize(optimizer, loss)
             startup = startup or self._adapter.module.static.default_startup_program()
             self._startups[id(startup)] = (startup, known)
 
@@ -148,7 +148,7 @@ class StaticTraining:
         self._before = self._began = None
         self._cost = 0.0
 
-    def built(self, optimizer, loss):
+    def on_minimize(self, optimizer, loss):
         """Takes an optimizer that was built into the program, and the loss that it minimizes."""
         if all(optimizer is not one for one, _ in self._optimizers):
             self._optimizers.append((optimizer, loss))
@@ -198,7 +198,7 @@ class StaticTraining:
                 adapter.monitor.loop.step(recorder.index, 0)
             training.step(recorder, [] if one is None else [one], adapter.rates(optimizer), None, 1, None, None)
         feed = args[2] if len(args) > 2 else kwargs.get("feed")
-        adapter.static_programs.misuse.ended(value is not None, mark_of(feed))
+        adapter.static_programs.misuse.on_run_end(value is not None, mark_of(feed))
         if self._before is not None:
             began = training.clock()
             self._inspect_parameters(first)

@@ -12,7 +12,7 @@ from ..training.backward import wrap_backward
 from ..training.loop_follower import is_engine_thread
 from ..wrapping import transparent_wrapper
 from . import framework_state, gradient_norm, monitor_hooks
-from .compiler import compiled, hide_from_compiler, questions
+from .compiler import has_compiled, hide_from_compiler, questions
 from .module_registry import ModuleRegistry
 from .scalars import Scalars
 from .tensor_stats import capturing_of
@@ -74,7 +74,7 @@ class Adapter(FrameworkAdapter):
 
     def mode(self):
         """How the program computes: "dynamic" or "compiled"."""
-        return "compiled" if compiled() else "dynamic"
+        return "compiled" if has_compiled() else "dynamic"
 
     def find_model(self, parameters, sweep=True):
         """The module that owns these parameters and no other trained one, and the outermost around it: `find_root`."""

@@ -10,7 +10,7 @@ _hidden = set()
 """Names of the probe's modules whose functions the compiler leaves alone already."""
 
 
-def compiled():
+def has_compiled():
     """Whether `torch.compile` has compiled something in this process; never imports the compiler."""
     compiler = sys.modules.get("torch._dynamo.utils")
     counters = getattr(compiler, "counters", None)

@@ -11,7 +11,7 @@ from ..inspection.nested import tensors_in
 from ..training.call_site import line_of, place_of, user_frame
 from ..wrapping import leave_out_one_frame
 from .autograd_graph import cut_mode, top_of_stack
-from .compiler import compiled
+from .compiler import has_compiled
 
 MOST = 64
 CALL_S = 3e-6
@@ -65,7 +65,7 @@ class FunctionalCalls:
         self.end()
         self.found = {}
         first = self.inspector.monitor.step < 2 and self._armed is None
-        if first or compiled() or not hasattr(self.torch.overrides, "TorchFunctionMode"):
+        if first or has_compiled() or not hasattr(self.torch.overrides, "TorchFunctionMode"):
             return
         if not self.inspector.without_modes.only_devices(self.torch):
             return
@@ -212,7 +212,7 @@ class FunctionalCalls:
             missing: `(name, parameter, module, root)` of what the graph did not reach.
             frame: The user's frame that called `backward`.
         """
-        if self._armed is None and not compiled():
+        if self._armed is None and not has_compiled():
             self._armed = (root, {id(parameter) for _, parameter, _, _ in missing}, place_of(frame))
             self.inspector.monitor.dense = True
             self.inspector.monitor.phases.discard_step()

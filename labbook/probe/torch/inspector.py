@@ -7,7 +7,7 @@ from ..inspection import inspector
 from .autograd_graph import AutogradGraph
 from .checkpoints import Checkpoints
 from .collectives import Collectives
-from .compiler import compiled, is_compiling_next
+from .compiler import has_compiled, is_compiling_next
 from .dataloader import BatchFingerprints, DataLoaders
 from .flight_recorder import FlightRecorder
 from .framework_state import parameters
@@ -81,7 +81,7 @@ class TensorInspector(inspector.TensorInspector):
 
         Their parameters have not been changed yet: they are the initial ones.
         """
-        if compiled() or self.is_given_to_compiler():
+        if has_compiled() or self.is_given_to_compiler():
             return
         for root in self.roots.observe_forwards(reached):
             table = self.table(root)
@@ -109,7 +109,7 @@ class TensorInspector(inspector.TensorInspector):
     def _hidden_reason(self, root):
         if root.hidden:
             return root.hidden
-        if compiled() or self.is_given_to_compiler():
+        if has_compiled() or self.is_given_to_compiler():
             return "a part of the program is compiled"
         if self.adapter.capturing():
             return "a CUDA graph is being captured"

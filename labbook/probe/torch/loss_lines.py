@@ -4,7 +4,7 @@ While the program computes its loss, PyTorch's anomaly mode keeps the line of ea
 which would raise. A later loss of the same structure was computed by the same lines.
 """
 
-from .compiler import compiled
+from .compiler import has_compiled
 from .loss_expression import kind
 from .replay import place_in
 
@@ -31,7 +31,7 @@ class LossLines:
     def begin(self):
         """Has the lines kept until `end`; not where the program itself is in anomaly mode, or has compiled parts."""
         torch = self.torch
-        if self._looks >= LOOKS or torch.is_anomaly_enabled() or compiled():
+        if self._looks >= LOOKS or torch.is_anomaly_enabled() or has_compiled():
             return
         self._looks += 1
         self.open = True

@@ -6,7 +6,7 @@ next `backward`, three times. Between these moments `torch.Tensor` is as it was.
 
 from ..training.call_site import line_of, user_frame
 from ..wrapping import as_import_machinery, transparent_wrapper
-from .compiler import compiled
+from .compiler import has_compiled
 from .loss_expression import kind, nodes
 
 STEPS = 3
@@ -39,7 +39,7 @@ class LossTerms:
 
     def arm(self, tensors):
         """Has the next steps watched where something without a gradient is added to the loss."""
-        if self._armed or compiled():
+        if self._armed or has_compiled():
             return
         for node, _ in nodes(tensors):
             if kind(node) in ("Add", "Sub") and None in [following for following, _ in node.next_functions]:
@@ -50,7 +50,7 @@ class LossTerms:
 
     def begin(self):
         """Watches from here to the next call of `backward`, where that was asked for."""
-        if not self._left or self._put_in or compiled():
+        if not self._left or self._put_in or has_compiled():
             return
         self._left -= 1
         kept = self.torch.Tensor.__dict__

@@ -177,7 +177,7 @@ class FastPath:
         losses, backwards, _ = local.take(recorder)
         monitor.loop.steps += 1
         monitor.inspector.release()
-        monitor.phases.rest(now)
+        monitor.phases.skip_step(now)
         if monitor.step_sampler.is_leading(recorder):
             self._turn(monitor, now)
         training.steps += 1
@@ -316,7 +316,7 @@ class FastPath:
             else:
                 self._local.taken = recorder.seen = (losses, 1, 0)
                 training.moved = now
-                monitor.phases.rest(now)
+                monitor.phases.skip_step(now)
                 recorder.add(losses, rates, None, now, 1)
             monitor.on_values(recorder, losses, rates, None, None)
         if held:

@@ -288,7 +288,7 @@ class TrainingMonitor:
         if self.skipping:
             self.loop.steps += 1
             self.inspector.release()
-            self.phases.rest(now)
+            self.phases.skip_step(now)
             if self.step_sampler.is_leading(recorder):
                 self.next_step(now)
             return None

@@ -54,7 +54,7 @@ class StepPhases:
         """Discard the times of the current step: it is dense, so that they include the probe."""
         self._skip = True
 
-    def rest(self, now):
+    def skip_step(self, now):
         """Process the end of a step without times."""
         self._begun = now
         self._forget_collective()

@@ -63,7 +63,7 @@ def run_in_worker(work: Callable[[], Made]) -> Iterator[Callable[[], Made]]:
         gc.unfreeze()
     theirs.close()
 
-    def made() -> Made:
+    def receive_result() -> Made:
         try:
             found: Made = ours.recv()
         except EOFError:
@@ -71,7 +71,7 @@ def run_in_worker(work: Callable[[], Made]) -> Iterator[Callable[[], Made]]:
         return found
 
     try:
-        yield made
+        yield receive_result
     finally:
         ours.close()
         process.join()

@@ -42,7 +42,7 @@ class JobJournal(Journal):
         return [self._task(member) for member in self.members]
 
     def _task(self, member: Member) -> TaskFacts:
-        end, start = member.journal.ending(), member.start
+        end, start = member.journal.read_ending(), member.start
         processes = self._processes_of(member)
         raised = [e.get("t", 0.0) for p in processes for e in p.events_of_kind(UncaughtException) if e.get("exit")]
         ended = float(end.get("ended") or last_sign(member.journal))
@@ -69,7 +69,7 @@ class JobJournal(Journal):
         # What a signal of the launcher stopped was stopped because of another one.
         return min(failed, key=lambda task: (task.stopped, task.failed_at), default=None)
 
-    def ending(self) -> dict[str, Any]:
+    def read_ending(self) -> dict[str, Any]:
         """Return how the job ended: as the first task that failed, with the time of the last one."""
         tasks = self.tasks()
         ended = max((task.ended for task in tasks), default=0.0)
@@ -77,7 +77,7 @@ class JobJournal(Journal):
         if first is None:
             return {"code": 0, "signal": "", "ended": ended, "output_open": False}
         member = next(member for member in self.members if member.rank == first.rank)
-        end = member.journal.ending()
+        end = member.journal.read_ending()
         return {**end, "ended": ended} if end else {"code": None, "signal": "", "ended": ended, "status": first.status}
 
     def parts(self) -> list[Journal]:

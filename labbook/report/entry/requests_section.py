@@ -128,15 +128,15 @@ def _operator(row: Mapping[str, Any], steps: int, seconds: float, limits: Limits
     weight = own if own is not None else total
     return {
         "name": shorten_middle(str(row.get("name") or ""), limits.cell),
-        "calls": _rounded(_as_int(row.get("calls")) / steps),
-        "own": _rounded(own / steps) if own is not None else "",
-        "total": _rounded(total / steps) if total is not None else "",
-        "device": _rounded(device / steps) if device is not None else "",
+        "calls": _round_value(_as_int(row.get("calls")) / steps),
+        "own": _round_value(own / steps) if own is not None else "",
+        "total": _round_value(total / steps) if total is not None else "",
+        "device": _round_value(device / steps) if device is not None else "",
         "share": numbers.percent(weight / 1e3 / seconds) if weight is not None and seconds > 0 else "",
     }
 
 
-def _rounded(value: float) -> str:
+def _round_value(value: float) -> str:
     """Returns three significant digits, and no exponent for the thousands of a slow step."""
     return numbers.number(round(value) if value >= 100 else value, 3)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import LOOPS, Code, assigns, dotted_target, last_name, walk
 from labbook.review.gradient_flow import is_under_no_grad
-from labbook.review.output_activation import ending
+from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
 
@@ -49,7 +49,7 @@ def _loss_calls(code: Code, source: Source) -> Iterator[tuple[ast.Call, str, str
             continue
         loss = _loss_of(code, source, node)
         if loss:
-            yield node, loss, ending(code, source, given)
+            yield node, loss, last_operation(code, source, given)
 
 
 def softmax_before_loss(code: Code, source: Source) -> Iterator[Hit]:
@@ -197,7 +197,7 @@ def _cut(source: Source, loop: ast.AST, total: str) -> bool:
 _CUTS = {"detach", "numpy", "item", "tolist"}
 
 
-def detached(code: Code, source: Source) -> Iterator[Hit]:
+def detached_loss(code: Code, source: Source) -> Iterator[Hit]:
     """`backward` is called on a loss that is detached from the model."""
     for where, call in code.calls.get("backward", ()):
         if where is not source or not isinstance(call.func, ast.Attribute) or source.dotted(call.func):
@@ -352,7 +352,7 @@ RULES = (
         "PyTorch FAQ: My model reports out of memory",
     ),
     Rule(
-        "detached-loss", "detached_graph", "error", 1, detached,
+        "detached-loss", "detached_graph", "error", 1, detached_loss,
         _FORUM,
     ),
     Rule(

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Function, dotted_target, last_name, walk
-from labbook.review.output_activation import ending
+from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
 
@@ -268,7 +268,7 @@ def softmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
             if not isinstance(node, ast.Call):
                 continue
             argument = _softmax_input(code, source, node)
-            if argument is not None and ending(code, source, argument) == "linear":
+            if argument is not None and last_operation(code, source, argument) == "linear":
                 yield Hit(node)
 
 

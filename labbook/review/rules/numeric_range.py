@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code, dotted_target, last_name
 from labbook.review.gradient_flow import is_under_no_grad
-from labbook.review.output_activation import ending
+from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
 
@@ -48,7 +48,7 @@ def _probability(code: Code, source: Source, node: ast.expr, depth: int) -> str:
         value = code.value(source, dotted_target(node), node)
         if isinstance(value, ast.BinOp):
             return _probability(code, source, value, depth + 1)
-    kind = ending(code, source, node)
+    kind = last_operation(code, source, node)
     return kind if kind in ("softmax", "sigmoid") else ""
 
 

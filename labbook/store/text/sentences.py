@@ -82,7 +82,7 @@ class Sentences:
             ValueError: A value does not fit its format.
         """
         if isinstance(message, str):
-            return _translated(message, _messages(self.language, "texts", self._own))
+            return _translate(message, _messages(self.language, "texts", self._own))
         if isinstance(message, Message):
             template, values = self.template(message.key), message.values
         else:
@@ -162,7 +162,7 @@ class Sentences:
         return format(value, spec) if spec else format_number(value)
 
 
-def _translated(text: str, known: Mapping[str, str]) -> str:
+def _translate(text: str, known: Mapping[str, str]) -> str:
     """Return the translation of a stored text; its numbers and names are `{0}`, `{1}` ... of the translation."""
     if not known or text in known:
         return str(known.get(text, text))

@@ -253,13 +253,13 @@ def _safe_filter(made: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function, so that text it returns is marked as escaped Markdown."""
 
     @functools.wraps(made)
-    def filtered(value: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - a filter takes anything
+    def apply_filter(value: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - a filter takes anything
         if hasattr(value, "__html__") and made.__name__ in ("inline", "table_cell"):
             return value
         result = made(value, *args, **kwargs)
         return _safe_type()(result) if isinstance(result, str) else result
 
-    return filtered
+    return apply_filter
 
 
 def _template_line(error: BaseException) -> str:

@@ -52,7 +52,7 @@ class Program:
                 release=nothing, flight_recorder=SimpleNamespace(release=nothing, keep_call=nothing)
             ),
             normal_loss=SimpleNamespace(highest_usual=lambda: self.highest),
-            phases=SimpleNamespace(rest=nothing),
+            phases=SimpleNamespace(skip_step=nothing),
             step_sampler=StepSampler(0.0),
             schedule=Schedule("normal", 0.0),
             memory=ProcessMemory(nothing, "torch", 0.0),

@@ -139,7 +139,7 @@ def test_own_time_of_a_step_is_without_waiting_for_other_ranks(facts, seconds):
 def test_collective_calls_are_timed_for_each_step_and_a_handle_makes_it_unknown():
     now = iter(range(100))
     phases = StepPhases(lambda: next(now))
-    phases.rest(0.0)
+    phases.skip_step(0.0)
     assert "collective" not in phases.step(1.0)
     phases.waited(0.25, is_known=True)
     phases.waited(0.25, is_known=True)
