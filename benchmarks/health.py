@@ -181,7 +181,7 @@ def show_steps(results):
     steps = {result.case.id: result.step() for result in results if result.named()}
     known = sorted(step for step in steps.values() if step is not None)
     if known:
-        print(f"\nstep of detection: told for {len(known)} of {len(steps)}; ", end="")
+        print(f"\nstep of detection: known for {len(known)} of {len(steps)}; ", end="")
         print(f"median {statistics.median(known):.0f}, last {known[-1]}")
 
 

@@ -1,4 +1,4 @@
-"""Takes down the operations of an autograd graph, those nearest to the loss first, without holding any tensor."""
+"""Lists the operations of an autograd graph, those nearest to the loss first, without holding any tensor."""
 
 from collections import deque
 

@@ -74,7 +74,7 @@ class TensorInspector:
     # models
 
     def optimizer_made(self, optimizer):
-        """Takes a new optimizer, whose parameters may be those of a model that was not known."""
+        """Processes a new optimizer, whose parameters may be those of a model that was not known."""
         self.optimizers.add(optimizer)
         self._monitor.loop.optimizers_made += 1
         self.roots.discover(self.adapter.facts.parameters(optimizer))
@@ -189,7 +189,7 @@ class TensorInspector:
     # steps
 
     def first_step(self, optimizer):
-        """Takes the first step of an optimizer."""
+        """Processes the first step of an optimizer."""
         self.loading.first_step(optimizer)
         if self.final_state is not None:
             self.final_state.follow(optimizer)
@@ -207,7 +207,7 @@ class TensorInspector:
         fields, unchanged = self.parameters.inspect_parameters()
         one = self._monitor.loop.optimizer(recorder.index)
         if unchanged is not None and norm != 0.0:
-            one.unchanged.takes(unchanged)
+            one.unchanged.add(unchanged)
         root = self._stepped
         if fields and root is not None and not root.called and recorder.step:
             self._describe(root)  # its class has a `__call__` of its own, as those of GPyTorch: no forward is seen
@@ -234,7 +234,7 @@ class TensorInspector:
         self.parameters.clear()
 
     def end_of_step(self, steps):
-        """Takes the end of a dense step."""
+        """Processes the end of a dense step."""
         self.modules.clear()
         self.losses.sites.write_changed()
         self.losses.target = None
@@ -317,7 +317,7 @@ class TensorInspector:
         self.graphs.inspect(number, tensors)
 
     def graph_ended(self, number):
-        """Takes the end of a backward call."""
+        """Processes the end of a backward call."""
         self.graphs.on_backward_end(number)
 
     def stale_gradient_norm(self, optimizer, recorder, every):

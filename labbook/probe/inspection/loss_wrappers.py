@@ -111,7 +111,7 @@ class LossFunctions:
             with self.without_modes:
                 if self._is_readable(inputs):
                     site.calls += 1
-                    site.takes(self._facts(site.function, given, inputs, given.get("target")), None)
+                    site.add_call(self._facts(site.function, given, inputs, given.get("target")), None)
                     self.sites.write_event(site)
         except Exception as error:
             self._failed(self.FRAMEWORK + ".loss", error)
@@ -126,7 +126,7 @@ class LossFunctions:
             self._evaluate(site.function, given, value, at_hand)
         if not due:
             return
-        site.takes(self._facts(site.function, given, inputs, target), value)
+        site.add_call(self._facts(site.function, given, inputs, target), value)
         if site.calls == 1:
             self.sites.write_event(site)
         if self.monitor.dense and site.training and self.target is None and self.stats.is_tensor(target):

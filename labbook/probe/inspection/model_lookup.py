@@ -146,7 +146,7 @@ class TrainedModels:
         return bool(self._facts)
 
     def add(self, optimizer, own, find, describe):
-        """Takes the first step of an optimizer.
+        """Processes the first step of an optimizer.
 
         Args:
             optimizer: It; only a weak reference is kept.

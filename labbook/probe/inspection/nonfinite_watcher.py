@@ -46,7 +46,7 @@ FILLS = frozenset(
 class NonfiniteWatcher:
     """The operations of one forward whose results are not finite.
 
-    A framework implements `kinds`, and has `takes` called around each operation.
+    A framework implements `kinds`, and has `on_operation` called around each operation.
 
     Args:
         stats: Looks at tensors.
@@ -62,7 +62,7 @@ class NonfiniteWatcher:
         self.modules = []
         self._events = []
 
-    def takes(self, name, before, result):
+    def on_operation(self, name, before, result):
         """Notes an operation that gave NaN or infinity and was not given any.
 
         Args:

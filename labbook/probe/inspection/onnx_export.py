@@ -37,7 +37,7 @@ class OnnxExport:
         self._called = {}
 
     def on_forward(self, root, args, kwargs):
-        """Takes the inputs of a training forward of an outermost model."""
+        """Processes the inputs of a training forward of an outermost model."""
         self._called[root.index] = (root, args, kwargs)
 
     def finish(self):

@@ -220,7 +220,7 @@ class AutogradGraph:
         return self.cut is None and (number == 1 or (bool(self.missing) and number <= FIRST))
 
     def forward_ended(self, tensors):
-        """Takes what the model returned, in a forward that is watched for cuts."""
+        """Processes what the model returned, in a forward that is watched for cuts."""
         self._inside, self.cuts.cuts = self.cuts.cuts, []
         self._output = reached_leaves(tensors)
 
@@ -260,7 +260,7 @@ class AutogradGraph:
         watched.on = watched.on and number < AGAIN
 
     def on_backward_end(self, number):
-        """Takes the end of the backward call: what has a gradient now was reached after all."""
+        """Processes the end of the backward call: what has a gradient now was reached after all."""
         pending, self._pending = self._pending, None
         if pending is None:
             if not self._told_terms and self.inspector.functions.pairs.constant and self._last is not None:

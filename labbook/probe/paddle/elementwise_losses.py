@@ -63,7 +63,7 @@ class ElementwiseLosses:
                     setattr(home, name, mine)
 
     def backward(self, tensors):
-        """Takes what `backward` is called on, and ends the look."""
+        """Processes what `backward` is called on, and ends the look."""
         sums, self._sums = self._sums, []
         self.end()
         reached, seen = list(tensors), {}

@@ -79,7 +79,7 @@ class FlightRecorder(flight_recorder.FlightRecorder):
         return None if level == self._off else (level, tracer._amp_dtype)
 
     def on_output(self, root, output):
-        """Takes what the model returned: weak references, and its gradients as they come where it is small."""
+        """Processes what the model returned: weak references, and its gradients as they come where it is small."""
         call = self.call
         if self.done or call is None or call.root is not root:
             return

@@ -87,7 +87,7 @@ class FunctionalCalls:
             self.lines.begin()
 
     def backward(self, tensors):
-        """Takes what `backward` is called on, and ends the look."""
+        """Processes what `backward` is called on, and ends the look."""
         self.pairs.backward(tensors)
         self.lines.backward()
         self.end()
@@ -153,7 +153,7 @@ class FunctionalCalls:
         return transparent_wrapper(function, original)
 
     def _on_activation(self, name, args, kwargs, result):
-        """Takes a call of an activation by the program itself, not by a layer of PaddlePaddle."""
+        """Processes a call of an activation by the program itself, not by a layer of PaddlePaddle."""
         try:
             caller = sys._getframe(2)
             if self._busy or user_frame() is not caller:
@@ -163,7 +163,7 @@ class FunctionalCalls:
             self.inspector.failed("paddle.look at function", error)
 
     def _on_softmax(self, name, args, kwargs, result):
-        """Takes a softmax between the model and its loss, by whomever; not one that only shows predictions."""
+        """Processes a softmax between the model and its loss, by whomever; not one that only shows predictions."""
         try:
             frame = user_frame()
             if frame is None or result.stop_gradient or get_ident() != self.inspector.monitor.thread:

@@ -122,7 +122,7 @@ class TensorInspector(inspector.TensorInspector):
             self.cuts.begin()
 
     def after_forward(self, root, output):
-        """Takes what the look at a forward has found."""
+        """Processes what the look at a forward has found."""
         self.roots.look = None
         self._monitor.cost += self.modules.take_seconds() + self.functions.take_seconds()
         if root is not self._root:
@@ -138,7 +138,7 @@ class TensorInspector(inspector.TensorInspector):
         self._describe(root)
 
     def abandoned(self):
-        """Takes the failure of a forward: nothing of ours stays behind."""
+        """Processes the failure of a forward: nothing of ours stays behind."""
         self.roots.look = None
         self._given = None
         self.functions.end()
@@ -159,7 +159,7 @@ class TensorInspector(inspector.TensorInspector):
     # steps
 
     def first_step(self, optimizer):
-        """Takes the first step of an optimizer; the classes of others may not call the constructor that is watched."""
+        """Processes the first step of an optimizer, whose class may not call the wrapped constructor."""
         if optimizer not in self.optimizers:
             self.optimizer_made(optimizer)
         super().first_step(optimizer)
@@ -173,7 +173,7 @@ class TensorInspector(inspector.TensorInspector):
                     self.gradients.add((root.index, at))
 
     def end_of_step(self, steps):
-        """Takes the end of a dense step."""
+        """Processes the end of a dense step."""
         super().end_of_step(steps)
         self.loading.boundary(None)
         self.writes.closed = True

@@ -96,7 +96,7 @@ class NonfiniteWatcher(nonfinite_watcher.NonfiniteWatcher):
             result = original(*args, **kwargs)
             self._busy = True
             try:
-                self.takes(name.strip("_"), before, result)
+                self.on_operation(name.strip("_"), before, result)
             finally:
                 self._busy = False
             return result

@@ -46,8 +46,8 @@ class ProgramMisuse:
         self._epoch = None
         self._is_trained_elsewhere = False
 
-    def ran(self, has_stepped):
-        """Takes a run of a training program; one in a function named as an evaluation, beside others, should be none.
+    def on_run(self, has_stepped):
+        """Processes a run of a training program; in a function named as an evaluation, it may be a mistake.
 
         Args:
             has_stepped: Whether the program ran before.
@@ -64,7 +64,7 @@ class ProgramMisuse:
             self._updated(frame, function)
 
     def on_run_end(self, has_loss, mark):
-        """Takes the end of this run.
+        """Processes the end of this run.
 
         Args:
             has_loss: Whether it fetched the loss.
@@ -96,11 +96,11 @@ class ProgramMisuse:
         return others[0] if others[0].phases >= _PHASES and not known else None
 
     def ran_copy(self):
-        """Takes a run of a copy of a training program that was made with its optimizer."""
+        """Processes a run of a copy of a training program that was made with its optimizer."""
         self._updated(user_frame(), "")
 
     def restarted(self):
-        """Takes a run of the program that initializes the parameters, after steps."""
+        """Processes a run of the program that initializes the parameters, after steps."""
         frame = user_frame()
         fields, self._epoch = self._epoch, _epoch_in(frame)
         self._restarts["count"] += 1

@@ -55,7 +55,7 @@ class RootModules(root_modules.RootModules):
         self.inside.on = False
 
     def discover(self, parameters):
-        """Takes the parameters of a new optimizer: models that own some of them are followed."""
+        """Processes the parameters of a new optimizer: models that own some of them are followed."""
         self._optimizers += 1
         self._held.update(map(id, parameters))
 

@@ -74,7 +74,7 @@ class LossOperator:
         return self._shape[-1] if self.function in ("cross_entropy", "nll_loss") and len(self._shape) > 1 else None
 
     def on_feed(self, leaf, values):
-        """Takes what is fed as its target."""
+        """Processes what is fed as its target."""
         self._seen += 1
         known = self._kind or {"min": leaf["min"], "max": leaf["max"]}
         self._kind = {"shape": leaf["shape"], "dtype": leaf["dtype"], "zero": leaf["zero"]}
@@ -86,7 +86,7 @@ class LossOperator:
             self._outside += int(((values < 0) | (values > 1)).sum())
 
     def values(self, loss):
-        """Takes the value of the whole loss, of which this is the only function."""
+        """Processes the value of the whole loss, of which this is the only function."""
         if loss is None or not self.is_alone:
             return
         self._first = loss if self._first is None else self._first

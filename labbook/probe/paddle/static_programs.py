@@ -66,7 +66,7 @@ class StaticPrograms:
                 self._adapter.probe.unobserved(what, reason)
 
     def on_minimize(self, optimizer, loss, startup):
-        """Takes an optimizer that was built into the current program.
+        """Processes an optimizer that was built into the current program.
 
         Args:
             optimizer: It.
@@ -92,7 +92,7 @@ class StaticPrograms:
         program = self._default() if program is None else program
         training = self._trained.get(id(program))
         if training is not None:
-            self.misuse.ran(training.has_stepped)
+            self.misuse.on_run(training.has_stepped)
         elif id(program) in self._startups:
             if self._startups[id(program)][1].has_stepped:
                 self.misuse.restarted()
@@ -103,7 +103,7 @@ class StaticPrograms:
         return training
 
     def _ran_beside(self, program):
-        """Takes a run of a program that no optimizer was built into: an evaluation, or a copy made after that."""
+        """Processes a run of a program that no optimizer was built into: an evaluation, or a copy made after that."""
         known = self._others.get(id(program))
         if known is None and len(self._others) < _MOST_PROGRAMS:
             names = parameter_names(program)
@@ -149,7 +149,7 @@ class StaticTraining:
         self._cost = 0.0
 
     def on_minimize(self, optimizer, loss):
-        """Takes an optimizer that was built into the program, and the loss that it minimizes."""
+        """Processes an optimizer that was built into the program, and the loss that it minimizes."""
         if all(optimizer is not one for one, _ in self._optimizers):
             self._optimizers.append((optimizer, loss))
 
@@ -278,7 +278,7 @@ class StaticTraining:
             rows.append({"i": at, "w": norm, "g": None, "ratio": ratio, "bad": self._stats.bad(now)})
         rates = self._adapter.rates(self._optimizers[0][0])
         if unchanged and rates and rates[0] > 0 and self._adapter.monitor is not None:
-            self._adapter.monitor.loop.optimizer(recorder.index).unchanged.takes(all(unchanged))
+            self._adapter.monitor.loop.optimizer(recorder.index).unchanged.add(all(unchanged))
         self._emit(
             TENSORS, framework="paddle", step=recorder.step, opt=recorder.index, model=self._number, param_print=None,
             params=rows, modules=[], functions=[],

@@ -104,7 +104,7 @@ class Trials:
         return trial
 
     def _leave(self, trial):
-        """Takes a trial, which another thread may have begun, from those that are open in a thread."""
+        """Removes a trial, which another thread may have begun, from those that are open in a thread."""
         for thread, inside in list(self._threads.items()):
             if any(each is trial for each in inside):
                 inside[:] = [each for each in inside if each is not trial]

@@ -131,7 +131,7 @@ class AutogradGraph:
         return leaves
 
     def on_backward_end(self, number):
-        """Takes the end of the backward call: what has a gradient now was reached after all."""
+        """Processes the end of the backward call: what has a gradient now was reached after all."""
         pending, self._pending = self._pending, None
         if pending is None:
             return

@@ -83,7 +83,7 @@ class Collectives:
             return None
 
     def _on_end(self, began, result):
-        """Takes the end of a call; one that returns a handle has not waited."""
+        """Processes the end of a call; one that returns a handle has not waited."""
         if began is None:
             return
         self._inside, monitor = False, self.inspector.monitor
@@ -129,7 +129,7 @@ class Collectives:
         return found
 
     def step(self):
-        """Takes the end of a step that was looked at."""
+        """Processes the end of a step that was looked at."""
         calls, self._calls, self._names = self._calls, [], {}
         if self._first is None and self.inspector.monitor.dense:
             self._first = calls

@@ -103,7 +103,7 @@ class FlightRecorder(flight_recorder.FlightRecorder):
             self._resting = (root, args, kwargs, self._state() if draws else None)
 
     def on_output(self, root, output):
-        """Takes what the model returned: weak references, and its gradients as they come where it is small."""
+        """Processes what the model returned: weak references, and its gradients as they come where it is small."""
         call = self.call
         if self.done or call is None or call.root is not root:
             return

@@ -78,7 +78,7 @@ class FunctionalCalls:
         self._mode.__enter__()
 
     def end(self):
-        """Takes the mode off, where it is on top."""
+        """Removes the mode, where it is on top."""
         mode, self._mode = self._mode, None
         if mode is None:
             return
@@ -218,7 +218,7 @@ class FunctionalCalls:
             self.inspector.monitor.phases.discard_step()
 
     def looks_at_output(self, root, output):
-        """Takes the output of the watched forward: does it reach what the loss did not?"""
+        """Processes the output of the watched forward: does it reach what the loss did not?"""
         if self._armed is None or self._armed[0] is not root or self._mode is None:
             return
         tensors = [t for _, t in tensors_in(output, self.inspector.stats) if t.requires_grad]

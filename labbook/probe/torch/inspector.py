@@ -72,7 +72,7 @@ class TensorInspector(inspector.TensorInspector):
     # models
 
     def optimizer_made(self, optimizer):
-        """Takes a new optimizer, whose parameters may be those of a model that was not known."""
+        """Processes a new optimizer, whose parameters may be those of a model that was not known."""
         self._hold(optimizer)
         super().optimizer_made(optimizer)
 
@@ -116,7 +116,7 @@ class TensorInspector(inspector.TensorInspector):
         return "" if self.without_modes.is_possible() else "another tool watches every call"
 
     def after_forward(self, root, output):
-        """Takes what the look at a forward has found."""
+        """Processes what the look at a forward has found."""
         self._monitor.cost += self.modules.take_seconds() + self.functions.take_seconds()
         self.functions.looks_at_output(root, output)
         self.functions.end()
@@ -163,7 +163,7 @@ class TensorInspector(inspector.TensorInspector):
         self.had_gradient.update(id(p) for p in held if p.grad is not None)
 
     def end_of_step(self, steps):
-        """Takes the end of a dense step."""
+        """Processes the end of a dense step."""
         super().end_of_step(steps)
         self.collectives.step()
         self.graphs.terms.begin()

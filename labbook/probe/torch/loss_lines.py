@@ -45,7 +45,7 @@ class LossLines:
             torch.set_anomaly_enabled(False, True)
 
     def take(self, nodes):
-        """Takes the lines of the operations of a loss: a list of nodes."""
+        """Processes the lines of the operations of a loss: a list of nodes."""
         self._known[tuple(map(kind, nodes))] = [place_in(node.metadata) for node in nodes]
 
     def find_lines(self, nodes):

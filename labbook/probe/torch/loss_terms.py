@@ -106,7 +106,7 @@ class LossTerms:
         return self.inspector.stats.is_tensor(thing) and not thing.requires_grad and thing.numel() == 1 and thing.is_cpu
 
     def backward(self, tensors):
-        """Takes a call of `backward`: what was added on the way to its loss counts.
+        """Processes a call of `backward`: what was added on the way to its loss counts.
 
         Returns:
             The terms, once all steps are over: [{`line`, `number`, `values`}, ...] of those that changed; else `None`.

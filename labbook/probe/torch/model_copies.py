@@ -203,7 +203,7 @@ class ModelCopies:
                 self.inspector.calls.add(module, Observer(on_forward))
 
     def _input(self, copy, args, kwargs):
-        """Takes an input of a copy, of a trained model where it is `None`; the last step is over with the next one."""
+        """Processes an input of a copy, or of a trained model (`None`); the last step ends with the next input."""
         step, trained, copied = self._inputs
         now = self.inspector.monitor.step
         if step != now:

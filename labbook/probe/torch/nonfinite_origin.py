@@ -62,7 +62,7 @@ class NonfiniteOrigin:
         self._walk([t.grad_fn for t in tensors or () if t is not None and t.grad_fn is not None])
 
     def _walk(self, roots):
-        """Takes the nodes, each before those it takes from; the model begins where a node takes a leaf itself."""
+        """Processes the nodes, each before those it takes from; the model begins where a node takes a leaf itself."""
         done, finished = set(), []
         waiting = [(node, False) for node in roots]
         while waiting:

@@ -160,7 +160,7 @@ class NonfiniteWatcher(nonfinite_watcher.NonfiniteWatcher):
                 kwargs = kwargs or {}
                 before = watcher.kinds((args, kwargs))
                 result = func(*args, **kwargs)
-                watcher.takes(getattr(func, "__name__", ""), before, result)
+                watcher.on_operation(getattr(func, "__name__", ""), before, result)
                 return result
 
         return Watching()

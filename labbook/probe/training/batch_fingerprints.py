@@ -221,7 +221,7 @@ class Window:
         self.fingerprints, self.labels = [], []
 
     def add(self, batch):
-        """Takes a batch."""
+        """Processes a batch."""
         self.batches += 1
         self.samples += batch.samples
         if batch.print is not None:

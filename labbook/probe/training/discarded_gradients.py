@@ -35,7 +35,7 @@ class DiscardedGradients:
         self._cleared.clear()
 
     def backward_begins(self, number, frame):
-        """Take the line in the user's program that calls `backward`; no frame for a call that is not to count."""
+        """Process the line in the user's program that calls `backward`; no frame for a call that is not to count."""
         caller = frame.f_back if frame is not None else None
         here = None if frame is None else (frame.f_code, frame.f_lineno, caller and caller.f_lineno)
         if number == len(self._places):

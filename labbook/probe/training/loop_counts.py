@@ -17,7 +17,7 @@ class Streak:
         self.checked = self.found = self.longest = self._run = 0
         self.largest = 0.0
 
-    def takes(self, found, value=0.0):
+    def add(self, found, value=0.0):
         """Add one observation."""
         self.checked += 1
         if not found:
@@ -189,7 +189,7 @@ class LoopCounts:
         self.steps += 1
         one.steps += 1
         if one.waiting is not None and one.steps > 1:
-            one.cleared.takes(one.waiting != 0.0, one.waiting)
+            one.cleared.add(one.waiting != 0.0, one.waiting)
         one.waiting = None
         if (backwards and len(self.accumulation) < _MOST_COUNTS) or backwards in self.accumulation:
             self.accumulation[backwards] = self.accumulation.get(backwards, 0) + 1

@@ -49,7 +49,7 @@ class LossCallSite:
             return True
         return dense if self.training else self.calls % EVERY_EVALUATION == 0
 
-    def takes(self, facts, value):
+    def add_call(self, facts, value):
         """Add the arguments of one call.
 
         Args:

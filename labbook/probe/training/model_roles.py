@@ -28,7 +28,7 @@ class ModelRoles:
         self._backwards = 0
         self._last, self._trained = {}, {}
 
-    def takes(self, monitor, root, args, kwargs, grad, samples):
+    def on_forward(self, monitor, root, args, kwargs, grad, samples):
         """Process a forward of a model.
 
         Args:

@@ -142,7 +142,7 @@ class TrainingMonitor:
         if batch is None and grad and training and self.windows.evaluated:
             batch = self.windows.trained_counterpart(self.inspector.samples_of(args, kwargs))
         samples = self._samples if batch is None else batch.samples
-        other = self.roles.takes(self, root, args, kwargs, grad, samples)
+        other = self.roles.on_forward(self, root, args, kwargs, grad, samples)
         if grad and training:
             if self.evaluation.open:
                 self._on_evaluation()
@@ -361,9 +361,9 @@ class TrainingMonitor:
         self.recent.append((recorder.step, loss, norm, rates[0] if rates else None, ratio))
         if extra is not None and "scale" in extra:
             self.loop.scale(extra["scale"])
-        normal = loss is None or self.normal_loss.takes(loss)
+        normal = loss is None or self.normal_loss.accepts(loss)
         if norm is not None:
-            normal = self._normal_norm.takes(norm) and normal
+            normal = self._normal_norm.accepts(norm) and normal
         if not normal and self.schedule.alarm(self.step_sampler.steps) and not self.probe.is_profiling:
             self.dense = True
             self.skipping = False

@@ -174,7 +174,7 @@ class UsualRange:
         self._deviation = 0.0
         self._count = 0
 
-    def takes(self, value):
+    def accepts(self, value):
         """Whether `value` is normal; a normal value updates mean and deviation."""
         if value - value != 0.0:
             return False

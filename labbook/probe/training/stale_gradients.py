@@ -55,6 +55,6 @@ class StaleGradientCheck:
             self._inspector.first_step(optimizer)
         missing = norm is None and not self._inspector.has_gradient(optimizer)
         if self._training.local.backwards:
-            one.empty.takes(missing)
+            one.empty.add(missing)
             if type(norm) is float:
-                one.zero.takes(norm == 0.0)
+                one.zero.add(norm == 0.0)

@@ -13,9 +13,9 @@ def facts(items):
 
 def test_the_targets_of_the_first_value_are_told_although_the_last_batch_is_smaller():
     site = LossCallSite("cross_entropy", "train.py:3", True, 1)
-    site.takes(facts(0), None)
+    site.add_call(facts(0), None)
     for items, value in ((32, 48.1), (32, 40.0), (4, 3.3)):
-        site.takes(facts(items), value)
+        site.add_call(facts(items), value)
     told = site.site_fields("torch")
     assert (told["items"], told["value_first"], told["value_last"]) == (32, 48.1, 3.3)
     assert (told["input"]["shape"], told["target"]["shape"]) == ([32, 4], [32])

@@ -121,16 +121,16 @@ def test_alarms_are_bounded(schedules):
 def test_normal_values_are_distinguished_from_abnormal_ones(schedules):
     normal = schedules.UsualRange()
     values = [1.0 + 0.1 * ((7 * at) % 13 - 6) / 6 for at in range(200)]
-    assert all(normal.takes(value) for value in values)
-    assert not normal.takes(50.0)
-    assert not normal.takes(float("nan"))
-    assert not normal.takes(float("inf"))
+    assert all(normal.accepts(value) for value in values)
+    assert not normal.accepts(50.0)
+    assert not normal.accepts(float("nan"))
+    assert not normal.accepts(float("inf"))
 
 
 def test_a_falling_and_a_noisy_series_are_normal(schedules):
     falling, noisy = schedules.UsualRange(), schedules.UsualRange()
-    assert all(falling.takes(2.5 / (1 + at / 20)) for at in range(500))
-    assert sum(not noisy.takes(1.0 + (at * 2654435761 % 97) / 20) for at in range(2000)) == 0
+    assert all(falling.accepts(2.5 / (1 + at / 20)) for at in range(500))
+    assert sum(not noisy.accepts(1.0 + (at * 2654435761 % 97) / 20) for at in range(2000)) == 0
 
 
 def tolls():
