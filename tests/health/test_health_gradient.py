@@ -211,6 +211,12 @@ def test_size_of_updates(ask, make_model, looks, ratio, init, verdict):
     assert ask("update_too_large", signals=updates(make_model, looks, ratio, **init)).verdict == verdict
 
 
+@in_one_test(("size", "rate"), [(0.4, 10.0), (5.0, 1.0), (426.0, 0.01)])
+def test_the_advised_rate_brings_updates_below_a_tenth_of_the_weights(ask, make_model, looks, make_series, size, rate):
+    found = ask("update_too_large", make_series("lr", [100.0] * 60), signals=updates(make_model, looks, lambda _: size))
+    assert found.advice == f"Lower the learning rate to about {rate:.2g}."
+
+
 def test_a_short_run_is_judged_by_shattering_updates_only(ask, make_model, looks):
     def signals(ratio):
         made = updates(make_model, looks, lambda step: ratio)

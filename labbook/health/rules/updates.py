@@ -103,7 +103,7 @@ def updates_are_small(run: Run, signals: Signals) -> Outcome:
             verdict = "fail" if len(large) > 0.5 * len(late) else "warn"
             observed = message("health.update_too_large.median", ratio=worst)
             where = {"parameter": parameter.name}
-            return Outcome(verdict, observed, (evidence,), where, advice=_advise_lower_rate(run, signals))
+            return Outcome(verdict, observed, (evidence,), where, advice=_advise_lower_rate(run, signals, worst))
         return Outcome("ok", message("health.update_too_large.ok", ratio=worst))
     early = [(sorted(v)[-3], p) for p in judged if len(v := p.values("ratio")) >= 3]
     shattered = [(ratio, p) for ratio, p in early if ratio > 1]
@@ -111,15 +111,19 @@ def updates_are_small(run: Run, signals: Signals) -> Outcome:
         worst, parameter = max(shattered, key=lambda pair: pair[0])
         observed = message("health.update_too_large.three_steps", ratio=worst, name=parameter.name)
         where = {"parameter": parameter.name}
-        return Outcome("fail", observed, where=where, advice=_advise_lower_rate(run, signals))
+        return Outcome("fail", observed, where=where, advice=_advise_lower_rate(run, signals, worst))
     measured = max((len(p.values("ratio", _WARM_UP)) for p in judged), default=0)
     return too_few_data(measured, _FEWEST_LATE, "health.too_few.settled_steps")
 
 
-def _advise_lower_rate(run: Run, signals: Signals) -> Message | None:
-    """Returns the advice with a tenth of the largest learning rate of the run, `None` where it is not known."""
+def _advise_lower_rate(run: Run, signals: Signals, ratio: float) -> Message | None:
+    """Returns the advice with a lower learning rate, `None` where the rate of the run is not known.
+
+    It is the largest rate divided by 10, or by the power of ten after which an update of `ratio` norms is below 0.1.
+    """
     rates = [v for s in process_series(run, signals, "lr") for v in s.values if math.isfinite(v) and v > 0]
-    return message("health.lower_rate", rate=max(rates) / 10) if rates else None
+    factor = 10.0 ** max(1, math.ceil(math.log10(10 * ratio)))
+    return message("health.lower_rate", rate=max(rates) / factor) if rates else None
 
 
 def _judge_wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) -> Outcome | None:
@@ -136,7 +140,7 @@ def _judge_wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) ->
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name)
     evidence = message("health.update_too_large.loss", before=series.values[0], after=median(after))
     where = {"parameter": parameter.name, "step": 1}
-    return Outcome("fail", observed, (evidence,), where, advice=_advise_lower_rate(run, signals))
+    return Outcome("fail", observed, (evidence,), where, advice=_advise_lower_rate(run, signals, worst))
 
 
 def _ratios(parameter: Parameter) -> list[tuple[int, float]]:
@@ -206,7 +210,7 @@ def begins_too_large(run: Run, signals: Signals) -> Outcome | None:
     worst, parameter = max(large, key=lambda pair: pair[0])
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name)
     where = {"parameter": parameter.name, "step": 1}
-    return Outcome("fail", observed, where=where, advice=_advise_lower_rate(run, signals))
+    return Outcome("fail", observed, where=where, advice=_advise_lower_rate(run, signals, worst))
 
 
 @check("clip_always_active", family="gradient", tier=3, needs=("loop",))
