@@ -12,6 +12,7 @@ from labbook.model.run import Run
 if TYPE_CHECKING:
     from labbook.model.confirmed_fix import Proposal
     from labbook.store.commit.entry_commit import CommitOutcome
+    from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
 
 _MAX_ROWS = 3
@@ -117,3 +118,24 @@ class FinishedRun:
             commit = commit_line(self.commit, sentences)
         lines.append(f"         {self.shown_path}  {commit}")
         return lines
+
+
+def end_lines(
+    finished: FinishedRun, sentences: Sentences, notebook: Notebook, *, quiet: bool, is_fallback: bool
+) -> list[str]:
+    """Returns a few lines on how the run ended and where its entry is.
+
+    Args:
+        finished: The run.
+        sentences: Formats messages.
+        notebook: The notebook of the entry.
+        quiet: Only a commit that failed.
+        is_fallback: The requested notebook cannot be used: then there is one to mend, not to make.
+    """
+    if quiet:
+        failed = finished.commit.status in ("withheld", "failed")
+        return [sentences.line("record.not_committed", reason=finished.commit.cause)] if failed else []
+    lines = list(finished.summary())
+    if notebook.personal and not is_fallback:
+        lines.append(f"         {sentences.line('record.personal', notebook=str(notebook.paths.root))}")
+    return lines

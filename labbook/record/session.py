@@ -117,8 +117,12 @@ def write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print_
     if finished is None:
         return  # another task of the job writes the entry
     try:
+        from labbook.record.end_summary import end_lines
+
         finished = finished.seen_from(request.started_in)
-        _show_end(finished, session)
+        book, is_fallback = session.notebook, session.is_fallback
+        for line in end_lines(finished, session.sentences, book, quiet=session.quiet, is_fallback=is_fallback):
+            session.print_line(line)
         if session.notebook.config.artifact_store:
             from labbook.artifacts.upload import start_upload
 
@@ -148,6 +152,7 @@ class _Session:
     member: Member | None = None  # the task of a job, whose entry the last task writes
     place: JobPlace | None = None
     hang_watch: HangWatch | None = None
+    is_fallback: bool = False  # the requested notebook cannot be used
 
     def discard(self) -> None:
         """Removes all traces of a run that did not start."""
@@ -326,6 +331,7 @@ def open_session(request: RecordRequest, print_line: PrintLine) -> _Session:
         for failure in errors:
             known = {"notebook": str(notebook.paths.root), "error": describe_error(failure)}
             print_line(session.sentences.line("record.personal_fallback", **known))
+        session.is_fallback = bool(errors)
         for problem in unknown_settings(notebook.paths.root):
             print_line(session.sentences(problem))
         return session
@@ -383,17 +389,3 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     sentences.prepare("record")  # before anything can fail: a full disk or too many open files
     known = (notebook, journal, redactor, start, request.quiet, print_line, sentences)
     return _Session(*known, member=member, place=place)
-
-
-def _show_end(finished: FinishedRun, session: _Session) -> None:
-    """Shows in a few lines how the run ended and where its entry is."""
-    sentences = session.sentences
-    if session.quiet:
-        if finished.commit.status in ("withheld", "failed"):
-            session.print_line(sentences.line("record.not_committed", reason=finished.commit.cause))
-        return
-    for line in finished.summary():
-        session.print_line(line)
-    if session.notebook.personal:
-        root = str(session.notebook.paths.root)
-        session.print_line(f"         {sentences.line('record.personal', notebook=root)}")

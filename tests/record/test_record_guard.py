@@ -211,6 +211,7 @@ def test_redaction_rules_that_are_no_file(book, rules):
 
     assert done.returncode == 7 and done.stdout == "out\n"
     assert "personal notebook" in done.stderr and "rules.toml" in done.stderr
+    assert "labbook init" not in done.stderr, "there is a notebook: it has to be mended"
 
 
 @pytest.fixture
