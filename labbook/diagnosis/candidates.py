@@ -128,10 +128,8 @@ def _move_causes_first(candidates: list[Candidate]) -> list[Candidate]:
     ordered = list(candidates)
     pairs = [(later, earlier) for later in range(len(ordered)) for earlier in range(later)]
     for _ in pairs:
-        causes = (
-            pair for pair in pairs if ordered[pair[0]].match.weight > 1 and is_cause_of(*(ordered[at] for at in pair))
-        )
-        later, earlier = next(causes, (0, 0))
+        heavy = ((later, earlier) for later, earlier in pairs if ordered[later].match.weight > 1)
+        later, earlier = next((p for p in heavy if is_cause_of(*(ordered[at] for at in p))), (0, 0))
         if not later:
             break
         ordered.insert(earlier, ordered.pop(later))
@@ -165,10 +163,9 @@ def _match_chain(raised: ObservedException, matcher: Matcher, framework: str) ->
 
 
 def _is_rival(match: Match, first: Match) -> bool:
-    apart = match.symptom.family != first.symptom.family and not (
-        _is_related(match, first) or _is_related(first, match)
-    )
-    return apart and match.weight == first.weight and match.length >= _RIVAL_SHARE * first.length
+    apart = match.symptom.family != first.symptom.family and match.weight == first.weight
+    related = _is_related(match, first) or _is_related(first, match)
+    return apart and not related and match.length >= _RIVAL_SHARE * first.length
 
 
 def _is_related(match: Match, first: Match) -> bool:

@@ -63,15 +63,12 @@ class Row:
         """Whether a sentence has everything that the row asks for."""
         if self.any and not self._finds(sentence):
             return False
-        if not all(_compile_alternatives((one,)).search(sentence) for one in self.also):
+        if not all(_compile((one,)).search(sentence) for one in self.also):
             return False
-        if self.unless and _compile_alternatives(self.unless).search(sentence):
+        if self.unless and _compile(self.unless).search(sentence):
             return False
         return (
-            (
-                not self.near
-                or are_near(sentence, _compile_alternatives(self.near[:1]), _compile_alternatives(self.near[1:]))
-            )
+            (not self.near or are_near(sentence, _compile(self.near[:1]), _compile(self.near[1:])))
             and (not self.differ or value_differs(sentence, self.differ))
             and (not self.versus or is_versus(sentence, self.versus))
             and (not self.apart or is_apart(sentence))
@@ -79,11 +76,11 @@ class Row:
         )
 
     def _finds(self, sentence: str) -> bool:
-        found = _compile_alternatives(self.any).search(sentence)
+        found = _compile(self.any).search(sentence)
         if found is None or not self.path:
             return found is not None
         around = sentence[max(0, found.start() - _PATH_DISTANCE) : found.end() + _PATH_DISTANCE]
-        return _compile_alternatives(("{file_path}",)).search(around) is not None
+        return _compile(("{file_path}",)).search(around) is not None
 
 
 @dataclass(frozen=True)
@@ -170,7 +167,7 @@ def vocabulary() -> Mapping[str, str]:
 
 
 @functools.cache
-def _compile_alternatives(patterns: tuple[str, ...]) -> re.Pattern[str]:
+def _compile(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(insert_words(one, vocabulary()) for one in patterns), re.IGNORECASE)
 
 

@@ -114,10 +114,7 @@ def is_user_check(exception: ObservedException, sentence: str) -> bool:
 def _family_of_steps(exception: ObservedException, sentence: str) -> str | None:
     tables = load_tables()
     plain = _RE["url"].sub("", sentence)
-    inside, native = (
-        _captured_group("class_inside", sentence),
-        _captured_group("native_file", sentence).replace("\\", "/"),
-    )
+    inside, native = _capture("class_inside", sentence), _capture("native_file", sentence).replace("\\", "/")
     return (
         family_of_source(exception)
         or tables.family_of_row("native", plain)
@@ -125,7 +122,7 @@ def _family_of_steps(exception: ObservedException, sentence: str) -> str | None:
         or family_of_class(exception.module, exception.type)
         or family_of_class("", inside)
         or tables.family_of_row("quantities", sentence)
-        or tables.family_of_row("checks", _captured_group("compared", sentence))
+        or tables.family_of_row("checks", _capture("compared", sentence))
         or _family_of_cuda(sentence)
         or tables.family_of_row("messages", plain)
         or _family_of_assert(exception, sentence)
@@ -138,7 +135,7 @@ def _family_of_steps(exception: ObservedException, sentence: str) -> str | None:
     )
 
 
-def _captured_group(name: str, sentence: str) -> str:
+def _capture(name: str, sentence: str) -> str:
     """What the group of a pattern holds that fits somewhere in a sentence, or ""."""
     found = _RE[name].search(sentence)
     return next(filter(None, found.groups()), "") if found else ""

@@ -57,11 +57,7 @@ def read_message(lines: list[LogLine], at: int, first: str, most_flush: int) -> 
         line = lines[at]
         if not line.text.strip():
             below = next((n for n in range(at + 1, min(at + 4, len(lines))) if lines[n].text.strip()), 0)
-            if (
-                not below
-                or _closes(lines[below], own, words)
-                or not _message_continues(lines[below].text, own.text, words)
-            ):
+            if not below or _closes(lines[below], own, words) or not _continues(lines[below].text, own.text, words):
                 break
             words.append("")
             at = below
@@ -78,7 +74,7 @@ def read_message(lines: list[LogLine], at: int, first: str, most_flush: int) -> 
     return words, at, used
 
 
-def _message_continues(text: str, first: str, words: list[str]) -> bool:
+def _continues(text: str, first: str, words: list[str]) -> bool:
     """Whether the message continues after an empty line."""
     if _RE["goes_on"].match(text):
         return True
