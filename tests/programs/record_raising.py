@@ -31,8 +31,9 @@ from labbook.cli import main
 
 ROOM = str(Path(labbook.__file__).parent / "record") + os.sep
 OWN = str(Path(ROOM) / "child" / "unrecorded.py")
-NO_CALLS = {"__del__", "_remove", "_after_fork", "seed", "_exit"}
-"""Run by the garbage collector or by `os.fork`; and `os._exit`, which cannot fail."""
+LOGGING = {"_acquireLock", "_releaseLock", "_after_at_fork_child_reinit_locks", "_prepareFork", "_afterFork"}
+NO_CALLS = {"__del__", "_remove", "_after_fork", "seed", "_exit", *LOGGING}
+"""Run by the garbage collector or by `os.fork`, as by `logging`; and `os._exit`, which cannot fail."""
 seen: set[str] = set()
 
 

@@ -248,22 +248,22 @@ def run_in_fork(make: Callable[[], Pump], descriptors: Iterable[int], witness: i
         # Only the forking thread continues in the child, and it acquires no lock that another thread may own.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
-    if pid:
-        return pid
-    try:
-        gc.freeze()
-        _close_other_descriptors({*descriptors, witness})
-        pump = make()
-        os.set_blocking(witness, False)
-        signal.set_wakeup_fd(witness, warn_on_full_buffer=False)
-        for number in RELAYED_SIGNALS:
-            if signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, _ignore_signal)
-        signal.signal(signal.SIGWINCH, pump.resize)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        pump.run()
-    finally:
-        os._exit(0)
+        if not pid:
+            try:
+                gc.freeze()
+                _close_other_descriptors({*descriptors, witness})
+                pump = make()
+                os.set_blocking(witness, False)
+                signal.set_wakeup_fd(witness, warn_on_full_buffer=False)
+                for number in RELAYED_SIGNALS:
+                    if signal.getsignal(number) != signal.SIG_IGN:
+                        signal.signal(number, _ignore_signal)
+                signal.signal(signal.SIGWINCH, pump.resize)
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                pump.run()
+            finally:
+                os._exit(0)  # also where leaving this block would raise: the command must not run twice
+    return pid
 
 
 def _ignore_signal(*_: object) -> None:
@@ -271,13 +271,16 @@ def _ignore_signal(*_: object) -> None:
 
 
 def _close_other_descriptors(needed: set[int]) -> None:
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        if number not in needed:
-            os.dup2(null, number)
+    # First: a thread of the recorder may have had the last free descriptor open when it forked.
     begin = 3
     for number in sorted(number for number in needed if number > 2):
         os.closerange(begin, number)
         begin = number + 1
     most = os.sysconf("SC_OPEN_MAX")
     os.closerange(begin, most if most > 0 else 1 << 20)
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        if number not in needed:
+            os.dup2(null, number)
+    if null > 2:
+        os.close(null)

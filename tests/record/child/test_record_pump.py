@@ -290,3 +290,19 @@ def test_key_material_stays_masked_after_a_gap(tmp_path):
     assert "after" in read_console(tmp_path).text
     receiving.close()
     sending.close()
+
+
+def test_the_pump_starts_where_no_descriptor_is_left():
+    """A thread of the recorder may hold the last one when it forks: the output of the command must not be lost."""
+    source = (
+        "import os, resource; from labbook.record.child import pump\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))\n"
+        "kept = os.dup(1)\n"
+        "try:\n"
+        "    while True: os.dup(0)\n"
+        "except OSError: pass\n"
+        "pump._close_other_descriptors({kept})\n"
+        "os.write(kept, b'out')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("out", "")
