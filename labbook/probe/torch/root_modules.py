@@ -1,5 +1,7 @@
 """Finds the outermost models of a PyTorch program and observes their calls."""
 
+from types import FunctionType
+
 from ..inspection import root_modules
 from ..inspection.model_lookup import SpareParameters
 from ..inspection.root_modules import MOST_ROOTS, is_stochastic
@@ -129,6 +131,7 @@ class RootModules(root_modules.RootModules):
         if any(root.called or root.hidden for root in self.living_models()):
             return []
         idle = [root for root in self.living_models() if not self.ids(root).isdisjoint(reached)]
+        idle = [root for root in idle if _has_forward(root.module())]  # no container, whose parts are called
         for kind in {type(root.module()) for root in idle}:
             self._calls.observe_forward(kind)
         return idle
@@ -137,7 +140,7 @@ class RootModules(root_modules.RootModules):
         """Forgets the children of a model that were followed before its `forward` was first called directly."""
         inner = {id(one) for one in root.module().modules()}
         for key, other in list(self._known.items()):
-            if other in self._parts and not other.called and key in inner:
+            if other is not root and other in self._parts and not other.called and key in inner:
                 del self._known[key]
                 self._calls.remove(key, other.observer)
 
@@ -220,3 +223,8 @@ def _hidden_reason(module, torch):
         if isinstance(one, torch.jit.ScriptModule):
             return "a part of the model is a TorchScript"
     return ""
+
+
+def _has_forward(module):
+    forward = type(module).forward
+    return type(forward) is FunctionType and forward.__code__.co_name != "_forward_unimplemented"

@@ -394,6 +394,6 @@ CASES: tuple[Case, ...] = (
 FAST = """
 gradients_torch:forgets_clearing outputs_torch:probabilities_as_logits strangers_torch:one_torn_picture
 strangers_torch:one_forward_without_eval loops_torch:returns_before_learning gradients_paddle:clears_too_early
-outputs_paddle:square_of_a_square odd_torch:adversaries strangers_torch:one_epoch_in_a_function odd_paddle:sparse_rows
+outputs_paddle:square_of_a_square odd_torch:adversaries strangers_torch:one_epoch_in_a_function odd_paddle:sparse_rows odd5_torch:values_of_a_fixed_set
 """.split()
 """A few that stand for the others, for the tests."""

@@ -16,19 +16,16 @@ def tensors(pair):
 
 
 class Parted(nn.Module):
-    """Its offset is a leftover that `forward` does not use."""
-
     def __init__(self):
         super().__init__()
         self.hidden, self.last = nn.Linear(12, 32), nn.Linear(32, 4)
-        self.offset = nn.Parameter(torch.zeros(4))
 
     def forward(self, x):
         return self.last(F.relu(self.hidden(x)))
 
 
 def forward_by_name():
-    """The model is never called: its method `forward` is, and it holds a parameter that nothing uses."""
+    """The model is never called: its method `forward` is."""
     torch.manual_seed(1)
     model = Parted()
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
