@@ -117,12 +117,12 @@ def choose_findings(case: Case) -> list[Finding]:
     Removed are the report of a launcher whose child raised something unknown, and, in the log of a training that goes
     on, warnings of slowness and of keys that were not loaded.
     """
-    findings = choose_strategy(case)[1]
     candidates, evidence = case.candidates, case.evidence
     families = {c.match.symptom.family for c in candidates if c.match.weight > 1}
     if len(families) >= _LISTED and not any(one.frames or one.inner for one in evidence.exceptions):
         # A list of messages, as names of tests or in a manual: only the end of the process counts.
         return _page_findings(case, [c for c in candidates if not (c.exception or c.line)])
+    findings = choose_strategy(case)[1]
     wrappers = {c.id for c in candidates[:1] if c.match.weight == 1 and ANYTHING in c.match.symptom.caused_by}
     if wrappers and _has_unexplained_exception(evidence, candidates):
         findings = [f for f in findings if f.symptom not in wrappers]

@@ -275,8 +275,8 @@ def _commit(notebook: Notebook, made: Experiment) -> None:
 def _find_script_experiment(notebook: Notebook, script: str, project: str, root: str) -> Experiment | None:
     """Returns the newest experiment of a script of a project.
 
-    A page that names no root was made for any project, or before projects were distinguished: it belongs to the project
-    of its newest run, and to the first one that runs it if there is none.
+    A page without a root was written by a user, or by a version that did not separate projects: it belongs to the
+    project of its newest run, or to the first project that runs the script.
     """
     wanted = {name: _emitted(name, value) for name, value in (("script", script), ("project", project), ("root", root))}
     for each in reversed(experiments(notebook)):

@@ -47,7 +47,7 @@ def is_of_project(facts: Mapping[str, Any], root: str, like: Mapping[str, Any] |
     """Whether a run belongs to a project.
 
     Args:
-        facts: The run's `run.json`. That of a run before projects were distinguished names none.
+        facts: The run's `run.json`. Runs of a version that did not separate projects name none.
         root: Identity of the project, "" for the notebook's own.
         like: Facts of another run of the project: then its folders decide for a run that names no project.
     """

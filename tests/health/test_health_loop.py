@@ -140,10 +140,10 @@ def test_healthy_but_odd(ask, check, signals):
 )
 def test_an_optimizer_for_each_step(ask, fields, changed, verdict):
     one = {"type": "Adam", "trains": 0, "tensors": 6, "parameters": 3393, **fields}
-    told = {**loop(steps=40, optimizers=41), "optimizers": ({**one, **changed}, *[one] * 39)}
-    found = ask("optimizer_recreated", signals=told)
+    seen = {**loop(steps=40, optimizers=41), "optimizers": ({**one, **changed}, *[one] * 39)}
+    found = ask("optimizer_recreated", signals=seen)
     assert (found and found.verdict) == verdict
-    assert ask("optimizer_recreated", signals={**told, **loop(steps=400, optimizers=41)}) is None
+    assert ask("optimizer_recreated", signals={**seen, **loop(steps=400, optimizers=41)}) is None
 
 
 def test_validation_in_one_forward(ask, make_model):
@@ -315,8 +315,8 @@ def test_outputs_of_a_regression_that_approach_the_one_target(ask, looks, make_m
         end = 0.3 if step < 20 else far
         return [{"i": 0, "shape": [32], "min": -end, "max": end}]
 
-    told = loss(fn="mse_loss", items=32, target={"shape": [32], "min": 0.0, "max": high})
-    found = ask("label_constant", signals={**told, "tensors": looks(modules=row), "models": (make_model("Linear"),)})
+    seen = loss(fn="mse_loss", items=32, target={"shape": [32], "min": 0.0, "max": high})
+    found = ask("label_constant", signals={**seen, "tensors": looks(modules=row), "models": (make_model("Linear"),)})
     assert (found.verdict if found else None) == verdict
 
 

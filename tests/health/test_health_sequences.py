@@ -70,17 +70,17 @@ def test_tokens_that_are_their_own_target(ask, make_series, last, verdict):
 
 
 def test_validation_that_changes_or_is_the_training_data(ask, make_series):
-    def told(prints, loader=1):
+    def epochs_of(prints, loader=1):
         epochs = [epoch(e, loader=loader, phase="eval") for e in range(3)]
         for one, given in zip(epochs, prints, strict=True):
             one["prints"] = given
         loaders = ({"index": 0, "shuffle": True}, {"index": loader, "shuffle": False, "line": "t.py:9"})
         return {"prints": (epoch(), *epochs), "loaders": loaders}
 
-    assert ask("validation_changes", signals=told((["a", "b"], ["c", "d"], ["e", "f"]))).verdict == "note"
-    assert ask("validation_changes", signals=told((["a", "b"], ["a", "b"], ["a", "b"]))) is None
+    assert ask("validation_changes", signals=epochs_of((["a", "b"], ["c", "d"], ["e", "f"]))).verdict == "note"
+    assert ask("validation_changes", signals=epochs_of((["a", "b"], ["a", "b"], ["a", "b"]))) is None
     several = {"captured": {"trainings": {"rows": []}}}  # each with data of its own, as in a cross validation
-    assert ask("validation_changes", signals=told((["a", "b"], ["c", "d"], ["e", "f"])), **several) is None
+    assert ask("validation_changes", signals=epochs_of((["a", "b"], ["c", "d"], ["e", "f"])), **several) is None
     signals = {"prints": (epoch(),), "evaluations": tuple({"loader": 0, "batches": 6} for _ in range(3))}
     named, other = make_series("val_acc", [0.9, 0.95]), make_series("train_acc", [0.9, 0.95])
     assert ask("train_val_overlap", named, signals=signals).verdict == "fail"

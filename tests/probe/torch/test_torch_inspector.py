@@ -96,9 +96,9 @@ def test_flags_on_modules_that_no_parameter_follows_are_named(play, case, idle):
 
 
 def test_training_forwards_that_raise_are_counted(play):
-    told = loop(play("caught"))
-    assert told["steps"] == told["backwards"] == 0
-    assert told["forwards"]["raised"] == told["forwards"]["train_grad"] == 60
+    counts = loop(play("caught"))
+    assert counts["steps"] == counts["backwards"] == 0
+    assert counts["forwards"]["raised"] == counts["forwards"]["train_grad"] == 60
 
 
 @pytest.mark.long
