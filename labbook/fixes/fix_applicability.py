@@ -131,7 +131,7 @@ def touches_failure(change: Change, finding: Finding, symptom: Symptom | None) -
     """
     if change.kind == "code":
         return change.what not in HISTORY
-    texts = (*_said_of(finding), str(finding.where.get("source") or ""))
+    texts = (*_texts_of(finding), str(finding.where.get("source") or ""))
     if change.kind == "input":
         return any(change.what in text for text in texts)
     if is_named(change, texts):
@@ -144,7 +144,7 @@ def touches_failure(change: Change, finding: Finding, symptom: Symptom | None) -
     return False
 
 
-def _said_of(finding: Finding) -> tuple[str, ...]:
+def _texts_of(finding: Finding) -> tuple[str, ...]:
     return (finding.message, *finding.evidence, *finding.values.values())
 
 
@@ -152,7 +152,7 @@ def is_for_other_name(change: Change, there: Finding, here: Finding) -> bool:
     """Whether a change of code has a string, such as a key, a prefix or a path, that only the earlier failure names."""
     lines = "\n".join(line for part in changed_lines(change.detail) for line in part)
     strings = {text.strip("'\"") for text in _STRINGS.findall(lines) if text[0] in "'\""}
-    said, now = ("\n".join(_said_of(one)) for one in (there, here))
+    said, now = ("\n".join(_texts_of(one)) for one in (there, here))
     return any(len(text) > 1 and text in said and text not in now for text in strings)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -224,11 +225,13 @@ def find_run(notebook: Notebook, word: str) -> Entry:
             from labbook.store.git.git_identity import run_author
 
             own = (None, "", run_author(notebook.paths.root, notebook.config.author))
-            newest = index.execute(
-                f"SELECT {columns} AND name NOT LIKE '%-____t%' {order} LIMIT {_LOOK_BACK}"
-            ).fetchall()
-            mine = (row for row in newest if json.loads(row[2]).get("author") in own)
-            return newest and [next(mine, newest[0])], 1
+            cursor = index.execute(f"SELECT {columns} AND name NOT LIKE '%-____t%' {order} LIMIT {_LOOK_BACK}")
+            newest = cursor.fetchone()
+            if newest is None:
+                return [], 0
+            # Read until the first one of the user: mostly the newest.
+            rows_of_user = (row for row in itertools.chain([newest], cursor) if json.loads(row[2]).get("author") in own)
+            return [next(rows_of_user, newest)], 1
         exact = index.execute(f"SELECT {columns} AND name = ?", (name,)).fetchall()
         if exact:
             return exact, 1
