@@ -153,12 +153,12 @@ def clipped_ratio(graph, roots):
 
 def is_inverted(graph, ratio):
     """Whether a ratio is exp(old - new): what is subtracted is the side that has a gradient."""
-    difference = _skip_reshapes(graph, graph.sides(ratio)[0])
+    difference = skip_reshapes(graph, graph.sides(ratio)[0])
     sides = graph.sides(difference) if difference is not None and graph.kind(difference) == "Sub" else ()
     return len(sides) == 2 and sides[0] is None and sides[1] is not None
 
 
-def _skip_reshapes(graph, node):
+def skip_reshapes(graph, node):
     """The first operation that is no change of shape or type."""
     while node is not None and graph.kind(node) in SHAPING:
         node = graph.sides(node)[0]

@@ -1,6 +1,6 @@
 """Reads from its graph by what expression a loss was computed: what lies between it and the outputs of the models."""
 
-from ..inspection.policy_loss import MOST, SHAPING, LossGraph, walk
+from ..inspection.policy_loss import MOST, LossGraph, skip_reshapes, walk
 
 _MOST_TERMS = 20000
 """Nodes that are walked for a penalty: about five a parameter."""
@@ -52,15 +52,15 @@ def is_bootstrapped(tensors):
 
 def _is_discounted(node):
     """Whether an operation adds something without a gradient to a discounted value."""
-    node = _skip_reshapes(node)
+    node = skip_reshapes(GRAPH, node)
     if node is None or kind(node) != "Add":
         return False
-    sides = [following for following, _ in node.next_functions]
+    sides = _sides(node)
     if len(sides) != 2 or sides.count(None) != 1:
         return False
-    node, discounts = _skip_reshapes(sides[0] or sides[1]), []
+    node, discounts = skip_reshapes(GRAPH, sides[0] or sides[1]), []
     while node is not None and kind(node) == "Mul":
-        sides = [following for following, _ in node.next_functions]
+        sides = _sides(node)
         factor = _saved_tensor(node, "other" if sides[0] is not None else "self")
         if len(sides) != 2 or sides.count(None) != 1 or factor is None:
             return False
@@ -68,15 +68,8 @@ def _is_discounted(node):
         if len(numbers) > 1 or not all(0.5 <= number <= 1.0 for number in numbers):
             return False
         discounts += numbers
-        node = _skip_reshapes(sides[0] or sides[1])
+        node = skip_reshapes(GRAPH, sides[0] or sides[1])
     return any(discount < 1.0 for discount in discounts)
-
-
-def _skip_reshapes(node):
-    """The first operation that is no change of shape or type."""
-    while node is not None and kind(node) in SHAPING:
-        node = node.next_functions[0][0]
-    return node
 
 
 def _leaf_ids(node):
