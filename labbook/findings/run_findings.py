@@ -80,15 +80,18 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
     failed first may not be. Then that exception is the headline, with its own message, and the others follow from it.
     """
     from labbook.diagnosis.families.message_family import family_of_message
-    from labbook.diagnosis.finding_builder import locate_exception
+    from labbook.diagnosis.finding_builder import first_message_line, locate_exception
     from labbook.diagnosis.run_evidence import read_caught_exception
     from labbook.report.ending_exception import ending_exception
 
     first, top = ending_exception(run), diagnosis.primary
     page = catalogue.symptoms.get(top.symptom) if top is not None else None
-    if first is None or top is None or page is None or _ANYTHING not in page.caused_by or top.exception == first.type:
+    if first is None or top is None or page is None or _ANYTHING not in page.caused_by:
         return diagnosis
     exception = read_caught_exception(first)
+    # Ranks may fail with errors of one class.
+    if (top.exception, top.message) == (first.type, first_message_line(exception.message)):
+        return diagnosis
     reading = family_of_message(exception)
     message = " ".join(first.message.split())[:_MAX_LAST_LINE]
     own = Finding(

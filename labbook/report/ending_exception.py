@@ -10,7 +10,8 @@ from labbook.model.run import INTERRUPTS, CaughtException, Frame, Run, is_launch
 def ending_exception(run: Run) -> CaughtException | None:
     """Returns the first uncaught exception that ended a process of a failed run, or `None`.
 
-    The first in time is the cause: other ranks, and the parent process, fail because of it.
+    The first in time is the cause: other ranks, and the parent process, fail because of it. Where the roll-call names
+    the rank that failed first, it is one of that rank, whatever the clocks of the others say.
     """
     if run.status not in ("failed", "killed", "interrupted", "lost"):
         return None
@@ -29,7 +30,9 @@ def ending_exception(run: Run) -> CaughtException | None:
         # An exception during an interrupt is not the reason of the end.
         return None
     if ending:
-        return min(ending, key=lambda e: e.t)
+        odd = (run.captured.get("ranks") or {}).get("odd") or {}
+        ranks = odd.get("ranks") or () if odd.get("kind") in ("failed", "alike") else ()
+        return min([e for e in ending if e.rank in ranks] or ending, key=lambda e: e.t)
     threads = [e for e in run.exceptions if e.type not in INTERRUPTS]
     return min(threads, key=lambda e: e.t) if threads and run.status == "failed" else None
 

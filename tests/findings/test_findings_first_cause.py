@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from order_of_tests import in_one_test
 
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
@@ -38,12 +39,28 @@ def test_what_reports_another_failure_stands_behind_the_first_one(symptom):
     assert verdict_line(replace(RUN, findings=told.findings)) == "ValueError at ddp.py:8"
 
 
+@pytest.mark.parametrize("kind", ["ValueError", "RuntimeError", "OSError"])
+def test_the_first_rank_is_named_though_all_ranks_raise_errors_of_one_class(kind):
+    run = replace(RUN, exceptions=(replace(PEER, type=kind), REPORT, replace(OWN, type=kind)))
+    diagnosis = Diagnosis((found("peer_process_died", kind, message="[gloo] Connection closed by peer"),))
+    own, report = name_first_cause(diagnosis, run, CATALOGUE).findings
+    assert (own.title, own.where["rank"]) == (f"{kind}: sample 17 of shard 3 is corrupt", 1)
+    assert report.follows_from == own.family
+
+
 def test_a_cause_of_its_own_stays_in_front():
     diagnosis = Diagnosis((found("shape_mismatch_linear", "RuntimeError"), found("peer_process_died", "RuntimeError")))
     assert name_first_cause(diagnosis, RUN, CATALOGUE) == diagnosis
     alone = replace(RUN, exceptions=(PEER,))
-    diagnosis = Diagnosis((found("peer_process_died", "RuntimeError"),))
+    diagnosis = Diagnosis((found("peer_process_died", "RuntimeError", message=PEER.message),))
     assert name_first_cause(diagnosis, alone, CATALOGUE) == diagnosis
+
+
+def test_the_roll_call_decides_where_clocks_of_nodes_differ():
+    late = replace(RUN, exceptions=(replace(OWN, t=9.0), PEER, REPORT))
+    assert ending_exception(late) == PEER
+    named = {"ranks": {"odd": {"kind": "failed", "ranks": [1]}}}
+    assert ending_exception(replace(late, captured=named)).rank == 1
 
 
 def test_the_error_of_a_cell_ends_the_run_not_the_report_of_its_runner():
