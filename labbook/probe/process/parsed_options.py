@@ -4,10 +4,12 @@ import sys
 
 from .. import wrapping
 from ..events import protocol
+from .script_constants import read_constants
 from .settings_values import read_declared_defaults, settings_of_class, to_plain
 from .user_files import is_user_file
 
 _MOST = 20
+_LONGEST = 200
 _DEEPEST = 60
 _NAME_WORDS = (
     "config cfg conf configs args opt opts options hparams hparam hps hp flags params hyperparameters hyper_parameters "
@@ -42,6 +44,7 @@ class ParsedOptions:
     def __init__(self, probe):
         self._probe = probe
         self._known = set()
+        self._of_script = None
         self._guard = probe.guard("config")
 
     def write_options(self, source, name, settings, defaults=None):
@@ -110,18 +113,25 @@ class ParsedOptions:
         self.inspect()
 
     def inspect(self, _step=None):
-        """Read settings with the usual names from the main module. Cost: 50 microseconds."""
+        """Reads settings with the usual names, and constants, from the main module."""
         with self._guard:
             names = getattr(sys.modules.get("__main__"), "__dict__", {})
-            if _WORKER in str(names.get("__file__")):
+            # Python removes `__file__` at the end of a script.
+            file = names.get("__file__") or getattr(names.get("__loader__"), "path", None)
+            if _WORKER in str(file):
                 return
+            if self._of_script is None:
+                self._of_script = read_constants(file) if file else (None, None)
+            assigned, literal = self._of_script
             constants = {}
             for name, value in list(names.items()):
                 if name.startswith("_") or name in ("In", "Out"):
                     continue
                 if name.lower() in _NAMES:
                     self._variable(name, value)
-                elif _is_constant(name) and type(value) in (int, float, str, bool):
+                elif type(value) not in (int, float, str, bool) or (assigned is not None and name not in assigned):
+                    continue
+                elif _is_constant(name) or (literal and name in literal and len(str(value)) <= _LONGEST):
                     constants[name] = value
             if constants:
                 self.write_options("constants", "__main__", constants)

@@ -324,3 +324,37 @@ def test_what_a_library_parsed_is_told_not_its_defaults(probed, library, program
     done = probed(sys.executable, "train.py", "--lr", "0.5")
     assert values(done, library) == [expected]
     assert values(done, "argparse") == []
+
+
+SCRIPT = """
+from argparse import REMAINDER
+import sys
+block_size, n_head = 32, 4
+max_iters = 100
+ratio = 1 / 4
+dtype = "bfloat16" if sys.maxsize < 0 else "float32"
+best, seen = 1e9, 0
+total = block_size * 2
+if True:
+    resume = False
+for arg in sys.argv[1:]:
+    name, value = arg.split("=")
+    globals()[name] = type(globals()[name])(value)
+for turn in range(3):
+    last = 5
+    seen += 1
+    best = min(best, turn)
+def change():
+    global counter
+    counter = 3
+counter = 1
+change()
+"""
+
+
+def test_what_a_script_sets_once_to_a_written_out_value_is_an_option_with_its_value_of_this_run(probed, python):
+    probed.write("train.py", SCRIPT)
+    done = probed(python, "train.py", "max_iters=40", "n_head=2")
+    assert values(done, "constants") == [
+        {"block_size": 32, "n_head": 2, "max_iters": 40, "ratio": 0.25, "dtype": "float32", "resume": False}
+    ]
