@@ -56,6 +56,7 @@ _SPLIT_PAIR = re.compile(
     rf"(?P<number>\d{{1,9}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s，；]|$))",
     re.IGNORECASE,
 )
+_WORD_BEFORE = re.compile(r"(?<![\w.])([A-Za-z][A-Za-z_]{0,30})[ ]\Z")
 _PERCENT = re.compile(r"(?P<number>\d{1,3}(?:\.\d{1,20})?)[ ]?%[ ](?P<name>correct|accuracy|acc)\b", re.IGNORECASE)
 _PHRASE = re.compile(
     r"\baccuracy(?P<of>[ ](?:of|on|for|over)[ ](?=[^:=\n]{0,60}\b(?:network|model|net|images|samples|data|set)\b)"
@@ -174,7 +175,8 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
         if named is None or match["time"]:
             continue
         name, strong = named
-        value = _value(match, strong=strong, placed=placed)
+        alone = match.group().strip() == line.strip()
+        value = _value(match, strong=strong, placed=placed or alone)
         if value is None:
             continue
         if part is None:
@@ -183,6 +185,8 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
         following = _split_before(match["name"]) if has_split(name) else following
         own = part or following
         full = name if not own or has_split(name) or name == "lr" else f"{own}/{name}"
+        if full in seen and (word := _WORD_BEFORE.search(line[: match.start()])):
+            full = f"{word[1]}_{full}"  # "accuracy 0.71 ema accuracy 0.74"
         mean = _AVERAGE.match(line, match.end()) if has_split(full) and not match["of"] else None
         if mean is not None and full not in seen:
             running.add(full)

@@ -150,7 +150,16 @@ def is_of_batches(series: Series, run: Run) -> bool:
     trainings = len((run.captured.get("trainings") or {}).get("rows") or ())
     if trainings and series.source != "probe" and len(series.values) in (trainings, trainings + 1):
         return False  # one value a training, and perhaps their mean
-    return not has_epoch_values(series, run.steps) or _repeats_batches(series, run)
+    if _repeats_batches(series, run):
+        return True
+    return not has_epoch_values(series, run.steps) and not _is_of_evaluations(series, run)
+
+
+def _is_of_evaluations(series: Series, run: Run) -> bool:
+    """Whether a series that the program logs or prints has one value for each of its validation phases."""
+    counts = {max(len(s.evaluations), s.evaluations[-1].get("phases", 0)) for s in run.signals if s.evaluations}
+    points = series.count or len(series.values)
+    return series.source != "probe" and points >= _FEWEST_REPEATED and points in counts
 
 
 def _repeats_batches(series: Series, run: Run) -> bool:

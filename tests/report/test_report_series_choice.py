@@ -11,6 +11,7 @@ from order_of_tests import in_one_test
 
 from labbook.model.run import Process, Run
 from labbook.model.series import Series
+from labbook.model.signals import Signals
 from labbook.report.series_choice import (
     best_value,
     counts_points,
@@ -182,3 +183,12 @@ def test_the_metric_that_a_program_averages_over_folds_stands_for_the_run(last, 
     ]
     run = Run(id="r", status="finished", script="a.py", series=tuple(series), argv=(), cwd="/", started=0.0)
     assert primary_series(run) == primary
+
+
+@pytest.mark.parametrize(("name", "best"), [("recall@1", 0.9), ("train_loss", 0.7)])
+def test_what_is_printed_once_an_evaluation_is_of_a_whole_data_set(name, best):
+    series = of(name, [0.7, 0.8, 0.9], steps=(50, 100, 150))
+    run = replace(RUN, series=(series,))
+    assert is_of_batches(series, run)
+    run = replace(run, signals=(Signals("torch", evaluations=({}, {}, {"phases": 3})),))
+    assert (is_of_batches(series, run), run_best(run, series)) == (False, best)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Change, Run, is_launcher_error
+from labbook.model.series import Series
 from labbook.report import numbers
 from labbook.report.curves import drawable
 from labbook.report.ending_exception import (
@@ -255,6 +256,7 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "more": max(0, len(shown) - len(rows)),
         "windows": [{"window": window, "names": names} for window, names in windows.items()],
         "phases": run.captured.get("phases") or {},
+        "mean": _name_ended_by_mean(run, shown),
         "sums": _summed_losses(run, [s.name for s in shown]),
         "printed": [
             {"name": s.name, "printed": numbers.number(other.last), "measured": numbers.number(s.last)}
@@ -265,6 +267,14 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "from_text": any(s.source == "text" for s in shown),
         "folder": run.id,
     }
+
+
+def _name_ended_by_mean(run: Run, shown: Sequence[Series]) -> str:
+    """Returns the series with one value for each training of a program and, as its last value, their mean; or ""."""
+    trainings = run.captured.get("trainings") or {}
+    points = len(trainings.get("rows") or ()) + 1
+    named = (s.name for s in shown if s.name == trainings.get("metric") and (s.count or len(s.values)) == points)
+    return next(named, "") if "mean" in trainings else ""
 
 
 def _summed_losses(run: Run, names: Sequence[str]) -> list[dict[str, Any]]:
