@@ -239,7 +239,8 @@ def actor_and_critic_cleared_late():
     return actor_and_critic(True)
 
 
-def closure():
+def closure(parts=1):
+    """An optimizer that evaluates its loss several times a step; `step` returns the first one."""
     model, told = net(), []
     if TORCH:
         optimizer = framework.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
@@ -250,14 +251,19 @@ def closure():
 
         def evaluate(seen=seen):
             clear(optimizer)
-            loss = loss_of(model, 0)
-            loss.backward()
-            seen.append(loss.item())
-            return loss
+            losses = [loss_of(model, part) for part in range(parts)]
+            for loss in losses:
+                loss.backward()
+            seen.append(sum(loss.item() for loss in losses))
+            return sum(losses)
 
         optimizer.step(evaluate)
-        told.append(seen[-1])
+        told.append(seen[0])
     return [told]
+
+
+def closure_of_parts():
+    return closure(2)
 
 
 def scaled():
@@ -298,6 +304,7 @@ LOOPS = [
     actor_and_critic,
     actor_and_critic_cleared_late,
     closure,
+    closure_of_parts,
     scaled,
     accumulated_in_many_short_steps,
     attacked_in_many_short_steps,

@@ -1,9 +1,9 @@
 """Finds out which calls of `backward` made the gradients of an optimizer step; knows no framework.
 
 What is stepped on is the sum of the losses whose gradients were added up since they were cleared. Usually those are all
-losses since the step before: one, or several micro-batches. A closure that is evaluated several times, or a gradient
-that is only looked at, is cleared before the next call of `backward`; and where several optimizers step after several
-losses, a loss need not reach the parameters of each.
+losses since the step before: one, or several micro-batches. A gradient that is only looked at is cleared before the next
+call of `backward`; and where several optimizers step after several losses, a loss need not reach the parameters of each.
+Of a closure that a step evaluates several times, as that of L-BFGS, the first evaluation counts, which `step` returns.
 """
 
 from .call_site import backward_expression, user_frame
@@ -36,10 +36,12 @@ class StepLosses:
     def __init__(self, inspector):
         self._inspector = inspector
         self._since = {}
+        self._until = {}
         self._without = {}
         self._names = {}
         self._marks = []
         self._number = -1
+        self._in_closure = False
         self._looked = True
         self._usual = {}
         self._made = 0
@@ -77,6 +79,8 @@ class StepLosses:
         self._marks = []
         if number <= self._number:
             self._since.clear()
+            self._until.clear()
+            self._in_closure = False
             self._without.clear()
             self._names.clear()
             self._discarded.begin()
@@ -86,12 +90,16 @@ class StepLosses:
             frame = user_frame()
             self._names[number] = backward_expression(frame)
             self._discarded.backward_begins(number, None if inside else frame)
+        again, self._in_closure = self._in_closure, self._in_closure or inside
         if not 0 < number < _MOST_BACKWARDS:
             return
         optimizers = self._inspector.followed_optimizers()
         for optimizer in optimizers:
             if self._inspector.is_cleared(optimizer):
-                self._since[id(optimizer)] = number
+                if again:
+                    self._until.setdefault(id(optimizer), number)
+                else:
+                    self._since[id(optimizer)] = number
                 self._discarded.on_clear(optimizer)
         if len(optimizers) > 1:
             self._marks = [(optimizer, self._inspector.gradient_marks(optimizer)) for optimizer in optimizers]
@@ -141,10 +149,11 @@ class StepLosses:
         """`(numbers of the calls of backward that made the gradients of a step or `None` for all, their names)`."""
         if not self._looked:
             return self._as_usual(key, backwards)
-        since, without = self._since.get(key, 0), self._without.get(key, ())
+        since, until = self._since.get(key, 0), self._until.get(key, backwards)
+        without = self._without.get(key, ())
         found = None
-        if since or without:
-            found = [number for number in range(since, backwards) if number not in without] or None
+        if since or without or until < backwards:
+            found = [number for number in range(since, until) if number not in without] or None
         names = [self._names.get(number, "") for number in range(backwards)]
         self._left -= backwards > 1
         if len(self._usual) > _MOST_KNOWN:  # a program that makes new optimizers all the time
@@ -153,10 +162,12 @@ class StepLosses:
         return self._usual[key][1:]
 
     def _as_usual(self, key, backwards):
-        """As in the last step of this optimizer that was looked at: the same calls, or as many of the last ones."""
+        """As in the last step of this optimizer that was looked at: the same calls, or as many first or last ones."""
         before, found, names = self._usual.get(key, (backwards, None, ()))
         if before == backwards:
             return found, names
+        if found is not None and found == list(range(len(found))):
+            return found[:backwards], ()
         if found is None or found != list(range(before - len(found), before)):
             return None, ()
         return list(range(max(0, backwards - len(found)), backwards)), ()
