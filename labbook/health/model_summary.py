@@ -10,6 +10,7 @@ from labbook.health import debug_output
 from labbook.health.evidence.layer_history import parameters_of
 from labbook.health.evidence.trend_tests import median
 from labbook.health.model_tree import model_tree
+from labbook.health.parameter_counts import count_parameters
 from labbook.health.rules.performance import phase_times
 from labbook.model.events.data_kinds import Loader
 from labbook.model.events.inspection_kinds import Flight, Model, ModuleRow
@@ -89,11 +90,11 @@ def _distinct_models(signals: Signals) -> list[Model]:
 def _model(model: Model, signals: Signals) -> dict[str, Any]:
     modules = model.get("modules", [])
     shown = [row for row in modules if row.get("depth", 0) <= _deepest(modules)][:_ROWS]
-    totals = _totals(model)
+    counts = count_parameters(model)
     return {
         "root": model.get("root", ""),
-        "parameters": totals[""][0],
-        "trainable": totals[""][1],
+        "parameters": counts[""][0],
+        "trainable": counts[""][1],
         "left_out": len(modules) - len(shown) + model.get("left_out", {}).get("modules", 0),
         "rows": [
             {
@@ -104,34 +105,14 @@ def _model(model: Model, signals: Signals) -> dict[str, Any]:
                 "output": _shapes(row, "output"),
                 "parameters": row.get("parameters", 0),
                 "trainable": row.get("trainable", 0),
-                "total": totals[row.get("name", "")][0],
-                "total_trainable": totals[row.get("name", "")][1],
+                "total": counts.get(row.get("name", ""), (0, 0))[0],
+                "total_trainable": counts.get(row.get("name", ""), (0, 0))[1],
             }
             for row in shown
         ],
         "tree": model_tree(model, signals),
         "unobserved": model.get("left_out", {}).get("modules", 0),
     }
-
-
-def _totals(model: Model) -> dict[str, tuple[int, int]]:
-    """Name of a module -> parameters and trainable parameters in it and in all modules below it.
-
-    A parameter that several modules share counts once in each module that has it, where all parameters are listed.
-    """
-    found: dict[str, tuple[int, int]] = {"": (0, 0)}
-    for row in model.get("modules", []):
-        name, every, trainable = row.get("name", ""), row.get("parameters", 0), row.get("trainable", 0)
-        parts = name.split(".") if name else []
-        for end in range(len(parts) + 1):
-            above = found.get(".".join(parts[:end]), (0, 0))
-            found[".".join(parts[:end])] = above[0] + every, above[1] + trainable
-    listed = model.get("parameters", [])
-    if listed and not model.get("left_out", {}).get("parameters"):
-        sizes = [(math.prod(p.get("shape", ())), p.get("trainable", False)) for p in listed]
-        once = sum(size for size, _ in sizes), sum(size for size, trainable in sizes if trainable)
-        found = {name: (min(every, once[0]), min(some, once[1])) for name, (every, some) in found.items()}
-    return found
 
 
 def _deepest(modules: list[ModuleRow]) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 from labbook.frozen import dataclass
 from labbook.health.evidence.layer_history import Module, modules_of, parameters_of
 from labbook.health.evidence.trend_tests import median
+from labbook.health.parameter_counts import count_parameters
 from labbook.health.rules.activation import dead_share, saturated_share
 from labbook.health.rules.gradient import exploding_layers, vanishing_layers
 from labbook.health.rules.wiring import unreached_parameters
@@ -73,7 +74,8 @@ def model_tree(model: Model, signals: Signals) -> list[dict[str, Any]]:
     rows = model.get("modules", [])
     if len(rows) < _SMALLEST or not any(row.get("output") for row in rows):
         return []
-    root = _build(rows, _states(model.get("model", 0), rows, signals), _gradients(model.get("model", 0), signals))
+    key = model.get("model", 0)
+    root = _build(rows, count_parameters(model), _states(key, rows, signals), _gradients(key, signals))
     if root is None or not root.children:
         return []
     return [_row(part, depth, parent, open_) for part, depth, parent, open_ in _choose(root)]
@@ -137,7 +139,12 @@ def _owner(parameter: str) -> str:
     return parameter.rpartition(".")[0]
 
 
-def _build(rows: Sequence[ModuleRow], states: dict[str, dict[str, float]], gradients: dict[str, float]) -> _Part | None:
+def _build(
+    rows: Sequence[ModuleRow],
+    counts: dict[str, tuple[int, int]],
+    states: dict[str, dict[str, float]],
+    gradients: dict[str, float],
+) -> _Part | None:
     """Returns the tree of all modules, repetitions folded."""
     known = {row.get("name", ""): row for row in rows}
     below: dict[str, list[str]] = {}
@@ -151,11 +158,18 @@ def _build(rows: Sequence[ModuleRow], states: dict[str, dict[str, float]], gradi
     # A child has a longer path than its parent.
     for name in sorted(known, key=lambda name: name.count(".") + bool(name), reverse=True):
         children = [made[child] for child in below.get(name, [])]
-        made[name] = _module(known[name], children, states.get(name, {}), gradients.get(name))
+        count = counts.get(name, (0, 0))
+        made[name] = _module(known[name], count, children, states.get(name, {}), gradients.get(name))
     return made.get("")
 
 
-def _module(row: ModuleRow, children: Sequence[_Part], states: dict[str, float], gradient: float | None) -> _Part:
+def _module(
+    row: ModuleRow,
+    count: tuple[int, int],
+    children: Sequence[_Part],
+    states: dict[str, float],
+    gradient: float | None,
+) -> _Part:
     name, order = row.get("name", ""), row.get("order")
     orders = [child.order for child in children] + ([float(order)] if order is not None else [])
     norms, collected = _merge_parts(children)
@@ -169,8 +183,8 @@ def _module(row: ModuleRow, children: Sequence[_Part], states: dict[str, float],
         type=row.get("type", ""),
         shape=", ".join(shapes),
         order=min(orders, default=math.inf),
-        parameters=row.get("parameters", 0) + sum(child.parameters for child in children),
-        trainable=row.get("trainable", 0) + sum(child.trainable for child in children),
+        parameters=count[0],
+        trainable=count[1],
         modules=1 + sum(child.modules for child in children),
         total=1 + sum(child.modules for child in children),
         gradients=norms,

@@ -29,13 +29,21 @@ def test_a_module_has_all_parameters_in_it_and_shared_ones_once(make_run, make_s
         {"i": i, "name": n, "type": "L", "depth": 1, "parameters": p, "trainable": p} for i, (n, p) in enumerate(rows)
     ]
     model = {"model": 0, "modules": modules}
-    tied = {**model, "parameters": [{"i": 0, "name": "body.fc.weight", "shape": [4, 3], "trainable": True}]}
+    weight = {"i": 0, "name": "body.fc.weight", "shape": [4, 3], "trainable": True}
+    tied = {**model, "parameters": [weight], "shared": [["body.fc.weight", "head.weight"]]}
+    # A recurrent layer of PaddlePaddle holds the weights of its cells; other parameters are not its own.
+    other = {"i": 1, "name": "head.weight", "shape": [5], "trainable": False}
+    held = {**model, "parameters": [weight, other], "shared": [["body.fc.weight", "body.weight"]]}
     totals = []
-    for one in (model, tied):
+    for one in (model, tied, held):
         found = summary(make_run(make_series("loss", [1.0]), signals={"models": (one,)}))["models"][0]
         totals.append({row["name"]: row["total"] for row in found["rows"]})
         assert found["parameters"] == totals[-1][""]
-    assert totals == [{"": 24, "body": 12, "body.fc": 12, "head": 12}, {"": 12, "body": 12, "body.fc": 12, "head": 12}]
+    assert totals == [
+        {"": 24, "body": 12, "body.fc": 12, "head": 12},
+        {"": 12, "body": 12, "body.fc": 12, "head": 12},
+        {"": 17, "body": 12, "body.fc": 12, "head": 5},
+    ]
 
 
 def test_nothing_was_trained(make_run):

@@ -30,7 +30,7 @@ def rows_of(*named, parameters=0):
     names = [row["name"] + ".weight" for row in rows if row["parameters"]]
     owners = [row["i"] for row in rows if row["parameters"]]
     weights = [
-        {"i": i, "name": n, "shape": (4, 4), "trainable": True, "module": m}
+        {"i": i, "name": n, "shape": (2, 5), "trainable": True, "module": m}
         for i, (n, m) in enumerate(zip(names, owners, strict=True))
     ]
     return {"model": 0, "root": "Net", "modules": rows, "parameters": weights}
@@ -77,6 +77,7 @@ def test_parts_stand_in_the_order_in_which_they_run():
 def test_a_block_that_differs_is_a_part_of_its_own():
     model = rows_of(*blocks(3))
     next(row for row in model["modules"] if row["name"] == "layers.1.fc")["trainable"] = 0
+    next(row for row in model["parameters"] if row["name"] == "layers.1.fc.weight")["trainable"] = False
     rows = tree(model)
 
     assert [row["count"] for row in rows if row["type"] == "Block"] == [1, 1, 1]

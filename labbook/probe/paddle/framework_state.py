@@ -86,9 +86,10 @@ def optimizer_facts(optimizer, closure):
 
 
 def _options(optimizer):
-    options = {"learning_rate": getattr(optimizer, "_learning_rate", None)}
-    if callable(options["learning_rate"]):
-        options["learning_rate"] = type(options["learning_rate"]).__name__
+    rate = getattr(optimizer, "_learning_rate", None)
+    options = {"learning_rate": _base_rate(rate)}
+    if callable(rate):
+        options["schedule"] = type(rate).__name__
     for name in ("beta1", "beta2", "epsilon", "momentum", "use_nesterov", "multi_precision"):
         value = getattr(optimizer, "_" + name, None)
         if value is not None:
@@ -99,8 +100,24 @@ def _options(optimizer):
     own = getattr(optimizer, "_weight_decay", None)
     options["weight_decay"] = decay if decay is not None else own if isinstance(own, (int, float)) else None
     clip = getattr(optimizer, "_grad_clip", None)
-    options["grad_clip"] = type(clip).__name__ if clip is not None else None
+    options["grad_clip"] = _describe_clip(clip)
     return options
+
+
+def _base_rate(rate):
+    """The learning rate that a schedule is made for, the one after a warm-up; `None` if it is unknown."""
+    while callable(rate):
+        inner = getattr(rate, "learning_rate", None)  # of `LinearWarmup`
+        rate = getattr(rate, "base_lr", None) if inner is None else inner
+    return rate
+
+
+def _describe_clip(clip):
+    """Class and limit of a clip: "ClipGradByGlobalNorm 1.0"; `None` without one."""
+    if clip is None:
+        return None
+    limits = [getattr(clip, name, None) for name in ("min", "max", "clip_norm")]
+    return " ".join([type(clip).__name__, *(str(limit) for limit in limits if isinstance(limit, (int, float)))])
 
 
 def parameter_groups(optimizer):

@@ -1,9 +1,10 @@
 """Finds out which calls of `backward` made the gradients of an optimizer step; knows no framework.
 
-What is stepped on is the sum of the losses whose gradients were added up since they were cleared. Usually those are all
-losses since the step before: one, or several micro-batches. A gradient that is only looked at is cleared before the next
-call of `backward`; and where several optimizers step after several losses, a loss need not reach the parameters of each.
-Of a closure that a step evaluates several times, as that of L-BFGS, the first evaluation counts, which `step` returns.
+What is stepped on is the sum of the losses whose gradients were added up since they were cleared. Usually those are
+all losses since the step before: one, or several micro-batches. A gradient that is only looked at is cleared before
+the next call of `backward`; and where several optimizers step after several losses, a loss need not reach the
+parameters of each. Of a closure that a step evaluates several times, as that of L-BFGS, the first evaluation counts,
+which `step` returns.
 """
 
 from .call_site import backward_expression, user_frame

@@ -49,6 +49,12 @@ def test_learning_rates_follow_groups_and_schedule(scenes):
     assert [event["lr"][0] for event in scenes["schedule"].of("step")] == approx(scenes["schedule"].truth["rates"])
 
 
+def test_the_options_have_the_rate_of_a_schedule_and_the_limit_of_a_clip(scenes):
+    options = scenes["schedule"].of("optimizer")[0]["options"]
+    assert (options["learning_rate"], options["schedule"]) == (0.1, "StepDecay")
+    assert scenes["clipped_in_the_optimizer"].of("optimizer")[0]["options"]["grad_clip"] == "ClipGradByGlobalNorm 0.01"
+
+
 @pytest.mark.parametrize("name", ["scaler_adam", "scaler_sgd_minimize"])
 def test_a_gradient_scaler_leaves_no_factor_and_its_skips_are_no_steps(scenes, name):
     scene = scenes[name]
