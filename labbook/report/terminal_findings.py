@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from labbook.model.finding import Finding
 from labbook.model.run import CheckResult, Run
 from labbook.report.entry.diagnosis_section import fill, strip_markdown, user_location
 from labbook.report.entry.section_limits import shorten_middle
@@ -10,6 +13,7 @@ from labbook.store.text.templates import words
 
 _MOST = 3
 _WIDTH = 160
+_SENTENCE_END = re.compile(r"(?<=[.!?] )(?=[A-Z])|(?<=[。！？])")
 
 
 def visible_findings(run: Run) -> list[CheckResult]:
@@ -46,8 +50,25 @@ def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
         if fixed is not None:
             line = fill(labels["diagnosis"]["cured_line"], run=fixed.run, fix=strip_markdown(fixed.fix))
             lines.append(shorten_middle(f"      {line}", _WIDTH))
-        if check.detail:
-            lines.append(shorten_middle(f"      {strip_markdown(translate_check(check, say).detail)}", _WIDTH))
+        if advice := _first_advice(check, known.get(check.id), say):
+            lines.append("      " + _whole_sentences(strip_markdown(advice)))
     if len(causes) > _MOST:
         lines.append(str(labels["health"]["more_findings"]).format(count=len(causes) - _MOST))
     return lines
+
+
+def _first_advice(check: CheckResult, finding: Finding | None, say: Sentences) -> str:
+    """Returns the advice for this run if the check has one, else the first of the entry, else that of the page."""
+    if finding is not None and finding.fixes and "detail" not in check.run_messages:
+        return finding.fixes[0]
+    return translate_check(check, say).detail
+
+
+def _whole_sentences(text: str) -> str:
+    """Returns the first sentences of a text that fit into a line; one that is too long is shortened."""
+    kept = ""
+    for sentence in _SENTENCE_END.split(text):
+        if kept and len(kept) + len(sentence) > _WIDTH:
+            break
+        kept += sentence
+    return shorten_middle(kept.strip(), _WIDTH)

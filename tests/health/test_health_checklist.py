@@ -113,7 +113,7 @@ def test_a_healthy_run_is_all_ok():
         ("loss_nonfinite", run_with(made("train_loss", [1, 2], "text")), "ok", "read from the console"),
         ("nonfinite_gradient", run_with(made("grad_norm", [1, math.nan])), "fail", "1 of 2"),
         ("gradient_all_zero", run_with(made("grad_norm", [1, 0, 0, 0, 1])), "fail", "3 points from step 2"),
-        ("gradient_all_zero", run_with(made("grad_norm", [1, 0, 0, 1])), "ok", "0 to 1"),
+        ("gradient_all_zero", run_with(made("grad_norm", [1, 0, 0, 1])), "ok", "1 to 1; 0 in 2 steps"),
         (
             "amp_scale_collapse",
             run_with(made("grad_scale", [65536, 32768, 65536])),
@@ -132,7 +132,8 @@ def test_a_healthy_run_is_all_ok():
             "note",
             "torch 0; drawn from without a seed: python",
         ),
-        ("seeds_set", run_with(state={"seeds": {"torch": 0, "numpy": None, "numpy, later": 3}}), "ok", "torch 0"),
+        ("seeds_set", run_with(state={"seeds": {"torch": 0, "numpy": None, "numpy, later": 3}}), "ok", "numpy 3"),
+        ("seeds_set", run_with(state={"seeds": {"torch": 0, "torch, later": 4}}), "ok", "torch 0 → 4"),
         (
             "determinism",
             run_with(state={"deterministic": {"cudnn.benchmark": True, "OMP_NUM_THREADS": "1"}}),

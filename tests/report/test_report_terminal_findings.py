@@ -61,6 +61,22 @@ def test_where_it_is_and_what_cured_it_before(runs):
     ]
 
 
+def test_the_advice_is_that_of_the_entry_unless_the_check_has_one_for_this_run(runs):
+    check = result("nan", "warn", detail="Look around.")
+    finding = Finding("nan", "f", "f", 1, "warning", "NaN", fixes=("Guard the logarithm.", "Look around."))
+    run = dataclasses.replace(with_checks(runs, check), findings=(finding,))
+    assert finding_lines(run)[-1].strip() == "Guard the logarithm."
+    advice = message("health.names", names=["Use 0.01."])
+    own = dataclasses.replace(check, detail="Use 0.01.", run_messages={"detail": advice})
+    assert finding_lines(dataclasses.replace(run, checks=(own,)))[-1].strip() == "Use 0.01."
+
+
+def test_advice_is_cut_behind_a_sentence(runs):
+    run = with_checks(runs, result("a", "warn", detail="First do this. " + "Then that, e.g. 3.5 times. " * 9))
+    line = finding_lines(run)[-1]
+    assert len(line) < 170 and line.endswith("times.")
+
+
 def test_many_findings_are_counted_and_long_ones_cut(runs):
     long = dataclasses.replace(result("long", "fail"), observed="x" * 999)
     lines = finding_lines(with_checks(runs, long, *(result(f"c{n}", "warn") for n in range(5))))

@@ -10,6 +10,7 @@ from labbook.model.check import Outcome, check
 from labbook.model.message import message
 from labbook.model.metric_kinds import metric_kind
 from labbook.model.run import Run
+from labbook.model.seed_names import LATER, describe_seeds
 from labbook.model.signals import Signals
 
 _OVERHEAD_OK = 0.02
@@ -78,9 +79,9 @@ def seeds_set(run: Run, signals: Signals) -> Outcome:
     known = {name: value for name, value in seeds.items() if value is not None}
     if not known:
         return Outcome("note", message("health.seeds_set.none"))
-    seeded = message("health.names", names=[f"{name} {value}" for name, value in known.items()])
-    drawn = {name.removesuffix(", later") for name, value in seeds.items() if value is None}
-    unseeded = sorted(drawn - {name.removesuffix(", later") for name in known})
+    seeded = message("health.names", names=describe_seeds(seeds))
+    drawn = {name.removesuffix(LATER) for name, value in seeds.items() if value is None}
+    unseeded = sorted(drawn - {name.removesuffix(LATER) for name in known})
     if unseeded:
         return Outcome("note", message("health.seeds_set.unseeded", seeded=seeded, generators=unseeded))
     return Outcome("ok", seeded)

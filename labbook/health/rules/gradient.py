@@ -125,7 +125,11 @@ def gradient_nonzero(run: Run, signals: Signals) -> Outcome:
     if not lows:
         return unobserved(message("health.not_observed.no_finite_value"))
     highs = [high for each in series for high in (each.high or each.values) if math.isfinite(high)]
-    return Outcome("ok", message("health.range", low=min(lows), high=max(highs)))
+    span = message("health.range", low=min((low for low in lows if low > 0), default=0.0), high=max(highs))
+    zeros = sum(value == 0.0 for each in series for value in each.values)
+    if not zeros:
+        return Outcome("ok", span)
+    return Outcome("ok", message("health.gradient_all_zero.single", span=span, points=zeros))
 
 
 def _longest_zero(series: Series, loss: Series | None) -> tuple[int, int]:

@@ -66,7 +66,9 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     if acts_in_environment(signals):
         return unobserved(message("health.not_observed.acting_forwards"))
     phases = max(len(signals.evaluations), signals.evaluations[-1].get("phases", 0))
-    return Outcome("ok", message("health.eval_in_train_mode.ok", phases=phases))
+    no_modes = all(e.get("training") and not e.get("stochastic") for e in signals.evaluations)
+    key = "health.eval_in_train_mode.no_modes" if no_modes else "health.eval_in_train_mode.ok"
+    return Outcome("ok", message(key, phases=phases))
 
 
 def _judge_unused_forwards(signals: Signals) -> Outcome | None:

@@ -66,9 +66,8 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
     if not checked:
         return too_few_data(0, 1)
     ratios = [v for p in parameters_of(signals) if p.is_matrix for v in p.values("ratio")]
-    usual = median(ratios) if ratios else None
-    extra: Message | str = "" if usual is None else message("health.step_changed_nothing.median", ratio=usual)
-    if usual == 0.0:
+    extra: Message | str = ""
+    if ratios and median(ratios) == 0.0:
         still = sum(1 for ratio in ratios if ratio == 0.0)
         extra = message("health.step_changed_nothing.often_still", share=still / len(ratios))
     return Outcome("ok", message("health.step_changed_nothing.ok", steps=checked, extra=extra))
@@ -104,7 +103,7 @@ def updates_are_small(run: Run, signals: Signals) -> Outcome:
             observed = message("health.update_too_large.median", ratio=worst)
             where = {"parameter": parameter.name}
             return Outcome(verdict, observed, (evidence,), where, advice=_advise_lower_rate(run, signals, worst))
-        return Outcome("ok", message("health.update_too_large.ok", ratio=worst))
+        return Outcome("ok", message("health.update_too_large.ok", ratio=worst, steps=_WARM_UP))
     early = [(sorted(v)[-3], p) for p in judged if len(v := p.values("ratio")) >= 3]
     shattered = [(ratio, p) for ratio, p in early if ratio > 1]
     if early and len(shattered) > 0.5 * len(early):

@@ -109,5 +109,5 @@ class StepSampler:
 
     def left_out(self):
         """Return `(what, reason)` of unobserved steps; the reason is "" if all were observed."""
-        reason = "steps take only %.3g ms: %d of %d are followed" % (1000 * self.step_s, AWAKE, ROUND)
-        return "some counts of the loop", reason if self.fast else ""
+        reason = "steps are short: %d of each %d are followed" % (AWAKE, ROUND)
+        return "some counts of the training loop", reason if self.fast else ""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labbook.model.run import Facts, Framework, Run
+from labbook.model.seed_names import describe_seeds
 from labbook.report import numbers
 from labbook.report.entry.configuration_section import captured_facts
 from labbook.report.entry.section_limits import Limits, shorten_middle
@@ -167,7 +168,7 @@ def _seed_rows(run: Run) -> list[dict[str, str]]:
     for framework in run.frameworks:
         seeds, flags = framework.state.get("seeds"), framework.state.get("deterministic")
         if isinstance(seeds, Mapping):
-            rows += _row("seeds", ", ".join(f"{k} {v}" for k, v in seeds.items() if v is not None))
+            rows += _row("seeds", ", ".join(describe_seeds(seeds)))
         if isinstance(flags, Mapping):
             rows += _row("determinism", ", ".join(f"{k} {str(v).lower()}" for k, v in flags.items() if v is not None))
     return rows

@@ -1,0 +1,22 @@
+"""Names the random generators that a program seeded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+LATER = ", later"
+"""Ending of the name of a generator that was seeded again after the first step."""
+
+
+def describe_seeds(seeds: Mapping[str, object]) -> list[str]:
+    """Returns generators with their seeds: "torch 0", "numpy 3"; with one of a later step "torch 0 → 4".
+
+    Args:
+        seeds: Generator -> seed, `None` where numbers were drawn without one; see `probe/events/protocol.py`.
+    """
+    later = {name[: -len(LATER)]: value for name, value in seeds.items() if name.endswith(LATER) and value is not None}
+    known = {name: value for name, value in seeds.items() if not name.endswith(LATER) and value is not None}
+    return [
+        " ".join([name, " → ".join(str(one[name]) for one in (known, later) if name in one)])
+        for name in dict.fromkeys([*known, *later])
+    ]
