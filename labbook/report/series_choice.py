@@ -156,10 +156,13 @@ def is_of_batches(series: Series, run: Run) -> bool:
 
 
 def _is_of_evaluations(series: Series, run: Run) -> bool:
-    """Whether a series that the program logs or prints has one value for each of its validation phases."""
-    counts = {max(len(s.evaluations), s.evaluations[-1].get("phases", 0)) for s in run.signals if s.evaluations}
+    """Whether a program logs or prints a series once in each validation phase, or beside a value of held-out data."""
     points = series.count or len(series.values)
-    return series.source != "probe" and points >= _FEWEST_REPEATED and points in counts
+    if series.source == "probe" or points < _FEWEST_REPEATED:
+        return False
+    counts = {max(len(s.evaluations), s.evaluations[-1].get("phases", 0)) for s in run.signals if s.evaluations}
+    beside = (s for s in run.series if s.source == series.source and s.steps == series.steps)
+    return points in counts or any(not metric_kind(each.name).is_training for each in beside)
 
 
 def _repeats_batches(series: Series, run: Run) -> bool:

@@ -192,3 +192,5 @@ def test_what_is_printed_once_an_evaluation_is_of_a_whole_data_set(name, best):
     assert is_of_batches(series, run)
     run = replace(run, signals=(Signals("torch", evaluations=({}, {}, {"phases": 3})),))
     assert (is_of_batches(series, run), run_best(run, series)) == (False, best)
+    beside = replace(run, signals=(), series=(series, of("val", [0.1, 0.2, 0.3], steps=(50, 100, 150))))
+    assert run_best(beside, series) == best
