@@ -344,3 +344,18 @@ def test_an_accuracy_that_contradicts_the_outputs(ask, make_series, name, logged
         "accuracy_contradicts_loss", make_series("loss", loss), make_series(name, logged, "console"), signals=signals
     )
     assert (found.verdict if found else None) == verdict
+
+
+@in_one_test(("losses", "verdict"), [([1.0, 0.6, 0.4], "warn"), ([1.0, 0.5, 0.3], "ok"), ([1.0, 0.6], "ok")])
+def test_an_accuracy_beside_the_loss_of_the_same_validation(ask, make_series, losses, verdict):
+    """Only where the logged loss is that of the phases, the logged accuracy is certainly of their samples."""
+    loss = [2.3 * 0.97**step for step in range(200)]
+    phase = {"begin_step": 9, "end_step": 9, "batches": 9, "samples": 300}
+    pairs = ((0.7, 1.002), (0.8, 0.601), (0.9, 0.4))
+    phases = tuple(phase | {"accuracy": share, "loss": {"cross_entropy": value}} for share, value in pairs)
+    batches = tuple({"step": step, "phase": "train", "samples": 32} for step in (1, 2))
+    signals = {**classifier(loss, input={"shape": [32, 10]}, target={"shape": [32]}), "batches": batches}
+    signals["evaluations"] = phases
+    logged = make_series("val_acc", [0.17, 0.19, 0.18], "console"), make_series("val_loss", losses, "console")
+    found = ask("accuracy_contradicts_loss", make_series("loss", loss), *logged, signals=signals)
+    assert found.verdict == verdict

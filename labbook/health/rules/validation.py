@@ -155,8 +155,9 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
     """Whether the logged accuracy is far below what the model's outputs give, or below chance while the loss is low.
 
     Source: chosen by us (tier 2). Where the probe saw scores and labels of each validation: near guessing at the end,
-    0.15 and 30 % below its own count in all of at least 2. Else, of a classifier whose training loss ends below half
-    of chance level: at most half of 1 / K in the last third, which guessing gives with a probability under 0.0001.
+    0.15 and 30 % below its own count in all of at least 2; not near guessing, only beside a logged loss that is the
+    one the probe saw. Else, of a classifier whose training loss ends below half of chance level: at most half of 1 / K
+    in the last third, which guessing gives with a probability under 0.0001.
     """
     names = [s for s in run.series if s.source != "probe" and _is_plain_accuracy(s.name) and len(s.values) >= 2]
     if not names or signals.trainings or len(signals.models) > 1:
@@ -169,10 +170,11 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
         observed = message(
             "health.accuracy_contradicts_loss.measured", name=logged.name, logged=values[-1], right=seen[-1]
         )
-        # The loss may have been that of the training data: then only an accuracy as by guessing tells.
+        # The loss may have been that of the training data: then only an accuracy as by guessing counts.
         guessing = max((1 / one.get("classes", 0) for one in training_losses(signals) if one.get("classes")), default=0)
         near = max(values[-max(1, len(values) // 3) :]) <= guessing + 0.05
-        return Outcome("warn" if near and len(wrong) == len(values) else "ok", observed)
+        certain = near or (_is_single_classifier(signals) and _logs_loss_beside(run, signals, logged))
+        return Outcome("warn" if certain and len(wrong) == len(values) else "ok", observed)
     loss = training_loss(run, signals)
     if isinstance(loss, Message) or not _is_single_classifier(signals) or len(values) < 2 or len(loss.values) < 20:
         return None
@@ -185,6 +187,20 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
         "health.accuracy_contradicts_loss.below_chance", name=logged.name, logged=best, classes=loss.classes, loss=end
     )
     return Outcome("warn", observed)
+
+
+def _logs_loss_beside(run: Run, signals: Signals, accuracy: Series) -> bool:
+    """Whether a loss of the same split, logged as often as an accuracy, is that of each validation phase within 1 %."""
+    seen = [next(iter(phase.get("loss", {}).values()), math.nan) for phase in signals.evaluations]
+    split = metric_kind(accuracy.name).split
+    return any(
+        (kind := metric_kind(s.name)).quantity == "loss"
+        and kind.split == split
+        and s.source != "probe"
+        and len(s.values) == len(seen)
+        and all(math.isclose(a, b, rel_tol=0.01, abs_tol=1e-3) for a, b in zip(s.values, seen, strict=True))
+        for s in run.series
+    )
 
 
 def _is_plain_accuracy(name: str) -> bool:

@@ -13,13 +13,13 @@ class RootModule:
     Args:
         module: It.
         index: Its number in this process.
-        stochastic: Whether dropout with p > 0 or batch normalisation is inside.
+        stochastic: Its modules with dropout or batch normalisation, as `stochastic_modules` lists them.
         hidden: Why its inside cannot be looked at, "" when it can.
 
     Attributes:
         index: Its number in this process.
         name: Its class.
-        stochastic: As given.
+        stochastic: Whether it has such modules.
         called: Forwards with gradients so far.
         thread: The thread that its last forward ran in, of those that were taken; `None` before.
         shown: Whether its `model` event was written.
@@ -32,7 +32,8 @@ class RootModule:
         self.owner = ref(module)
         self.index = index
         self.name = model_lookup.class_name(module)
-        self.stochastic = stochastic
+        self.stochastic = bool(stochastic)
+        self._stochastic = [ref(one) for one in stochastic]
         self.called = 0
         self.thread = None
         self.cached = None
@@ -48,6 +49,13 @@ class RootModule:
         """Its mode; true when it is gone."""
         module = self.owner()
         return True if module is None else module.training
+
+    def has_stochastic_in(self, training):
+        """Whether it has modules with dropout or batch normalisation, in training mode if it is in training mode.
+
+        The modules of a container may be in evaluation mode while it is not.
+        """
+        return self.stochastic and (not training or any(getattr(one(), "training", 0) for one in self._stochastic))
 
 
 class RootModules:
@@ -111,19 +119,16 @@ class RootModules:
         return root
 
 
-def is_stochastic(modules, normalisation):
-    """Whether dropout with p > 0 or batch normalisation is among these modules.
+def stochastic_modules(modules, normalisation):
+    """Returns those of these modules that have dropout with p > 0 or are batch normalisations.
 
     Args:
         modules: A model and all modules below it.
         normalisation: The base class of batch normalisations.
     """
-    for one in modules:
-        if "Dropout" in type(one).__name__ and getattr(one, "p", 1):
-            return True
-        if issubclass(type(one), normalisation):
-            return True
-        rate = getattr(one, "dropout", 0)
-        if isinstance(rate, float) and rate:
-            return True
-    return False
+    return [one for one in modules if issubclass(type(one), normalisation) or _has_dropout(one)]
+
+
+def _has_dropout(module):
+    rate = getattr(module, "dropout", 0)
+    return ("Dropout" in type(module).__name__ and getattr(module, "p", 1)) or (isinstance(rate, float) and rate)

@@ -10,7 +10,7 @@ from weakref import ref
 
 from ..inspection import root_modules
 from ..inspection.model_lookup import SpareParameters
-from ..inspection.root_modules import MOST_ROOTS, is_stochastic
+from ..inspection.root_modules import MOST_ROOTS, stochastic_modules
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 _MOST_REFUSED = 2048
@@ -127,7 +127,7 @@ class RootModules(root_modules.RootModules):
             return None
         normalisation = self.framework.nn.layer.norm._BatchNormBase
         return self._number(
-            layer, is_stochastic(layer.sublayers(include_self=True), normalisation), hidden_reason(layer)
+            layer, stochastic_modules(layer.sublayers(include_self=True), normalisation), hidden_reason(layer)
         )
 
     def _refuse(self, layer):

@@ -4,7 +4,7 @@ from types import FunctionType
 
 from ..inspection import root_modules
 from ..inspection.model_lookup import SpareParameters
-from ..inspection.root_modules import MOST_ROOTS, is_stochastic
+from ..inspection.root_modules import MOST_ROOTS, stochastic_modules
 from ..wrapping import is_ours
 from .module_calls import Observer
 
@@ -113,7 +113,7 @@ class RootModules(root_modules.RootModules):
             self._calls.remove(key, root.observer)
         if len(self._known) >= MOST_ROOTS or isinstance(module, self.framework.jit.ScriptModule):
             return None
-        stochastic = is_stochastic(module.modules(), self.framework.nn.modules.batchnorm._BatchNorm)
+        stochastic = stochastic_modules(module.modules(), self.framework.nn.modules.batchnorm._BatchNorm)
         root = self._number(module, stochastic, _hidden_reason(module, self.framework))
         root.observer = self._observer(root)
         self._calls.add(module, root.observer)

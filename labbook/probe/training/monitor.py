@@ -158,16 +158,16 @@ class TrainingMonitor:
             if self.dense:
                 self._timed(self.inspector.before_forward, root, args, kwargs, batch)
         else:
-            phase = "eval"
+            phase, stochastic = "eval", root.has_stochastic_in(training)
             self.inspector.release()
             if grad:
                 self.last_root = root
                 self.inspector.flight_recorder.on_forward(root, args, kwargs, batch)
                 if self.dense and not self.loop.train_grad:  # it may be trained in this mode
                     self._timed(self.inspector.before_forward, root, args, kwargs, batch)
-            elif training and root.stochastic:
+            elif training and stochastic:
                 self.loop.without_gradient(root, self.step if other else None, self.inspector.parameter_print)
-            self.evaluation.forward(self.step, root.name, training, grad, root.stochastic, other, self.roles.whole)
+            self.evaluation.forward(self.step, root.name, training, grad, stochastic, other, self.roles.whole)
             if batch is not None:
                 self.evaluation.batch(batch)
             self.inspector.evaluates(root, args, kwargs)
