@@ -81,8 +81,16 @@ def _scale(path: str, leaves: Sequence[Leaf], first: Module | None) -> Outcome:
 def features_vary(run: Run, signals: Signals) -> Outcome | None:
     """Whether columns had one value in at least 256 samples. Borders of images do, rare categories may.
 
-    Source: a logical invariant (tier 1); TheDeepChecker, deepchecks IsSingleValue.
+    Source: a logical invariant (tier 1); TheDeepChecker, deepchecks IsSingleValue. Of a lookup table with at least 16
+    rows: it was given one and the same id in at least 3 looks and 256 times (chosen by us).
     """
+    for module in modules_of(signals):
+        ids = [look for _, row in module.history if (look := row.get("ids"))]
+        looked, seen = sum(count for _, _, count in ids), {i for low, high, _ in ids for i in (low, high)}
+        rows = module.options.get("num_embeddings", 0)
+        if len(seen) == 1 and len(ids) >= _FEWEST and looked >= 256 and rows >= 16:
+            observed = message("health.constant_feature.id", layer=module.label, id=ids[0][0], count=looked, rows=rows)
+            return Outcome("warn", observed)
     for path, looks in input_leaves(signals).items():
         _, _, leaf = looks[-1]
         columns, constant = (leaf.get("shape", ()) or (0,))[-1], leaf.get("constant", 0)
@@ -251,6 +259,22 @@ def channels_first(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check("reshaped_not_permuted", family="data", tier=2, needs=("models",))
+def axes_are_permuted(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a module was given the memory of a tensor with at least 3 axes as if these were in another order.
+
+    Source: chosen by us (tier 2): `permute` and `transpose` leave the elements where they are, but not in the order of
+    the axes, or copy them.
+    """
+    for module in modules_of(signals):
+        form, given = module.facts.get("view_of", ()), module.facts.get("input", [])
+        if form and given:
+            shapes = {"form": str(list(form)), "given": str(list(given[0].get("shape", ())))}
+            observed = message("health.reshaped_not_permuted.view", layer=module.label, **shapes)
+            return Outcome("warn", observed)
+    return None
+
+
 @check("input_drift_in_run", family="data", tier=3, needs=("batches",))
 def inputs_do_not_drift(run: Run, signals: Signals) -> Outcome | None:
     """Whether the mean of the inputs moves by a standard deviation in one direction. Source: a hint (tier 3)."""
@@ -326,6 +350,7 @@ CHECKS = (
     leaves_agree,
     little_padding,
     channels_first,
+    axes_are_permuted,
     inputs_do_not_drift,
     validation_is_scaled_alike,
     indices_inside,

@@ -54,6 +54,7 @@ class ModuleRow(TypedDict, total=False):
     options: ModuleOptions
     input: list[TensorForm]
     output: list[TensorForm]
+    view_of: Shape
 
 
 class InitialValues(TypedDict, total=False):
@@ -142,6 +143,7 @@ class ModuleInspection(TypedDict, total=False):
     dead: Finite
     dead_n: Count
     carried: bool
+    ids: list[int]
     given: InputStatistics
     cast: str
     bn: BatchNorm

@@ -151,7 +151,8 @@ MODEL = "model"
 class name. `model`: 0, 1, ... in this process. Names are those of the root module, "" for itself.
 - `modules` (<= 400, in the order of the tree): `order`: place in the first forward, null when it was not called.
   `parameters`, `trainable`: elements of its own, without children. `options`: scalars only. `input`, `output`: at most
-  4 tensors each; [] when not called.
+  4 tensors each; [] when not called. `view_of`: shape of an argument of the model, or of another module's output,
+  the memory of which it was given as if the axes were in another order.
 - `parameters` (<= 800, in the order of the tree): `module`: `i` of its module. `init`: null for a tensor without
   elements; `zero`: share; `bad`: values not finite; `rows_equal`: at least 2 rows along axis 0 for torch and conv
   weights, the output axis for paddle's Linear, all bitwise equal; false for a tensor of one axis; `writes`: name of an
@@ -174,10 +175,11 @@ sample of all parameters after the step; distributed runs only.
   null for fewer than 2 samples: near 0 says that all samples get the same output; `alike`, of the model itself:
   whether all samples of its inputs are equal, null without a batch; `dead` (ReLU family): share of
   units, channels in images, that were 0 for all of the last `dead_n` samples, collected over dense steps up to 2048;
-  `carried` (recurrent layers): it began with the state in which its call in the look before ended; `given`, of the
-  module that returns first: values of its input; `cast`: dtype of the autocast region it ran in, null outside; `bn`,
-  batch norms in training mode: `n`: values for each channel, `ratio`: median over channels of running variance /
-  variance in the batch.
+  `carried` (recurrent layers): it began with the state in which its call in the look before ended; `ids` (lookup
+  tables): the smallest, the largest and the number of those that it was given; `given`, of the module that returns
+  first: values of its input; `cast`: dtype of the autocast region it ran in, null outside; `bn`, batch norms in
+  training mode: `n`: values for each channel, `ratio`: median over channels of running variance / variance in the
+  batch.
 - `functions` (<= 64): watched functions called by the program itself: relu, leaky_relu, gelu, elu, sigmoid, tanh,
   softmax, log_softmax, dropout; "attention" (torch), the fused one: `shape`: queries, keys, `masked`: causal or with a
   mask for its scores, `hides`: or one over keys; "attention_mask" (paddle); both `padding_only`: of a mask over keys:

@@ -149,6 +149,7 @@ class Describer:
             "options": self._options(one) if one is not None else {},
             "input": seen.get("input", []),
             "output": seen.get("output", []),
+            **({"view_of": seen["view_of"]} if "view_of" in seen else {}),
         }
 
     def _parameter(self, at, table, initial):

@@ -1,5 +1,6 @@
 """Looks at what the modules of a model return, in one forward: the part without a framework."""
 
+import math
 from collections import deque
 from weakref import ref
 
@@ -20,8 +21,9 @@ class ModuleOutputs:
 
     A framework implements `begin(root, table, first)`, `inspect_root(module, args, output)`, `_inspect_output(number,
     module, args, tensor)`: the fields of a module that has returned this tensor, `_bad(tensor)`: how many values of a
-    tensor are not finite, and `_silent_units(tensor)`: `(silent, samples)`, which units were 0 for all of so many
-    samples, or `None`; `silent` is an array of the framework with `_size(silent)` elements.
+    tensor are not finite, `_is_plain(tensor)`: whether its memory can be looked at, and `_silent_units(tensor)`:
+    `(silent, samples)`, which units were 0 for all of so many samples, or `None`; `silent` is an array of the
+    framework with `_size(silent)` elements.
 
     Args:
         stats: Looks at tensors.
@@ -55,6 +57,8 @@ class ModuleOutputs:
     def end(self):
         """Lets go of what a forward has returned."""
         self._returned = {}
+        self._made = {}
+        self._taken = []
 
     def settle(self):
         """Computes what the looks have left to be computed, after the forward."""
@@ -78,6 +82,7 @@ class ModuleOutputs:
                 "input": [self.stats.kind(t) for _, t in tensors_in(args, self.stats, 4)],
                 "output": [self.stats.kind(t) for _, t in tensors_in(output, self.stats, 4)],
             }
+            self._find_view(number, args, tensor)
         if tensor is None:
             return
         fields = self._inspect_output(number, module, args, tensor)
@@ -85,6 +90,8 @@ class ModuleOutputs:
             fields["given"] = self._describe_input(args)
         if any(kind.__name__ == "RNNBase" for kind in type(module).__mro__):
             fields["carried"] = self._is_carried((id(self._root), number), args, output)
+        if isinstance(getattr(module, "num_embeddings", getattr(module, "_num_embeddings", None)), int):
+            fields["ids"] = self._range_of_ids(args)
         self.found[number] = fields
         self._remember(number, tensor, fields)
 
@@ -95,6 +102,41 @@ class ModuleOutputs:
             return None
         look = self.stats.inspect(given)
         return {name: look[name] for name in ("shape", "min", "max", "mean", "std")}
+
+    def _range_of_ids(self, args):
+        """Smallest and largest id that a lookup table was given, and how many; `None` where they cannot be read."""
+        given = first_tensor(args, self.stats)
+        look = self.stats.inspect(given) if given is not None else {"min": None}
+        return [int(look["min"]), int(look["max"]), math.prod(look["shape"])] if look["min"] is not None else None
+
+    def _find_view(self, number, args, output):
+        """Notes a module that is given the memory of another one's output as if its axes were in another order."""
+        taken, made = (self._place(tensor) for tensor in (first_tensor(args, self.stats), output))
+        if taken is not None:
+            self._taken.append((number, *taken))
+            maker, form = self._made.get(taken[0], (None, ()))
+            if maker is not None and maker() is not None:
+                self._compare_axes(number, form, taken[1])
+        if made is not None:
+            self._made[made[0]] = (ref(output), made[1])
+
+    def _find_views_of(self, args):
+        """Notes the modules that are given the memory of the model's own arguments in that way."""
+        for _, tensor in tensors_in(args, self.stats, 4):
+            address, form = self._place(tensor) or (0, ())
+            for number, at, taken in self._taken:
+                if at == address:
+                    self._compare_axes(number, form, taken)
+
+    def _compare_axes(self, number, form, taken):
+        if len(form) == len(taken) > 2 and form != taken and sorted(form) == sorted(taken) and min(form) > 1:
+            self.facts[number]["view_of"] = list(form)
+
+    def _place(self, tensor):
+        """Address and shape of a tensor whose elements lie in the order of its axes, else `None`."""
+        if tensor is None or not self._is_plain(tensor) or not tensor.is_contiguous():
+            return None
+        return tensor.data_ptr(), tuple(tensor.shape)
 
     def _remember(self, number, tensor, fields=None):
         if tensor is not None:

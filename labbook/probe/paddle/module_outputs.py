@@ -73,6 +73,7 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         args, kwargs = given
         self.ever.add((self._root.index, 0))
         args = args or tuple(kwargs.values())
+        self._find_views_of(args)
         self._inspect(0, layer, args, output)
         fields = self.found.get(0)
         if fields is not None and fields["calls"] == 1:
@@ -100,6 +101,9 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         if layer.training and given is not None and issubclass(type(layer), self._norms):
             fields["bn"] = self._norm(layer, given)
         return fields
+
+    def _is_plain(self, tensor):
+        return tensor._is_initialized() and tensor.is_dense()
 
     def _bad(self, tensor):
         view = self.stats.view(tensor)

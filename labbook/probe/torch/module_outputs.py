@@ -94,6 +94,7 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         """Looks at what the model itself returned."""
         if self.without_modes.is_possible():
             with self.without_modes:
+                self._find_views_of(args)
                 self._inspect(0, module, args, output)
                 fields = self.found.get(0)
                 if fields is not None and fields["calls"] == 1:
@@ -117,6 +118,9 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         if module.training and given is not None and isinstance(module, self.torch.nn.modules.batchnorm._BatchNorm):
             fields["bn"] = self._norm(module, given)
         return fields
+
+    def _is_plain(self, tensor):
+        return self.stats.is_plain(tensor)
 
     def _bad(self, tensor):
         return self.stats.bad(tensor)

@@ -1,0 +1,40 @@
+"""What modules are given: the memory of another tensor with its axes in another order, and the ids of lookup tables."""
+
+import sys
+
+import pytest
+
+PROGRAM = """
+import FRAMEWORK as f
+nn = f.nn
+Conv = getattr(nn, "Conv1d", None) or nn.Conv1D
+turn = (lambda x: x.reshape([8, 6, 40])) if WRONG else (lambda x: x.transpose(*AXES))
+
+
+class Net(getattr(nn, "Module", None) or nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.channel, self.conv, self.head = nn.Embedding(20, 6), Conv(6, 4, 3), nn.Linear(38, 1)
+
+    def forward(self, x, ids):
+        return self.head(self.conv(turn(x))).mean() + self.channel(ids).mean()
+
+
+net = Net()
+opt = f.optim.SGD(net.parameters(), lr=0.1) if "torch" in f.__name__ else f.optimizer.SGD(0.1, net.parameters())
+for step in range(30):
+    net(f.randn([8, 40, 6]), f.arange(8) // 8 + 3 * WRONG).backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize("wrong", [1, 0])
+@pytest.mark.parametrize("framework", ["torch", pytest.param("paddle", marks=pytest.mark.long)])
+def test_axes_that_are_reshaped_and_ids_of_a_lookup_table(probed, framework, wrong):
+    program = PROGRAM.replace("FRAMEWORK", framework).replace("WRONG", str(wrong))
+    probed.write("train.py", program.replace("*AXES", "1, 2" if framework == "torch" else "[0, 2, 1]"))
+    outcome = probed(sys.executable, "train.py", OMP_NUM_THREADS="1")
+    rows = {row["name"]: row for row in outcome.of("model")[0]["modules"]}
+    assert rows["conv"].get("view_of") == ([8, 40, 6] if wrong else None)
+    looks = [row["ids"] for event in outcome.of("tensors") for row in event["modules"] if "ids" in row]
+    assert len(looks) > 3 and all(look == [3 * wrong, 3 * wrong, 8] for look in looks)
