@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from labbook.diagnosis.catalogue.matcher import Match, Matcher
+from labbook.diagnosis.catalogue.run_conditions import conditions_said
 from labbook.diagnosis.text.exit_lines import prints_nonfinite
 from labbook.diagnosis.text.hedging import drop_questions, without_speculation
 from labbook.diagnosis.text.survived_errors import is_soft
@@ -84,9 +85,10 @@ def collect_candidates(evidence: Evidence, matcher: Matcher) -> list[Candidate]:
 
 
 def _follow_instead(candidate: Candidate, evidence: Evidence, matcher: Matcher) -> Candidate:
-    """The candidate, or the one of the page that its page names for a condition of this run."""
+    """The candidate, or the one of the page that its page names for a condition of this run or message."""
     page = candidate.match.symptom
-    other = next((other for condition, other in page.instead.items() if condition in evidence.conditions), "")
+    met = evidence.conditions | conditions_said(page.instead, candidate.exception, candidate.line)
+    other = next((other for condition, other in page.instead.items() if condition in met), "")
     known = matcher.catalogue.symptoms.get(other)
     return replace(candidate, match=replace(candidate.match, symptom=known)) if known else candidate
 

@@ -8,7 +8,7 @@ from typing import Any
 from labbook.diagnosis.catalogue.matcher import Match
 from labbook.diagnosis.catalogue.message_values import read_values, select_tensors
 from labbook.diagnosis.catalogue.pattern import fill_slots
-from labbook.diagnosis.catalogue.run_conditions import find_conditions, read_label_mark
+from labbook.diagnosis.catalogue.run_conditions import conditions_said, find_conditions, read_label_mark
 from labbook.diagnosis.catalogue.symptom_catalogue import LEFT_OUT, Catalogue
 from labbook.diagnosis.families.family_tables import load_tables, title_of_family
 from labbook.diagnosis.families.message_family import FamilyReading
@@ -21,7 +21,6 @@ from labbook.model.symptom import Symptom, Wording
 from labbook.store.text.sentences import Sentences, translate_check
 
 _MOST_MESSAGE = 400
-_SAID = "message: "
 _ENDING_SENTENCES = ("oom_kill", "time_limit", "reader_died", "memory")
 _DEATHS_OF_OTHERS = (
     *("dataloader_worker_died", "host_oom_killed", "illegal_instruction_or_segfault", "nccl_or_collective"),
@@ -42,13 +41,12 @@ def build_finding(
     symptom = match.symptom
     wording = symptom.wording_in(language)
     whole = exception.message if exception else line.text if line else ""
-    source = exception.frames[-1].source if exception and exception.frames else ""
     read = read_values(match, whole)
     if exception and line:
         read = {**read_values(match, line.text), **read}
     read.update(_package_of(read.get("module", "")))
     values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **read}
-    conditions = find_conditions(values, evidence, exception) | _conditions_said(symptom, f"{whole}\n{source}")
+    conditions = find_conditions(values, evidence, exception) | conditions_said(symptom.when, exception, line)
     message = first_message_line(whole)
     say = Sentences(language)
     sentences = _first_sentence(wording, values, evidence)
@@ -80,12 +78,6 @@ def build_finding(
         message=message,
         exception=exception.type if exception else "",
     )
-
-
-def _conditions_said(symptom: Symptom, message: str) -> set[str]:
-    """The conditions `message: words|other words` of a page of which some words are in the message or its line."""
-    said = {key: key.removeprefix(_SAID).split("|") for key in symptom.when if key.startswith(_SAID)}
-    return {key for key, words in said.items() if any(word in message.lower() for word in words)}
 
 
 def _package_of(module: str) -> dict[str, str]:

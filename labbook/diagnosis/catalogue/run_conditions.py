@@ -6,10 +6,11 @@ Their meanings are in `conditions.toml`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from labbook.model.evidence import Evidence, ObservedException
+from labbook.model.evidence import Evidence, ObservedException, OutputLine
 
+_SAID = "message: "
 _LATER = 10
 MARK = 255
 """Label of pixels and tokens that do not count. Source: Cityscapes and Pascal VOC; ignore_index of mmsegmentation."""
@@ -49,6 +50,17 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
     met = {name for name, is_met in holds.items() if is_met} | _label_conditions(values)
     asserted = [name for name, names in _ASSERTED.items() if names.search(values.get("condition", ""))]
     return evidence.conditions | met | set(asserted[:1])
+
+
+def conditions_said(keys: Iterable[str], raised: ObservedException | None, line: OutputLine | None) -> set[str]:
+    """The conditions `message: words|other words` of which some are in a message or the source line that raised it.
+
+    Of several parts, joined by ` & `, each must have one.
+    """
+    said = {key: key.removeprefix(_SAID).split(" & ") for key in keys if key.startswith(_SAID)}
+    source = raised.frames[-1].source if raised and raised.frames else ""
+    low = f"{raised.message if raised else line.text if line else ''}\n{source}".lower()
+    return {key for key, parts in said.items() if all(any(word in low for word in part.split("|")) for part in parts)}
 
 
 def _differ_in_first_axis(values: Mapping[str, str]) -> bool:

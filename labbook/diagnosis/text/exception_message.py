@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labbook.diagnosis.text.exit_lines import is_exit_line, is_progress_bar
 from labbook.diagnosis.text.log_lines import LogLine
-from labbook.diagnosis.text.stack_frames import CHAINED, SHAPES, is_exception_class
+from labbook.diagnosis.text.stack_frames import SHAPES, is_exception_class
 from labbook.diagnosis.text.survived_errors import is_training_step
 from labbook.diagnosis.text.traceback_styles import GROUP_RULE
 from labbook.diagnosis.toml_data import compile_patterns, fits_any
@@ -35,8 +35,7 @@ def is_edge(text: str, begun: bool) -> bool:
     return (
         (begun and bool(SHAPES["header"].search(text)))
         or text == GROUP_RULE
-        or any(pattern.search(text) for pattern, _ in CHAINED)
-        or fits_any(SHAPES, text, "summary", "cpp_section", "ignored", "thread")
+        or fits_any(SHAPES, text, "chained", "summary", "cpp_section", "ignored", "thread")
         or text.startswith("```")
     )
 

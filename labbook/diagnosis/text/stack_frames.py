@@ -9,12 +9,6 @@ from labbook.model.run import Frame
 
 SHAPES = compile_patterns(__file__)
 
-CHAINED = (
-    (re.compile(r"During handling of the above exception, another exception occurred"), "context"),
-    (re.compile(r"The above exception was the direct cause of the following exception"), "cause"),
-    (re.compile(r"在处理上述异常(?:的过程中|时|期间)"), "context"),
-)
-
 
 def is_exception_class(name: str, *, in_traceback: bool = False) -> bool:
     """Whether a name looks like that of an exception's class; at the end of a traceback unusual names count, too."""

@@ -20,7 +20,7 @@ from labbook.diagnosis.text.parsed_exception import (
     is_remote,
     unwrap_remote,
 )
-from labbook.diagnosis.text.stack_frames import CHAINED, SHAPES, is_exception_class, make_frame, split_class
+from labbook.diagnosis.text.stack_frames import SHAPES, is_exception_class, make_frame, split_class
 from labbook.diagnosis.text.traceback_styles import GROUP_RULE
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.run import Frame
@@ -74,8 +74,8 @@ class TracebackReader:
             self.used.add(self._at)
         elif SHAPES["header"].search(text) or SHAPES["frame"].match(text):
             self._block()
-        elif kind := next((kind for pattern, kind in CHAINED if pattern.search(text)), ""):
-            self._link = kind
+        elif chained := SHAPES["chained"].search(text):
+            self._link = chained.lastgroup or ""
             self.used.add(self._at)
         elif SHAPES["ignored"].match(text):
             self._ignored = True

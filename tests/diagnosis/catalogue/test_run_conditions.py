@@ -14,6 +14,7 @@ from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.diagnosis.service import read_log
+from labbook.diagnosis.text.log_reader import read_text
 from labbook.model.events.inspection_kinds import Flight
 from labbook.model.events.training_kinds import Evaluation
 from labbook.model.run import CaughtException, CheckResult, Console, Frame, Framework, Process, Run
@@ -229,3 +230,30 @@ def test_the_assertion_of_a_kernel_tells_the_cause_whatever_the_exception_is(con
     found = diagnose(read_log(io.BytesIO(text.encode())), Matcher(load_catalogue())).findings[0]
     assert found.symptom == "cuda_device_assert" and cause in found.causes[0]
     assert found.evidence[0].startswith("the failed condition is " + condition[:12])
+
+
+@in_one_test(
+    ("line", "message", "symptom"),
+    [
+        ("x = torch.as_tensor([obs])", "ValueError: expected sequence of length 8 at dim 2 (got 0)", "env_api_changed"),
+        ("x = torch.as_tensor(rows)", "ValueError: expected sequence of length 8 at dim 1 (got 0)", "ragged_data"),
+        ("x = torch.as_tensor(obs)", "ValueError: expected sequence of length 8 at dim 1 (got 5)", "ragged_data"),
+        ("o, r, done, info = env.step(a)", "ValueError: too many values to unpack (expected 4)", "env_api_changed"),
+        ("x, y = batch", "ValueError: too many values to unpack (expected 2)", "batch_structure_mismatch"),
+        ("raise SyntaxError(text)", "SyntaxError: 'epoch' is no option of the trainer", "config_file_invalid"),
+        ("if x == 3", "SyntaxError: expected ':'", "syntax_error"),
+        ("raise child_exception_type(err)", "FileNotFoundError: [Errno 2] No such file: 'sox'", "command_not_found"),
+        ("open(path)", "FileNotFoundError: [Errno 2] No such file or directory: 'shard-3.bin'", "file_not_found"),
+    ],
+)
+def test_the_line_that_raised_a_message_chooses_the_page(line: str, message: str, symptom: str) -> None:
+    text = f'Traceback (most recent call last):\n  File "/srv/play.py", line 8, in main\n    {line}\n{message}\n'
+    assert diagnose(read_text(text), Matcher(load_catalogue())).findings[0].symptom == symptom
+
+
+@pytest.mark.parametrize("consequence", ["KeyboardInterrupt", "RuntimeError: DataLoader worker exited unexpectedly"])
+def test_threads_that_cannot_start_are_the_cause_of_what_follows(consequence: str) -> None:
+    refused = "OpenBLAS blas_thread_init: pthread_create failed for thread 7 of 48: Resource temporarily unavailable\n"
+    text = f'{refused}Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n{consequence}\n'
+    found = diagnose(read_text(refused * 3 + text), Matcher(load_catalogue())).findings
+    assert found[0].symptom == "thread_limit_reached" and found[1].follows_from == "thread_limit_reached"

@@ -106,6 +106,8 @@ def test_what_a_page_names_exists(each, catalogue):
         named = {condition.removeprefix(LEFT_OUT) for condition in page.when}
         said = {condition for condition in named if condition.startswith("message: ")}
         assert named - said <= set(CONDITIONS)
+        assert set(page.instead.values()) <= known
+        assert all(condition in CONDITIONS or condition.startswith("message: ") for condition in page.instead)
         texts = " ".join(
             [*(p.text for p in page.patterns), *(e.text for e in page.matches), *page.wording_in("en").why]
         ).lower()
