@@ -25,8 +25,8 @@ from typing import Any
 
 from labbook.imports.batch_import import ImportOutcome, import_runs
 from labbook.imports.formats import FORMATS
-from labbook.imports.imported_run import flat
 from labbook.model.run import Run
+from labbook.model.run_fields import flatten
 from labbook.report.run_data import load_run
 from labbook.store.notebook_finder import create_notebook
 
@@ -76,7 +76,7 @@ def _is_of(given: Mapping[str, Any], entry: ImportOutcome, run: Run) -> bool:
 
 
 def _params(run: Run) -> dict[str, Any]:
-    return {name: value for arguments in run.arguments for name, value in flat(arguments.values)}
+    return {name: value for arguments in run.arguments for name, value in flatten(arguments.values)}
 
 
 def _faults(given: Mapping[str, Any], run: Run) -> Iterator[str]:

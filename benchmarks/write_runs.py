@@ -298,7 +298,7 @@ def trackio(folder: Path, todo: dict) -> dict:
             for tag, step in todo["images"]:
                 trackio.log({tag: trackio.Image(image(step))}, step=step)
         trackio.finish()
-    given = {"name": name, "tags": [group] if group else [], "notes": "", "status": "finished"}
+    given = {"name": name, "tags": [f"group:{group}"] if group else [], "notes": "", "status": "finished"}
     return todo | given | {"params": flat(todo["params"])}
 
 

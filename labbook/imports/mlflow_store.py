@@ -35,6 +35,7 @@ from labbook.imports.yaml_files import read_yaml
 _STATUS = {1: "lost", 2: "lost", 3: "finished", 4: "failed", 5: "killed"}
 """`RunStatus` of the file store. Source: mlflow/protos/service.proto."""
 _STATUS_NAMES = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "killed"}
+_PARENT = "mlflow.parentRunId"
 _TEXT_SUFFIXES = (".txt", ".md")
 
 
@@ -81,6 +82,7 @@ def _folder_run(folder: Path, root: Path) -> ImportedRun | None:
     params = {name: parse_typed(file.read_text("utf-8", "replace")) for name, file in _files(folder / "params", root)}
     tags = {name: file.read_text("utf-8", "replace") for name, file in _files(folder / "tags", root)}
     status = meta.get("status")
+    parent = read_yaml(folder.parent / Path(tags.get(_PARENT) or "-").name / "meta.yaml", root)
     return _run(
         path=folder,
         identity=str(meta.get("run_id") or meta.get("run_uuid") or folder.name),
@@ -94,6 +96,7 @@ def _folder_run(folder: Path, root: Path) -> ImportedRun | None:
         status=_STATUS.get(status, "lost") if isinstance(status, int) else _STATUS_NAMES.get(str(status), "lost"),
         author=str(meta.get("user_id") or ""),
         artifacts=folder / "artifacts",
+        parent=str(parent.get("run_name") or ""),
         root=root,
         damaged=damaged,
     )
@@ -122,6 +125,7 @@ def _database_runs(path: Path, root: Path) -> Iterator[ImportedRun]:
             }
             tags = dict(database.execute("SELECT key, value FROM tags WHERE run_uuid = ?", (uuid,)))
             tags.setdefault("mlflow.source.name", source or "")
+            parent = next((row[1] for row in rows if row[0] == tags.get(_PARENT)), "")
             yield _run(
                 path=path,
                 identity=uuid,
@@ -135,6 +139,7 @@ def _database_runs(path: Path, root: Path) -> Iterator[ImportedRun]:
                 status=_STATUS_NAMES.get(status, "lost"),
                 author=user or "",
                 artifacts=_local_path(artifacts, path.parent),
+                parent=parent or "",
                 root=root,
                 damaged=False,
             )
@@ -161,6 +166,7 @@ def _run(
     status: str,
     author: str,
     artifacts: Path | None,
+    parent: str,
     root: Path,
     damaged: bool,
 ) -> ImportedRun:
@@ -179,7 +185,7 @@ def _run(
         series=points.series(),
         texts=tuple(texts),
         pictures=tuple(pictures),
-        tags=tuple(own),
+        tags=(*own, *([f"parent:{parent or tags[_PARENT]}"] if tags.get(_PARENT) else [])),
         description=tags.get("mlflow.note.content") or "",
         started=started,
         ended=ended or None,

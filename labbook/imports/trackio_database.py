@@ -72,7 +72,7 @@ def _read(path: Path, root: Path) -> Iterator[ImportedRun]:
                 series=logged.points.series(),
                 texts=tuple(logged.texts),
                 pictures=tuple(logged.pictures),
-                tags=(str(config["_Group"]),) if config.get("_Group") else (),
+                tags=(f"group:{config['_Group']}",) if config.get("_Group") else (),
                 started=started,
                 ended=moment(last),
                 author=str(config.get("_Username") or ""),

@@ -34,6 +34,8 @@ from labbook.imports.yaml_files import read_yaml
 from labbook.model.run_fields import flatten
 
 _OWN = ("_step", "_runtime", "_timestamp", "_wandb")
+_GROUPING = {"group": 6, "job_type": 7, "sweep": 12}
+"""What runs have in common, and its field in the record of a run. Source: wandb/proto/wandb_internal.proto."""
 
 
 def _runs(path: Path) -> Iterator[ImportedRun]:
@@ -142,7 +144,10 @@ class _Builder:
             series=self._points.series(),
             texts=tuple(self._texts),
             pictures=tuple(self._pictures),
-            tags=tuple(run.texts(10)),
+            tags=(
+                *run.texts(10),
+                *(f"{name}:{run.text(field)}" for name, field in _GROUPING.items() if run.text(field)),
+            ),
             description=run.text(9),
             started=started,
             ended=max(self._times, default=started + runtime) or None,

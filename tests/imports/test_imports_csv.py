@@ -1,5 +1,7 @@
 """Tables of trainings as people, spreadsheets and other tools write them: each value at its step, in its run."""
 
+import math
+
 import pytest
 
 from labbook.imports.csv_logs import CSV
@@ -63,3 +65,46 @@ def test_table_without_names_of_columns_is_refused(tmp_path):
     (tmp_path / "log.csv").write_text("0,4\n1,3\n")
     with pytest.raises(ValueError, match="no row with the names"):
         list(CSV.runs(tmp_path / "log.csv"))
+
+
+CSV_LAYOUTS = {
+    "lightning": "epoch,step,train_loss,val_acc\n0,9,2.5,\n0,9,,0.4\n1,19,1.5,\n1,19,,0.6\n",
+    "keras": "epoch,accuracy,loss,val_acc,val_loss\n0,0.3,2.5,0.4,2.4\n1,0.5,1.5,0.6,1.6\n",
+    "semicolon": "Iteration;train_loss;val_acc\n9;2.5;0.4\n19;1.5;0.6\n",
+    "ultralytics": "                  epoch,         train_loss,    metrics/val_acc\n  0,  2.5,  0.4\n  1, 1.5, 0.6\n",
+    "long": "series,source,rank,step,value,low,high\nloss,probe,,0,2.5,,\nval_acc,text,,0,0.4,,\nloss,probe,,1,1.5,,\n",
+    "bom": "\ufeffstep,loss,val_acc\n0,2.5,0.4\n1,nan,inf\n",
+}
+
+
+@pytest.mark.parametrize("layout", CSV_LAYOUTS)
+def test_layouts_of_csv_logs(layout, tmp_path):
+    (tmp_path / "version_0").mkdir()
+    file = tmp_path / "version_0" / "metrics.csv"
+    file.write_text(CSV_LAYOUTS[layout], encoding="utf-8")
+    (tmp_path / "version_0" / "hparams.yaml").write_text("lr: 0.1\nmodel:\n  width: 8\n")
+
+    (run,) = CSV.runs(tmp_path)
+
+    values = {series.name: series.values for series in run.series}
+    loss = next(values[name] for name in values if name in ("loss", "train_loss"))
+    accuracy = next(values[name] for name in values if name.endswith("val_acc"))
+    assert loss[0] == 2.5 and accuracy[0] == 0.4
+    assert layout != "bom" or (math.isnan(loss[1]) and accuracy[1] == math.inf)
+    assert not {"epoch", "step"} & set(values)
+    assert (run.name, run.params) == ("version_0", {"lr": 0.1, "model": {"width": 8}})
+
+
+def test_a_column_of_runs_separates_them_and_a_table_of_data_is_no_log(tmp_path):
+    (tmp_path / "all.csv").write_text("run,step,loss\na,0,1\nb,0,2\na,1,0.5\n")
+    (tmp_path / "data.csv").write_text("name,age\nx,3\n")
+
+    assert {
+        run.name: list(zip(run.series[0].steps, run.series[0].values, strict=True)) for run in CSV.runs(tmp_path)
+    } == {
+        "a": [(0, 1.0), (1, 0.5)],
+        "b": [(0, 2.0)],
+    }
+    (tmp_path / "words.csv").write_text("step,word\nx,y\n")
+    with pytest.raises(ValueError, match="no column of numbers"):
+        list(CSV.runs(tmp_path / "words.csv"))

@@ -13,6 +13,7 @@ import pytest
 from labbook.errors import NothingFoundError, UsageError
 from labbook.imports.batch_import import import_runs
 from labbook.imports.formats import FORMATS
+from labbook.imports.imported_run import ImportedRun, LoggedText, Reader
 from labbook.imports.series_export import write_csv, write_tensorboard
 from labbook.report.run_data import load_run
 from labbook.store.text.frontmatter import parse
@@ -78,6 +79,18 @@ def test_an_entry_shows_source_parameters_text_image_and_series(notes):
     assert "the probe did not start" not in page.lower()
     failed = next(run for run in done.runs if run.name == "failed")
     assert "exit code 3" in failed.title and front(notes.notebook, failed)["verdict"] == "failed"
+
+
+def test_a_text_that_is_logged_again_is_shown_once_and_names_have_their_spaces(notes):
+    texts = tuple(LoggedText("note", step, "same" if step else "first") for step in range(5))
+    imported = ImportedRun("trackio", notes.folder, "a", "run 1 *b*", texts=texts, params={"lr": 0.1})
+    reader = Reader("trackio", "Trackio", lambda path: iter([path]), lambda _: iter([imported]))
+    done = import_runs(notes.notebook, reader, notes.folder)
+    page = (notes.folder / done.runs[0].path).read_text("utf-8")
+
+    assert page.count("same\n") == page.count("first\n") == 1
+    assert "`note`, the same text 4 times, from step 1 to 4" in page
+    assert done.runs[0].title.startswith("run 1 _b_: ")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from labbook.imports.csv_logs import CSV
 from labbook.imports.formats import FORMATS, likely_formats
 from labbook.imports.imported_run import OUTSIDE, ImportedRun, parse_typed
 from labbook.imports.wire_format import Message, RecordFile, encode_message
@@ -255,47 +254,6 @@ def test_a_resumed_run_restarts_its_series(tmp_path):
     assert [step for step, _ in points(run, "train/loss")] == [0, 1, 2]
 
 
-CSV_LAYOUTS = {
-    "lightning": "epoch,step,train_loss,val_acc\n0,9,2.5,\n0,9,,0.4\n1,19,1.5,\n1,19,,0.6\n",
-    "keras": "epoch,accuracy,loss,val_acc,val_loss\n0,0.3,2.5,0.4,2.4\n1,0.5,1.5,0.6,1.6\n",
-    "semicolon": "Iteration;train_loss;val_acc\n9;2.5;0.4\n19;1.5;0.6\n",
-    "ultralytics": "                  epoch,         train_loss,    metrics/val_acc\n  0,  2.5,  0.4\n  1, 1.5, 0.6\n",
-    "long": "series,source,rank,step,value,low,high\nloss,probe,,0,2.5,,\nval_acc,text,,0,0.4,,\nloss,probe,,1,1.5,,\n",
-    "bom": "\ufeffstep,loss,val_acc\n0,2.5,0.4\n1,nan,inf\n",
-}
-
-
-@pytest.mark.parametrize("layout", CSV_LAYOUTS)
-def test_layouts_of_csv_logs(layout, tmp_path):
-    (tmp_path / "version_0").mkdir()
-    file = tmp_path / "version_0" / "metrics.csv"
-    file.write_text(CSV_LAYOUTS[layout], encoding="utf-8")
-    (tmp_path / "version_0" / "hparams.yaml").write_text("lr: 0.1\nmodel:\n  width: 8\n")
-
-    (run,) = read("csv", tmp_path)
-
-    values = {series.name: series.values for series in run.series}
-    loss = next(values[name] for name in values if name in ("loss", "train_loss"))
-    accuracy = next(values[name] for name in values if name.endswith("val_acc"))
-    assert loss[0] == 2.5 and accuracy[0] == 0.4
-    assert layout != "bom" or (math.isnan(loss[1]) and accuracy[1] == math.inf)
-    assert not {"epoch", "step"} & set(values)
-    assert (run.name, run.params) == ("version_0", {"lr": 0.1, "model": {"width": 8}})
-
-
-def test_a_column_of_runs_separates_them_and_a_table_of_data_is_no_log(tmp_path):
-    (tmp_path / "all.csv").write_text("run,step,loss\na,0,1\nb,0,2\na,1,0.5\n")
-    (tmp_path / "data.csv").write_text("name,age\nx,3\n")
-
-    assert {run.name: points(run, "loss") for run in read("csv", tmp_path)} == {
-        "a": [(0, 1.0), (1, 0.5)],
-        "b": [(0, 2.0)],
-    }
-    (tmp_path / "words.csv").write_text("step,word\nx,y\n")
-    with pytest.raises(ValueError, match="no column of numbers"):
-        list(CSV.runs(tmp_path / "words.csv"))
-
-
 def test_a_database_is_read_while_the_tool_writes_it(tmp_path):
     """Also what is only in its write-ahead log."""
     file = files_of("trackio", tmp_path) / "digits.db"
@@ -339,6 +297,27 @@ def test_links_that_leave_the_imported_folder_are_not_followed(tool, tmp_path):
     named = tmp_path / "link"
     named.symlink_to(outside)
     assert read(tool, named)  # the user may name a link
+
+
+@pytest.mark.parametrize("tool", ["mlflow", "mlflow_sqlite", "wandb"])
+def test_what_runs_have_in_common_is_a_tag(tool, tmp_path):
+    folder = files_of(tool, tmp_path)
+    parent, child, *_ = read(tool, folder)
+    if tool == "mlflow":
+        (child.path / "tags" / "mlflow.parentRunId").write_text(parent.identity)
+    elif tool == "mlflow_sqlite":
+        with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as connection, connection:
+            row = ("mlflow.parentRunId", parent.identity, child.identity)
+            connection.execute("INSERT OR REPLACE INTO tags (key, value, run_uuid) VALUES (?, ?, ?)", row)
+    else:
+        record = encode_message((17, encode_message((1, child.identity), (6, "folds"), (7, "train"), (12, "k1"))))
+        (file,) = child.path.glob("*.wandb")
+        file.write_bytes(
+            file.read_bytes()[:7] + struct.pack("<IHB", zlib.crc32(b"\1" + record), len(record), 1) + record
+        )
+    expected = {"group:folds", "job_type:train", "sweep:k1"} if tool == "wandb" else {f"parent:{parent.name}"}
+
+    assert expected in [set(run.tags) - {"baseline"} for run in read(tool, folder)]
 
 
 def test_paths_in_the_data_cannot_leave_the_imported_folder(tmp_path):

@@ -15,7 +15,10 @@ def imported_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     source = run.imported_from
     if not source:
         return None
-    texts = [text for text in source.get("texts") or () if text.get("text")]
+    steps: dict[tuple[str, str], list[int]] = {}
+    for each in source.get("texts") or ():
+        if each.get("text"):
+            steps.setdefault((str(each.get("tag")), str(each["text"])), []).append(each.get("step") or 0)
     pictures = list(source.get("pictures") or ())
     return {
         "tool": source.get("tool", ""),
@@ -24,11 +27,13 @@ def imported_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "description": shorten_middle(str(source.get("description") or ""), limits.message),
         "texts": [
             {
-                "tag": shorten_middle(str(text.get("tag")), limits.cell),
-                "step": text.get("step"),
-                "text": shorten_middle(str(text["text"]), limits.message),
+                "tag": shorten_middle(tag, limits.cell),
+                "step": at[0],
+                "last": at[-1],
+                "count": len(at),
+                "text": shorten_middle(text, limits.message),
             }
-            for text in texts[: limits.rows]
+            for (tag, text), at in [*steps.items()][: limits.rows]
         ],
         "pictures": [
             {
@@ -38,6 +43,6 @@ def imported_section(run: Run, limits: Limits) -> dict[str, Any] | None:
             }
             for each in pictures[:_SHOWN_PICTURES]
         ],
-        "more": max(0, len(texts) - limits.rows) + max(0, len(pictures) - _SHOWN_PICTURES),
+        "more": max(0, len(steps) - limits.rows) + max(0, len(pictures) - _SHOWN_PICTURES),
         "folder": run.id,
     }

@@ -249,7 +249,7 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     names = [base_name(s.name) for s in shown]
     return {
         "drawn": drawable(run.series),
-        "names": [n for n in dict.fromkeys(names) if n in ("loss", "grad_norm", "lr")]
+        "names": [n for n in dict.fromkeys(names) if n in ("loss", "grad_norm", "lr") and "loss" in names]
         or list(dict.fromkeys(names))[:3],
         "steps": run.steps or max((s.last_step or 0 for s in shown), default=0),
         "rows": rows,

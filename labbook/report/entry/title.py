@@ -29,7 +29,7 @@ _NO_MARKUP = re.compile(r"[^\w\s.,:;()'/%+=，。；：（）、“”-]+")
 def run_title(run: Run, language: str = "en") -> str:
     """Returns the title of the entry of a run as plain text: "train.py: finished, loss 2.31 -> 0.08 in 240 steps".
 
-    Names chosen by the program are reduced to letters, digits and `. _ - / : #`, and `@` in `Acc@1`, since titles are
+    Names chosen by the program are reduced to letters, digits, spaces and `. _ - / : #`, and `@` in `Acc@1`: titles are
     on every page.
     """
     labels = words(language)["title"]
@@ -190,5 +190,6 @@ def _display_name(text: str) -> str:
     def harmless(found: re.Match[str]) -> str:
         return f"cell {found[1]}" if found[1] else "@" if found[0] == "@" else "_"
 
-    clean = re.sub(r"\bIn\[(\d+)\]|(?<=[^\W_])@(?=\d)|[^\w./:#-]+", harmless, text)
+    clean = re.sub(r"\bIn\[(\d+)\]|(?<=[^\W_])@(?=\d)|[^\w./:# -]+", harmless, text)
+    clean = " ".join(clean.split())
     return clean if len(clean) <= _MAX_NAME else "..." + clean[-(_MAX_NAME - 3) :]
