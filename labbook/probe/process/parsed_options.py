@@ -29,7 +29,7 @@ _COUNTERS = frozenset(("steps", "num_steps"))
 _LAUNCHER_WORDS = (
     "torch paddle hydra accelerate deepspeed horovod pip setuptools jupyter_client jupyter_core nbconvert nbclient "
     "ipykernel traitlets IPython ray coverage _pytest pytest ddtrace debugpy viztracer scalene unittest runpy timeit "
-    "cProfile trace triton torchgen cython Cython ninja fire tyro draccus jsonargparse"
+    "cProfile trace triton torchgen cython Cython ninja fire tyro draccus jsonargparse papermill"
 )
 _LAUNCHERS = frozenset(_LAUNCHER_WORDS.split())
 """Launchers and libraries that parse options of their own; only the options of the program they run are recorded."""
@@ -214,9 +214,17 @@ def _watch_click(core, probe, settings):
     def before(args, kwargs):
         context = args[1] if len(args) > 1 else kwargs.get("ctx")
         if _root(getattr(args[0], "callback", None)) not in _LAUNCHERS:
-            settings.write_options("click", str(context.command_path), dict(context.params))
+            options = dict(context.params)
+            defaults = {at: value for at, value in options.items() if _is_default(context, at)}
+            settings.write_options("click", str(context.command_path), options, defaults)
 
     core.Command.invoke = wrapping.wrap_function(core.Command.invoke, probe.guard("click"), before=before)
+
+
+def _is_default(context, name):
+    """Whether an option of Click was not given; Click before 8.0 does not know."""
+    source = getattr(context, "get_parameter_source", lambda _: None)(name)
+    return getattr(source, "name", "") == "DEFAULT"
 
 
 def _root(function):
@@ -311,6 +319,12 @@ def _signature(function):
     return names[1:] if names[:1] == ("self",) else names, defaults
 
 
+def _injected(original, result, args, kwargs):
+    """The parameters that papermill writes into a notebook; the kernel's own are known by their names only."""
+    given = dict(zip(_signature(original)[0], args), **kwargs)
+    return str(given.get("input_path", "")), given.get("parameters")
+
+
 def _hyperparameters(module):
     return type(module).__name__, dict(module._hparams)
 
@@ -327,6 +341,7 @@ _OTHER_PARSERS = {
     "draccus.argparsing": _watch_result("parse", "draccus"),
     "jsonargparse._core": _watch_result("ArgumentParser.parse_args", "jsonargparse", lambda result: result.as_dict()),
     "fire.core": _watch_fire,
+    "papermill.execute": _watch_calls("execute_notebook", "papermill", _injected, at_begin=True),
     "transformers.trainer": _watch_kept("Trainer.__init__", "transformers", _training_arguments),
     "lightning.pytorch.core.mixins.hparams_mixin": _LIGHTNING_MODULE,
     "pytorch_lightning.core.mixins.hparams_mixin": _LIGHTNING_MODULE,

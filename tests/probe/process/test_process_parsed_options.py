@@ -73,6 +73,35 @@ def test_click_options_are_recorded(probed):
     assert values(done, "click") == [{"seed": 4}, {"lr": 0.5, "password": "[REDACTED:password]"}]
 
 
+def test_click_options_with_their_default_are_named(probed):
+    pytest.importorskip("click")
+    probed.write(
+        "train.py",
+        "import click\n@click.command()\n@click.option('--lr', default=0.1)\n@click.option('--n', default=3)\n"
+        "def main(lr, n): pass\nmain()\n",
+    )
+    (event,) = [e for e in probed(sys.executable, "train.py", "--lr", "0.1").of("arguments") if e["source"] == "click"]
+    assert (event["values"], event["unchanged"]) == ({"lr": 0.1, "n": 3}, ["n"])
+
+
+def test_parameters_of_papermill_are_recorded_and_its_own_options_are_not(probed):
+    pytest.importorskip("click")
+    probed.write("papermill/__init__.py", "")
+    probed.write(
+        "papermill/execute.py", "def execute_notebook(input_path, output_path, parameters=None, cwd=None): pass\n"
+    )
+    probed.write(
+        "papermill/cli.py",
+        "import click\nfrom papermill.execute import execute_notebook\n@click.command()\n"
+        "@click.option('--log-level', default='INFO')\ndef main(log_level):\n"
+        "    execute_notebook('a.ipynb', 'b.ipynb', parameters={'lr': 0.3, 'name': 'x'})\n",
+    )
+    done = probed(sys.executable, "-c", "from papermill.cli import main; main([])")
+    assert [(e["source"], e["name"], e["values"]) for e in done.of("arguments")] == [
+        ("papermill", "a.ipynb", {"lr": 0.3, "name": "x"})
+    ]
+
+
 SETTINGS = """
 import argparse, collections, dataclasses, enum, pathlib, types
 class Mode(enum.Enum):
