@@ -328,3 +328,26 @@ def test_a_list_of_one_layer(ask, output, trainable, verdict):
     ]
     found = ask("layers_share_weights", signals={"models": ({"modules": rows, "repeated": [["blocks", 2, 4]]},)})
     assert (found and found.verdict) == verdict
+
+
+@pytest.mark.parametrize(
+    ("reached", "twice", "turns", "verdict"),
+    [
+        ((8, 8), 4, (200, 200), "warn"),
+        ((8, 4), 4, (200, 200), None),  # an adversarial autoencoder: the loss of the encoder goes past the decoder
+        ((4, 8), 0, (200, 200), None),
+        ((8, 8), 2, (200, 200), None),  # a trunk that both train
+        ((8, 8), 4, (200, 40), None),  # which of them the two graphs belong to is not known
+    ],
+)
+def test_an_optimizer_that_holds_the_parameters_of_another(ask, make_series, reached, twice, turns, verdict):
+    losses = [make_series(name, [slope * n for n in range(count)]) for name, slope, count in
+              (("loss", 1.0, turns[0]), ("loss.opt1", -1.0, turns[1]))]  # fmt: skip
+    signals = {
+        "spans": {0: (0.0, 9.0), 1: (0.1, 9.1)},
+        "optimizers": ({"index": 0, "tensors": 8}, {"index": 1, "tensors": 4}),
+        "graphs": tuple({"backward": n, "reachable": count} for n, count in zip((1, 20), reached, strict=True)),
+        "loop": {"held_twice": twice},
+    }
+    found = ask("optimizers_overlap", *losses, signals=signals)
+    assert (found and found.verdict) == verdict

@@ -6,8 +6,15 @@ import math
 from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import parameters_of
-from labbook.health.evidence.measurements import called_in_sentence, join_names, place_message, place_of, too_few_data
-from labbook.health.evidence.training_kind import is_pretrained
+from labbook.health.evidence.measurements import (
+    called_in_sentence,
+    join_names,
+    place_message,
+    place_of,
+    process_series,
+    too_few_data,
+)
+from labbook.health.evidence.training_kind import has_opposed_optimizers, is_pretrained
 from labbook.model.check import Outcome, check
 from labbook.model.events.inspection_kinds import Cut
 from labbook.model.message import Message, message
@@ -238,6 +245,25 @@ def parameters_registered(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("fail", observed, (message("health.unregistered_parameters.shapes", shapes=join_names(shapes)),))
 
 
+@check("optimizers_overlap", family="loop-bug", tier=2, needs=("loop", "graphs"))
+def optimizers_are_separate(run: Run, signals: Signals) -> Outcome | None:
+    """Whether one of two optimizers that take turns on losses of their own holds all parameters of the other.
+
+    Source: chosen by us (tier 2): there are others beside them, and the inspected losses of both, in an odd and an even
+    call of `backward`, reach all. An encoder with an optimizer of its own beside that of the autoencoder does not: its
+    loss goes past the decoder.
+    """
+    turns = [len(series.values) for series in process_series(run, signals, "loss")]
+    less, more = sorted(one.get("tensors", 0) for one in signals.optimizers)[:2] if len(turns) == 2 else (0, 0)
+    if signals.loop.get("held_twice") != less or not 0 < less < more or abs(turns[0] - turns[1]) > 1:
+        return None
+    calls = {graph.get("backward", 0) % 2 for graph in signals.graphs}
+    whole = all(graph.get("reachable") == more for graph in signals.graphs)
+    if not whole or len(calls) < 2 or len(signals.optimizers) != 2 or not has_opposed_optimizers(run, signals):
+        return None
+    return Outcome("warn", message("health.optimizers_overlap.holds", shared=less, held=more))
+
+
 @check("partial_state_load", family="loop-bug", tier=1, needs=())
 def state_fits(run: Run, signals: Signals) -> Outcome | None:
     """Whether a model was loaded from weights that mostly do not belong to it.
@@ -338,6 +364,7 @@ CHECKS = (
     optimizers_hold_all,
     optimizer_is_fresh,
     parameters_registered,
+    optimizers_are_separate,
     state_fits,
     kept_state_is_a_copy,
     copies_are_updated,
