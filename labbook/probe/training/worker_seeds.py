@@ -12,13 +12,15 @@ _DRAWING = frozenset(
 _GENERATORS = frozenset(["Generator", "RandomState", "Random"])
 """Classes of numpy and of Python that draw random numbers from a state of their own."""
 
+_SEEDED = frozenset(["numpy", "random", "torch", "paddle"])
+
 _WHERE_KEPT = ("transform", "transforms", "augment", "augmentation", "noise", "collate_fn")
 
 
 def has_identical_workers(loader):
-    """Whether a loader's workers are all seeded with one number, and its dataset draws random numbers."""
+    """Whether a loader's workers are all seeded with one number, and its dataset draws from what is seeded."""
     start = getattr(loader, "worker_init_fn", None)
-    return start is not None and seeds_alike(start) and _draws(loader.dataset)
+    return start is not None and seeds_alike(start) and _draws(loader.dataset, _libraries(start))
 
 
 def shared_generator(loader):
@@ -83,16 +85,28 @@ def _uses_worker_id(start, code, names):
     return bool(held)
 
 
-def _draws(dataset):
-    """Whether methods of a dataset or its transforms name a function that draws random numbers."""
+def _libraries(function):
+    """Names of the libraries with random numbers that a function reads by themselves."""
+    import dis  # only if workers are seeded
+
+    function = getattr(function, "__func__", function)
+    found = dis.get_instructions(function.__code__)
+    known = [function.__globals__.get(one.argval) for one in found if one.opname == "LOAD_GLOBAL"]
+    return {one.__name__ for one in known if isinstance(one, types.ModuleType)} & _SEEDED
+
+
+def _draws(dataset, seeded):
+    """Whether methods of a dataset or its transforms draw random numbers, of one of these libraries if it is named."""
     waiting = [dataset]
     fields = getattr(dataset, "__dict__", None) or {}
     waiting += [fields[name] for name in _WHERE_KEPT if name in fields]
     waiting += [one for kept in waiting[1:] for one in getattr(kept, "__dict__", {}).get("transforms", ()) or ()]
     for one in waiting[:32]:
         functions = [one] if isinstance(one, types.FunctionType) else _methods(type(one))
-        if any(_DRAWING.intersection(function.__code__.co_names) for function in functions):
-            return True
+        for function in (function for function in functions if function.__name__ != "__init__"):
+            named = _libraries(function)
+            if _DRAWING.intersection(function.__code__.co_names) and not (named and seeded and not named & seeded):
+                return True
     return False
 
 

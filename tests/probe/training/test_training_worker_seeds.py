@@ -98,11 +98,17 @@ class Kept(Plain):
 
 
 @pytest.mark.parametrize(
-    ("dataset", "alike"),
-    [(Plain(), False), (Noisy(), True), (Kept(lambda x: x * random.uniform(0, 1)), True), (Kept(abs), False)],
+    ("start", "dataset", "alike"),
+    [
+        (constant, Plain(), False),
+        (constant, Noisy(), True),
+        (of_the_module, Kept(lambda x: x * random.uniform(0, 1)), True),
+        (constant, Kept(lambda x: x * random.uniform(0, 1)), False),  # the loader seeds that in each worker
+        (constant, Kept(abs), False),
+    ],
 )
-def test_only_where_the_dataset_draws(dataset, alike):
-    loader = argparse.Namespace(worker_init_fn=constant, dataset=dataset)
+def test_only_where_the_dataset_draws_from_what_is_seeded(start, dataset, alike):
+    loader = argparse.Namespace(worker_init_fn=start, dataset=dataset)
     assert has_identical_workers(loader) is alike
 
 
