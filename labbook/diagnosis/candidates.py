@@ -12,7 +12,7 @@ from dataclasses import replace
 from labbook.diagnosis.catalogue.matcher import Match, Matcher
 from labbook.diagnosis.catalogue.run_conditions import conditions_said
 from labbook.diagnosis.text.exit_lines import prints_nonfinite
-from labbook.diagnosis.text.hedging import drop_questions, without_speculation
+from labbook.diagnosis.text.hedging import drop_questions, is_prose, without_speculation
 from labbook.diagnosis.text.survived_errors import is_soft
 from labbook.frozen import dataclass
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
@@ -58,9 +58,10 @@ class Candidate:
 
     @property
     def is_distinct(self) -> bool:
-        """Whether its message excludes other failures: many words, or a class of its own, and no rival."""
+        """Whether its message excludes other failures: many words, or a class of its own, no rival, no prose."""
         enough = self.match.length >= _DISTINCT or (self.match.typed and self.match.weight == _CERTAIN)
-        return not self.rivalled and (enough or (self.exception is None and self.line is None))
+        words = self.line.text if self.line is not None and self.exception is None else ""
+        return not self.rivalled and not is_prose(words) and (enough or (self.exception is None and self.line is None))
 
     @property
     def id(self) -> str:
@@ -192,8 +193,7 @@ def _explains(
     behind: ObservedException, shown: ObservedException, relation: str, matcher: Matcher, framework: str
 ) -> bool:
     """Whether the earlier exception of a chain is the cause of the later one."""
-    inner = shown.inner or shown
-    ours = matcher.match_exception(inner, framework)
+    ours = matcher.match_exception(shown.inner or shown, framework)
     theirs = matcher.match_exception(behind, framework)
     if not theirs:
         return False

@@ -22,9 +22,7 @@ from labbook.store.text.sentences import Sentences, translate_check
 
 _MOST_MESSAGE = 400
 _ENDING_SENTENCES = ("oom_kill", "time_limit", "reader_died", "memory")
-_DEATHS_OF_OTHERS = (
-    *("dataloader_worker_died", "host_oom_killed", "illegal_instruction_or_segfault", "nccl_or_collective"),
-)
+_CHILD_DEATHS = ("dataloader_worker_died", "host_oom_killed", "illegal_instruction_or_segfault", "nccl_or_collective")
 _WAITING = (
     *("diagnosis.waiting.reader", "diagnosis.waiting.collective", "diagnosis.waiting.lock"),
     *("diagnosis.waiting.worker", "diagnosis.waiting.input"),
@@ -217,15 +215,14 @@ def _locate(exception: ObservedException | None, line: OutputLine | None, eviden
 
 def _other_process_facts(family: str, evidence: Evidence, say: Sentences) -> list[str]:
     """Facts about the death of another process, for families that report one."""
-    if family not in _DEATHS_OF_OTHERS:
+    if family not in _CHILD_DEATHS:
         return []
     facts = evidence.ending.facts
     return [say(one) for one in (facts.get("oom_kill"), *(facts.get("children") or ())) if one]
 
 
 def _describe_ending(evidence: Evidence, say: Sentences) -> list[str]:
-    ending = evidence.ending
-    facts = ending.facts
+    ending, facts = evidence.ending, evidence.ending.facts
     sentences = [say(one) for one in (*map(facts.get, _ENDING_SENTENCES), *(facts.get("children") or ())) if one]
     if facts.get("silent_s"):
         silent = make_message("diagnosis.silent", seconds=float(facts["silent_s"]))

@@ -16,6 +16,7 @@ MARK = 255
 """Label of pixels and tokens that do not count. Source: Cityscapes and Pascal VOC; ignore_index of mmsegmentation."""
 _ABSURD_BYTES = 64 * 2**30
 _RESERVED_SHARE = 0.2
+_SIZES = ("requested", "reserved", "allocated")
 _UNITS = {"b": 1, "bytes": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40, "pb": 2**50}
 _ASSERTED = {
     "labels_asserted": re.compile(r"n_classes|label|target"),
@@ -37,8 +38,7 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
         raised: The exception, or `None`.
     """
     step = raised.step if raised is not None else None
-    sizes = (parse_bytes(values.get(name, "")) or 0.0 for name in ("requested", "reserved", "allocated"))
-    requested, reserved, allocated = sizes
+    requested, reserved, allocated = (parse_bytes(values.get(n, "")) or 0.0 for n in _SIZES)
     holds = {
         "first_step": step is not None and step <= 1,
         "later": step is not None and step > _LATER,

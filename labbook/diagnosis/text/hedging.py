@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from labbook.diagnosis.toml_data import compile_patterns
+from labbook.diagnosis.toml_data import compile_patterns, fits_any
 
 _SENTENCES = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]")
 _RE = compile_patterns(__file__, "sentences.toml")
@@ -32,17 +32,22 @@ def is_feature_request(text: str) -> bool:
 def without_speculation(text: str) -> str:
     """A line or block without what its sentences only suppose: "if the disk is full, ...", "to avoid ...".
 
-    The supposition ends with its sentence; the words in front of it remain. A line in which a program continues without
-    what is missing is removed as a whole.
+    The supposition ends with its sentence; the words in front of it remain. A sentence that only mentions a failure
+    and a line in which a program continues without what is missing are removed as a whole.
     """
     text = _RE["survived"].sub("", text)
-    if not _RE["speculation"].search(text):
+    if not fits_any(_RE, text, "mentioned", "speculation"):
         return text
     parts = []
     for sentence in _SENTENCES.split(text):
-        supposed = _RE["speculation"].search(sentence)
+        supposed = _RE["mentioned"].search(sentence) or _RE["speculation"].search(sentence)
         parts.append(sentence[: supposed.start()] if supposed else sentence)
     return "\n".join(part for part in parts if part.strip())
+
+
+def is_prose(text: str) -> bool:
+    """Whether a line of a text is a sentence of a person: of eight words or more a third only connects others."""
+    return any(len(_RE["connecting"].findall(line)) * 3 > len(line.split()) > 7 for line in text.splitlines())
 
 
 def drop_questions(text: str) -> str:

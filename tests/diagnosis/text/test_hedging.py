@@ -7,6 +7,9 @@ from collections.abc import Callable
 import pytest
 from order_of_tests import in_one_test
 
+from labbook.diagnosis.catalogue.matcher import Matcher
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.hedging import is_feature_request, without_speculation
 from labbook.diagnosis.text.log_reader import read_text
 
@@ -19,10 +22,31 @@ from labbook.diagnosis.text.log_reader import read_text
         "Nodes stay drained\n\nAny type of crash such as CUDA out of memory leaves the process behind.",
         "**Is your feature request related to a problem?**\nThe loss is nan, stopping training would save hours.",
         "已确认不是内存不足（OOM），也没有别的报错",
+        "The segmentation fault of Monday was a bad riser, and the node has been stable since.",
+        "Ticket 87: could not reproduce 'No space left on device' on the new volume, closing.",
+        'The "NCCL timeout" that Mia reported came from her VPN.',
+        "The authors report that the loss became NaN for 2 of 12 seeds.",
+        "Please do not catch RuntimeError: CUDA out of memory in the loop.",
+        "The target must be long, otherwise cross_entropy raises expected scalar type Long but found Float.",
+        "超时后任务会被终止并打印 Watchdog caught collective operation timeout，默认 1800 秒",
     ],
 )
-def test_what_is_only_supposed_or_asked_for_gives_no_finding(family_of: Callable[[str], str], text: str) -> None:
+def test_what_is_only_supposed_asked_for_or_mentioned_gives_no_finding(
+    family_of: Callable[[str], str], text: str
+) -> None:
     assert family_of(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "tier"),
+    [
+        ("CUDA out of memory. Tried to allocate 2.00 GiB", 1),
+        ("It was late when my colleague and I saw that the CUDA out of memory. Tried to allocate 2.00 GiB was back", 2),
+    ],
+)
+def test_a_message_in_the_prose_of_a_person_is_never_certain(text: str, tier: int) -> None:
+    found = diagnose(read_text(text), Matcher(load_catalogue())).primary
+    assert found is not None and (found.family, found.tier) == ("cuda_oom", tier)
 
 
 @in_one_test(

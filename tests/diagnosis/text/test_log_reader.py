@@ -376,3 +376,12 @@ def test_a_message_goes_on_behind_an_empty_line_where_its_line_ends_with_error()
     text = TRACE + f"_pickle.UnpicklingError: {first}\n\nUnsupported operand 118\n\nepoch 1\n"
     (raised,) = read_text(text).exceptions
     assert raised.message.split("\n") == [first.rstrip(), "", "Unsupported operand 118"]
+
+
+@in_one_test("head", ["Cell 5 in Agent.act(self, x)", "单元格 5 in Agent.act(self, x)", "Cell 5 line 2"])
+def test_a_cell_of_vs_code_is_a_frame(head) -> None:
+    title = "ValueError                                Traceback (most recent call last)\n"
+    text = f"{title}f:\\play\\第2课.ipynb {head}\n      1 import torch\n----> 2 self.net(x)\n\nValueError: bad input\n"
+    (raised,) = read_text(text).exceptions
+    assert (raised.frames[-1].file, raised.frames[-1].line) == ("f:\\play\\第2课.ipynb", 2)
+    assert raised.frames[-1].source == "self.net(x)"
