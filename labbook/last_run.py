@@ -19,13 +19,15 @@ class LastRun:
         run: The run.
         entry: Its entry.
         text: Its summary, as `labbook record` prints it.
-        labels: Status and verdict in the language of the notebook.
+        labels: Status and verdict in the language of the notebook, once if they are the same.
+        columns: Names of the columns of the table of metrics in that language.
     """
 
     run: Run
     entry: Path
     text: str
     labels: tuple[str, ...]
+    columns: tuple[str, ...]
 
     def __str__(self) -> str:
         """Returns the summary as `labbook record` prints it."""
@@ -47,7 +49,8 @@ class LastRun:
             for series in run.series
             if series.values
         ]
-        table = f"<table>{''.join(rows)}</table>" if rows else ""
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
+        table = f"<table><tr>{head}</tr>{''.join(rows)}</table>" if rows else ""
         picture = ""
         if drawable(run.series):
             import base64
@@ -93,8 +96,12 @@ def last(notebook: str | os.PathLike[str] | None = None) -> LastRun:
     entry, language = book.paths.root / found.path, book.config.language_in_use()
     shown = os.path.relpath(entry)
     labels = words(language)
-    verdict = (
-        labels["status"].get(run.status, run.status),
-        labels["run_verdict"].get(run.verdict, run.verdict),
+    verdict = dict.fromkeys(
+        (
+            labels["status"].get(run.status, run.status),
+            labels["run_verdict"].get(run.verdict, run.verdict),
+        )
     )
-    return LastRun(run, entry, "\n".join(FinishedRun(run, entry, commit, shown, language).summary()), verdict)
+    columns = tuple(labels["metrics"][name] for name in ("metric", "first", "last", "last_step"))
+    summary = "\n".join(FinishedRun(run, entry, commit, shown, language).summary())
+    return LastRun(run, entry, summary, tuple(verdict), columns)

@@ -147,6 +147,8 @@ def test_the_magics_in_a_kernel(book):
     assert "{'table': 1}" in rows[2]["output"] and rows[3]["output"] == "IndexError: pop from empty list\n"
     (figure,) = rows[2]["figures"]
     assert next((book.folder / "notes").rglob(figure)).read_bytes() == PNG
+    table = notebook.cells[9].outputs[-1].data["text/html"]
+    assert "<tr><th>metric</th><th>first</th><th>last</th><th>last step</th></tr><tr><td>loss</td>" in table
     assert notebook.cells[5].outputs[0].data["image/png"] and notebook.cells[5].outputs[1].data["text/plain"]
     assert one["captured"]["notebook"]["cells"][0]["output"] == "in a cell\n0.5\n"
     page = notebook.cells[9].outputs[0].data["text/html"]
