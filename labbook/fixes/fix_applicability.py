@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _MAX_FILES = 60
 _MAX_BYTES = 400_000
 _STRINGS = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"|#.*")
+_NUMBERS = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 _WORDS = re.compile(r"(?<![\w.])[A-Za-z_]\w*|(?<=[A-Za-z_)\]]\.)[A-Za-z_]\w*")
 _USED = re.compile(r"(?<=\.)[A-Za-z_]\w*|[A-Za-z_]\w*(?=\s*\()|[A-Za-z_]\w*(?==[^=])")
 _SUBSCRIPT = re.compile(r"(?<=[\w)\]])\[[^\[\]]*\]")
@@ -148,8 +149,15 @@ def _texts_of(finding: Finding) -> tuple[str, ...]:
     return (finding.message, *finding.evidence, *finding.values.values())
 
 
-def is_for_other_name(change: Change, there: Finding, here: Finding) -> bool:
-    """Whether a change of code has a string, such as a key, a prefix or a path, that only the earlier failure names."""
+def is_for_other_value(change: Change, there: Finding, here: Finding) -> bool:
+    """Whether a change of code is for a value that only the earlier failure names.
+
+    It has such a string, a key, a prefix or a path, or it puts in such a number, a width or a count of classes.
+    """
+    removed, added = (_STRINGS.sub(" ", "\n".join(part)) for part in changed_lines(change.detail))
+    put_in = set(_NUMBERS.findall(added)) - set(_NUMBERS.findall(removed))
+    if put_in & (set(_NUMBERS.findall(there.message)) - set(_NUMBERS.findall(here.message))):
+        return True
     lines = "\n".join(line for part in changed_lines(change.detail) for line in part)
     strings = {text.strip("'\"") for text in _STRINGS.findall(lines) if text[0] in "'\""}
     said, now = ("\n".join(_texts_of(one)) for one in (there, here))

@@ -11,7 +11,7 @@ from labbook.fixes.fix_applicability import (
     diff_changes,
     differ_in_framework,
     is_description,
-    is_for_other_name,
+    is_for_other_value,
     is_same_failure,
     read_circumstances,
     touches_failure,
@@ -74,7 +74,7 @@ class FixJudge:
         changes = [
             change
             for change in changes
-            if not is_for_other_name(change, there, finding) and (is_portable or change.kind != "code")
+            if not is_for_other_value(change, there, finding) and (is_portable or change.kind != "code")
         ]
         touching = [change for change in changes if touches_failure(change, finding, page)]
         return any(self._here is None or can_apply(change, self._here, finding) for change in touching)

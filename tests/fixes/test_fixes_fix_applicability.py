@@ -11,7 +11,7 @@ from labbook.fixes.fix_applicability import (
     diff_changes,
     differ_in_framework,
     is_description,
-    is_for_other_name,
+    is_for_other_value,
     is_same_failure,
     touches_failure,
 )
@@ -200,8 +200,16 @@ def test_a_string_that_only_the_earlier_failure_names_is_for_that_failure(said, 
     change = code("-load(state)", '+load({k.removeprefix("module."): v for k, v in state.items()})')
 
     there = crash("Error(s) in loading", evidence=("the model has no module.2.bias",))
-    assert is_for_other_name(change, there, crash("Error(s) in loading", evidence=(said,))) is other
-    assert not is_for_other_name(code('-open(path, "r")', '+open(path, "rb")'), there, crash("x"))
+    assert is_for_other_value(change, there, crash("Error(s) in loading", evidence=(said,))) is other
+    assert not is_for_other_value(code('-open(path, "r")', '+open(path, "rb")'), there, crash("x"))
+
+
+@in_one_test(("got", "other"), [(1, False), (32, True), (3.5, True)])
+def test_a_number_that_only_the_earlier_failure_names_is_for_that_failure(got, other):
+    change = code("-conv = Conv2d(3, 8, 5)", "+conv = Conv2d(1, 8, 5)")
+    there = crash("expected input[2, 1, 28, 28] to have 3 channels, but got 1 channels instead")
+    now = crash(f"expected input[2, {got}, 28, 28] to have 3 channels, but got {got} channels instead")
+    assert is_for_other_value(change, there, now) is other
 
 
 @in_one_test(("path", "touches"), [("data/train.csv", True), ("data/val.csv", False), ("train/val.csv", False)])
