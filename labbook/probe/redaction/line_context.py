@@ -23,10 +23,10 @@ def _compile():
     _compiled["inline"] = re.compile(r"([\w.-]{1,64})[\"']?\s?[:=]\s?$")
     _compiled["name"] = re.compile(r"\s*[\"']?([\w.-]{1,64})[\"']?\s?[:=]")
     # Nothing after the name but the sign of a text over several lines.
-    _compiled["end"] = re.compile(r"[\"']?\s?(?:[:=]\s{0,4}(?:[|>][+-]?[0-9]?|\[|&\w{1,32})?|</name>)?\s*$")
+    _compiled["end"] = re.compile(r"[\"']?\s?(?:[:=]\s{0,4}(?:[|>][+-]?[0-9]?|\[|&\w{1,32})?|</name>|\s{1,4}\\)?\s*$")
     _compiled["label"] = re.compile(r"(?:[\s{,<-]|^)[\"']?(?:name|key)[\"']?\s?[:=>]\s{0,4}[\"']?$")
     _compiled["value"] = re.compile(
-        r"[\s+>|]{0,200}(-\s{1,4})?(?:([\"']?value[\"']?\s?:|<value>)\s{0,4})?([\"']?)([^\s\"'<>,]{4,4096})\3(?:</value>)?[,\]]?\s*$"
+        r"[\s+>|]{0,200}(-\s{1,4})?(?:([\"']?value[\"']?\s?:|<value>)\s{0,4})?([\"']?)([^\s\"'<>,]{4,4096})\3(?:</value>)?[,\]]?(?:\s\\)?\s*$"
     )
 
 
@@ -81,9 +81,11 @@ class LineContext:
             _compile()
         if kind in ("header", "phrase") or not _compiled["end"].match(line, right):
             return
-        labelled = bool(_compiled["label"].search(line, max(0, left - 64), left))
-        if labelled or line[right:].strip(" \t\r\n\"'"):
-            self.awaited = (kind, left, labelled)
+        # The next word of a command, or a part of a form: wherever it begins.
+        apart = line.startswith("--", left) or "form-data;" in line[:left]
+        labelled = not apart and bool(_compiled["label"].search(line, max(0, left - 64), left))
+        if labelled or apart or line[right:].strip(" \t\r\n\"'"):
+            self.awaited = (kind, -1 if apart else left, labelled)
 
     def section(self, line, left):
         """The name of what encloses the name at `left`: a dictionary in this line, or a section of lines before."""

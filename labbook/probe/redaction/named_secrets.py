@@ -20,17 +20,22 @@ def _compile():
     _compiled["right"] = re.compile(r"[A-Za-z0-9_.-]*")
     close = r"(?:\\{0,4}(?:[\"'`\u201d]|&quot;|&#(?:34|39|x27);))?"
     kind = r":\s?(?:Optional\[)?(?:str|bytes|String|string|SecretStr|Any)\]?(?:\s?\|\s?None)?\s?="
+    default = r"[^\"'()\n]{0,60}\bdefault\s?=\s{0,4}(?=[\"'])"
     _compiled["after"] = re.compile(
         close
         + r"\s?[\])]?\s{0,8}("
         + kind
-        + r"|=>|:=|==|=|:|\uff1a|\uff1d|%3[DdAa]|\u2502|\u2503|\||\u4e3a|\u662f)\s{0,16}"
+        + r"|=>|:=|==|=|:|\uff1a|\uff1d|%3[DdAa]|\u2502|\u2503|\||\u4e3a|\u662f)\s{0,16}(?:\w{1,20}\("
+        + default
+        + r")?"
     )
-    # `Password for wei: `, `api_key (set by user): `, `api_key ....... `, `name="password" value=`.
+    # `Password for wei: `, `api_key (set by user): `, `api_key ....... `, `name="password" value=`,
+    # `"--api-key", type=str, default=`, `api_key: str = field(default=`.
     _compiled["far"] = re.compile(
         close
         + r"(?:(\s(?:for|of)\s[\w.@-]{1,40}\s?:\s{1,4}|\s?\([^()]{1,40}\)\s?[:=]\s{0,4})|\s{0,3}\.{3,}\s{1,4}"
-        + r"|(?:\s{1,4}|\s{0,4},\s{0,4}|</\w{1,20}>\s{0,8}<)[\"']?value[\"']?\s?[:=>]\s{0,4})"
+        + r"|(?:\s{1,4}|\s{0,4},\s{0,4}|</\w{1,20}>\s{0,8}<)[\"']?value[\"']?\s?[:=>]\s{0,4}"
+        + r"|," + default + r")"
     )
     loose = r"(->|\u2192|\((?=[^()\s]{8,256}\))|,(?=[^\s,]{8,256}(?:,|\s|$)))"
     _compiled["loose"] = re.compile(close + r"\s{0,4}" + loose + r"\s{0,4}")
@@ -38,6 +43,7 @@ def _compile():
     _compiled["listed"] = re.compile(r"\\{0,4}[\"'`],\s{0,4}(?=\\{0,4}[\"'`])")
     _compiled["column"] = re.compile(r"(?:\s+is|\s+was)?(?:\s+now)?\s{1,64}")
     _compiled["open"] = re.compile(r"[rbfuRBFU]{0,2}(\\{0,4}(?:\"\"\"|'''|[\"'`\u201c])|&quot;|&#(?:34|39|x27);)")
+    _compiled["joined"] = re.compile(r"[\"']\s{0,4}\+?\s{0,4}(?=[\"'])")
     _compiled["bare"] = re.compile(r"[^\s\"'`<>\u2502\u2503|]+")
     _compiled["next"] = re.compile(r"[,;&][\w.-]{1,64}[=:]|\\[nrt]|%26")
     _compiled["header_value"] = re.compile(r"[^\"'`\r\n<>\x1f]{1,16384}")
@@ -164,7 +170,7 @@ def _value_span(line, left, right, kind):
         secret = value_is_secret(_without_escapes(line[begin:end]), kind, True, separator)
         if secret and "f" in line[opened.start() : opened.start(1)].lower() and "{" in line[begin:end]:
             return None
-        return [(begin, end, kind, "")] if secret else None
+        return _joined_spans(line, begin, end, kind) if secret else None
     if line[start : start + 1] in ("(", "["):
         return _listed_spans(line, start, kind)
     end = _bare_end(line, start)
@@ -181,6 +187,22 @@ def _value_span(line, left, right, kind):
     if (code and not has_digit(line[start:end])) or not value_is_secret(line[start:end], kind, False, separator):
         return None
     return [(start, _bare_end(line, start, len(line)), kind, "")]
+
+
+def _joined_spans(line, begin, end, kind):
+    """The secret between two quotes, and what is joined to it: `"first" "second"`, `"first" + "second"`."""
+    spans = [(begin, end, kind, "")]
+    following = _compiled["joined"].match(line, end)
+    while following and len(spans) < 8:
+        mark = line[following.end()]
+        begin = following.end() + 1
+        end = line.find(mark, begin)
+        if end < 0:
+            break
+        if end > begin and not line.startswith("[REDACTED:", begin):
+            spans.append((begin, end, kind, ""))
+        following = _compiled["joined"].match(line, end)
+    return spans
 
 
 def _whole_value(line, start, end, kind, separator):
@@ -226,7 +248,7 @@ def _separator(line, left, right):
             return "", None
         return mark if len(mark) == 1 else "=", match.end()
     following = line[right : right + _GLANCE]
-    distant = "(" in following or "..." in following or ": " in following or "value" in following
+    distant = "(" in following or "..." in following or ": " in following or "value" in following or "default" in following
     match = _compiled["far"].match(line, right) if distant else None
     if match:
         return "->" if match.group(1) else "=", match.end()
