@@ -248,7 +248,7 @@ def _separator(line, left, right):
             return "", None
         return mark if len(mark) == 1 else "=", match.end()
     following = line[right : right + _GLANCE]
-    distant = "(" in following or "..." in following or ": " in following or "value" in following or "default" in following
+    distant = any(mark in following for mark in ("(", "...", ": ", "value", "default"))
     match = _compiled["far"].match(line, right) if distant else None
     if match:
         return "->" if match.group(1) else "=", match.end()
