@@ -3,9 +3,11 @@
 `python -m benchmarks.sync [ENTRIES] [ADDRESS]`; 2,000 by default. Clones of the same state share with remotes of their
 own on this disk, or below an address of a server on this machine, such as `ssh://127.0.0.1:2222`: in turn, an entry is
 committed in each, then one runs `labbook sync` and another `git fetch` and `git push`. Processes are timed whole, the
-start of Python included; the same work inside a process is shown too. At the end a fresh clone lists its entries.
+start of Python included; the same work inside a process is that of `labbook sync --watch`. Times on the clock and of
+the processor are shown, the latter with child processes. At the end a fresh clone lists its entries.
 """
 
+import resource
 import shutil
 import statistics
 import subprocess
@@ -63,8 +65,14 @@ def new_entry(notebook, number):
         raise SystemExit(f"not committed: {outcome}")
 
 
+def processor_s():
+    """Seconds of the processor that this process and its children have used."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
 def measure(count, address):
-    """Returns name -> seconds of each round, and the seconds of a clone and of the first list in it."""
+    """Returns name -> seconds and processor seconds of each round, and the seconds of a clone and its first list."""
     from labbook.sharing.remote_git import choose_remote
     from labbook.sharing.synchronize import synchronize
     from labbook.store.notebook_finder import find_notebook
@@ -96,11 +104,11 @@ def measure(count, address):
         for number in range(ROUNDS + 1):
             for notebook, (name, work) in zip(notebooks, cases.items(), strict=True):
                 new_entry(notebook, number)
-                began = time.perf_counter()
+                began, used = time.perf_counter(), processor_s()
                 work()
                 # The first sync looks at every note once.
                 if number:
-                    times[name].append(time.perf_counter() - began)
+                    times[name].append((time.perf_counter() - began, processor_s() - used))
         # The entries of the last notebook, as somebody who joins gets them.
         fresh = Path(folder) / "fresh"
         first = []
@@ -118,11 +126,14 @@ def main():
     """Prints medians and ratios."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
     times, (clone, listed) = measure(count, sys.argv[2] if len(sys.argv) > 2 else "")
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    reference = next(iter(medians.values()))
-    print(f"one new entry on {count:,} entries, median of {ROUNDS}:")
-    for name, median in medians.items():
-        print(f"   {name:<44} {median * 1e3:10.1f} ms   x {median / reference:.2f}")
+    medians = {name: [statistics.median(each) for each in zip(*pairs, strict=True)] for name, pairs in times.items()}
+    wall, used = next(iter(medians.values()))
+    print(f"one new entry on {count:,} entries, median of {ROUNDS}:{'clock':>36}{'processor':>24}")
+    for name, (clock, processor) in medians.items():
+        print(
+            f"   {name:<44} {clock * 1e3:10.1f} ms   x {clock / wall:.2f} "
+            f"{processor * 1e3:10.1f} ms   x {processor / used:.2f}"
+        )
     print(f"first clone: git clone {clone:.1f} s, then `labbook list`, which writes and indexes all, {listed:.1f} s")
 
 
