@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -12,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from labbook.artifacts.file_copy import hash_file
 from labbook.artifacts.object_store import ObjectFolder, ObjectStore, open_store
 from labbook.artifacts.upload import stored_objects
-from labbook.errors import LabbookError, NotebookError, NothingFoundError, UsageError
+from labbook.errors import GitError, LabbookError, NotebookError, NothingFoundError, UsageError
 from labbook.frozen import dataclass
 from labbook.model.run_files import Artifact
+from labbook.store.commit.branch_checkout import notebook_prefix
+from labbook.store.git.git_process import run_git
 from labbook.store.journal import Journal, open_journals
 from labbook.store.json_files import read_json_lines, read_run_facts
 
@@ -26,6 +30,7 @@ _YOUNG_S = 3600.0
 an entry takes seconds."""
 
 _SHORTEST = 6
+_LONG_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -241,8 +246,9 @@ def find_unnamed(notebook: Notebook) -> list[PrunedObject]:
     Raises:
         NotebookError: The facts of an entry with kept files cannot be read, so that it is unknown what it names, or
             the store cannot be used.
+        GitError: A branch cannot be read.
     """
-    named = set(_named_digests(notebook))
+    named = {*_named_digests(notebook), *_digests_on_branches(notebook)}
     local = ObjectFolder(notebook.paths.artifacts)
     found = []
     for digest in local.digests():
@@ -280,7 +286,7 @@ def remove_unnamed(notebook: Notebook, found: list[PrunedObject]) -> None:
 
 
 def _named_digests(notebook: Notebook) -> Iterator[str]:
-    """Yields the digests that entries, on this branch or being written, name."""
+    """Yields the digests that entries, on disk or being written, name."""
     from labbook.index.query import list_notes
 
     for entry in list_notes(notebook, "has:artifact").entries:
@@ -290,6 +296,33 @@ def _named_digests(notebook: Notebook) -> Iterator[str]:
         yield from (artifact.digest.partition(":")[2] for artifact in artifacts)
     for journal in open_journals(notebook.paths):
         yield from _digests_of_journal(journal)
+
+
+def _digests_on_branches(notebook: Notebook) -> set[str]:
+    """Returns the digests that entries on branches name: local ones, and those of remotes at the last fetch.
+
+    An entry may be on a branch and not on disk: another branch is checked out, or somebody else wrote it.
+
+    Cost: one process of git that reads the entries, those that two branches share once.
+    """
+    folders = notebook.git_folders()
+    if folders is None:
+        return set()
+    runs = f"{notebook_prefix(notebook, folders)}/notes/runs".lstrip("/")
+    names = run_git(folders, "for-each-ref", "--format=%(objectname)", "refs/heads", "refs/remotes").out.split()
+    trees = run_git(
+        folders, "cat-file", "--batch-check=%(objecttype) %(objectname)",
+        stdin=b"".join(b"%s:%s\n" % (name, os.fsencode(runs)) for name in sorted(set(names))), timeout_s=_LONG_S,
+    )  # fmt: skip
+    wanted = {line[5:].decode() for line in trees.out.splitlines() if line.startswith(b"tree ")}
+    if not wanted:
+        return set()
+    answer = run_git(
+        folders, "grep", "-h", "-F", '"artifacts"', *sorted(wanted), timeout_s=_LONG_S
+    )  # lines of run.json
+    if answer.code not in (0, 1) or answer.error:
+        raise GitError("errors.git.not_searched", folder=folders.top, reason=answer.error)
+    return {digest.decode("ascii") for digest in re.findall(rb"sha256:([0-9a-f]{64})", answer.out)}
 
 
 def _digests_of_journal(journal: Journal) -> Iterator[str]:

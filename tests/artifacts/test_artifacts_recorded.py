@@ -165,7 +165,7 @@ def test_a_damaged_and_a_missing_file_are_named_with_their_run(three_runs, tmp_p
     assert not (copy.folder / "x.pt").exists()
 
 
-def test_prune_removes_only_what_no_entry_names_and_says_so(three_runs, tmp_path):
+def test_prune_removes_only_what_no_entry_names_and_says_so(three_runs, tmp_path, git):
     book, (first, second, _) = three_runs
     shutil.copytree(book.folder, tmp_path / "copy", symlinks=True)
     copy = type(book)(tmp_path / "copy")
@@ -178,10 +178,17 @@ def test_prune_removes_only_what_no_entry_names_and_says_so(three_runs, tmp_path
     )
     digest = by_path(first)["last.pt"]["digest"].removeprefix("sha256:")
     kept = by_path(second)["last.pt"]["digest"].removeprefix("sha256:")
-    for options, is_there in ((["--dry-run"], True), ([], False)):
+    entry, remote = copy.folder / first["entry"], "refs/remotes/origin/main"
+    for options, is_there, prepare in (
+        ([], True, lambda: git(copy.folder, "update-ref", remote, "HEAD")),  # two branches have the entry still
+        ([], True, lambda: (shutil.rmtree(entry.with_suffix("")), copy("commit", first["entry"]))),
+        (["--dry-run"], True, lambda: git(copy.folder, "update-ref", "-d", remote)),
+        ([], False, lambda: None),
+    ):
+        prepare()
         command = [sys.executable, "-c", program, *options]
         done = subprocess.run(command, cwd=copy.folder, capture_output=True, text=True, check=True).stdout
-        assert f"{digest[:12]}" in done
+        assert (digest[:12] in done) is (not is_there or bool(options))
         assert kept[:12] not in done
         assert (objects / digest[:2] / digest).exists() is is_there
     assert (objects / kept[:2] / kept).exists()
