@@ -203,6 +203,14 @@ def test_words_of_people_are_kept_byte_for_byte(team):
     assert path.read_text().rstrip("\n") == own.rstrip("\n")
 
 
+def test_a_fix_by_a_run_of_another_machine_that_seems_earlier_because_a_clock_is_wrong(team):
+    put(team, replace(CRASHED, id=LATER, started=24.0), host="clock-ahead")
+    put(team, run(CURED), host="right-clock")
+    confirm(team.notebook, LATER, by=CURED)
+
+    assert meta_of(team, LATER)["fix"] == CURED and meta_of(team, CURED)["cures"] == [LATER]
+
+
 def test_rejecting_is_remembered(team):
     propose_fix(team.notebook, run(CURED, previous=STOPPED))
     reject(team.notebook, "last")
