@@ -33,6 +33,7 @@ class JobSystem:
         place: Variables that name the job further where they are set: a launcher may give the same id twice.
         needs: A variable that must be set as well, or "".
         of_host: Whether the id is unique on one host only.
+        is_numbered: Whether each launch has a number of its own, so that no later launch has the same key.
     """
 
     name: str
@@ -43,6 +44,7 @@ class JobSystem:
     place: tuple[str, ...] = ()
     needs: str = ""
     of_host: bool = False
+    is_numbered: bool = False
 
 
 def _read_systems() -> list[JobSystem]:
@@ -92,6 +94,11 @@ def find_job(environ: Mapping[str, str], host: str) -> JobTask | None:
         key = _key([system.name, *parts, *([f"r{restarts}"] if restarts else [])])
         return JobTask(key, system.name, rank, world, environ.get("SLURMD_NODENAME") or host)
     return None
+
+
+def is_single_launch(key: str) -> bool:
+    """Whether all tasks with this key are of one launch, at whatever time their clocks say that they ran."""
+    return any(system.is_numbered and key.startswith(f"{system.name}_") for system in SYSTEMS)
 
 
 def batch_attempt(environ: Mapping[str, str]) -> tuple[str, int] | None:

@@ -109,16 +109,17 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
             write_atomically(folder / "curves.svg", curves, durable=False)
         write_atomically(folder / "metrics.csv", metrics_csv(run.series).encode("utf-8"), durable=False)
     points = max(20, min(_SERIES_POINTS, _ALL_POINTS // max(1, len(run.series))))
-    facts = line_by_line(run_to_json(_with_short_console(run, folder), max_points=points))
+    facts = line_by_line(run_to_json(move_long_console(run, folder), max_points=points))
     write_atomically(folder / "run.json", facts.encode("utf-8"), durable=False)
 
 
-def _with_short_console(run: Run, folder: Path) -> Run:
+def move_long_console(run: Run, folder: Path) -> Run:
     """Returns the run with the ends of a long output, which gets a file of its own: lists and pages read `run.json`."""
     from labbook.report.entry.console_section import CONSOLE_FILE, MOST_INLINE
 
     text = run.console.text
     if len(text) <= MOST_INLINE:
+        (folder / CONSOLE_FILE).unlink(missing_ok=True)  # of an earlier output, when a job is joined or read again
         return run
     write_atomically(folder / CONSOLE_FILE, text.encode("utf-8", "replace"), durable=False)
     begin, end = text[: MOST_INLINE // 4], text[-MOST_INLINE // 2 :]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,14 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labbook.capture.job_identity import is_single_launch
 from labbook.model.run import Console, Run
-from labbook.model.run_json import line_by_line, run_from_json, run_to_json
+from labbook.model.run_json import line_by_line, run_to_json
+from labbook.record.run_entry import move_long_console
 from labbook.record.run_from_journal.odd_rank import name_odd
 from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.title import run_title
+from labbook.report.run_data import load_run
 from labbook.store.journal import write_atomically
 from labbook.store.text.entry_text import read_text, split_parts, to_bytes
 
@@ -72,24 +75,28 @@ def find_parts(notebook: Notebook, *, is_complete: bool = False) -> list[tuple[s
             parts.update([match[1].strip()] if _MISSING.search(head) else [])
     several = []
     for job in sorted(job for job, ids in found.items() if len(ids) > 1 and job in parts):
-        for launch in _launches([run for run in (_read(notebook, each) for each in found[job]) if run is not None]):
+        runs = [run for run in (load_run(notebook.paths, each) for each in found[job]) if run is not None]
+        for launch in _launches(runs, math.inf if is_single_launch(job) else _APART_S):
             world = max(int((run.captured.get("ranks") or {}).get("world") or 0) for run in launch)
             if len(launch) > 1 and (not is_complete or len(_ranks(*launch)) == world):
                 several.append((job, sorted(run.id for run in launch)))
     return several
 
 
-def _launches(runs: Sequence[Run]) -> list[list[Run]]:
+def _launches(runs: Sequence[Run], apart_s: float) -> list[list[Run]]:
     """Returns the parts of each launch: a launcher gives the same id again when a job of the same name is sent again.
 
     Parts belong together if they have no rank in common and ran at the same time; the nearest in time come first.
+
+    Args:
+        apart_s: Longest time between the end of one part and the start of another; clocks of nodes may differ.
     """
     launches = {run.id: [run] for run in runs}
     pairs = ((abs(one.started - other.started), one, other) for one, other in combinations(runs, 2))
     for _, one, other in sorted(pairs, key=lambda pair: (pair[0], pair[1].id, pair[2].id)):
         left, right = launches[one.id], launches[other.id]
         begin, end = max(one.started, other.started), min(run.ended or run.started for run in (one, other))
-        if left is not right and not _ranks(*left) & _ranks(*right) and begin - end <= _APART_S:
+        if left is not right and not _ranks(*left) & _ranks(*right) and begin - end <= apart_s:
             left += right
             launches.update((run.id, left) for run in right)
     return [launch for run_id, launch in launches.items() if launch[0].id == run_id]
@@ -110,7 +117,7 @@ def join_parts(notebook: Notebook, job: str, run_ids: Sequence[str]) -> str:
     Raises:
         OSError: An entry cannot be written.
     """
-    parts = [run for run in (_read(notebook, run_id) for run_id in sorted(run_ids)) if run is not None]
+    parts = [run for run in (load_run(notebook.paths, run_id) for run_id in sorted(run_ids)) if run is not None]
     parts = [run for run in parts if (run.captured.get("ranks") or {}).get("job") == job]
     if len(parts) < 2:
         return ""
@@ -118,8 +125,9 @@ def join_parts(notebook: Notebook, job: str, run_ids: Sequence[str]) -> str:
     joined = _join(parts, notebook.config.language_in_use())
     entry = notebook.paths.entry(joined.id)
     page = entry_markdown(joined, notebook, read_text(entry))
-    facts = line_by_line(run_to_json(joined))
-    write_atomically(notebook.paths.attachments(joined.id) / "run.json", facts.encode("utf-8"))
+    folder = notebook.paths.attachments(joined.id)
+    facts = line_by_line(run_to_json(move_long_console(joined, folder)))
+    write_atomically(folder / "run.json", facts.encode("utf-8"))
     write_atomically(entry, to_bytes(page))
     for run in parts[1:]:
         _remove(notebook, run.id)
@@ -176,14 +184,6 @@ def _rows(run: Run) -> list[dict[str, Any]]:
 
 def _ranks(*runs: Run) -> set[int]:
     return {int(row["rank"]) for run in runs for row in _rows(run)}
-
-
-def _read(notebook: Notebook, run_id: str) -> Run | None:
-    with suppress(OSError, ValueError):
-        text = (notebook.paths.attachments(run_id) / "run.json").read_text(encoding="utf-8")
-        facts = json.loads(text)
-        return run_from_json(facts) if isinstance(facts, dict) else None
-    return None
 
 
 def _remove(notebook: Notebook, run_id: str) -> None:

@@ -7,7 +7,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from labbook.record.jobs.part_entries import find_parts, join_jobs, join_parts
+from labbook.report.run_data import load_run
 from labbook.store.notebook_finder import find_notebook
 
 PROGRAM = """\
@@ -45,21 +48,45 @@ def test_two_parts_are_joined_and_headed_by_the_rank_that_failed(book, git):
     ].count(entry.relative_to(book.folder).as_posix()) == 1
 
 
-def write_part(notes, at_s: int, rank: int, world: int, duration_s: int = 100) -> str:
-    """Writes the entry of one rank that started `at_s` seconds after noon."""
+def write_part(notes, at_s: int, rank: int, world: int, duration_s: int = 100, job="k8s-train", text="") -> str:
+    """Writes the entry of one rank that started `at_s` seconds after noon, with an output as the recorder stores it."""
     run_id = f"20261121-12{at_s // 60:02d}{at_s % 60:02d}-aaa{'abcdefgh'[rank]}"
     missing = [other for other in range(world) if other != rank]
-    entry = notes.run(run_id, job="k8s-train", ranks_missing=missing)
+    entry = notes.run(run_id, job=job, ranks_missing=missing)
     ranks = {
-        "job": "k8s-train",
+        "job": job,
         "world": world,
         "rows": [{"rank": rank, "host": f"pod{rank}", "status": "finished"}],
         "missing": missing,
     }
     facts = {"id": run_id, "status": "finished", "started": 1e9 + at_s, "ended": 1e9 + at_s + duration_s}
     entry.with_suffix("").mkdir()
-    (entry.with_suffix("") / "run.json").write_text(json.dumps({**facts, "captured": {"ranks": ranks}}))
+    console = {"text": text[:1000], "lines": text.count("\n")}
+    if len(text) > 1000:
+        (entry.with_suffix("") / "console.txt").write_text(text)
+    data = {**facts, "console": console, "captured": {"ranks": ranks}}
+    (entry.with_suffix("") / "run.json").write_text(json.dumps(data))
     return run_id
+
+
+@pytest.mark.parametrize(("job", "is_joined"), [("slurm_9_0", True), ("slurm_9_0_r1", True), ("kubernetes_a_1", False)])
+def test_clocks_of_nodes_may_differ_by_hours_where_each_launch_has_a_number(notes, job, is_joined):
+    parts = [write_part(notes, at, rank, 2, job=job) for at, rank in ((0, 0), (3000, 1))]
+
+    assert find_parts(notes.notebook, is_complete=True) == ([(job, parts)] if is_joined else [])
+
+
+@pytest.mark.parametrize("lengths", [(300_000, 100), (100, 300_000), (300_000, 300_000), (100, 100)])
+def test_a_long_output_has_a_file_of_its_own_in_the_joined_entry(notes, lengths):
+    texts = ["".join(f"rank {rank} line {n}\n" for n in range(size // 15)) for rank, size in enumerate(lengths)]
+    first, other = (write_part(notes, 0, rank, 2, text=text) for rank, text in enumerate(texts))
+    assert join_parts(notes.notebook, "k8s-train", [first, other]) == first
+
+    folder = notes.notebook.paths.attachments(first)
+    whole = load_run(notes.notebook.paths, first).console.text
+    assert whole.startswith(texts[0]) and whole.endswith("".join(texts[1].splitlines(True)[-40:]))
+    assert (folder / "console.txt").exists() is (len(whole) > 256 * 1024)
+    assert len((folder / "run.json").read_text()) < 256 * 1024
 
 
 def test_launches_with_the_same_id_stay_apart(notes):
