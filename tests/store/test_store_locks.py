@@ -3,9 +3,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 
 import pytest
 
+from labbook.store.commit import sync_state
+from labbook.store.json_files import read_json_object
 from labbook.store.locks import hold_lock
 
 
@@ -50,3 +54,22 @@ def test_descriptors_are_closed(tmp_path):
     with hold_lock(tmp_path / "lock", 0.1), hold_lock(tmp_path / "lock", 0.0):
         pass
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_processes_that_change_the_state_of_sharing_at_once_keep_the_keys_of_each_other(notes, monkeypatch):
+    """A sync in the background ends while a command of the user writes what it has looked at."""
+    both = threading.Barrier(2, timeout=0.3)
+
+    def read_slowly(path):
+        state = read_json_object(path)
+        with suppress(threading.BrokenBarrierError):  # with the lock, they are never here at once
+            both.wait()
+        return state
+
+    monkeypatch.setattr(sync_state, "read_json_object", read_slowly)
+    writers = [threading.Thread(target=sync_state.update_state, args=(notes.notebook,), kwargs={k: 1}) for k in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert read_json_object(sync_state.state_path(notes.notebook)) == {"a": 1, "b": 1}

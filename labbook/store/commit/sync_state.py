@@ -16,6 +16,7 @@ from labbook.store.git.git_process import GitFolders
 from labbook.store.git.git_state import read_commit
 from labbook.store.journal import write_atomically
 from labbook.store.json_files import read_json_object, read_text_or_nothing
+from labbook.store.locks import hold_lock
 from labbook.store.private_folder import make_private
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 AFTER_RUN = "after-run"
 LOG_NAME = "sync.log"
 _MAX_LOG_BYTES = 200_000
+_WAIT_S = 5.0
+"""Longest wait for another process that writes the state. Source: chosen by us; it takes a millisecond."""
 
 
 def state_path(notebook: Notebook) -> Path:
@@ -44,11 +47,15 @@ def read_state(notebook: Notebook) -> dict[str, Any]:
 
 
 def update_state(notebook: Notebook, **values: object) -> None:
-    """Set some keys of the state; a notebook that cannot be written has none."""
+    """Set some keys of the state; a notebook that cannot be written has none.
+
+    A sync in the background and a command of the user set different keys at the same time.
+    """
     with contextlib.suppress(OSError):
-        state = {**read_state(notebook), **values}
         make_private(notebook.paths.private)
-        write_atomically(state_path(notebook), json.dumps(state, indent=1).encode(), durable=False)
+        with hold_lock(notebook.paths.private / "sync-state.lock", _WAIT_S):
+            state = {**read_state(notebook), **values}
+            write_atomically(state_path(notebook), json.dumps(state, indent=1).encode(), durable=False)
 
 
 def file_system_time(notebook: Notebook) -> int:
