@@ -156,7 +156,9 @@ def is_for_other_value(change: Change, there: Finding, here: Finding) -> bool:
     """
     removed, added = (_STRINGS.sub(" ", "\n".join(part)) for part in changed_lines(change.detail))
     put_in = set(_NUMBERS.findall(added)) - set(_NUMBERS.findall(removed))
-    if put_in & (set(_NUMBERS.findall(there.message)) - set(_NUMBERS.findall(here.message))):
+    said_now = set(_NUMBERS.findall(here.message))
+    differing = {value for name, value in there.values.items() if here.values.get(name) != value}
+    if put_in & (differing or set(_NUMBERS.findall(there.message)) - said_now):
         return True
     lines = "\n".join(line for part in changed_lines(change.detail) for line in part)
     strings = {text.strip("'\"") for text in _STRINGS.findall(lines) if text[0] in "'\""}

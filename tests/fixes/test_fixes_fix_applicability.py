@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from order_of_tests import in_one_test
 
@@ -207,9 +209,15 @@ def test_a_string_that_only_the_earlier_failure_names_is_for_that_failure(said, 
 @in_one_test(("got", "other"), [(1, False), (32, True), (3.5, True)])
 def test_a_number_that_only_the_earlier_failure_names_is_for_that_failure(got, other):
     change = code("-conv = Conv2d(3, 8, 5)", "+conv = Conv2d(1, 8, 5)")
-    there = crash("expected input[2, 1, 28, 28] to have 3 channels, but got 1 channels instead")
-    now = crash(f"expected input[2, {got}, 28, 28] to have 3 channels, but got {got} channels instead")
+    there, now = (
+        crash(
+            f"groups=1, expected input[2, {n}, 28, 28] to have 3 channels, but got {n} channels", values={"got": str(n)}
+        )
+        for n in (1, got)
+    )
     assert is_for_other_value(change, there, now) is other
+    without_values = (replace(one, values={}, message=one.message.partition(", ")[2]) for one in (there, now))
+    assert is_for_other_value(change, *without_values) is other
 
 
 @in_one_test(("path", "touches"), [("data/train.csv", True), ("data/val.csv", False), ("train/val.csv", False)])
