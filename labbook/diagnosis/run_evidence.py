@@ -134,12 +134,11 @@ def _read_text(text: str) -> Evidence:
 
 def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     """The names of conditions, each with whether it is met."""
-    trained = bool(run.frameworks)
     states = [framework.state for framework in run.frameworks]
     wrong = {check.id for check in run.checks if check.verdict in ("fail", "warn")}
     changed = {change.kind for change in run.changes}
     hardware = run.captured.get("hardware") or {}
-    yield "first_step", trained and run.steps <= 1
+    yield "first_step", bool(run.frameworks) and run.steps <= 1
     yield "later", run.steps > _LATER_STEPS
     yield "memory_free", bool((run.captured.get("ending") or {}).get("memory_free"))
     yield "memory_rising", bool(wrong & {"memory_graph_retained", "host_memory_growth_workers"})
@@ -163,12 +162,14 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     yield "fine_tune", any(_frozen(state) for state in states)
     flights = [signals.flight for signals in run.signals if signals.flight]
     yield "module_in_project", any(map(partial(_lies_in, folders=_project_folders(run)), _missing_modules(run)))
-    losses = [loss for signals in run.signals for loss in signals.losses if loss.get("training", True)]
-    yield "loss_summed", any(loss.get("reduction") == "sum" for loss in losses)
+    losses = [loss for signals in run.signals for loss in signals.losses]
+    yield "loss_summed", any(loss.get("training", True) and loss.get("reduction") == "sum" for loss in losses)
     yield "bad_batch", "nonfinite_input" in wrong
+    options = [optimizer.get("options", {}) for signals in run.signals for optimizer in signals.optimizers]
+    calls = [signals.loop.get("clip", {}).get("calls") for signals in run.signals]
+    yield "clips", any(calls) or any(option.get("grad_clip") for option in options)
     on_gpu = any(device.get("kind") == "cuda" for framework in run.frameworks for device in framework.devices)
-    late = on_gpu and any(flight.get("trigger") == "parameter" for flight in flights)
-    yield "arrived_late", late
+    yield "arrived_late", (late := on_gpu and any(flight.get("trigger") == "parameter" for flight in flights))
     yield "known_at_once", bool(flights) and not late
     yield "rising", any(map(_gradients_rose, flights))
     yield "out_of_domain", any(map(_is_out_of_domain, flights))

@@ -4,13 +4,15 @@ import sys
 
 from .. import wrapping
 from ..events import protocol
-from .script_constants import read_constants
+from .literal_constants import is_setting, literal_constants
 from .settings_values import read_declared_defaults, settings_of_class, to_plain
 from .user_files import is_user_file
 
 _MOST = 20
-_LONGEST = 200
 _DEEPEST = 60
+_MOST_SOURCES = 8
+_OPTIMIZED = 1
+"""Flag of the code of functions, whose variables are not in a dictionary. Source: `inspect.CO_OPTIMIZED`."""
 _NAME_WORDS = (
     "config cfg conf configs args opt opts options hparams hparam hps hp flags params hyperparameters hyper_parameters "
     "hyperparams hyper_params settings train_config training_args train_args model_config"
@@ -44,7 +46,8 @@ class ParsedOptions:
     def __init__(self, probe):
         self._probe = probe
         self._known = set()
-        self._of_script = None
+        self._constants = {}
+        self._local = {}
         self._guard = probe.guard("config")
 
     def write_options(self, source, name, settings, defaults=None):
@@ -78,16 +81,23 @@ class ParsedOptions:
                 if frame is None:
                     return
                 code = frame.f_code
-                named = [name for name in code.co_varnames if name.lower() in _NAMES]
-                is_method = code.co_argcount > 0 and code.co_varnames[0] == "self"
-                if (named or is_method) and code.co_name != "<module>" and is_user_file(code.co_filename):
-                    values = frame.f_locals
-                    if is_method:
-                        self._attributes(values.get("self"))
-                    for name in named:
-                        if name in values and not isinstance(values[name], type):
-                            self._variable(name, values[name])
+                if code.co_name != "<module>" and is_user_file(code.co_filename):
+                    named = [name for name in code.co_varnames if name.lower() in _NAMES]
+                    bound = self._bound_names(code.co_filename, code.co_firstlineno)
+                    self._local.update((name, value) for name, value in bound.items() if value is not None)
+                    if named or (code.co_argcount > 0 and code.co_varnames[0] == "self"):
+                        for name, value in _read_variables(frame, ["self", *named]):
+                            if name in named:
+                                self._variable(name, value)
+                            else:
+                                self._attributes(value)
                 frame = frame.f_back
+
+    def _bound_names(self, file, line=0):
+        """Names that a function, or the module, of a file binds, with the values of its constants."""
+        if file not in self._constants:
+            self._constants[file] = literal_constants(file) if len(self._constants) < _MOST_SOURCES else {}
+        return self._constants[file].get(line, {})
 
     def _attributes(self, owner):
         """Reads what configures an object.
@@ -116,22 +126,22 @@ class ParsedOptions:
         """Reads settings with the usual names, and constants, from the main module."""
         with self._guard:
             names = getattr(sys.modules.get("__main__"), "__dict__", {})
-            # Python removes `__file__` at the end of a script.
-            file = names.get("__file__") or getattr(names.get("__loader__"), "path", None)
-            if _WORKER in str(file):
+            # The interpreter takes `__file__` away before the exit handlers run.
+            file = str(names.get("__file__") or getattr(names.get("__loader__"), "path", ""))
+            if _WORKER in file:
                 return
-            if self._of_script is None:
-                self._of_script = read_constants(file) if file else (None, None)
-            assigned, literal = self._of_script
-            constants = {}
+            trains = "torch" in sys.modules or "paddle" in sys.modules
+            bound = self._bound_names(file) if trains else {}
+            constants = dict(self._local)
             for name, value in list(names.items()):
                 if name.startswith("_") or name in ("In", "Out"):
                     continue
                 if name.lower() in _NAMES:
                     self._variable(name, value)
-                elif type(value) not in (int, float, str, bool) or (assigned is not None and name not in assigned):
+                elif not is_setting(value):
                     continue
-                elif _is_constant(name) or (literal and name in literal and len(str(value)) <= _LONGEST):
+                # What a module only imports is no setting of it.
+                elif bound.get(name) is not None or (_is_constant(name) and (name in bound or not bound)):
                     constants[name] = value
             if constants:
                 self.write_options("constants", "__main__", constants)
@@ -152,6 +162,19 @@ class ParsedOptions:
     def after_fork(self):
         """Skip settings in a forked child: its parent has recorded them."""
         self._known.update(range(_MOST))
+
+
+def _read_variables(frame, names):
+    """Return some variables of a running function, with their names.
+
+    Before Python 3.13 the frame keeps a dictionary with all of them, and so the first batch and its output, as long as
+    the function runs. It is emptied, unless the function itself calls `locals()`, which returns the same one.
+    """
+    variables = frame.f_locals
+    found = [(name, variables[name]) for name in names if name in variables and not isinstance(variables[name], type)]
+    if type(variables) is dict and frame.f_code.co_flags & _OPTIMIZED and "locals" not in frame.f_code.co_names:
+        variables.clear()
+    return found
 
 
 def _is_constant(name):

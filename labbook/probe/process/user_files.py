@@ -33,6 +33,11 @@ def _library_folders():
     return (library, real, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
 
 
+def read_source(path):
+    """Return the text of a source file, "" if it cannot be read."""
+    return "\n".join(_read_lines(path))
+
+
 def source_line(name, path, line, sources):
     """Return a line of source; uses `linecache`, which knows notebook cells, if it is loaded."""
     cached = getattr(sys.modules.get("linecache"), "cache", {}).get(name)

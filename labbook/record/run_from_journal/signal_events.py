@@ -49,10 +49,15 @@ _Kind = TypeVar("_Kind", bound=Event)
 
 
 def fold_signals(processes: Sequence[ProcessEvents]) -> tuple[Signals, ...]:
-    """Returns the signals of each process and framework that trained, ordered by rank."""
+    """Returns the signals of each process and framework that trained, ordered by rank.
+
+    One that only called losses counts if none made a step: the parent of processes that train may evaluate the model.
+    """
+    stepped = any(process.events_of_kind(Step) for process in processes)
+    kinds = [kind for kind in _TRAINING_KINDS if kind is not LossCall or not stepped]
     signals = []
     for process, label in zip(processes, process_labels(processes), strict=True):
-        trained = {event.get("framework", "") for kind in _TRAINING_KINDS for event in process.events_of_kind(kind)}
+        trained = {event.get("framework", "") for kind in kinds for event in process.events_of_kind(kind)}
         frameworks = dict.fromkeys(event.get("framework", "") for event in process.events)
         signals += [_Folder(process, framework).signals(label) for framework in frameworks if framework in trained]
     return tuple(sorted(signals, key=lambda s: s.rank or 0))

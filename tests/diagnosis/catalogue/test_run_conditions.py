@@ -257,3 +257,26 @@ def test_threads_that_cannot_start_are_the_cause_of_what_follows(consequence: st
     text = f'{refused}Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n{consequence}\n'
     found = diagnose(read_text(refused * 3 + text), Matcher(load_catalogue())).findings
     assert found[0].symptom == "thread_limit_reached" and found[1].follows_from == "thread_limit_reached"
+
+
+@in_one_test(
+    ("symptom", "signals", "advised"),
+    [
+        (symptom, signals, advised)
+        for symptom in ("loss_diverging", "exploding_gradient", "loss_spike")
+        for signals, advised in (
+            (Signals("torch", loop={"steps": 9}), True),
+            (Signals("torch", loop={"clip": {"calls": 9}}), False),
+            (Signals("paddle", optimizers=({"options": {"grad_clip": None}},)), True),
+            (Signals("paddle", optimizers=({"options": {"grad_clip": "ClipGradByGlobalNorm"}},)), False),
+        )
+    ],
+)
+def test_a_program_that_clips_gradients_is_not_advised_to_clip_them(
+    symptom: str, signals: Signals, advised: bool
+) -> None:
+    check = CheckResult(symptom, "x", "", "y", "fail", family="gradient", tier=2)
+    run = dataclasses.replace(RUN, checks=(check,), signals=(signals,))
+    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
+    assert found.symptom == symptom and found.fixes
+    assert any(fix.startswith("Clip ") for fix in found.fixes) == advised

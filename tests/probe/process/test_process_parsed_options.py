@@ -355,35 +355,58 @@ def test_what_a_library_parsed_is_told_not_its_defaults(probed, library, program
     assert values(done, "argparse") == []
 
 
-SCRIPT = """
-from argparse import REMAINDER
-import sys
-block_size, n_head = 32, 4
-max_iters = 100
-ratio = 1 / 4
-dtype = "bfloat16" if sys.maxsize < 0 else "float32"
-best, seen = 1e9, 0
-total = block_size * 2
-if True:
-    resume = False
-for arg in sys.argv[1:]:
-    name, value = arg.split("=")
-    globals()[name] = type(globals()[name])(value)
-for turn in range(3):
-    last = 5
-    seen += 1
-    best = min(best, turn)
-def change():
-    global counter
-    counter = 3
-counter = 1
-change()
-"""
+def test_constants_of_a_training_are_variables_that_are_assigned_once_to_a_literal(probed, python):
+    probed.write("torch.py", "")
+    probed.write(
+        "train.py",
+        "import sys, torch\n"
+        "from argparse import REMAINDER\n"
+        "block, rate = 8, -3e-3\n"
+        "decay_iters: int = 4 * 50\n"
+        "best, done, total = 0, False, 0\n"
+        "for word in sys.argv[1:]:\n"
+        "    name, value = word.split('=')\n"
+        "    globals()[name] = int(value)\n"
+        "for depth in (1, 2):\n"
+        "    inner = 3\n"
+        "    total += depth\n"
+        "def report():\n"
+        "    global done\n"
+        "    done = True\n"
+        "def main(given=4, *, named=5):\n"
+        "    mode = 'cosine'\n"
+        "    given = 2\n"
+        "    if given:\n"
+        "        maybe = 1\n"
+        "    best = max(total, 1)\n"
+        "    sys._labbook_probe._look(1)\n"
+        "main()\n",
+    )
+    done = probed(python, "train.py", "block=16")
+    assert values(done, "constants") == [{"mode": "cosine", "block": 16, "rate": -0.003, "decay_iters": 200, "best": 0}]
 
 
-def test_what_a_script_sets_once_to_a_written_out_value_is_an_option_with_its_value_of_this_run(probed, python):
-    probed.write("train.py", SCRIPT)
-    done = probed(python, "train.py", "max_iters=40", "n_head=2")
-    assert values(done, "constants") == [
-        {"block_size": 32, "n_head": 2, "max_iters": 40, "ratio": 0.25, "dtype": "float32", "resume": False}
-    ]
+def test_variables_of_a_running_function_are_not_kept_alive(probed, python):
+    probed.write(
+        "train.py",
+        "import sys, weakref\n"
+        "class Batch: pass\n"
+        "class Trainer:\n"
+        "    def __init__(self): self.lr = 0.1\n"
+        "    def fit(self):\n"
+        "        config = {'depth': 3}\n"
+        "        batch = Batch(); alive = weakref.ref(batch)\n"
+        "        sys._labbook_probe._look(1)\n"
+        "        del batch\n"
+        "        print(alive())\n"
+        "    def named(self):\n"
+        "        kept = 4\n"
+        "        mine = locals()\n"
+        "        sys._labbook_probe._look(1)\n"
+        "        print(mine['kept'])\n"
+        "Trainer().fit()\n"
+        "Trainer().named()\n",
+    )
+    done = probed(python, "train.py")
+    assert done.out == "None\n4\n"
+    assert values(done, "dict") == [{"depth": 3}]

@@ -127,3 +127,15 @@ def test_parameters_that_were_set_free_later_are_trainable():
     (known,) = found.models
     assert [row["trainable"] for row in known["parameters"]] == [False, True]
     assert [row["trainable"] for row in known["modules"]] == [0, 6]
+
+
+def test_a_parent_that_only_evaluates_is_not_judged_beside_the_processes_that_train():
+    evaluated = {"k": "loss_call", "fn": "nll_loss", "line": "t.py:9", "training": False, "calls": 1}
+    parent = process(evaluated, pid=1)
+    # `python -c "from multiprocessing.spawn import spawn_main; ..."`
+    spawned = [process(step(1, losses=[2.0]), {"k": "loader", "index": 0}, pid=pid) for pid in (2, 3)]
+    for child in spawned:
+        child.hello["argv"] = ["/bin/python", "-c", "from multiprocessing.spawn import spawn_main", "--fork"]
+    assert [s.pid for s in fold_signals([parent, *spawned])] == [2, 3]
+    assert [s.label for s in fold_signals([parent, *spawned])] == ["", "process"]
+    assert [s.pid for s in fold_signals([parent])] == [1]
