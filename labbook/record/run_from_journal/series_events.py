@@ -93,9 +93,8 @@ def process_labels(processes: Sequence[ProcessEvents]) -> list[str]:
 def _script(process: ProcessEvents) -> str:
     argv = process.hello.get("argv", [])
     # A process that `multiprocessing` spawns is an interpreter with code of the library (`-c`).
-    named = next(
-        (a for a in argv if a.endswith((".py", ".ipynb"))), argv[0] if argv and "-c" not in argv else "process"
-    )
+    program = argv[0] if argv and "-c" not in argv else "process"
+    named = next((a for a in argv if a.endswith((".py", ".ipynb"))), program)
     return named.rsplit("/", 1)[-1]
 
 
