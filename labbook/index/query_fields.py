@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FILTERS = (
     *("status", "verdict", "experiment", "framework", "symptom", "check", "family", "fingerprint", "tag", "author"),
-    *("script", "host", "mode", "kind", "id", "path", "option", "has", "since", "before"),
+    *("project", "script", "host", "mode", "kind", "id", "path", "option", "has", "since", "before"),
 )
 """Fields that the index has itself."""
 
@@ -48,7 +48,7 @@ _LINKS = frozenset({"parents", "resumed_from", "trial_of", "sweep", "previous", 
 _INTERNAL = frozenset({"schema", "verdict_reason", "direction"})
 """Fields of front matters that hold keys of messages and the like."""
 
-CONTAINS = frozenset({"experiment", "author", "script", "host", "path"})
+CONTAINS = frozenset({"experiment", "project", "author", "script", "host", "path"})
 EXACT = frozenset({*VALUES, "mode", "option"})
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|min|h|d)")

@@ -69,6 +69,7 @@ class RunRow:
     fix_text: str = ""
     parents: tuple[str, ...] = ()
     rerun_of: str = ""
+    project: str = ""
 
     @property
     def metric_text(self) -> str:
@@ -125,6 +126,7 @@ def run_row(entry: Entry, goals: Goals | None = None) -> RunRow:
         fix=_text(meta.get("fix")),
         parents=_texts(meta.get("parents")),
         rerun_of=_text(meta.get("rerun_of")),
+        project=_text(meta.get("project")),
         previous=_text(meta.get("previous")),
         direction=measured.direction,
         verdict=verdict.name,

@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from order_of_tests import in_one_test
 from written_notebooks import EVIL
 
+from labbook.errors import LabbookError
+from labbook.findings.search_question import interpret_search
+from labbook.index.query import search as search_notes
 from labbook.publish.search.search_words import search_words
+from labbook.store.notebook_finder import find_notebook
 
 TRACEBACK = """Traceback (most recent call last):
   File "/home/wei/project/train.py", line 88, in <module>
@@ -101,6 +106,36 @@ def test_filters_narrow_what_is_found(search):
     search.get_by_label("status").select_option("")
     search.get_by_label("framework").select_option("paddle")
     assert "digits_paddle.py" in str(asked(search, "digits")["Runs"])
+
+
+QUESTIONS = (
+    "status:failed", "2026-11-20", "2026-11", "before:2026-11-21", "since:2026-11-21", "lr<1", "lr>=3", "--lr", "lr:0.2 OR lr:3",
+    "has:fix", "-status:finished author:Wei", "author:张", "val_accuracy>0.5 status:finished", "framework:paddle digits",
+    "digits since:2026-11-19", "project:book", "zzz:1", "staus:failed", "lr<high", "status:broken",
+)  # fmt: skip
+
+
+def test_conditions_and_dates_find_the_same_runs_as_in_the_terminal(site, search):
+    book = find_notebook(site.notes.parent, chosen=site.notes.parent, environ={})
+    differs = {}
+    for question in QUESTIONS:
+        try:
+            hits = search_notes(book, interpret_search(book, question)[0], 200).hits
+            wanted = {Path(hit.path).stem for hit in hits if hit.kind == "run"}
+        except LabbookError:
+            wanted = set()
+        asked(search, question)
+        while (more := search.locator(".lbs__group--run .lbs__more")).count():
+            more.first.click()
+            search.wait_for_timeout(200)
+        links = search.locator(".lbs__group--run .lbs__item").evaluate_all("all => all.map((one) => one.pathname)")
+        found = {link.rsplit("/", 1)[-1].removesuffix(".html") for link in links}
+        if found != wanted:
+            differs[question] = (found, wanted)
+    assert not differs, f"{len(differs)} of {len(QUESTIONS)}"
+    asked(search, "staus:failed")
+    assert "status:failed" in search.locator(".lbs__status").inner_text()
+    assert asked(search, "digits.py:88 shuffle=True"), "parts of code are words"
 
 
 def test_the_search_is_used_without_a_mouse(search):

@@ -17,7 +17,7 @@ ASSETS = builtin_folder() / "site" / "assets"
 A, B, C = (f"2026112{n}-100000-aaaa" for n in range(3))
 SCRIPT = """
 global.document = { documentElement: { lang: "en" } };
-global.window = { labbook: {} };
+global.window = {};
 const fs = require("fs");
 const read = (name) => fs.readFileSync(`${process.argv[1]}/${name}`, "utf8");
 for (const name of ["rows.js", "query.js", "runs_rules.js"]) eval(read(name));
@@ -42,6 +42,7 @@ QUERIES = (
     "started<2026-11-21",
     "2026-11-21", "2026-11", "2026-W47", "2026-11-20 lr:0.01",
     "since:2026-W47", "check:dead OR tag:nightly", "has:symptom", "framework:torch", "experiment:exp2",
+    "project:seg", "project=segmentation", "-project:seg",
 )  # fmt: skip
 REFUSED = ("staus:failed", "status:finishd", "verdict:helthy", "optimiser:adamw", "val_ac>0.9", "foo:bar", "zzz<3",
            "准确率>0.8", "status<3", "lr<high", "lr>0.1 OR well", "since:7d OR lr>1", "since:yesteryear")  # fmt: skip
@@ -51,7 +52,7 @@ REFUSED = ("staus:failed", "status:finishd", "verdict:helthy", "optimiser:adamw"
 def book(notes):
     numbers = {"first": 2.3, "best": 0.1, "last": 0.2, "steps": 500}
     notes.run(
-        A, host="gpu-01", tags=["sweep"], duration_s=4000.0, frameworks=["torch 2.13.0"], verdict="unhealthy",
+        A, host="gpu-01", project="segmentation", tags=["sweep"], duration_s=4000.0, frameworks=["torch 2.13.0"], verdict="unhealthy",
         params={"lr": 0.01, "optimizer": "adamw", "amp": True, "model.width": 16}, symptoms=["dead_relu"],
         metrics={"loss": numbers, "val/acc": {"best": 0.95, "last": 0.91}},
     )  # fmt: skip

@@ -21,7 +21,7 @@ from labbook.publish.pages.page import SiteFile, SiteSource
 from labbook.report.run_row import RunRow
 from labbook.store.paths import is_run_id
 
-FORM = 1
+FORM = 2
 """Version of the format, read by `assets/rows.js`."""
 
 _MAX_TEXT = 200
@@ -118,6 +118,7 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
         "status": lambda row: row.status,
         "verdict": lambda row: row.verdict,
         "experiment": lambda row: row.experiment,
+        "project": lambda row: row.project,
         "script": lambda row: row.script,
         "author": lambda row: row.author,
         "host": lambda row: row.host,

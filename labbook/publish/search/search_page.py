@@ -13,7 +13,7 @@ from labbook.store.notebook import Notebook
 from labbook.store.text.sentences import Sentences
 from labbook.store.text.templates import Templates
 
-SCRIPTS = ("assets/search_words.js", "assets/search.js")
+SCRIPTS = ("assets/search_words.js", "assets/search_conditions.js", "assets/search.js")
 
 
 def interface(templates: Templates) -> dict[str, Any]:
@@ -25,6 +25,7 @@ def interface(templates: Templates) -> dict[str, Any]:
     words = templates.words
     search = {key: str(word) for key, word in words["site_search"].items()}
     search |= {f"status_{key}": str(word) for key, word in words["status"].items()}
+    search |= {key: str(word) for key, word in words["site_runs"].items() if key.startswith("query_")}
     curves = {key: str(word) for key, word in words["site_curves"].items()}
     not_found = {**words["site_not_found"], "all_runs": words["site"]["all_runs"]}
     return {

@@ -78,7 +78,7 @@ def run_record(entry: Entry, row: RunRow, symptoms: Mapping[str, Symptom]) -> Se
     known = [name for name in row.symptoms if name in symptoms]
     titles = [wording.title for name in known for wording in symptoms[name].wording.values()]
     parts = row.path.split("/")
-    names = [row.author, str(entry.meta.get("project") or "")]
+    names = [row.author, row.project]
     words = " ".join(texts)[:MOST_CHARACTERS]
     return SearchRecord(
         "run",

@@ -34,7 +34,7 @@ FOLDER = "search"
 MOST_RUNS = 1000
 """Most runs in a shard. Source: measured; building one takes about 1 s, and only the last one of a month changes."""
 
-_FORMAT = 4
+_FORMAT = 5
 """Increased with the format of shards, so that cached ones are rebuilt."""
 
 _MOST_FACETS = 300
@@ -228,11 +228,11 @@ def _build(service: Service, payloads: Sequence[Mapping[str, Any]], target: Path
     target.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix="making-", dir=target.parent))
     try:
-        cards = {}
+        cards = {PurePosixPath(path).stem: _card(files[path]) for path in sorted(files) if path.startswith("fragment/")}
         for path, content in sorted(files.items()):
             if first and path.startswith("fragment/"):
-                cards[PurePosixPath(path).stem] = _card(content)
-            elif path.startswith(_PARTS) or path.endswith((".pf_meta", "-entry.json")) or (first and path in _PROGRAM):
+                continue
+            if path.startswith(_PARTS) or path.endswith((".pf_meta", "-entry.json")) or (first and path in _PROGRAM):
                 _write(made / path, content)
         if first:
             # First results are shown without a request for fragments. Words spread over the alphabet, requested
@@ -240,6 +240,10 @@ def _build(service: Service, payloads: Sequence[Mapping[str, Any]], target: Path
             words = sorted({word for payload in payloads for word in payload["content"].split()})
             data = {"samples": words[:: max(1, len(words) // _SAMPLES)], "cards": cards}
             _write(made / "cards.json", json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())
+        else:
+            # Which runs the results are, for questions with conditions.
+            ids = {stem: PurePosixPath(card["url"]).name.removesuffix(".html") for stem, card in cards.items()}
+            _write(made / "ids.json", json.dumps(ids, separators=(",", ":")).encode())
         made.chmod(0o755)
         shutil.rmtree(target, ignore_errors=True)
         made.replace(target)

@@ -22,15 +22,17 @@ window.labbook.query = (known, say, text) => {
     status: (run) => [run.status], verdict: (run) => [run.verdict || "unknown"],
     experiment: (run) => [run.experiment], framework: (run) => run.frameworks.flatMap((name) => [name, name.split(" ")[0]]),
     symptom: (run) => run.symptoms, tag: (run) => run.tags, author: (run) => [run.author], script: (run) => [run.script],
-    host: (run) => [run.host], mode: (run) => [run.mode], id: (run) => [run.id],
+    host: (run) => [run.host], project: (run) => [run.project], mode: (run) => [run.mode], id: (run) => [run.id],
     has: (run) => [run.fixed && "fix", run.symptoms.length && "symptom", Object.keys(run.metrics).length && "metrics", run.tags.length && "tag"].filter(Boolean),
     option: (run) => Object.keys(run.params).flatMap(keysOf),
   };
   const SAME = { check: "symptom", tags: "tag", symptoms: "symptom", frameworks: "framework", started: "since" };
-  const CONTAINS = new Set(["experiment", "author", "script", "host"]);
+  const CONTAINS = new Set(["experiment", "author", "script", "host", "project"]);
   const DATES = ["since", "before"];
   const SHOWN = 40;
   const ALIKE = 0.6;
+  const SENTENCE = 4, LONG_SENTENCE = 6; // fewest words of a question
+  const MESSAGE = /\b\w*(?:Error|Exception|Traceback|NotMet)\b/;
 
   class Problem extends Error {}
 
@@ -52,9 +54,11 @@ window.labbook.query = (known, say, text) => {
     return 1 - row[other.length] / Math.max(one.length, other.length, 1);
   }
 
+  const nearest = (name, names) => names.map((one) => [likeness(name.toLowerCase(), one.toLowerCase()), one]).filter(([alike]) => alike >= ALIKE)
+    .sort(([a], [b]) => b - a).slice(0, 3).map(([, one]) => one);
+
   function unknown(key, name, names, written, values = {}) {
-    const near = names.map((one) => [likeness(name.toLowerCase(), one.toLowerCase()), one]).filter(([alike]) => alike >= ALIKE)
-      .sort(([a], [b]) => b - a).slice(0, 3).map(([, one]) => written(one));
+    const near = nearest(name, names).map(written);
     const listed = names.slice(0, SHOWN).join(", ") + (names.length > SHOWN ? ", ..." : "");
     return refused(key, { name, ...values }, ...(near.length ? [say("query_near", { names: near.join(", ") })] : []), say("query_known", { known: listed }));
   }
@@ -140,9 +144,24 @@ window.labbook.query = (known, say, text) => {
     return [begin, new Date(first.getFullYear(), first.getMonth() + months, first.getDate() + days).getTime() / 1000];
   }
 
-  /* A condition as {kind, test}, or null for words. */
-  function condition(token) {
-    if (DAY.test(token)) {
+  /* Whether a search, which may look for `model.py:88` and `shuffle=True`, takes a key for one of a condition. */
+  function isMeant(written, sign, value, { sentence, long, message }) {
+    const key = written.replace(/^--/, "");
+    const own = key.toLowerCase() in SAME || key.toLowerCase() in TEXTS || DATES.includes(key.toLowerCase());
+    if (message) return own && sign === ":";
+    if (own) return true;
+    if (readers(key).length) return !(sentence && sign === ":");
+    const ordered = sign !== ":" && sign !== "=" && numeric(value) !== null;
+    if (sentence && (sign === "=" || (ordered && (long || !nearest(key, everything()).length)))) return written !== key;
+    if (ordered || written !== key) return true;
+    if (!/^[a-z_]+$/.test(key)) return false;
+    if (sign === ":" && /^[A-Za-z][\w.,*-]*$/.test(value)) return true;
+    return key.length > 3 && nearest(key, everything().filter((name) => Math.abs(name.length - key.length) < 2)).length > 0;
+  }
+
+  /* A condition as {kind, test}, or null for words; `search` has what `isMeant` needs, null in the table. */
+  function condition(token, search) {
+    if (DAY.test(token) && !search?.sentence) {
       const [begin, end] = span(token);
       return { kind: "date", test: (run) => run.started >= begin && run.started < end };
     }
@@ -157,6 +176,7 @@ window.labbook.query = (known, say, text) => {
     const [, minus, written, sign, raw] = parted;
     const value = raw.replace(/^"+|"+$/g, "");
     if (!value || (sign === ":" && /^[/:\\]/.test(raw))) return null;
+    if (search && !isMeant(written, sign, value, search)) return null;
     const bare = written.replace(/^--/, ""), low = bare.toLowerCase();
     const key = SAME[low] ?? (low in TEXTS || DATES.includes(low) ? low : bare);
     const operator = { "!=": "=", "==": "=" }[sign] ?? sign;
@@ -189,10 +209,18 @@ window.labbook.query = (known, say, text) => {
     return { kind: "word", test: turned ? (run) => !test(run) : test };
   }
 
-  /* The tests that a run must pass, or a problem. */
-  function parse(asked) {
+  /* What a question of the search says besides its conditions: Chinese has two characters a word on average. */
+  function searchOf(asked, tokens) {
+    const counted = (token) => Math.max(1, (token.match(/[\u3400-\u9fff]+/g) ?? []).reduce((sum, part) => sum + Math.ceil(part.length / 2), 0));
+    const plain = tokens.filter((token) => !CONDITION.test(token)).reduce((sum, token) => sum + counted(token), 0);
+    return { sentence: plain >= SENTENCE, long: plain >= LONG_SENTENCE, message: MESSAGE.test(asked) };
+  }
+
+  /* The tests that a run must pass, or a problem. In a search, the words are returned, not tested. */
+  function parse(asked, { search = false } = {}) {
     const tokens = asked.normalize("NFKC").replace(SPACED, "$1").match(WORD) ?? [];
-    const groups = [];
+    const groups = [], said = [];
+    const about = search ? searchOf(asked, tokens) : null;
     let last = "", joins = false, negates = false;
     try {
       tokens.forEach((token, n) => {
@@ -200,19 +228,20 @@ window.labbook.query = (known, say, text) => {
         if (token === "OR" && last && follows) { joins = true; return; }
         if (token.toLowerCase() === "not" && follows && CONDITION.test(follows)) { negates = true; return; }
         // Somebody is still typing.
-        if (UNFINISHED.test(token) && !follows) return;
-        const one = condition(token) ?? words(token);
+        if (UNFINISHED.test(token) && !follows && !search) return;
+        const one = condition(token, about) ?? words(token);
         if (joins && (one.kind === "date" || one.kind !== last)) throw refused("query_or", {});
         const test = negates ? (run) => !one.test(run) : one.test;
-        if (joins) groups.at(-1).push(test);
+        if (search && one.kind === "word") said.push(token);
+        else if (joins) groups.at(-1).push(test);
         else groups.push([test]);
         [last, joins, negates] = [one.kind, false, false];
       });
     } catch (error) {
-      if (error instanceof Problem) return { tests: [() => false], problem: error.message };
+      if (error instanceof Problem) return { tests: [() => false], problem: error.message, words: "" };
       throw error;
     }
-    return { tests: groups.map((group) => (run) => group.some((test) => test(run))), problem: "" };
+    return { tests: groups.map((group) => (run) => group.some((test) => test(run))), problem: "", words: said.join(" ") };
   }
 
   return { parse };

@@ -1,7 +1,7 @@
 /* What the pages with data have in common: words, addresses, runs out of columns, numbers as people read them. */
 "use strict";
 
-window.labbook = (() => {
+window.labbook ??= (() => {
   /* The words of a page stand in its HTML, so that scripts hold no language. */
   function words(mount) {
     const said = JSON.parse(mount.dataset.words);

@@ -9,8 +9,8 @@
   const say = window.labbook.words(mount);
   const site = window.labbook.site(mount);
   const STATUS = ["finished", "failed", "interrupted", "killed", "lost", "running"];
-  const FACETS = ["verdict", "experiment", "script", "author", "host", "symptom", "tag"];
-  const FACTS = ["started", "verdict", "status", "title", "experiment", "script", "duration", "author", "host", "symptoms", "tags", "frameworks", "mode", "fixed"];
+  const FACETS = ["verdict", "experiment", "project", "script", "author", "host", "symptom", "tag"];
+  const FACTS = ["started", "verdict", "status", "title", "experiment", "project", "script", "duration", "author", "host", "symptoms", "tags", "frameworks", "mode", "fixed"];
   const MOST = 20;
 
   const known = { runs: [], titles: {}, metrics: [], params: [] };
@@ -59,6 +59,7 @@
   const HOLDS = {
     verdict: (run, value) => run.verdict === value,
     experiment: (run, value) => run.experiment === value,
+    project: (run, value) => run.project === value,
     script: (run, value) => run.script === value,
     author: (run, value) => run.author === value,
     host: (run, value) => run.host === value,
@@ -98,7 +99,7 @@
       ...(known.runs.some((run) => run.symptoms.length) ? ["symptoms"] : [])];
   }
 
-  const WIDTHS = { started: 144, verdict: 112, status: 104, title: 230, experiment: 190, script: 150, duration: 96, author: 96, host: 96, symptoms: 190, tags: 150, frameworks: 130, mode: 88, fixed: 72 };
+  const WIDTHS = { started: 144, verdict: 112, status: 104, title: 230, experiment: 190, project: 150, script: 150, duration: 96, author: 96, host: 96, symptoms: 190, tags: 150, frameworks: 130, mode: 88, fixed: 72 };
 
   function link(run) {
     return element("a", { href: site.entry(run), tabindex: "-1", title: run.title, text: run.title || run.id });

@@ -7,7 +7,8 @@
   const here = document.currentScript;
   const said = JSON.parse(here.dataset.words);
   const site = new URL(here.dataset.site, document.baseURI);
-  const { groupsOf, placed, termsOf, vocabularyOf, withPhrases } = window.labbookSearch;
+  const { groupsOf, placed, ranked, termsOf, vocabularyOf } = window.labbookSearch;
+  const { conditionsOf, idOf } = window.labbookConditions;
 
   const GROUPS = ["fix", "symptom", "run", "note"];
   const FACETS = ["framework", "symptom", "status", "experiment", "author"];
@@ -16,7 +17,6 @@
   const ENOUGH_RUNS = 5;
   const FETCHED_AT_ONCE = 12;
   const STILL_MS = 500;
-  const ENOUGH = { plain: 0.3, request: 0.7 }; // smallest share of a question, by the rarity of its words, that an answer has
 
   const made = (tag, classes, text) => {
     const element = document.createElement(tag);
@@ -62,7 +62,7 @@
     // The whole index of what is found first, while the question is still being typed.
     const early = box.value.trim() ? [] : samples;
     for (const word of early) instance.preload(word).catch(() => {});
-    return { instance, manifest, cards, folder, merged: 0, vocabulary: vocabularyOf(manifest.vocabulary) };
+    return { instance, manifest, cards, folder, ids: {}, merged: 0, vocabulary: vocabularyOf(manifest.vocabulary) };
   };
 
   /** Adds the runs of one more month, and says whether there was one. */
@@ -75,37 +75,14 @@
     return true;
   };
 
-  // What fits a question, best first. Each meaning is looked for alone and counts the more the rarer it is, so that a long
-  // message finds something although no page has all of its words. What has only a small part of a question is no answer.
-  const ranked = async (found, groups, filters, enough) => {
-    const answers = await Promise.all(groups.map((phrases) => withPhrases(found.instance, phrases, filters)));
-    const { first, months } = found.manifest;
-    const total = months.slice(0, found.merged).reduce((sum, month) => sum + month.count, first.count);
-    const scores = new Map();
-    let everything = 0;
-    for (const results of answers) {
-      const rarity = Math.log(1 + total / Math.max(1, results.length));
-      everything += rarity;
-      const highest = results.reduce((most, one) => Math.max(most, one.score), 0) || 1;
-      for (const result of results) {
-        const entry = scores.get(result.id) || { result, covered: 0, score: 0 };
-        entry.covered += rarity;
-        entry.score += rarity * (0.5 + (0.5 * result.score) / highest);
-        scores.set(result.id, entry);
-      }
+  /** Of hits those of the runs that fit the conditions; which run a hit is, is fetched once for each part of the index. */
+  const restricted = async (found, hits, { runs }) => {
+    const wanted = new Set(runs.map((run) => run.id));
+    for (const { name } of found.manifest.months.slice(0, found.merged)) {
+      found.ids[name] ??= window.labbook.json(new URL(`${name}/ids.json`, found.folder).href);
     }
-    // Of each group what comes near its best; a group that is far behind the others is left out.
-    const best = { all: 0 };
-    for (const one of scores.values()) {
-      const card = found.cards[one.result.id];
-      one.kind = card ? card.kind : "run"; // what was seen here before is likelier than what was not
-      if (card && card.when) one.score *= 1.3;
-      best[one.kind] = Math.max(best[one.kind] || 0, one.covered);
-      best.all = Math.max(best.all, one.covered);
-    }
-    return [...scores.values()]
-      .filter((one) => one.covered >= Math.max(best[one.kind] * 0.6, best.all * 0.45, everything * enough))
-      .sort((a, b) => b.score - a.score);
+    const ids = Object.assign({}, ...(await Promise.all(Object.values(found.ids))));
+    return hits.filter(({ result: { id } }) => wanted.has(ids[id] ?? idOf(found.cards[id]?.url ?? "")));
   };
 
   /** The same as what is shown: cards of the first shard at once, fragments of runs as far as they are shown. */
@@ -195,25 +172,35 @@
     asked += 1;
     const mine = asked;
     const question = box.value;
-    let terms = termsOf(question);
     const chosen = Object.fromEntries(
       FACETS.filter((facet) => selects[facet].value).map((facet) => [facet, [selects[facet].value]]),
     );
     wanted = all ? MORE : SHOWN;
-    if (!terms.length) {
+    const answer = (sentence) => {
       results.replaceChildren();
-      status.textContent = said.hint;
+      status.textContent = sentence;
       dialog.dataset.answered = question;
-      return;
-    }
+    };
     try {
+      const conditions = await conditionsOf(question, chosen, site, said);
+      if (mine !== asked) return;
+      if (conditions?.problem) return answer(conditions.problem);
+      const words = conditions ? conditions.words : question;
+      if (!termsOf(words).length && !conditions) return answer(said.hint);
       const found = await engine();
-      const groups = groupsOf(question, found.vocabulary);
-      terms = [...new Set(groups.flat(2))];
       fillFilters(found.manifest);
+      if (!termsOf(words).length) {
+        const flat = Object.values(found.cards).some((card) => card.url.includes(".html"));
+        show(found, { ...(await cardsOf(found, [], 0)), run: { cards: conditions.cards(MORE, flat), total: conditions.runs.length } }, [], all, 0);
+        dialog.dataset.answered = question;
+        return;
+      }
+      const groups = groupsOf(words, found.vocabulary);
+      const terms = [...new Set(groups.flat(2))];
       if (older) await mergeMonth(found);
       for (;;) {
-        const hits = await ranked(found, groups, chosen, question.trim().includes("\n") ? 0 : ENOUGH[found.vocabulary.isRequest(question) ? "request" : "plain"]);
+        const every = await ranked(found, groups, chosen, words);
+        const hits = conditions ? await restricted(found, every, conditions) : every;
         const quick = hits.filter(({ result }) => found.cards[result.id]);
         if (mine !== asked) return;
         const runs = hits.length - quick.length;
@@ -234,7 +221,7 @@
     }
   };
 
-  const show = (found, groups, terms, all) => {
+  const show = (found, groups, terms, all, left = found.manifest.months.length - found.merged) => {
     const focused = dialog.contains(document.activeElement) && document.activeElement.href;
     results.replaceChildren();
     let total = 0;
@@ -258,7 +245,6 @@
       }
       results.append(group);
     }
-    const left = found.manifest.months.length - found.merged;
     if (left > 0 && total > 0) {
       const older = made("button", "lbs__more", said.older.replace("{n}", found.manifest.months[found.merged].name));
       older.type = "button";

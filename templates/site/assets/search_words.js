@@ -80,6 +80,7 @@ window.labbookSearch = (() => {
   const MOST_FORMS = 10;
   const MOST_GROUPS = 8;
   const SHORT = 160;
+  const ENOUGH = { plain: 0.3, request: 0.7 }; // smallest share of a question, by the rarity of its words, that an answer has
 
   const atomsOf = (text) => [...text.normalize("NFKC").matchAll(ATOM)].map((match) => ({ atom: match[0].toLowerCase(), from: match.index, to: match.index + match[0].length }));
 
@@ -158,5 +159,39 @@ window.labbookSearch = (() => {
     return [...best.values()];
   };
 
-  return { groupsOf, placed, termsOf, vocabularyOf, withPhrases, wordsOf };
+  // What fits a question, best first. Each meaning is looked for alone and counts the more the rarer it is, so that a long
+  // message finds something although no page has all of its words. What has only a small part of a question is no answer.
+  const ranked = async (found, groups, filters, question) => {
+    const enough = question.trim().includes("\n") ? 0 : ENOUGH[found.vocabulary.isRequest(question) ? "request" : "plain"];
+    const answers = await Promise.all(groups.map((phrases) => withPhrases(found.instance, phrases, filters)));
+    const { first, months } = found.manifest;
+    const total = months.slice(0, found.merged).reduce((sum, month) => sum + month.count, first.count);
+    const scores = new Map();
+    let everything = 0;
+    for (const results of answers) {
+      const rarity = Math.log(1 + total / Math.max(1, results.length));
+      everything += rarity;
+      const highest = results.reduce((most, one) => Math.max(most, one.score), 0) || 1;
+      for (const result of results) {
+        const entry = scores.get(result.id) || { result, covered: 0, score: 0 };
+        entry.covered += rarity;
+        entry.score += rarity * (0.5 + (0.5 * result.score) / highest);
+        scores.set(result.id, entry);
+      }
+    }
+    // Of each group what comes near its best; a group that is far behind the others is left out.
+    const best = { all: 0 };
+    for (const one of scores.values()) {
+      const card = found.cards[one.result.id];
+      one.kind = card ? card.kind : "run"; // what was seen here before is likelier than what was not
+      if (card && card.when) one.score *= 1.3;
+      best[one.kind] = Math.max(best[one.kind] || 0, one.covered);
+      best.all = Math.max(best.all, one.covered);
+    }
+    return [...scores.values()]
+      .filter((one) => one.covered >= Math.max(best[one.kind] * 0.6, best.all * 0.45, everything * enough))
+      .sort((a, b) => b.score - a.score);
+  };
+
+  return { groupsOf, placed, ranked, termsOf, vocabularyOf, wordsOf };
 })();
