@@ -111,7 +111,8 @@ def test_filters_narrow_what_is_found(search):
 QUESTIONS = (
     "status:failed", "2026-11-20", "2026-11", "before:2026-11-21", "since:2026-11-21", "lr<1", "lr>=3", "--lr",
     "lr:0.2 OR lr:3", "has:fix", "-status:finished author:Wei", "author:张", "val_accuracy>0.5 status:finished",
-    "framework:paddle digits", "digits since:2026-11-19", "project:book", "zzz:1", "staus:failed", "lr<high", "status:broken",
+    "framework:paddle digits", "digits since:2026-11-19", "project:book", "zzz:1", "staus:failed", "lr<high",
+    "status:broken",
 )  # fmt: skip
 
 

@@ -53,7 +53,8 @@ def book(notes):
     numbers = {"first": 2.3, "best": 0.1, "last": 0.2, "steps": 500}
     notes.run(
         A, host="gpu-01", project="segmentation", tags=["sweep"], duration_s=4000.0, frameworks=["torch 2.13.0"],
-        verdict="unhealthy", params={"lr": 0.01, "optimizer": "adamw", "amp": True, "model.width": 16}, symptoms=["dead_relu"],
+        verdict="unhealthy", params={"lr": 0.01, "optimizer": "adamw", "amp": True, "model.width": 16},
+        symptoms=["dead_relu"],
         metrics={"loss": numbers, "val/acc": {"best": 0.95, "last": 0.91}},
     )  # fmt: skip
     notes.run(
