@@ -43,8 +43,8 @@ def test_a_state_carried_between_shuffled_sequences(ask):
 def test_attention_that_sees_the_next_token(ask):
     """Only where the target is the input one token later, and no attention over that sequence hides anything."""
 
-    def told(ahead=1, **look):
-        leaf = {"path": "0", "role": "input", "shape": [16, 24], "integer": True, "max": 20, "ahead": ahead}
+    def told(target=1, **look):
+        leaf = {"path": "0", "role": "input", "shape": [16, 24], "integer": True, "max": 20, "ahead": target}
         seen = tuple({"step": step, "phase": "train", "leaves": [leaf]} for step in (1, 2, 3, 4))
         row = {"fn": "softmax", "line": "t.py:4", "shape": [16, 4, 24, 24], "zero": 0.0, **look}
         tensors = tuple({"step": step, "model": 0, "functions": [row]} for step in (2, 3, 4))
@@ -55,8 +55,17 @@ def test_attention_that_sees_the_next_token(ask):
     assert told(fn="attention", shape=[24, 24], masked=False) == "fail"
     assert told(fn="attention", shape=[24, 24], masked=True) == "ok"
     assert told(zero=0.48) == "ok"
-    assert told(ahead=0) is None and told(ahead=None) is None
+    assert told(target=0) is None and told(target=None) is None
     assert told(shape=[16, 24, 7]) is None
+    assert told(zero=0.44, ahead=1) == "fail" and told(zero=0.48, ahead=0) == "ok"
+
+
+@pytest.mark.parametrize(("even", "verdict"), [((True, True, True), "warn"), ((False, True, True), None), ((True,), None)])
+def test_attention_whose_weights_are_all_equal(ask, even, verdict):
+    rows = ({"fn": "softmax", "line": "t.py:4", "shape": [16, 4, 24, 24], "even": one} for one in even)
+    tensors = tuple({"step": step, "model": 0, "functions": [row]} for step, row in enumerate(rows, 2))
+    found = ask("attention_uniform", signals={"tensors": tensors})
+    assert (found and found.verdict) == verdict
 
 
 @pytest.mark.parametrize(("last", "verdict"), [(0.01, "warn"), (1.9, "note")])

@@ -162,21 +162,29 @@ def attention_is_causal(run: Run, signals: Signals) -> Outcome | None:
     """Whether attention of a model that predicts the next token hides nothing, so that it reads what it predicts.
 
     Source: a logical invariant (tier 1) over at least 3 looks: the target is the input one token later, and no
-    attention over that sequence has a mask or, as its softmax shows, zeros.
+    attention over that sequence has a mask or, as its softmax shows, zeros; or they begin after the next token.
     """
     path = _sequence_ahead(signals, 1)
     lengths = (
         {n for _, _, leaf in input_leaves(signals).get(path, []) for n in leaf.get("shape", ())} if path else set()
     )
     open_looks = 0
+    masked_looks = 0
+    ahead: list[int] = []
     for event in signals.tensors:
         rows = [row for row in event.get("functions", []) if row.get("fn") in ("softmax", "attention")]
         softmax = {m.number for m in modules_of(signals) if m.type == "Softmax" and m.model == event.get("model", 0)}
         looks = [*rows, *(row for row in event.get("modules", []) if row.get("i") in softmax)]
         square = [look for look in looks if _is_over_sequence(look, lengths)]
-        if any(look.get("masked") or (look.get("zero") or 0.0) > _HIDDEN for look in square):
-            return Outcome("ok", message("health.attention_sees_target.ok"))
-        open_looks += bool(square)
+        forms = [row for row in rows if _is_over_sequence(row, lengths)]
+        ahead += [seen for row in forms if (seen := row.get("ahead")) is not None]
+        hidden = any(look.get("masked") or (look.get("zero") or 0.0) > _HIDDEN for look in square)
+        masked_looks += hidden
+        open_looks += bool(square) and not hidden
+    if len(ahead) >= _FEWEST and min(ahead) > 0:
+        return Outcome("fail", message("health.attention_sees_target.ahead", path=path, tokens=min(ahead)))
+    if masked_looks:
+        return Outcome("ok", message("health.attention_sees_target.ok"))
     if open_looks < _FEWEST:
         return None
     return Outcome("fail", message("health.attention_sees_target.open", path=path))

@@ -1,4 +1,4 @@
-"""Checks of padding: it stays out of the loss, and attention does not look at it, or at nothing else."""
+"""Checks of padding and attention: padding is out of loss and attention, and attention tells its keys apart."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from labbook.health.evidence.layer_history import modules_of
+from labbook.health.evidence.layer_history import functions_of, modules_of
 from labbook.health.evidence.measurements import called_in_sentence, place_of
 from labbook.health.evidence.regression_outputs import target_of
 from labbook.health.evidence.training_kind import CLASSIFIERS, training_losses
@@ -159,6 +159,20 @@ def padding_is_masked(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("warn", message("health.attention_over_padding.unmasked", looks=len(shares), share=share))
 
 
+@check("attention_uniform", family="loop-bug", tier=2, needs=("tensors",))
+def attention_selects(run: Run, signals: Signals) -> Outcome | None:
+    """Whether an attention gives all keys the same weight, step after step: its queries or keys are 0 or all equal.
+
+    Source: chosen by us (tier 2), in at least 3 looks and all of them. The weights are equal to within 1e-6.
+    """
+    for (_, line), history in functions_of(signals).items():
+        looks = [row["even"] for _, row in history if row.get("even") is not None]
+        if len(looks) >= _LOOKS and all(looks):
+            observed = message("health.attention_uniform.equal", looks=len(looks))
+            return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+    return None
+
+
 def _attention_looks(signals: Signals) -> dict[int, list[tuple[int, bool]]]:
     """Returns for each step the length of each sequence that attends to itself, and whether anything is hidden from it.
 
@@ -181,4 +195,4 @@ def _attention_looks(signals: Signals) -> dict[int, list[tuple[int, bool]]]:
     return found
 
 
-CHECKS = (padding_left_out, mask_hides_padding, padding_is_masked)
+CHECKS = (padding_left_out, mask_hides_padding, padding_is_masked, attention_selects)

@@ -160,6 +160,8 @@ class FunctionInspection(ModuleInspection, total=False):
     masked: bool
     hides: bool
     padding_only: bool
+    ahead: Count
+    even: bool
 
 
 class Tensors(Event, total=False):

@@ -200,9 +200,13 @@ class ModelInputs:
             columns -= 1
         if tokens is None:
             return None
-        seen = {token for token, is_hidden in zip(tokens, hidden) if not is_hidden}
-        rest = {token for token, is_hidden in zip(tokens, hidden) if is_hidden}
-        counts = {columns - sum(hidden[at : at + columns]) for at in range(0, len(hidden), columns)}
+        seen, rest, counts = set(), set(), set()
+        for at in range(0, len(hidden), columns):
+            row = hidden[at : at + columns]
+            counts.add(sum(row))
+            for token, is_hidden in zip(tokens[at : at + columns], row):
+                # Where -1e9 hides all of a sample its weights are even, and none is 0.
+                (rest if is_hidden or not any(row) else seen).add(token)
         return len(seen) == 1 and len(rest) >= _SHORTEST and len(counts) > 1 and not seen & rest
 
     def _tokens_of(self, shape):

@@ -9,6 +9,7 @@ from time import thread_time
 from types import FunctionType
 from weakref import ref
 
+from ..inspection.attention_weights import describe_attention
 from ..inspection.model_inputs import HIDDEN, TOKENS, noise_row
 from ..inspection.nested import first_tensor
 from ..training.call_site import line_of, user_frame
@@ -204,6 +205,9 @@ class FunctionalCalls:
             if type(axis) is int and result.shape:
                 fields["dim"] = axis % len(result.shape)
                 fields["size"] = result.shape[axis]
+                weights = self.stats.view(result) if fields["dim"] == len(result.shape) - 1 else None
+                if weights is not None:
+                    fields.update(describe_attention(weights, weights.itemsize >= 4, self.inspector.batches))
                 fields["of_output"] = any(output() is given for output in self._outputs or ())
         return fields
 

@@ -6,6 +6,7 @@ and only while it is on top; while anything in the program is compiled it is nev
 
 import sys
 
+from ..inspection.attention_weights import describe_attention
 from ..inspection.model_inputs import HIDDEN, TOKENS, noise_row
 from ..inspection.nested import tensors_in
 from ..training.call_site import line_of, place_of, user_frame
@@ -161,6 +162,9 @@ class FunctionalCalls:
                 if type(dim) is int and result.dim():
                     facts["dim"] = dim % result.dim()
                     facts["size"] = result.shape[dim]
+                    if facts["dim"] == result.dim() - 1 and inspector.stats.is_plain(result):
+                        exact = result.dtype in (self.torch.float32, self.torch.float64)
+                        facts.update(describe_attention(result.detach(), exact, inspector.batches))
             elif name == "dropout":
                 facts["training"] = bool(args[2] if len(args) > 2 else kwargs.get("training", True))
         self.found[name, line] = facts

@@ -1,0 +1,71 @@
+"""What the weights of an attention that a program computes itself say about its mask and its scores."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from labbook.probe.inspection.attention_weights import describe_attention
+from labbook.probe.inspection.model_inputs import ModelInputs
+
+SIZE = 9
+CAUSAL = np.triu(np.ones((SIZE, SIZE)), 1) > 0
+
+
+def softmax(scores, hidden=None, fill=-np.inf):
+    scores = scores if hidden is None else np.where(hidden, fill, scores)
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def scores_of(*leading):
+    return np.random.default_rng(3).normal(size=(*leading, SIZE, SIZE))
+
+
+def described(weights, batches=None, exact=True):
+    return describe_attention(weights, exact, batches or SimpleNamespace(is_padding_all=lambda shape, hidden: None))
+
+
+@pytest.mark.parametrize("leading", [(2,), (2, 3)])
+@pytest.mark.parametrize(
+    ("hidden", "ahead"),
+    [
+        (CAUSAL, 0),
+        (np.triu(CAUSAL, 2), 1),
+        (np.triu(CAUSAL, 3), 2),
+        (None, None),
+        (CAUSAL & (np.arange(SIZE) > 4), None),
+        (np.triu(CAUSAL, 2) | (np.tril(np.ones((SIZE, SIZE)), -3) > 0), None),
+    ],
+    ids=["causal", "one too many", "two too many", "none", "a prefix that sees itself", "a window"],
+)
+def test_how_many_later_tokens_a_mask_leaves(leading, hidden, ahead):
+    assert described(softmax(scores_of(*leading), hidden))["ahead"] == ahead
+
+
+def test_weights_are_even_where_queries_or_keys_are_constant():
+    scores = scores_of(2, 3)
+    assert described(softmax(scores * 0))["even"]
+    assert described(softmax(scores[..., :1] + scores * 0, CAUSAL))["even"]
+    assert not described(softmax(scores, CAUSAL))["even"]
+    assert not described(softmax(scores * 1e-3))["even"]
+    assert not described(softmax(scores * np.arange(3)[:, None, None]))["even"]
+    assert not described(softmax(scores * 0), exact=False)["even"]
+
+
+@pytest.mark.parametrize("shape", [(8, 10), (8, 4, 3), (2, 8, 1, 40), (2, 3, 4, 8, 8), (2, 400, 400)])
+def test_other_softmaxes_have_nothing(shape):
+    assert described(np.ones(shape)) == {}
+
+
+@pytest.mark.parametrize("is_inverted", [True, False])
+@pytest.mark.parametrize(("fill", "lengths"), [(-np.inf, [4, 6, 3]), (-1e9, [4, 6, SIZE])])
+def test_a_mask_that_leaves_the_padding(is_inverted, fill, lengths):
+    ids = np.where(np.arange(SIZE) < np.array(lengths)[:, None], np.arange(2, 2 + SIZE), 0)
+    batches = SimpleNamespace(_tokens_of=lambda shape: ids.ravel().tolist() if shape == ids.shape else None)
+    batches.is_padding_all = lambda shape, hidden: ModelInputs.is_padding_all(batches, shape, hidden)
+    hidden = (ids != 0) if is_inverted else (ids == 0)
+    weights = softmax(scores_of(3, 2), hidden[:, None, None], fill)
+    assert described(weights, batches)["padding_only"] is is_inverted
