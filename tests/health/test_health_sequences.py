@@ -60,7 +60,9 @@ def test_attention_that_sees_the_next_token(ask):
     assert told(zero=0.44, ahead=1) == "fail" and told(zero=0.48, ahead=0) == "ok"
 
 
-@pytest.mark.parametrize(("even", "verdict"), [((True, True, True), "warn"), ((False, True, True), None), ((True,), None)])
+@pytest.mark.parametrize(
+    ("even", "verdict"), [((True, True, True), "warn"), ((False, True, True), None), ((True,), None)]
+)
 def test_attention_whose_weights_are_all_equal(ask, even, verdict):
     rows = ({"fn": "softmax", "line": "t.py:4", "shape": [16, 4, 24, 24], "even": one} for one in even)
     tensors = tuple({"step": step, "model": 0, "functions": [row]} for step, row in enumerate(rows, 2))
