@@ -1,4 +1,4 @@
-"""Checks of what modules are given: ids of lookup tables, axes in another order."""
+"""Checks of what modules and losses are given: ids of lookup tables, axes in another order, steps, activations."""
 
 from order_of_tests import in_one_test
 
@@ -26,3 +26,28 @@ def test_axes_that_are_reshaped(ask):
     for row, verdict in ((conv, None), ({**conv, "view_of": [8, 40, 6]}, "warn")):
         found = ask("reshaped_not_permuted", signals={"models": ({"model": 0, "modules": [row], "parameters": []},)})
         assert (found.verdict if found else None) == verdict
+
+
+@in_one_test(
+    ("calls", "read", "verdict"), [(1, [0], "warn"), (1, [0, -1], None), (1, [17], None), (9, [0], None), (1, [], None)]
+)
+def test_the_first_step_of_a_recurrent_layer(ask, calls, read, verdict):
+    layer = {"i": 1, "name": "lstm", "type": "LSTM", "order": 0, "output": [{"shape": [32, 18, 8]}], "steps_read": read}
+    layer["options"] = {"batch_first": True}
+    looks = ({"step": 1, "model": 0, "modules": [{"i": 1, "calls": calls}]},)
+    models = ({"model": 0, "modules": [layer], "parameters": []},)
+    found = ask("recurrent_first_step", signals={"models": models, "tensors": looks})
+    assert (found.verdict if found else None) == verdict
+
+
+@in_one_test(
+    ("shape", "unit_range", "top", "verdict"),
+    [([32, 4], 1.0, 31.0, "warn"), ([32, 2], 1.0, 31.0, None), ([32, 4], 0.9, 31.0, None), ([32, 4], 1.0, 1.0, None)],
+)
+def test_one_of_several_outputs_behind_a_sigmoid(ask, shape, unit_range, top, verdict):
+    scores, target = {"shape": [32, 4], "min": 0.1, "max": 0.9}, {"shape": [32, 4], "min": 0.0, "max": top}
+    loss = {"fn": "smooth_l1", "training": True, "observed": 16, "calls": 99, "input": scores, "target": target}
+    sigmoid = {"fn": "sigmoid", "line": "t.py:3", "shape": shape}
+    looks = tuple({"step": step, "model": 0, "functions": [sigmoid]} for step in range(3))
+    found = ask("loss_activation_mismatch", signals={"losses": ({**loss, "unit_range": unit_range},), "tensors": looks})
+    assert (found.verdict if found else None) == verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from labbook.health.evidence.layer_history import has_returned_range, output_activation
+from labbook.health.evidence.layer_history import functions_of, has_returned_range, modules_of, output_activation
 from labbook.health.evidence.measurements import (
     called_in_sentence,
     missing_reason,
@@ -181,9 +181,10 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
 
     Source: chosen by us (tier 2): a tenth of all scores exactly 0 and none negative, which no linear layer gives; a
     fifth of the range of the targets that the activation cannot reach; AUTOTRAINER's improper activation. Scores that
-    never leave [0, 1] may be probabilities, which other checks judge.
+    never leave [0, 1] may be probabilities, which other checks judge. Of several outputs, one that never leaves [0, 1]
+    has passed through a sigmoid that returns its shape.
     """
-    activation = output_activation(signals)
+    whole = output_activation(signals)
     for loss in training_losses(signals):
         scores = loss.get("input", {})
         zero, low, line = scores.get("zero"), scores.get("min"), loss.get("line", "")
@@ -192,10 +193,18 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
         if fits and zero is not None and zero > 0.1 and low == 0.0 and loss.get("observed", 0) >= _CALLS:
             observed = message("health.loss_activation_mismatch.zeros", share=zero)
             return Outcome("warn", observed, called_in_sentence(line), place_of(line))
-        missed = _targets_out_of_reach(loss, activation)
+        missed = _targets_out_of_reach(loss, whole or _sigmoid_before(signals, loss))
         if missed is not None:
             return Outcome("warn", missed, called_in_sentence(line), place_of(line))
     return None
+
+
+def _sigmoid_before(signals: Signals, loss: LossCall) -> str:
+    """Returns "sigmoid" where all inputs of a loss lie in [0, 1] and a sigmoid returns their shape, else ""."""
+    shape = loss.get("input", {}).get("shape", ())[1:]
+    called = [*functions_of(signals).items(), *(((m.type.lower(), ""), m.history) for m in modules_of(signals))]
+    shapes = [calls[-1][1].get("shape", ())[1:] for (name, _), calls in called if name == "sigmoid" and calls]
+    return "sigmoid" if loss.get("unit_range") == 1.0 and shape and shape in shapes else ""
 
 
 def _targets_out_of_reach(loss: LossCall, activation: str) -> Message | None:

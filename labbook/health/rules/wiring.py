@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health.evidence.layer_history import parameters_of
+from labbook.health.evidence.layer_history import modules_of, parameters_of
 from labbook.health.evidence.measurements import (
     called_in_sentence,
     join_names,
@@ -336,6 +336,22 @@ def flags_are_on_parameters(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("warn", message("health.requires_grad_on_module.idle", flags=join_names(flags)))
 
 
+@check("recurrent_first_step", family="loop-bug", tier=2, needs=("models",))
+def last_step_is_read(run: Run, signals: Signals) -> Outcome | None:
+    """Whether all that modules are given of a recurrent layer's output is its first time step, of several.
+
+    Source: chosen by us (tier 2): in one direction, that step has seen one input only.
+    """
+    for module in modules_of(signals):
+        outputs = module.facts.get("output", [])
+        form = outputs[0].get("shape", ()) if outputs else ()
+        steps = form[1 if module.options.get("batch_first", True) else 0] if len(form) == 3 else 0
+        once = all(row.get("calls") == 1 for _, row in module.history)
+        if steps > 1 and once and set(module.facts.get("steps_read", [])) == {0}:
+            return Outcome("warn", message("health.recurrent_first_step.read", layer=module.label, steps=steps))
+    return None
+
+
 @check("layers_share_weights", family="loop-bug", tier=2, needs=("models",))
 def layers_are_separate(run: Run, signals: Signals) -> Outcome | None:
     """Whether a list of modules is one and the same module with parameters, whose outputs are formed as its inputs.
@@ -369,5 +385,6 @@ CHECKS = (
     kept_state_is_a_copy,
     copies_are_updated,
     flags_are_on_parameters,
+    last_step_is_read,
     layers_are_separate,
 )

@@ -55,6 +55,7 @@ class ModuleRow(TypedDict, total=False):
     input: list[TensorForm]
     output: list[TensorForm]
     view_of: Shape
+    steps_read: list[int]
 
 
 class InitialValues(TypedDict, total=False):

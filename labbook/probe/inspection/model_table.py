@@ -149,7 +149,7 @@ class Describer:
             "options": self._options(one) if one is not None else {},
             "input": seen.get("input", []),
             "output": seen.get("output", []),
-            **({"view_of": seen["view_of"]} if "view_of" in seen else {}),
+            **{name: seen[name] for name in ("view_of", "steps_read") if name in seen},
         }
 
     def _parameter(self, at, table, initial):

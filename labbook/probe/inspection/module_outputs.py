@@ -59,6 +59,7 @@ class ModuleOutputs:
         self._returned = {}
         self._made = {}
         self._taken = []
+        self._recurrent = []
 
     def settle(self):
         """Computes what the looks have left to be computed, after the forward."""
@@ -71,6 +72,8 @@ class ModuleOutputs:
     def _inspect(self, number, module, args, output):
         known = self.found.get(number)
         tensor = first_tensor(output, self.stats)
+        if self._recurrent:
+            self._find_step(args)
         if known is not None:
             known["calls"] += 1
             self._remember(number, tensor)
@@ -90,6 +93,9 @@ class ModuleOutputs:
             fields["given"] = self._describe_input(args)
         if any(kind.__name__ == "RNNBase" for kind in type(module).__mro__):
             fields["carried"] = self._is_carried((id(self._root), number), args, output)
+            if self._first and len(tensor.shape) == 3 and not _is_bidirectional(module):
+                axis = 1 if getattr(module, "batch_first", not getattr(module, "time_major", True)) else 0
+                self._recurrent.append((ref(tensor), number, axis))
         if isinstance(getattr(module, "num_embeddings", getattr(module, "_num_embeddings", None)), int):
             fields["ids"] = self._range_of_ids(args)
         self.found[number] = fields
@@ -127,6 +133,21 @@ class ModuleOutputs:
             for number, at, taken in self._taken:
                 if at == address:
                     self._compare_axes(number, form, taken)
+
+    def _find_step(self, args):
+        """Notes which time step of a recurrent layer's output a module was given, -1 for anything else of it."""
+        given = first_tensor(args, self.stats)
+        if given is None or not self._is_plain(given):
+            return
+        for made, number, axis in self._recurrent:
+            output = made()
+            if output is None or not self._is_plain(output):
+                continue
+            form, stride = list(output.shape), (getattr(output, "strides", None) or output.stride())[axis]
+            at = (given.data_ptr() - output.data_ptr()) // output.element_size()
+            if 0 <= at < math.prod(form):
+                alone = at % stride == 0 and list(given.shape) == form[:axis] + form[axis + 1 :]
+                self.facts[number].setdefault("steps_read", []).append(at // stride if alone else -1)
 
     def _compare_axes(self, number, form, taken):
         if len(form) == len(taken) > 2 and form != taken and sorted(form) == sorted(taken) and min(form) > 1:
@@ -197,3 +218,7 @@ class ModuleOutputs:
     def _is_comparable(self, one, other):
         """Whether two arrays of `_silent_units` can be compared."""
         return one.shape == other.shape
+
+
+def _is_bidirectional(layer):
+    return getattr(layer, "bidirectional", False) or getattr(layer, "num_directions", 1) > 1

@@ -113,6 +113,8 @@ def options(layer):
             fields[name] = list(value)
         elif type(value) in (bool, int, float, str):
             fields[name] = value
+    if type(layer.__dict__.get("time_major")) is bool:
+        fields["batch_first"] = not layer.time_major
     own = layer.__dict__.get("_parameters", {})
     if "momentum" in fields and "_mean" in own:
         fields["momentum"] = round(1.0 - fields["momentum"], 9)

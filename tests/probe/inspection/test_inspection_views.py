@@ -1,4 +1,4 @@
-"""What modules are given: the memory of another tensor with its axes in another order, and the ids of lookup tables."""
+"""What modules are given: memory with its axes in another order, ids of lookup tables, steps of recurrent layers."""
 
 import sys
 
@@ -15,9 +15,13 @@ class Net(getattr(nn, "Module", None) or nn.Layer):
     def __init__(self):
         super().__init__()
         self.channel, self.conv, self.head = nn.Embedding(20, 6), Conv(6, 4, 3), nn.Linear(38, 1)
+        self.rnn = nn.GRU(6, 5, batch_first=True) if "torch" in f.__name__ else nn.GRU(6, 5)
+        self.last = nn.Linear(5, 1)
 
     def forward(self, x, ids):
-        return self.head(self.conv(turn(x))).mean() + self.channel(ids).mean()
+        steps = self.rnn(x)[0]
+        read = steps[:, 0] if WRONG else steps[:, -1]
+        return self.head(self.conv(turn(x))).mean() + self.channel(ids).mean() + self.last(read).mean()
 
 
 net = Net()
@@ -36,5 +40,6 @@ def test_axes_that_are_reshaped_and_ids_of_a_lookup_table(probed, framework, wro
     outcome = probed(sys.executable, "train.py", OMP_NUM_THREADS="1")
     rows = {row["name"]: row for row in outcome.of("model")[0]["modules"]}
     assert rows["conv"].get("view_of") == ([8, 40, 6] if wrong else None)
+    assert rows["rnn"]["steps_read"] == ([0] if wrong else [39]) and rows["rnn"]["options"]["batch_first"] is True
     looks = [row["ids"] for event in outcome.of("tensors") for row in event["modules"] if "ids" in row]
     assert len(looks) > 3 and all(look == [3 * wrong, 3 * wrong, 8] for look in looks)
