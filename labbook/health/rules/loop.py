@@ -15,6 +15,7 @@ from labbook.health.evidence.measurements import (
 )
 from labbook.health.evidence.training_kind import REGRESSIONS, training_losses
 from labbook.model.check import Outcome, check
+from labbook.model.events.inspection_kinds import ModuleInspection
 from labbook.model.events.training_kinds import LossCall, Optimizer
 from labbook.model.message import Message, message
 from labbook.model.run import Run
@@ -202,8 +203,9 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
 def _sigmoid_before(signals: Signals, loss: LossCall) -> str:
     """Returns "sigmoid" where all inputs of a loss lie in [0, 1] and a sigmoid returns their shape, else ""."""
     shape = loss.get("input", {}).get("shape", ())[1:]
-    called = [*functions_of(signals).items(), *(((m.type.lower(), ""), m.history) for m in modules_of(signals))]
-    shapes = [calls[-1][1].get("shape", ())[1:] for (name, _), calls in called if name == "sigmoid" and calls]
+    looks: list[ModuleInspection] = [m.history[-1][1] for m in modules_of(signals) if m.type == "Sigmoid" and m.history]
+    looks += [calls[-1][1] for (name, _), calls in functions_of(signals).items() if name == "sigmoid"]
+    shapes = [look.get("shape", ())[1:] for look in looks]
     return "sigmoid" if loss.get("unit_range") == 1.0 and shape and shape in shapes else ""
 
 
