@@ -60,8 +60,9 @@ def clean_line(text: str) -> str:
         text = _RE["control"].sub("", text)
         text = _RE["space"].sub(" ", text)
     if "%|" in text:
-        rest = _RE["bar"].sub("", text, count=1)
-        text = rest if rest.strip() else text
+        text = rest if (rest := _RE["bar"].sub("", text, count=1)).strip() else text
+    if ": : " in text:
+        text = _RE["doubled"].sub(r"\g<type>: \g<message>", text)
     return text.rstrip()
 
 
@@ -146,8 +147,7 @@ def _seconds(when: str) -> float | None:
     text = re.sub(r"[T ,_]{1,2}", " ", when.replace("/", "-"), count=1)
     found = re.match(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?", text)
     with contextlib.suppress(ValueError):
-        whole = datetime.fromisoformat(found[1]) if found else None
-        if found and whole:
+        if found and (whole := datetime.fromisoformat(found[1])):
             return (whole - datetime(1970, 1, 1)).total_seconds() + float(f"0.{found[2] or 0}")
     return None
 
@@ -187,8 +187,8 @@ def strip_learned_prefix(lines: list[LogLine]) -> list[LogLine]:
 
 def _counts_up(pattern: re.Pattern[str], lines: list[LogLine]) -> bool:
     """Whether the only number of the prefix grows from line to line: a line number, not a rank."""
-    numbers_found = [found.group(2) for line in lines if (found := pattern.match(line.text)) and pattern.groups == 2]
-    numbers = [int(number) for number in numbers_found if number and len(number) < 10]
+    found = (pattern.match(line.text) for line in lines if pattern.groups == 2)
+    numbers = [int(one[2]) for one in found if one and one[2] and len(one[2]) < 10]
     return len(numbers) > 2 and all(b > a for a, b in pairwise(numbers))
 
 

@@ -378,6 +378,13 @@ def test_a_message_goes_on_behind_an_empty_line_where_its_line_ends_with_error()
     assert raised.message.split("\n") == [first.rstrip(), "", "Unsupported operand 118"]
 
 
+@in_one_test("times", [2, 3, 8])
+def test_the_last_line_that_several_ranks_wrote_at_once_is_one(times) -> None:
+    line = "builtins.OSError" * times + ": " * times + "no shard at /data/a: b" * times
+    (raised,) = read_text(f"{TRACE}{line}\n").exceptions
+    assert (raised.type, raised.message) == ("OSError", "no shard at /data/a: b")
+
+
 @in_one_test("head", ["Cell 5 in Agent.act(self, x)", "单元格 5 in Agent.act(self, x)", "Cell 5 line 2"])
 def test_a_cell_of_vs_code_is_a_frame(head) -> None:
     title = "ValueError                                Traceback (most recent call last)\n"
