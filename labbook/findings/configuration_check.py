@@ -85,7 +85,7 @@ def _certainty(value: YamlValue, run: Run, code: str) -> str:
     """Returns "certain" if an option of the run has the read value, "likely" by the loader, else ""."""
     looked_up = (_look_up(parsed.values, value.path) for parsed in run.arguments)
     known = [found[0] for found in looked_up if found is not None]
-    if re.search(rf"(float|int|bool|str|eval)\(\s*[^()\n]*\b{re.escape(value.leaf)}\b", code):
+    if re.search(rf"\b(float|int|bool|str|eval)\(\s*[^()\n]*\b{re.escape(value.leaf)}\b", code):
         return ""
     as_text = value.kind.endswith("_as_text")
     if known and not value.kind.endswith("key_as_bool"):

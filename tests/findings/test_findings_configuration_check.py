@@ -39,6 +39,7 @@ def check(tmp_path):
         ({"options": {"lr": "1e-4"}}, "certain"),
         ({"options": {"lr": 1e-4}}, ""),
         ({"code": "lr = float(cfg['lr'])"}, ""),
+        ({"code": "print(cfg['lr'])"}, "likely"),
         ({"code": "Loader.add_implicit_resolver('x')"}, ""),
         ({"packages": ("yaml", "omegaconf")}, ""),
         ({"packages": ("yaml", "pydantic")}, ""),
