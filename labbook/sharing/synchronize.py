@@ -31,7 +31,7 @@ from labbook.sharing.tree_diff import (
 from labbook.store.commit.branch_checkout import known_commit, notebook_prefix
 from labbook.store.commit.changed_notes import edited_notes, has_conflict
 from labbook.store.commit.entry_commit import commit_files, commit_queued
-from labbook.store.commit.sync_state import file_system_time, read_state, tracking_marks, update_state
+from labbook.store.commit.sync_state import file_system_time, read_state, shared_commits, tracking_marks, update_state
 from labbook.store.git.git_identity import read_signers
 from labbook.store.git.git_process import GitFolders, read_blobs, run_git
 from labbook.store.git.git_state import read_commit
@@ -103,8 +103,9 @@ def synchronize(remote: Remote, *, rewritten: str = "") -> SyncResult:
             facts = {"error": error.message, "advice": error.hint, "failure": error.as_data()}
             update_state(notebook, time=_utc_now(), remote=remote.name, told=True, **facts)
             raise
-    marks: dict[str, object] = {}
-    if "tracked" in read_state(notebook) and read_commit(folders, tracking_ref(remote.name, ref)) == result.commit:
+    state = read_state(notebook)
+    marks: dict[str, object] = {"shared": {**shared_commits(state), remote.name: result.commit}}
+    if "tracked" in state and read_commit(folders, tracking_ref(remote.name, ref)) == result.commit:
         marks["tracked"] = tracking_marks(notebook, folders)  # the next command need not look again
     update_state(notebook, time=_utc_now(), remote=remote.name, error="", advice="", failure=None, told=True, **marks)
     return result
@@ -118,7 +119,7 @@ def merge_fetched(notebook: Notebook, folders: GitFolders, ref: str, fetched: st
     """
     with hold_lock(folders.common_dir / "labbook-sync", _LOCK_WAIT_S):
         align_disk(notebook, folders, ref)
-        commit_edited(notebook)
+        commit_edited(notebook, {})
         tip, _ = _land(notebook, folders, ref, fetched, None)
         return tip
 
@@ -148,14 +149,18 @@ def align_disk(notebook: Notebook, folders: GitFolders, ref: str) -> None:
             update_state(notebook, base=tip)
 
 
-def commit_edited(notebook: Notebook) -> tuple[tuple[str, str], ...]:
-    """Commit queued entries and edited notes; return the notes that cannot be committed, each with the reason."""
+def commit_edited(notebook: Notebook, changes: Mapping[bytes, PathChange]) -> tuple[tuple[str, str], ...]:
+    """Commit queued entries and edited notes; return the notes that cannot be committed, each with the reason.
+
+    `changes` are the last ones of the branch, as far as they are known.
+    """
     commit_queued(notebook)
     began = file_system_time(notebook)
     state = read_state(notebook)
     since = int(state.get("looked_ns") or 0)
     left = [notebook.paths.root / name for name in state.get("uncommitted") or []]
-    files = edited_notes(notebook, since_ns=since if since <= began else 0)  # the clock may have been set back
+    since = since if since <= began else 0  # the clock may have been set back
+    files = edited_notes(notebook, since_ns=since, known={p: c.after.blob for p, c in changes.items() if c.after})
     files = sorted({*files, *(file for file in left if file.is_file())})
     unsent: dict[str, str] = {}
     ready = []
@@ -193,9 +198,8 @@ class _Sync:
     def run(self) -> SyncResult:
         if self.remote.lacks_contents(self.ref):
             complete_clone(self.remote, self.ref)
-        shared = read_state(self.notebook).get("shared")
-        known = str(shared.get(self.remote.name) or "") if isinstance(shared, dict) else ""
-        known = known or read_commit(self.folders, self.tracking)
+        shared = shared_commits(read_state(self.notebook))
+        known = shared.get(self.remote.name) or read_commit(self.folders, self.tracking)
         sent = read_commit(self.folders, self.ref)
         if not sent:
             self.remote.fetch(self.ref)  # else what is on disk may be committed onto a commit that comes just then
@@ -203,9 +207,7 @@ class _Sync:
         call = remote.start_push(sent, self.ref, only_from=known) if ahead else remote.start_fetch(self.ref)
         try:
             align_disk(self.notebook, self.folders, self.ref)  # all this while the remote answers
-            unsent = commit_edited(self.notebook)
-            if ahead:
-                diff_trees(self.folders, known, sent)  # for the result
+            unsent = commit_edited(self.notebook, diff_trees(self.folders, known, sent) if ahead else {})
         except BaseException:
             self.remote.stop(call)
             raise
@@ -228,7 +230,6 @@ class _Sync:
             if tip == merged:
                 break
             seen, theirs = merged, self.remote.fetch(self.ref)
-        update_state(self.notebook, shared={**(shared if isinstance(shared, dict) else {}), self.remote.name: tip})
         return self._result(start if sent or not first else "", first, tip, unsent)
 
     def _is_ahead(self, local: str, known: str) -> bool:

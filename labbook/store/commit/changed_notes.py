@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from labbook.errors import GitError
 from labbook.store.commit.branch_checkout import notebook_prefix
@@ -20,7 +21,9 @@ _TICK_NS = 2_000_000_000
 """The coarsest time stamps in use (FAT: 2 s)."""
 
 
-def edited_notes(notebook: Notebook, *, since_ns: int = 0) -> list[Path]:
+def edited_notes(
+    notebook: Notebook, *, since_ns: int = 0, known: Mapping[bytes, str] = MappingProxyType({})
+) -> list[Path]:
     """Return Markdown files below `notes/` that differ from their branch, sorted, without entries of running runs.
 
     A note that was renamed counts under its old name too, which is no longer a file. A note that is only missing does
@@ -28,11 +31,12 @@ def edited_notes(notebook: Notebook, *, since_ns: int = 0) -> list[Path]:
 
     Args:
         since_ns: Look only at files that changed since then, on the clock of the file system.
+        known: Path from the top of the repository -> hash on the branch, for files of which the caller knows it.
 
     Raises:
         GitError: Commits are off (no repository, or `commit = "off"`), or the branch cannot be read.
 
-    Cost: one process of git, and reading the notes that changed.
+    Cost: reading the notes that changed, and one process of git if one of them is not among the known ones.
     """
     folders = notebook.git_folders()
     if folders is None:
@@ -42,12 +46,14 @@ def edited_notes(notebook: Notebook, *, since_ns: int = 0) -> list[Path]:
     notes = _changed_since(notebook.paths.notes, since_ns)
     if not notes:
         return []
-    committed = _blobs(notebook, folders, notes)
     top = folders.top.resolve()
+    names = {path: os.fsencode(path.resolve().relative_to(top)) for path in notes}
+    others = [path for path, name in names.items() if name not in known]
+    committed = {**known, **(_blobs(notebook, folders, others) if others else {})}
     found, new = [], set()
     for path in notes:
         data = path.read_bytes()
-        name = committed.get(os.fsencode(path.resolve().relative_to(top)), "")
+        name = committed.get(names[path], "")
         if name != blob_hash(data, like=name) and not _runs_on(data):
             found.append(path)
             if not name:

@@ -40,10 +40,17 @@ def read_state(notebook: Notebook) -> dict[str, Any]:
     Keys: `time` (UTC) and `remote` of the last sync, `error` and `advice` ("" after a success), `failure` (the same
     error for any language), `told` (whether a command has printed it), `base` (the commit that the files on disk
     follow), `landing` (the commit that they are being brought to; its `local` is the tip that it contains),
-    `looked_ns` (time on the clock of the file system: later changes of notes are not committed yet), `head` and
-    `tracked` (what was checked out, and where the remote-tracking branches were, at the last look for entries).
+    `shared` (see `shared_commits`), `looked_ns` (time on the clock of the file system: later changes of notes are not
+    committed yet), `head` and `tracked` (what was checked out, and where the remote-tracking branches were, at the last
+    look for entries).
     """
     return read_json_object(state_path(notebook))
+
+
+def shared_commits(state: dict[str, Any]) -> dict[str, str]:
+    """Return remote -> commit that its branch had after the last sync."""
+    found = state.get("shared")
+    return found if isinstance(found, dict) else {}
 
 
 def update_state(notebook: Notebook, **values: object) -> None:
