@@ -150,10 +150,7 @@ def align_disk(notebook: Notebook, folders: GitFolders, ref: str) -> None:
 
 
 def commit_edited(notebook: Notebook, changes: Mapping[bytes, PathChange]) -> tuple[tuple[str, str], ...]:
-    """Commit queued entries and edited notes; return the notes that cannot be committed, each with the reason.
-
-    `changes` are the last ones of the branch, as far as they are known.
-    """
+    """Commit queued entries and edited notes, but for known changes; return the notes that stay, with the reason."""
     commit_queued(notebook)
     began = file_system_time(notebook)
     state = read_state(notebook)
