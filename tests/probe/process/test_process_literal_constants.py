@@ -1,0 +1,62 @@
+"""Variables that a program assigns once, to a literal, arrive as its options."""
+
+
+def values(done, source):
+    return [event["values"] for event in done.of("arguments") if event["source"] == source]
+
+
+def test_constants_of_a_training_are_variables_that_are_assigned_once_to_a_literal(probed, python):
+    probed.write("torch.py", "")
+    probed.write(
+        "train.py",
+        "import sys, torch\n"
+        "from argparse import REMAINDER\n"
+        "block, rate = 8, -3e-3\n"
+        "decay_iters: int = 4 * 50\n"
+        "best, done, total = 0, False, 0\n"
+        "for word in sys.argv[1:]:\n"
+        "    name, value = word.split('=')\n"
+        "    globals()[name] = int(value)\n"
+        "for depth in (1, 2):\n"
+        "    inner = 3\n"
+        "    total += depth\n"
+        "def report():\n"
+        "    global done\n"
+        "    done = True\n"
+        "def main(given=4, *, named=5):\n"
+        "    mode = 'cosine'\n"
+        "    given = 2\n"
+        "    if given:\n"
+        "        maybe = 1\n"
+        "    best = max(total, 1)\n"
+        "    sys._labbook_probe._look(1)\n"
+        "main()\n",
+    )
+    done = probed(python, "train.py", "block=16")
+    assert values(done, "constants") == [{"mode": "cosine", "block": 16, "rate": -0.003, "decay_iters": 200, "best": 0}]
+
+
+def test_variables_of_a_running_function_are_not_kept_alive(probed, python):
+    probed.write(
+        "train.py",
+        "import sys, weakref\n"
+        "class Batch: pass\n"
+        "class Trainer:\n"
+        "    def __init__(self): self.lr = 0.1\n"
+        "    def fit(self):\n"
+        "        config = {'depth': 3}\n"
+        "        batch = Batch(); alive = weakref.ref(batch)\n"
+        "        sys._labbook_probe._look(1)\n"
+        "        del batch\n"
+        "        print(alive())\n"
+        "    def named(self):\n"
+        "        kept = 4\n"
+        "        mine = locals()\n"
+        "        sys._labbook_probe._look(1)\n"
+        "        print(mine['kept'])\n"
+        "Trainer().fit()\n"
+        "Trainer().named()\n",
+    )
+    done = probed(python, "train.py")
+    assert done.out == "None\n4\n"
+    assert values(done, "dict") == [{"depth": 3}]
