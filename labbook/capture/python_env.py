@@ -2,7 +2,8 @@
 
 Facts: `version`, `executable`, `prefix`, `implementation`, `kind` ("conda", "uv", "poetry", "pipenv", "virtualenv",
 "venv", "pyenv" or "system"), `conda_env`, `packages` (normalized name -> version), `count`, `origins` (packages that
-are not from a registry: name -> `url`, `commit`, `editable`), `tool_version`, `files` (written into the entry's folder:
+are not from a registry: name -> `url`, `commit`, `editable`), `imported` and `loaded` (names of the packages that the
+program imports, and of all that were loaded), `tool_version`, `files` (written into the entry's folder:
 `environment.txt`, and `environment.yml` with conda), `guessed` (true if the probe did not start and the interpreter was
 found by its name).
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 TEXT_FILE = "environment.txt"
 YML_FILE = "environment.yml"
 _METADATA_BYTES = 4096
+_RECORD_BYTES = 256 * 1024
+_TOP_LEVEL = re.compile(r"^(\w+)(?:/__init__)?\.", re.MULTILINE)
+"""A top-level module or package in the list of the files that a package installed."""
 
 
 def capture(context: CaptureContext) -> dict[str, Any]:
@@ -167,6 +172,41 @@ def find_packages(paths: Iterable[Path]) -> tuple[dict[str, str], dict[str, dict
                 if origin:
                     origins[name] = origin
     return dict(sorted(packages.items())), dict(sorted(origins.items()))
+
+
+def add_used_packages(
+    facts: Mapping[str, Any], modules: tuple[Iterable[str], Iterable[str]], hello: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the facts with the names of the packages that the program imports (`imported`) and loads (`loaded`).
+
+    Args:
+        facts: Facts of the environment.
+        modules: The installed modules that the user's code imports, and all that were loaded.
+        hello: The `hello` event of the main Python process.
+    """
+    packages = facts.get("packages")
+    if not isinstance(packages, Mapping) or not any(modules):
+        return dict(facts)
+    known = {name: normalize_name(name) for names in modules for name in names if normalize_name(name) in packages}
+    unknown = {name for names in modules for name in names} - known.keys()
+    paths = [Path(str(path)).expanduser() for path in hello.get("sys_path") or () if path]
+    homes = {**_find_packages_of(unknown, paths), **known}
+    imported, loaded = (sorted({homes[name] for name in names if name in homes}) for names in modules)
+    return {**facts, "imported": imported, "loaded": loaded}
+
+
+def _find_packages_of(modules: set[str], paths: Iterable[Path]) -> dict[str, str]:
+    """Returns module -> package where the two have different names, from the lists of installed files.
+
+    Cost: 40 ms for 200 packages.
+    """
+    found: dict[str, str] = {}
+    for record in (file for folder in paths for file in folder.glob("*.dist-info/RECORD")):
+        with contextlib.suppress(OSError), record.open(encoding="utf-8", errors="replace") as stream:
+            name = normalize_name(record.parent.name.removesuffix(".dist-info").rpartition("-")[0])
+            for module in modules.intersection(_TOP_LEVEL.findall(stream.read(_RECORD_BYTES))):
+                found.setdefault(module, name)
+    return found
 
 
 def _parse_egg(entry: Path) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from labbook.model.events.training_kinds import FrameworkImported, Step
 from labbook.model.run import Facts, FileUse, Framework, Process, Run
 from labbook.model.run_files import Artifact
 from labbook.record.kept_files import file_items, keep_files
-from labbook.record.run_from_journal.journal_reader import variables_read
+from labbook.record.run_from_journal.journal_reader import modules_used, variables_read
 from labbook.record.run_from_journal.successive_trainings import successive_trainings, training_phases
 from labbook.store.journal import Journal, ProcessEvents
 from labbook.store.paths import check_stays_inside
@@ -41,6 +41,7 @@ def add_captured(
         recorded: All events as they are in the journal, by which calls of `labbook.keep()` are known.
     """
     from labbook.capture.processes import find_unobserved
+    from labbook.capture.python_env import add_used_packages
     from labbook.capture.reproducibility import judge_reproducibility
     from labbook.capture.resources import read_resources
     from labbook.capture.sources import capture_after
@@ -56,6 +57,7 @@ def add_captured(
     if not after:
         context = capture_context(notebook, journal, start, redactor, _main_python(processes))
         after = dict(capture_after(context))
+        after["python"] = add_used_packages(after.get("python") or {}, modules_used(processes), context.python)
         files = summarize_files(items, context.cwd, notebook.config)
         after["files"] = [redactor.data(vars(f)) for f in files]
         after["artifacts"] = keep_files(notebook, journal, context, run, recorded or processes)

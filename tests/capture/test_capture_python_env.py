@@ -74,6 +74,22 @@ def test_names_and_versions_are_those_of_the_interpreter():
     assert origins["labbook"]["editable"] is True
 
 
+def test_packages_are_those_that_the_program_uses(tmp_path):
+    for name, record in (
+        ("Image_Tools-2.0", "imgtools/__init__.py,sha256=x,1\nimgtools/io.py,,\n"),
+        ("numbers_py-1.0", "../bin/x,,\nfastnum.cpython-311.so,,\n"),
+        ("plain-3.0", "plain/__init__.py,,\n"),
+        ("other-1.0", "other/imgtools.py,,\n"),
+    ):
+        (tmp_path / f"{name}.dist-info").mkdir()
+        (tmp_path / f"{name}.dist-info" / "RECORD").write_text(record)
+    facts = {"packages": find_packages([tmp_path])[0]}
+    modules = (("imgtools", "plain"), ("fastnum", "imgtools", "plain", "unknown"))
+    used = python_env.add_used_packages(facts, modules, {"sys_path": [str(tmp_path)]})
+    assert used["imported"] == ["image-tools", "plain"]
+    assert used["loaded"] == ["image-tools", "numbers-py", "plain"]
+
+
 @pytest.mark.process
 def test_a_virtual_environment_is_listed_and_can_be_installed_again(venv, tmp_path, make_context):
     wheels = [wheel(tmp_path, "tiny_one", "1.2.0"), wheel(tmp_path, "Tiny.Two", "2.0")]

@@ -294,7 +294,7 @@ def accumulation_scaled(run: Run, signals: Signals) -> Outcome | None:
     total = sum(steps_of.values())
     common = max(steps_of, key=lambda k: steps_of[k], default="")
     losses = training_losses(signals)
-    if not common.isdigit() or int(common) < 3 or steps_of[common] < 0.9 * total or len(losses) != 1 or total < 5:
+    if not common.isdigit() or int(common) < 2 or steps_of[common] < 0.9 * total or len(losses) != 1 or total < 5:
         return None
     series, first = process_series(run, signals, "loss"), losses[0].get("value_first")
     if not series or not first or losses[0].get("reduction") != "mean":

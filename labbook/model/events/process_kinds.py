@@ -101,6 +101,7 @@ class Sources(Event, total=False):
 
     files: Annotated[list[Text], LONG]
     packages: Annotated[list[str], LONG]
+    imported: Annotated[list[str], LONG]
     environment: dict[str, Text]
 
 

@@ -58,9 +58,9 @@ masked already."""
 
 SOURCES = "sources"
 """What of the user's code this process loaded, written at its end. `files`: paths of the modules, the main program
-first. `packages`: names of the installed top-level modules. `environment` (object): the variables that are set and that
-these files name, or that begin with the name of a loaded package; names that look like those of secrets are left out.
-More than one event may be written: they add up."""
+first. `packages`: names of the installed top-level modules, `imported`: those that these files import. `environment`
+(object): the variables that are set and that these files name, or that begin with the name of a loaded package; names
+that look like those of secrets are left out. More than one event may be written: they add up."""
 
 EXCEPTION = "exception"
 """An uncaught exception. `where`: "main", "thread", "child". `chain` and `frames`: innermost last. `relation` of a

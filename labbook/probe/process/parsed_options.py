@@ -5,7 +5,7 @@ import sys
 from .. import wrapping
 from ..events import protocol
 from .literal_constants import is_setting, literal_constants
-from .settings_values import read_declared_defaults, settings_of_class, to_plain
+from .settings_values import is_settings_object, read_declared_defaults, settings_of_class, to_plain
 from .user_files import is_user_file
 
 _MOST = 20
@@ -71,9 +71,11 @@ class ParsedOptions:
             self._probe.event(protocol.ARGUMENTS, source=source, name=name, values=values, **more)
 
     def inspect_functions(self):
-        """Reads the settings in local variables of the user's functions that are running, by their usual names.
+        """Reads the settings in local variables of the user's functions that are running.
 
-        Of a method, its object is read as well. Other frames are not asked for their variables. Cost: 20 microseconds.
+        They have the usual names or classes of settings. Of a method, its object is read as well.
+
+        Cost: 40 microseconds, and 10 ms for 1,000 lines of their files.
         """
         with self._guard:
             frame = sys._getframe(1)
@@ -82,15 +84,13 @@ class ParsedOptions:
                     return
                 code = frame.f_code
                 if code.co_name != "<module>" and is_user_file(code.co_filename):
-                    named = [name for name in code.co_varnames if name.lower() in _NAMES]
                     bound = self._bound_names(code.co_filename, code.co_firstlineno)
                     self._local.update((name, value) for name, value in bound.items() if value is not None)
-                    if named or (code.co_argcount > 0 and code.co_varnames[0] == "self"):
-                        for name, value in _read_variables(frame, ["self", *named]):
-                            if name in named:
-                                self._variable(name, value)
-                            else:
-                                self._attributes(value)
+                    for name, value in _read_variables(frame):
+                        if name.lower() in _NAMES or is_settings_object(value):
+                            self._variable(name, value)
+                        elif name == code.co_varnames[0] and hasattr(type(value), code.co_name):
+                            self._attributes(value)
                 frame = frame.f_back
 
     def _bound_names(self, file, line=0):
@@ -110,7 +110,9 @@ class ParsedOptions:
         given = build.co_varnames[1 : build.co_argcount + build.co_kwonlyargcount] if build is not None else ()
         plain = {}
         for name, value in list(named.items()):
-            if name.strip("_").lower() in _NAMES and not isinstance(value, type):
+            if isinstance(value, type):
+                continue
+            if name.strip("_").lower() in _NAMES or is_settings_object(value):
                 self._variable(name, value)
             elif type(value) in (int, float, str, bool) and (name in given or name in _NUMBERS - _COUNTERS):
                 plain[name] = value
@@ -136,7 +138,7 @@ class ParsedOptions:
             for name, value in list(names.items()):
                 if name.startswith("_") or name in ("In", "Out"):
                     continue
-                if name.lower() in _NAMES:
+                if name.lower() in _NAMES or is_settings_object(value):
                     self._variable(name, value)
                 elif not is_setting(value):
                     continue
@@ -164,15 +166,18 @@ class ParsedOptions:
         self._known.update(range(_MOST))
 
 
-def _read_variables(frame, names):
-    """Return some variables of a running function, with their names.
+def _read_variables(frame):
+    """Return the variables of a running function that are no classes, with their names.
 
     Before Python 3.13 the frame keeps a dictionary with all of them, and so the first batch and its output, as long as
-    the function runs. It is emptied, unless the function itself calls `locals()`, which returns the same one.
+    the function runs. It is emptied. A function that calls `locals()` has got the same one: it is not read.
     """
+    code = frame.f_code
+    if not code.co_flags & _OPTIMIZED or "locals" in code.co_names:
+        return []
     variables = frame.f_locals
-    found = [(name, variables[name]) for name in names if name in variables and not isinstance(variables[name], type)]
-    if type(variables) is dict and frame.f_code.co_flags & _OPTIMIZED and "locals" not in frame.f_code.co_names:
+    found = [(name, value) for name, value in variables.items() if not isinstance(value, type)]
+    if type(variables) is dict:
         variables.clear()
     return found
 

@@ -3,6 +3,7 @@
 import sys
 
 from ..events.jsonl import MAX_DEPTH, MAX_ITEMS, describe
+from .user_files import is_user_file
 
 _BAGS = ("Namespace", "AttrDict", "CfgNode", "Config", "Configs", "Params", "HParams", "Options", "Settings")
 """Ends of the names of classes whose attributes are settings."""
@@ -45,6 +46,14 @@ def settings_of_class(kind):
         for name, value in vars(kind).items()
         if not name.startswith("_") and isinstance(value, (*_SCALARS, list, tuple, dict))
     }
+
+
+def is_settings_object(value):
+    """Whether a value is of a class of the user or of argparse that is named as settings are, as `CfgNode` of yacs."""
+    kind = type(value)
+    home = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    is_own = kind.__module__ in ("__main__", "argparse") or kind.__name__ == "CfgNode" or (home and is_user_file(home))
+    return is_own and kind.__name__.endswith(_BAGS)
 
 
 def read_declared_defaults(settings):

@@ -11,6 +11,7 @@ _MOST_BYTES = 400 * 1024
 _MOST_BYTES_IN_ALL = 4 * 1024 * 1024
 _MOST_VARIABLES = 60
 _READS = r"""(?:environ(?:\.get|\.pop|\.setdefault)?|getenv)\s*[\[(]\s*["'](\w{2,80})["']"""
+_IMPORTS = r"^[ \t]*(?:from|import)[ \t]+(\w+(?:[ \t]*,[ \t]*\w+)*)"
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASS", "PWD", "CRED", "AUTH", "COOKIE", "SESSION", "DSN", "WEBHOOK")
 _MACHINE_WORDS = (
     "HOME PATH USER USERNAME LOGNAME SHELL PWD OLDPWD HOSTNAME TERM DISPLAY SHLVL EDITOR PAGER MAIL COLUMNS LINES "
@@ -36,8 +37,11 @@ def install(probe):
             files = [file for file in user_sources() if file not in known]
             known.update(files)
             if files:
-                environment = read_variables(files, given)
-                probe.event(protocol.SOURCES, files=files, packages=loaded_packages(), environment=environment)
+                texts, packages = list(_read_texts(files)), loaded_packages()
+                imported = sorted(set(packages).intersection(_imported_names(texts)))
+                environment = read_variables(texts, given)
+                fields = {"packages": packages, "imported": imported, "environment": environment}
+                probe.event(protocol.SOURCES, files=files, **fields)
 
     probe.at_exit(leave)
 
@@ -64,12 +68,9 @@ def loaded_packages():
     return sorted(name for name, file in loaded if "." not in name and "-packages/" in file)[:_MOST]
 
 
-def read_variables(files, environ):
-    """Returns the variables that are set and that the files name or that begin with the name of a loaded package."""
-    import re
-
-    reads = re.compile(_READS)
-    names, left = set(), _MOST_BYTES_IN_ALL
+def _read_texts(files):
+    """Yields the texts of source files, up to 4 MiB in all."""
+    left = _MOST_BYTES_IN_ALL
     for file in files:
         try:
             size = os.stat(file).st_size
@@ -77,9 +78,27 @@ def read_variables(files, environ):
                 continue
             left -= size
             with open(file, encoding="utf-8", errors="replace") as stream:
-                names.update(reads.findall(stream.read()))
+                yield stream.read()
         except OSError:
             continue
+
+
+def _imported_names(texts):
+    """Yields the names of top-level modules that source texts import, wherever in them."""
+    import re
+
+    imports = re.compile(_IMPORTS, re.MULTILINE)
+    for text in texts:
+        for names in imports.findall(text):
+            yield from names.replace(",", " ").split()
+
+
+def read_variables(texts, environ):
+    """Returns the variables that are set and that the texts name or that begin with the name of a loaded package."""
+    import re
+
+    reads = re.compile(_READS)
+    names = {name for text in texts for name in reads.findall(text)}
     starts = tuple(name.upper() + "_" for name in loaded_packages() if len(name) > 3)
     chosen = [name for name in sorted(environ) if name in names or (starts and name.startswith(starts))]
     return {

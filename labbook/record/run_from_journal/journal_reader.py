@@ -135,7 +135,7 @@ def _add_observations(run: Run, processes: Sequence[ProcessEvents], pid: int) ->
         arguments=read_options(processes),
         configs=_configs(processes),
         sources=_first_names(file for event in _sources(processes) for file in event.get("files", [])),
-        packages=_first_names(name for event in _sources(processes) for name in event.get("packages", [])),
+        packages=modules_used(processes)[1],
         series=fold_series(processes),
         asked=fold_requests(processes),
         signals=fold_signals(processes),
@@ -314,6 +314,13 @@ def _sources(processes: Sequence[ProcessEvents]) -> list[process_kinds.Sources]:
 
 def _first_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))[:_MAX_SOURCES]
+
+
+def modules_used(processes: Sequence[ProcessEvents]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the installed modules that the user's code imports, and all that were loaded."""
+    events = _sources(processes)
+    imported = _first_names(name for event in events for name in event.get("imported", []))
+    return imported, _first_names(name for event in events for name in event.get("packages", []))
 
 
 def variables_read(processes: Sequence[ProcessEvents]) -> dict[str, str]:

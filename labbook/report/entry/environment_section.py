@@ -20,7 +20,7 @@ _MATTER = [
     "wandb", "mlflow", "hydra-core", "omegaconf", "einops", "opencv-python", "pillow", "albumentations",
     "tensorflow", "keras", "jax", "jaxlib", "ray",
 ]  # fmt: skip
-"""Packages whose version affects results; `environment.txt` has all packages.
+"""Packages that affect results though the program may not import them itself; `environment.txt` has all packages.
 
 Source: chosen by us; the packages that the frameworks ask for in bug reports, and those that examples import most.
 """
@@ -68,7 +68,9 @@ def _python_rows(run: Run) -> list[dict[str, str]]:
     packages = python.get("packages")
     found = {str(k).lower(): str(v) for k, v in packages.items()} if isinstance(packages, Mapping) else {}
     own = {f.name for f in run.frameworks} | {"paddlepaddle", "paddlepaddle-gpu"}
-    matter = [f"{name} {found[name]}" for name in _MATTER if name in found and name not in own]
+    used = dict.fromkeys(python.get("imported") or ())
+    used |= dict.fromkeys(name for name in _MATTER if name in python.get("loaded", found))
+    matter = [f"{name} {found[name]}" for name in used if name in found and name not in own]
     return [
         *_row("python", f"{version} ({kind})" if version and kind else version),
         *_row("interpreter", python.get("executable") or (main.executable if main else "")),

@@ -24,6 +24,19 @@ def test_loaded_files_of_the_user_are_told_with_the_variables_that_they_name(pro
     assert event["environment"] == {"MY_FACTOR": "3", "MY_MODE": "fast"}
 
 
+def test_installed_modules_that_the_user_imports_are_named(probed, python):
+    for name in ("first", "second", "inner", "third", "unused"):
+        probed.write(f"site-packages/{name}.py", "import inner\n" if name == "first" else "")
+    probed.write(
+        "train.py",
+        "import sys\nsys.path.append('site-packages')\nimport first\n"
+        "def late():\n    from third import __name__\nimport json, second\nlate()\n# import unused\n",
+    )
+    (event,) = probed(python, "train.py").of("sources")
+    assert event["imported"] == ["first", "second", "third"]
+    assert set(event["packages"]) >= {"first", "inner", "second", "third"}
+
+
 def test_variables_with_the_name_of_a_loaded_package_are_those_that_it_reads(monkeypatch):
     module = type(sys)("parl")
     module.__file__ = "/x/site-packages/parl/__init__.py"
