@@ -222,6 +222,14 @@ def test_the_first_loss_of_each_training(ask, make_series, second, verdict):
     assert result.verdict == verdict and ("training 2" in result.observed) == (second > 2.31)
 
 
+def test_a_loss_that_is_summed_in_a_later_training_is_found(ask, make_series):
+    later = {"reduction": "sum", "items": 64, "line": "t.py:9", "step": 61, "training": True}
+    (mean,), (summed,) = (first_loss(*row)["losses"] for row in ((2.3,), (150.0,)))
+    series = [make_series("loss", [2.3, 0.5]), make_series("loss.opt1", [150.0, 90.0])]
+    result = ask("init_loss_off", *series, signals={"losses": (mean, {**summed, **later})})
+    assert result.verdict == "warn" and "64" in result.observed
+
+
 def test_weights_that_were_loaded_may_begin_anywhere(ask):
     loaded = {"loaded": ({"what": "model", "matched": 9, "keys": 10, "step": 0},)}
     assert ask("init_loss_off", signals={**first_loss(6.0), **loaded}).verdict == "note"
@@ -280,6 +288,9 @@ def test_initialisation_written_again_and_again(ask, make_model):
     assert ask("repeated_initialisation", signals=signals(2)) is None
     garbage = {"models": (make_model("Linear", init={1: {"max": 3e38}}),)}
     assert ask("init_skipped", signals=garbage).verdict == "note"
+    state = {**garbage["models"][0]}
+    state["parameters"] = [{**row, "dtype": "int64"} for row in state["parameters"]]
+    assert ask("init_skipped", signals={"models": (state,)}) is None
 
 
 @in_one_test(

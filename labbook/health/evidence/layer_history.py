@@ -36,6 +36,7 @@ class Parameter:
     order: float
     model: int = 0
     history: list[tuple[int, ParameterInspection]] = field(default_factory=list)
+    dtype: str = ""
 
     @property
     def elements(self) -> int:
@@ -104,6 +105,7 @@ def parameters_of(signals: Signals) -> tuple[Parameter, ...]:
                 init=row.get("init", {}),
                 order=math.inf if order is None else order,
                 model=key,
+                dtype=row.get("dtype", ""),
             )
     for event in signals.tensors:
         key, step = event.get("model", 0), event.get("step", 0)

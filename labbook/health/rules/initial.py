@@ -40,7 +40,9 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
     wide inputs exceed it in paddle. A warning above max(ln K, 2), TheDeepChecker's relative deviation of 1, and twice
     that in paddle (chosen by us). A loss below it is no fault, weights may have been trained before.
     """
-    for loss in training_losses(signals):
+    losses = training_losses(signals)
+    # One that is summed may come after others, as in a second training.
+    for loss in sorted(losses, key=lambda loss: not _is_summed(run, signals, loss)):
         fn, classes = loss.get("fn", ""), loss.get("classes", 0)
         if fn == "bce_with_logits":
             classes = 2
@@ -59,7 +61,7 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
             if not loss.get("items"):
                 continue
             first /= loss.get("items", 0)
-            if _is_summed(run, signals, loss, fn):
+            if _is_summed(run, signals, loss):
                 targets = loss.get("items", 0)
                 observed = message("health.init_loss_off.summed", loss=first * targets, targets=targets)
                 where = {"step": max(1, begin)}
@@ -83,7 +85,7 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
         if over > max(0.5 * chance, 0.5):
             return Outcome("note", observed, call, {"step": 1}, expected=expected)
         return Outcome("ok", observed, expected=expected)
-    functions = list(dict.fromkeys(loss.get("fn", "") for loss in training_losses(signals)))
+    functions = list(dict.fromkeys(loss.get("fn", "") for loss in losses))
     if not any(functions):
         return None
     return unobserved(message("health.not_observed.no_expectation", functions=functions))
@@ -123,9 +125,10 @@ def _judge_resumed(run: Run, first: float, chance: float, parent: float, loss: L
     return Outcome("note" if lost else "ok", observed, call if lost else (), {"step": 1}, expected=expected)
 
 
-def _is_summed(run: Run, signals: Signals, loss: LossCall, fn: str) -> bool:
+def _is_summed(run: Run, signals: Signals, loss: LossCall) -> bool:
     """Whether `backward` is called on the sum over a batch of a classifier, which scales the rate by its size."""
-    return fn in CLASSIFIERS and loss.get("items", 0) >= 8 and is_the_whole_loss(run, signals, loss)
+    is_sum = loss.get("reduction") == "sum" and loss.get("fn", "") in CLASSIFIERS and loss.get("items", 0) >= 8
+    return is_sum and is_the_whole_loss(run, signals, loss)
 
 
 @check("init_symmetric", family="activation", tier=1, needs=("models",))
@@ -213,9 +216,11 @@ def initialised_once(run: Run, signals: Signals) -> Outcome | None:
 def initialised_at_all(run: Run, signals: Signals) -> Outcome | None:
     """Whether initial weights look like uninitialised memory: not finite, or beyond a million.
 
-    Source: a hint (tier 3), chosen by us.
+    Source: a hint (tier 3), chosen by us. Integers are no weights: Keras keeps the state of its generators as one.
     """
     for parameter in parameters_of(signals):
+        if "int" in parameter.dtype:
+            continue
         largest = max(abs(parameter.init.get("max") or 0.0), abs(parameter.init.get("min") or 0.0))
         if parameter.init.get("bad", 0) or largest > 1e6:
             bad = parameter.init.get("bad", 0)

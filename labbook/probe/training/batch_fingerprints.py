@@ -29,6 +29,8 @@ STILL = 8
 """Maximum number of constant columns that are listed."""
 
 _MOST_WINDOWS = 64
+_MOSTLY = 0.75
+"""Share of the batches of an epoch that have its batch size. Source: chosen by us."""
 
 
 def fingerprint(numbers, shape=()):
@@ -195,6 +197,8 @@ class Windows:
         if self._written > 40 and window.epoch > EPOCHS and self._written & (self._written - 1):
             return  # later epochs are recorded rarely, as counts without fingerprints
         loader, phase = key
+        if loader is None and phase == "train":
+            window.drop_larger()
         self._emit(
             PRINTS, framework=self._framework, loader=loader, phase=phase, epoch=window.epoch, **window.window_fields()
         )
@@ -210,6 +214,7 @@ class Window:
         self.repeated = 0
         self.fingerprints = []
         self.labels = []
+        self.sizes = []
         self.rows = []
         self.counts = {}
         self._last = None
@@ -218,7 +223,19 @@ class Window:
     def cut(self):
         """Do not record the order, because batches are missing."""
         self._is_cut = True
-        self.fingerprints, self.labels = [], []
+        self.fingerprints, self.labels, self.sizes = [], [], []
+
+    def drop_larger(self):
+        """Leave out batches that are larger than nearly all others.
+
+        They are evaluations in training mode, as `(model(X) == y).mean()` over all data: no batch is cut from them.
+        """
+        size = max(set(self.sizes), key=self.sizes.count, default=0)
+        if self.sizes.count(size) < _MOSTLY * len(self.sizes) or len(self.labels) not in (0, len(self.sizes)):
+            return
+        kept = [at for at, samples in enumerate(self.sizes) if samples <= size]
+        self.fingerprints = [self.fingerprints[at] for at in kept]
+        self.labels = [self.labels[at] for at in kept if self.labels]
 
     def add(self, batch):
         """Processes a batch."""
@@ -230,6 +247,7 @@ class Window:
             self._last = batch.print
             if self.epoch < EPOCHS and len(self.fingerprints) < BATCHES and not self._is_cut:
                 self.fingerprints.append(batch.print)
+                self.sizes.append(batch.samples)
                 if batch.labels:
                     most = max(batch.labels, key=batch.labels.get)
                     self.labels.append([round(entropy(batch.labels), 4), most])

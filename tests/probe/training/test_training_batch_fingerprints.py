@@ -41,3 +41,18 @@ def test_results_of_the_first_epoch_are_preserved():
     events = []
     windows = Windows(lambda kind, **fields: events.append(fields), "torch")
     assert told(windows, events, 6)[0][:6] == [f"print {at}" for at in range(6)]
+
+
+def test_a_forward_of_all_data_is_no_batch_of_hand_cut_ones():
+    def recorded(sizes):
+        events = []
+        windows = Windows(lambda kind, **fields: events.append(fields), "torch")
+        for at, size in enumerate(sizes):
+            one = Batch(None, 0)
+            one.samples, one.print = size, str(at)
+            windows.add(one, "train")
+        windows.flush()
+        return events[0]["prints"]
+
+    assert recorded([512, *[64] * 9, 40, 512]) == [str(at) for at in range(1, 11)]
+    assert len(recorded([3, 9, 4, 9, 7])) == 5  # graphs of any size
