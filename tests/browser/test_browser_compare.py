@@ -53,6 +53,18 @@ def test_the_page_says_what_the_terminal_says(site, open_page):
     )
 
 
+def test_runs_are_called_by_the_options_in_which_they_differ(site, open_page):
+    runs = [path.parent for path in (site.notes / "runs").rglob("run.json") if "train.py" in path.read_text()]
+    page = compared(
+        open_page, site, [folder.name for folder in runs if "--lr" in (folder / "run.json").read_text()][:3]
+    )
+    page.wait_for_selector(".lb-plot canvas")
+
+    names = page.locator(".u-legend .u-label").all_inner_texts()[1:]
+    assert sorted(name.split(" · ")[0] for name in names) == ["lr 0.1", "lr 0.2", "lr 3.0"], names
+    assert page.locator(".lb-head small").first.inner_text().count("2026-") == 1, "a card has the date, too"
+
+
 def test_two_runs_their_numbers_and_their_curves(site, open_page):
     runs = [run for run in ids(site) if json.loads((site.folder / f"data/run/{run}.json").read_text())["curves"]][:3]
     page = compared(open_page, site, runs)

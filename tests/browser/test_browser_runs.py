@@ -130,6 +130,14 @@ def test_what_is_chosen_stands_in_the_address_and_back_takes_it_back(large_site,
     assert "status=failed" in page.url and set(column(page, "status")) == {"failed"}
 
 
+def test_a_wide_window_has_the_symptoms_in_view(site, open_page):
+    page = open_page(site.url + "runs/index.html", width=1440)
+    head = page.locator(f"{GRID} [role=columnheader]", has_text="symptom")
+    head.wait_for()
+    edge = page.locator(GRID).bounding_box()
+    assert head.bounding_box()["x"] + head.bounding_box()["width"] <= edge["x"] + edge["width"]
+
+
 def test_columns_are_chosen(large_site, open_page):
     page = opened(open_page, large_site)
     page.get_by_role("button", name="Columns").click()

@@ -93,6 +93,14 @@ def test_the_home_page_tells_the_week():
     assert 'aria-label="healthy 1, failed 1"' in home and '<rect class="lb-part-failed" x="500"' in home
 
 
+def test_a_first_week_is_not_compared_and_a_title_is_not_repeated():
+    failed = row(3, 20, status="failed", verdict="failed", symptoms=("cuda_oom",), title="train.py: cuda_oom at step 3")
+
+    home = pages([failed, row(2, 19, verdict="healthy")])["index.md"]
+
+    assert "previous week" not in home and "<em>cuda_oom</em>" not in home
+
+
 def test_only_the_newest_runs_are_on_the_first_page():
     rows = [row(n, 20) for n in range(60)] + [row(n, 19) for n in range(60)]
 

@@ -164,7 +164,9 @@ def loss_operation(flight: Flight) -> Message | None:
 def _bad_values(nan: int, inf: int) -> Message | str:
     if nan and inf:
         return message("health.loss_operation.nan_and_inf", nan=nan, inf=inf)
-    return message("health.loss_operation.inf", inf=inf) if inf else f"{nan} NaN" if nan else ""
+    if inf:
+        return message("health.loss_operation.inf", inf=inf)
+    return message("health.loss_operation.nan", nan=nan) if nan else ""
 
 
 def _format_bound(value: float) -> str:

@@ -49,6 +49,7 @@ class SearchRecord:
         when: Day, or "".
         status: Status of a run, or "".
         fixed: Whether `line` is a confirmed fix.
+        phrases: Titles and search phrases of a symptom; a question that is nearly one of them is about it.
     """
 
     kind: str
@@ -61,6 +62,7 @@ class SearchRecord:
     when: str = ""
     status: str = ""
     fixed: bool = False
+    phrases: Sequence[str] = field(default_factory=list)
 
 
 def run_record(entry: Entry, row: RunRow, symptoms: Mapping[str, Symptom]) -> SearchRecord:
@@ -116,6 +118,7 @@ def symptom_records(view: SymptomView) -> Iterator[SearchRecord]:
             facets,
             when=_day(runs[0]) if runs else "",
             fixed=bool(cure),
+            phrases=_phrases(name, known),
         )
 
 
@@ -174,6 +177,12 @@ def _catalogue_words(name: str, known: Symptom | None) -> str:
     patterns = [_SLOT.sub(" ", pattern.text) for pattern in known.patterns[:6]]
     types = {kind for pattern in known.patterns for kind in pattern.types}
     return " ".join([name, *titles, *known.words, *known.asked, *patterns, *sorted(types)])
+
+
+def _phrases(name: str, known: Symptom | None) -> list[str]:
+    """Returns the titles, names of the check and search phrases of a symptom."""
+    titles = [text for wording in known.wording.values() for text in (wording.title, wording.check)] if known else []
+    return list(dict.fromkeys(text for text in (*titles, *(known.words if known else ()), name) if text))
 
 
 def _cured_words(view: SymptomView, symptoms: Sequence[str]) -> str:

@@ -120,8 +120,10 @@ def write_shards(
         if missing:
             with Service() as service:
                 for name in missing:
-                    payloads = [_payload(record, address) for record in shards[name].records()]
-                    _build(service, payloads, cache / keys[name], first=name == _FIRST)
+                    records = shards[name].records()
+                    payloads = [_payload(record, address) for record in records]
+                    phrases = {address(record.path): record.phrases for record in records if record.phrases}
+                    _build(service, payloads, cache / keys[name], phrases, first=name == _FIRST)
         _place(site / FOLDER, cache, keys)
     except (PagefindError, OSError) as error:
         shutil.rmtree(site / FOLDER, ignore_errors=True)
@@ -222,8 +224,15 @@ def pagefind_version() -> str:
         return "unknown"
 
 
-def _build(service: Service, payloads: Sequence[Mapping[str, Any]], target: Path, *, first: bool) -> None:
-    """Builds a shard in a temporary folder and moves it into place."""
+def _build(
+    service: Service,
+    payloads: Sequence[Mapping[str, Any]],
+    target: Path,
+    phrases: Mapping[str, Sequence[str]],
+    *,
+    first: bool,
+) -> None:
+    """Builds a shard in a temporary folder and moves it into place; `phrases` are those of symptoms, by address."""
     files = service.index(payloads)
     target.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix="making-", dir=target.parent))
@@ -238,7 +247,7 @@ def _build(service: Service, payloads: Sequence[Mapping[str, Any]], target: Path
             # First results are shown without a request for fragments. Words spread over the alphabet, requested
             # in advance, load every part of the index of this shard.
             words = sorted({word for payload in payloads for word in payload["content"].split()})
-            data = {"samples": words[:: max(1, len(words) // _SAMPLES)], "cards": cards}
+            data = {"samples": words[:: max(1, len(words) // _SAMPLES)], "cards": cards, "phrases": phrases}
             _write(made / "cards.json", json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())
         else:
             # Which runs the results are, for questions with conditions.

@@ -25,7 +25,7 @@ from labbook.store.json_files import read_json_object
 from labbook.store.notebook import Notebook
 from labbook.store.text import frontmatter
 
-_FORMAT = 4
+_FORMAT = 5
 _OTHER = "other"
 _FIELDS = {field.name for field in fields(SearchRecord)}
 

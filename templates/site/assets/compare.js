@@ -98,6 +98,8 @@
     return rows.filter((row) => row.values.some((value) => value !== null));
   }
 
+  const MOST_NAME = 30; // characters of an option and its value in the name of a run
+  const WHOLE = Array.from({ length: 40 }, (_, n) => [1, 2, 5][n % 3] * 10 ** Math.floor(n / 3)); // between steps on an axis
   const NOT_FINITE = { nan: NaN, inf: Infinity, "-inf": -Infinity };
   const measured = (value) => (typeof value === "string" ? (NOT_FINITE[value] ?? null) : (value ?? null));
 
@@ -193,13 +195,21 @@
 
   const name = (run) => run.name;
 
-  /* Runs are called by their time; those of one minute are told apart by the end of their id. */
+  /* Runs are called by two options in which they differ, else by their time; those alike, also by the end of their id. */
   function called(runs) {
-    const times = runs.map((run) => moment(run.started));
-    runs.forEach((run, n) => {
-      const same = times.filter((time) => time === times[n]).length > 1;
-      run.name = times[n] ? (same ? `${times[n]} ${run.id.slice(-4)}` : times[n]) : run.id;
-    });
+    const values = (one) => runs.map((run) => run.params[one] ?? "–");
+    const varied = names(runs.map((run) => run.params)).filter((one) => distinct(values(one)) > 1)
+      .sort((a, b) => distinct(values(b)) - distinct(values(a))).slice(0, 2);
+    const ways = [
+      (run) => varied.map((one) => `${one} ${run.params[one] ?? "–"}`.slice(0, MOST_NAME)).join(", "),
+      (run) => moment(run.started), (run) => run.id.slice(-4),
+    ];
+    for (const run of runs) run.name = "";
+    for (const way of ways) {
+      const alike = runs.filter((run) => !run.name || runs.some((other) => other !== run && other.name === run.name));
+      const more = alike.map((run) => [run.name, way(run)].filter(Boolean).join(" · "));
+      alike.forEach((run, n) => { run.name = more[n]; });
+    }
   }
 
   function heads(runs) {
@@ -211,7 +221,7 @@
     return element("div", { class: "lb-heads" }, ...runs.map((run, n) => element("div", { class: "lb-head" },
       element("div", { class: "lb-head__line" }, swatch(n), ...window.labbook.pills(run, say), runs.length > 1 ? remove(run) : null),
       element("a", { href: site.entry(run), text: run.title || run.id, title: run.title }),
-      element("small", { text: [name(run), duration(run.duration), run.author].filter(Boolean).join(" · ") }),
+      element("small", { text: [name(run), name(run).includes(moment(run.started)) ? "" : moment(run.started), duration(run.duration), run.author].filter(Boolean).join(" · ") }),
       element("small", { text: run.experiment }))),
     element("a", { class: "lb-head lb-add", href: site.section("runs/"), text: `+ ${say("add")}` }));
   }
@@ -316,7 +326,7 @@
       chart = new window.uPlot({
         width: Math.max(200, place.clientWidth), height: 320,
         scales: { x: { time: false }, y: { distr: log.checked ? 3 : 1 } },
-        axes: [{ ...axis, label: say("step"), labelSize: 22, size: 34 }, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : number(tick))) }],
+        axes: [{ ...axis, label: say("step"), labelSize: 22, size: 34, incrs: steps.every(Number.isInteger) ? WHOLE : undefined }, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : number(tick))) }],
         series: [{ label: say("step") }, ...held.map(({ run, n }) => ({
           label: name(run), stroke: paint(`--lb-run-${(n % 10) + 1}`), width: 1.5, dash: n >= 10 ? [6, 4] : undefined,
           points: { show: steps.length < 40 }, value: (_, value) => number(value) || "–",

@@ -15,6 +15,7 @@
   const PART = /(^|[/_.\- ])(?:train|training|val|valid|validation|eval|test|dev)(?=$|[/_.\- ])[/_.\- ]?/gi;
   const MOST_PANELS = 8;
   const MOST_LINES = 8;
+  const WHOLE = Array.from({ length: 40 }, (_, n) => [1, 2, 5][n % 3] * 10 ** Math.floor(n / 3)); // between steps on an axis
   const HEIGHT = 190;
 
   const made = (tag, classes, text) => {
@@ -190,7 +191,7 @@
       height: HEIGHT,
       legend: { show: false },
       scales: { x: { time: false }, y: log ? { distr: 3 } : {} },
-      axes: [axis(28), { ...axis(58), values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))) }],
+      axes: [{ ...axis(28), incrs: data[0].every(Number.isInteger) ? WHOLE : undefined }, { ...axis(58), values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))) }],
       series,
       bands,
       cursor: { drag: { x: true, y: false, dist: 4 }, points: { size: 6 } },

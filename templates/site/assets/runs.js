@@ -94,9 +94,11 @@
   function usual() {
     const several = (values) => new Set(values.filter((value) => value !== undefined && value !== "")).size > 1;
     const varied = known.params.filter((name) => name !== "seed" && several(known.runs.map((run) => run.params[name])));
-    return ["started", "verdict", "status", "title", ...known.metrics.slice(0, 2).map((name) => `last:${name}`), ...varied.slice(0, 2).map((name) => `param:${name}`),
-      "duration", ...["experiment", "author"].filter((name) => several(known.runs.map((run) => run[name]))),
-      ...(known.runs.some((run) => run.symptoms.length) ? ["symptoms"] : [])];
+    const has = (test) => known.runs.some(test);
+    // A healthy or unhealthy run is finished and a failed one failed, unless a status says something else.
+    const status = has((run) => !["finished", "failed"].includes(run.status) || !run.verdict || run.verdict === "unknown");
+    return ["started", "verdict", ...(status ? ["status"] : []), "title", ...(has((run) => run.symptoms.length) ? ["symptoms"] : []), ...known.metrics.slice(0, 2).map((name) => `last:${name}`), ...varied.slice(0, 2).map((name) => `param:${name}`),
+      "duration", ...["experiment", "author"].filter((name) => several(known.runs.map((run) => run[name])))];
   }
 
   const WIDTHS = { started: 144, verdict: 112, status: 104, title: 230, experiment: 190, project: 150, script: 150, duration: 96, author: 96, host: 96, symptoms: 190, tags: 150, frameworks: 130, mode: 88, fixed: 72 };

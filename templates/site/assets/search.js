@@ -7,7 +7,7 @@
   const here = document.currentScript;
   const said = JSON.parse(here.dataset.words);
   const site = new URL(here.dataset.site, document.baseURI);
-  const { groupsOf, placed, ranked, termsOf, vocabularyOf } = window.labbookSearch;
+  const { fitsOf, groupsOf, placed, ranked, termsOf, vocabularyOf } = window.labbookSearch;
   const { conditionsOf, idOf } = window.labbookConditions;
 
   const GROUPS = ["fix", "symptom", "run", "note"];
@@ -58,11 +58,12 @@
       await instance.init();
       return { instance, manifest: await shards };
     })();
-    const [{ instance, manifest }, { cards, samples }] = await Promise.all([started, json("cards.json")]);
+    const [{ instance, manifest }, { cards, phrases, samples }] = await Promise.all([started, json("cards.json")]);
     // The whole index of what is found first, while the question is still being typed.
     const early = box.value.trim() ? [] : samples;
     for (const word of early) instance.preload(word).catch(() => {});
-    return { instance, manifest, cards, folder, ids: {}, merged: 0, vocabulary: vocabularyOf(manifest.vocabulary) };
+    const vocabulary = vocabularyOf(manifest.vocabulary);
+    return { instance, manifest, cards, folder, ids: {}, merged: 0, vocabulary, fitOf: fitsOf(phrases, vocabulary) };
   };
 
   /** Adds the runs of one more month, and says whether there was one. */

@@ -80,6 +80,7 @@ window.labbookSearch = (() => {
   const MOST_FORMS = 10;
   const MOST_GROUPS = 8;
   const SHORT = 160;
+  const FIT = 2; // weight of a phrase of a page, against that of its words
   const ENOUGH = { plain: 0.3, request: 0.7 }; // smallest share of a question, by the rarity of its words, that an answer has
 
   const atomsOf = (text) => [...text.normalize("NFKC").matchAll(ATOM)].map((match) => ({ atom: match[0].toLowerCase(), from: match.index, to: match.index + match[0].length }));
@@ -159,10 +160,52 @@ window.labbookSearch = (() => {
     return [...best.values()];
   };
 
+  const MOST_FITS = 4, NEXT = 0.3; // phrases of a page that count, each by this share of the one before
+
+  /** The roots of a text: of words with one meaning the first, of others what stands before a usual ending. */
+  const rootsOf = (text, { forms, longest }) => {
+    const atoms = atomsOf(text).map(({ atom }) => atom);
+    const roots = new Set();
+    for (let at = 0; at < atoms.length; ) {
+      let width = Math.min(longest, atoms.length - at);
+      let same;
+      for (; width > 0; width -= 1) {
+        same = forms.get(atoms.slice(at, at + width).join(" "));
+        if (same) break;
+      }
+      if (same?.length) roots.add([...same].sort()[0]);
+      else if (!same && says(atoms[at])) roots.add(atoms[at].replace(/(?<=...)(?:ings?|ed|es|s|e)$/, ""));
+      at += Math.max(1, width);
+    }
+    return roots;
+  };
+
+  /** How well a question fits the phrases of a page, 0 to 1: as `fits` of labbook/index/page_scores.py. */
+  const fitsOf = (phrases, vocabulary) => {
+    let pages = null;
+    const counts = new Map();
+    const weight = (root) => Math.log(1 + pages.size / (1 + (counts.get(root) ?? 0)));
+    const sum = (roots) => [...roots].reduce((all, root) => all + weight(root), 0);
+    const read = () => {
+      pages = new Map(Object.entries(phrases).map(([url, texts]) => [url, texts.map((text) => rootsOf(text, vocabulary))]));
+      for (const all of pages.values()) for (const root of new Set(all.flatMap((roots) => [...roots]))) counts.set(root, (counts.get(root) ?? 0) + 1);
+    };
+    return (question) => {
+      if (!pages) read();
+      const asked = rootsOf(question, vocabulary);
+      const total = sum(asked);
+      return (url) => {
+        const fits = (pages.get(url) ?? []).map((roots) => (2 * sum([...roots].filter((root) => asked.has(root)))) / (total + sum(roots) || 1));
+        return fits.sort((a, b) => b - a).slice(0, MOST_FITS).reduce((all, fit, n) => all + fit * NEXT ** n, 0);
+      };
+    };
+  };
+
   // What fits a question, best first. Each meaning is looked for alone and counts the more the rarer it is, so that a long
   // message finds something although no page has all of its words. What has only a small part of a question is no answer.
   const ranked = async (found, groups, filters, question) => {
     const enough = question.trim().includes("\n") ? 0 : ENOUGH[found.vocabulary.isRequest(question) ? "request" : "plain"];
+    const fit = question.length > SHORT ? () => 0 : found.fitOf(question);
     const answers = await Promise.all(groups.map((phrases) => withPhrases(found.instance, phrases, filters)));
     const { first, months } = found.manifest;
     const total = months.slice(0, found.merged).reduce((sum, month) => sum + month.count, first.count);
@@ -185,6 +228,7 @@ window.labbookSearch = (() => {
       const card = found.cards[one.result.id];
       one.kind = card ? card.kind : "run"; // what was seen here before is likelier than what was not
       if (card && card.when) one.score *= 1.3;
+      if (card?.kind === "symptom") one.score += everything * FIT * fit(card.url);
       best[one.kind] = Math.max(best[one.kind] || 0, one.covered);
       best.all = Math.max(best.all, one.covered);
     }
@@ -193,5 +237,5 @@ window.labbookSearch = (() => {
       .sort((a, b) => b.score - a.score);
   };
 
-  return { groupsOf, placed, ranked, termsOf, vocabularyOf, wordsOf };
+  return { fitsOf, groupsOf, placed, ranked, termsOf, vocabularyOf, wordsOf };
 })();
