@@ -107,3 +107,20 @@ def test_every_rule_has_both_languages_and_a_source():
 def test_symptoms_of_rules_are_in_the_catalogue():
     pages = {path.stem for path in (Path(__file__).resolve().parents[2] / "labbook" / "symptoms").glob("*.md")}
     assert {rule.symptom for rule in RULES if rule.symptom} <= pages
+
+
+@pytest.mark.parametrize(
+    ("distance", "found"),
+    [
+        ("torch.sqrt(((one - other) ** 2).sum(1))", True),
+        ("(one - other).square().sum(dim=1).sqrt()", True),
+        ("torch.sqrt(((one - other) ** 2).sum(1) + 1e-12)", False),
+        ("torch.sqrt((one ** 2).sum())", False),
+        ("torch.sqrt(((one - other) ** 2).mean())", False),
+    ],
+)
+def test_a_root_of_a_sum_of_squares_in_each_row_is_a_note(tmp_path, distance, found):
+    script = tmp_path / "loss.py"
+    script.write_text(f"import torch\n\ndef loss(one, other):\n    return {distance}.mean()\n", encoding="utf-8")
+    noted = [(one.rule, one.severity) for one in review_files([script]).violations]
+    assert noted == ([("infinite-gradient", "note")] if found else [])

@@ -27,6 +27,7 @@ from labbook.model.events.data_kinds import Leaf
 from labbook.model.events.inspection_kinds import ModuleInspection
 from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import Message, message
+from labbook.model.metric_kinds import metric_kind
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
@@ -93,8 +94,8 @@ def _judge_finite(series: Sequence[Series]) -> Outcome:
 
 def _last_printed(run: Run) -> Outcome | None:
     """A loss that the program saw become NaN itself: it ended or left its loop before the backward pass."""
-    written = [s for s in (*run.series, *run.printed) if s.values and s.source != "probe" and "loss" in s.name.lower()]
-    ended = [s for s in written if not math.isfinite(s.values[-1]) and any(map(math.isfinite, s.values))]
+    written = [s for s in (*run.series, *run.printed) if s.source != "probe" and metric_kind(s.name).quantity == "loss"]
+    ended = [s for s in written if s.values and not math.isfinite(s.values[-1]) and any(map(math.isfinite, s.values))]
     return next(
         (Outcome("fail", message("health.loss_nonfinite.last", name=s.name, loss=s.values[-1])) for s in ended), None
     )

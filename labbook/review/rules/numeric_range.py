@@ -12,6 +12,13 @@ from labbook.review.source_file import Source
 from labbook.review.violation import Hit, Rule
 
 _LOGARITHMS = ("log", "log2", "log10")
+_INFINITE = {"acos": "1", "arccos": "1", "sqrt": "0"}
+_BOUNDED = {"acos": "x.clip(-1 + 1e-7, 1 - 1e-7)", "arccos": "x.clip(-1 + 1e-7, 1 - 1e-7)", "sqrt": "x + 1e-12"}
+_LIMITED = {
+    *("clamp", "clip", "clamp_", "clip_", "minimum", "tanh", "sigmoid", "log", "log_softmax", "logsigmoid", "log_prob"),
+    *("cosine_similarity", "normalize", "sub", "neg", "abs", "sqrt"),
+}
+"""Calls after which scores are hardly above 88, or were shifted."""
 _STABLE = {
     "softmax": "log_softmax(x)",
     "sigmoid": "logsigmoid(x)",
@@ -52,9 +59,106 @@ def _probability(code: Code, source: Source, node: ast.expr, depth: int) -> str:
     return kind if kind in ("softmax", "sigmoid") else ""
 
 
+def overflowing_exponential(code: Code, source: Source) -> Iterator[Hit]:
+    """The sum of exponentials of unshifted scores is divided by, or its logarithm taken."""
+    for node in source.nodes:
+        if isinstance(node, ast.Call) and last_name(node.func) == "log":
+            given = _argument(source, node)
+            total = given is not None and _summed(code, source, given)
+            scores, stable = _exponent(code, source, total) if total else None, "logsumexp"
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            total = _summed(code, source, node.right)
+            above = _exponent(code, source, node.left) if total else None
+            scores, stable = _exponent(code, source, total) if total else None, "softmax"
+            scores = scores if above is not None and scores is not None and _is_same(above, scores) else None
+        else:
+            continue
+        if scores is not None and not _is_shifted(code, source, scores) and not is_under_no_grad(source, node):
+            yield Hit(node, {"given": ast.unparse(scores), "stable": stable})
+
+
+def infinite_gradient(code: Code, source: Source) -> Iterator[Hit]:
+    """An arc cosine of a cosine that was computed, or a root of a sum of squares in each row, without a bound."""
+    for node in source.nodes:
+        name = last_name(node.func) if isinstance(node, ast.Call) else ""
+        if not isinstance(node, ast.Call) or name not in _INFINITE or (given := _argument(source, node)) is None:
+            continue
+        value = _value(code, source, given)
+        computed = _is_cosine(value) if name != "sqrt" else _is_row_sum_of_squares(code, source, value)
+        if computed and not is_under_no_grad(source, node):
+            # A root is fine where no two rows are equal, as the distances of atoms.
+            severity = "note" if name == "sqrt" else ""
+            yield Hit(node, {"function": name, "value": _INFINITE[name], "stable": _BOUNDED[name]}, severity)
+
+
+def _value(code: Code, source: Source, node: ast.expr) -> ast.expr:
+    """The expression that a name was given, else the expression itself."""
+    value = code.value(source, dotted_target(node), node) if dotted_target(node) else None
+    return value if isinstance(value, ast.expr) else node
+
+
+def _operand(source: Source, node: ast.expr, name: str) -> ast.expr | None:
+    """What an operation of this name, a function of the framework or a method, is applied to."""
+    if not isinstance(node, ast.Call) or last_name(node.func) != name:
+        return None
+    if source.dotted(node.func).startswith(("torch.", "paddle.")):
+        return node.args[0] if node.args else None
+    return node.func.value if isinstance(node.func, ast.Attribute) and not source.dotted(node.func) else None
+
+
+def _summed(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
+    return _operand(source, _value(code, source, node), "sum")
+
+
+def _exponent(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
+    return _operand(source, _value(code, source, node), "exp")
+
+
+def _is_same(one: ast.expr, other: ast.expr) -> bool:
+    return ast.dump(one) == ast.dump(other)
+
+
+def _is_shifted(code: Code, source: Source, scores: ast.expr) -> bool:
+    """Whether scores had something subtracted, are negative, or are bounded by a call: they may not overflow."""
+    value = _value(code, source, scores)
+    subtracted = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Sub)
+    return subtracted or _is_negative(value) or (isinstance(value, ast.Call) and last_name(value.func) in _LIMITED)
+
+
+def _is_negative(node: ast.expr) -> bool:
+    """Whether there is a minus: `-x / 2`, `-0.5 * x`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Mult)):
+        return _is_negative(node.left) or _is_negative(node.right)
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+
+
+def _is_cosine(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) in ("sum", "cosine_similarity", "dot", "bmm", "einsum")
+
+
+def _is_row_sum_of_squares(code: Code, source: Source, node: ast.expr) -> bool:
+    inner = _operand(source, node, "sum")
+    if inner is None or not isinstance(node, ast.Call):
+        return False
+    axes = len(node.args) - (source.dotted(node.func) != "") + len(node.keywords)
+    square = _value(code, source, inner)
+    if isinstance(square, ast.BinOp) and isinstance(square.op, ast.Pow):
+        return axes > 0 and isinstance(square.right, ast.Constant) and square.right.value == 2
+    base = _operand(source, square, "square") or _operand(source, square, "pow")
+    return axes > 0 and base is not None
+
+
 RULES = (
     Rule(
         "unstable-logarithm", "loss_nonfinite", "warning", 2, unstable_logarithm,
         "torch.nn.functional.softmax: use log_softmax instead; the same in paddle",
+    ),
+    Rule(
+        "overflowing-exponential", "loss_nonfinite", "warning", 2, overflowing_exponential,
+        "torch.logsumexp: the computation is numerically stabilized; exp(89) is infinite in float32",
+    ),
+    Rule(
+        "infinite-gradient", "nonfinite_gradient", "warning", 2, infinite_gradient,
+        "torch issue 8069: the gradient of acos at 1 and -1; issue 4320: the gradient of sqrt at 0",
     ),
 )  # fmt: skip
