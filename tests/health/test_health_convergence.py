@@ -359,3 +359,22 @@ def test_an_accuracy_beside_the_loss_of_the_same_validation(ask, make_series, lo
     logged = make_series("val_acc", [0.17, 0.19, 0.18], "console"), make_series("val_loss", losses, "console")
     found = ask("accuracy_contradicts_loss", make_series("loss", loss), *logged, signals=signals)
     assert found.verdict == verdict
+
+
+@in_one_test(
+    ("function", "logged", "end", "verdict"),
+    [
+        ("mse_loss", [0.0] * 4, 0.1, "warn"),
+        ("mse_loss", [0.0, 0.0, 0.01], 0.1, None),
+        ("mse_loss", [0.0] * 2, 0.1, None),
+        ("mse_loss", [0.0] * 4, 2.0, None),
+        ("bce_with_logits", [0.0] * 4, 0.1, None),
+    ],
+    ids=["never right", "once right", "two reports", "nothing learnt", "classes"],
+)
+def test_an_accuracy_of_real_numbers(ask, make_series, function, logged, end, verdict):
+    values = [2.5 + (end - 2.5) * step / 79 for step in range(80)]
+    losses = ({"fn": function, "training": True, "calls": 80, "line": "t.py:3", "observed": 20},)
+    series = (make_series("loss", values), make_series("accuracy", logged, "console"))
+    found = ask("accuracy_contradicts_loss", *series, signals={"losses": losses})
+    assert (found.verdict if found else None) == verdict

@@ -5,6 +5,7 @@ from __future__ import annotations
 from labbook.health.evidence.layer_history import modules_of
 from labbook.health.evidence.measurements import called_in_sentence, missing_reason, place_of, unobserved
 from labbook.health.evidence.training_kind import acts_in_environment, has_opposed_optimizers, training_losses
+from labbook.health.rules.validation import is_held_out
 from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import Evaluation
 from labbook.model.message import message
@@ -41,7 +42,7 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     where labels are learnt and nothing acts or plays against another. Without `no_grad` a validation looks like
     training, and no `backward` follows.
     """
-    unused = _judge_unused_forwards(signals)
+    unused = _judge_unused_forwards(run, signals)
     if unused is not None:
         return unused
     reason = missing_reason(run, signals, "evaluations")
@@ -71,21 +72,32 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     return Outcome("ok", message(key, phases=phases))
 
 
-def _judge_unused_forwards(signals: Signals) -> Outcome | None:
-    """Forwards in training mode, with gradients and a loss, that no backward followed, beside one for each backward."""
+def _judge_unused_forwards(run: Run, signals: Signals) -> Outcome | None:
+    """Forwards in training mode and with gradients that no backward followed, beside one for each backward.
+
+    All of them have a loss, or none has one, but the program reports a metric of validation, and no other phase could
+    have given it.
+    """
     loop, losses = signals.loop, training_losses(signals)
     forwards, backwards = loop.get("forwards_lonely", 0), loop.get("backwards", 0)
     calls = {loss.get("line", ""): loss.get("calls", 0) for loss in losses}
-    one_each = sum(calls.values()) == backwards + forwards == loop.get("forwards", {}).get("train_grad", 0)
+    one_each = backwards + forwards == loop.get("forwards", {}).get("train_grad", 0)
+    lonely = loop.get("losses_lonely", 0)
+    metric = next((s.name for s in (*run.series, *run.printed) if s.source != "probe" and is_held_out(s.name)), "")
+    counted = lonely == 0 and bool(metric) and not signals.evaluations
     alone = (
         len(signals.models) == 1
         and len({loss.get("fn") for loss in losses}) == 1
         and {*loop.get("accumulation", {})} == {"1"}
     )
-    if not alone or not one_each or loop.get("losses_lonely", 0) != forwards or not _PHASE < forwards < backwards:
+    if not alone or not one_each or sum(calls.values()) != backwards + lonely or not _PHASE < forwards < backwards:
+        return None
+    if lonely != forwards and not counted:
         return None
     if not any("BatchNorm" in m.type or ("Dropout" in m.type and m.options.get("p")) for m in modules_of(signals)):
         return None
+    if counted:
+        return Outcome("warn", message("health.eval_in_train_mode.counted", batches=forwards, metric=metric))
     line = next((line for line, count in calls.items() if count == forwards), "")
     observed = message("health.eval_in_train_mode.with_gradients", batches=forwards)
     return Outcome("warn", observed, called_in_sentence(line), place_of(line))

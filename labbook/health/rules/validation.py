@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import Module, modules_of
-from labbook.health.evidence.measurements import too_few_data, unobserved
+from labbook.health.evidence.measurements import process_series, too_few_data, unobserved
 from labbook.health.evidence.training_kind import CLASSIFIERS, TrainingLoss, training_loss, training_losses
 from labbook.health.evidence.trend_tests import binomial_at_least, mann_kendall, median, theil_sen
 from labbook.model.check import Outcome, check
@@ -19,6 +19,7 @@ from labbook.model.signals import Signals
 _CHANCE = 0.05
 _MANY = 10_000
 _FEW = 20
+_REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _HELD_OUT = ("val", "valid", "validation", "test", "eval", "dev")
 
 
@@ -157,7 +158,8 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
     Source: chosen by us (tier 2). Where the probe saw scores and labels of each validation: near guessing at the end,
     0.15 and 30 % below its own count in all of at least 2; not near guessing, only beside a logged loss that is the
     one the probe saw. Else, of a classifier whose training loss ends below half of chance level: at most half of 1 / K
-    in the last third, which guessing gives with a probability under 0.0001.
+    in the last third, which guessing gives with a probability under 0.0001. Of a
+    regression whose loss has halved: exactly 0 in at least 3 reports.
     """
     names = [s for s in run.series if s.source != "probe" and _is_plain_accuracy(s.name) and len(s.values) >= 2]
     if not names or signals.trainings or len(signals.models) > 1:
@@ -175,6 +177,9 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
         near = max(values[-max(1, len(values) // 3) :]) <= guessing + 0.05
         certain = near or (_is_single_classifier(signals) and _logs_loss_beside(run, signals, logged))
         return Outcome("warn" if certain and len(wrong) == len(values) else "ok", observed)
+    regression = _compare_regression(run, signals, logged.name, values)
+    if regression is not None:
+        return regression
     loss = training_loss(run, signals)
     if isinstance(loss, Message) or not _is_single_classifier(signals) or len(values) < 2 or len(loss.values) < 20:
         return None
@@ -201,6 +206,18 @@ def _logs_loss_beside(run: Run, signals: Signals, accuracy: Series) -> bool:
         and all(math.isclose(a, b, rel_tol=0.01, abs_tol=1e-3) for a, b in zip(s.values, seen, strict=True))
         for s in run.series
     )
+
+
+def _compare_regression(run: Run, signals: Signals, name: str, values: Sequence[float]) -> Outcome | None:
+    """An accuracy of real numbers, which are never equal to their targets."""
+    losses, seen = training_losses(signals), process_series(run, signals, "loss")
+    if len(losses) != 1 or losses[0].get("fn") not in _REGRESSIONS or len(seen) != 1 or len(values) < 3 or any(values):
+        return None
+    first, last = (median(part) for part in (seen[0].values[:5], seen[0].values[-5:]))
+    if len(seen[0].values) < 20 or not last < 0.5 * first:
+        return None
+    told = {"name": name, "times": len(values), "function": losses[0].get("fn", ""), "first": first, "last": last}
+    return Outcome("warn", message("health.accuracy_contradicts_loss.never_equal", **told))
 
 
 def _is_plain_accuracy(name: str) -> bool:

@@ -1,0 +1,39 @@
+"""Checks of the mode of a model, where validation looks like training."""
+
+from __future__ import annotations
+
+import pytest
+from order_of_tests import in_one_test
+
+pytestmark = pytest.mark.pure
+
+
+@in_one_test(
+    ("name", "changed", "verdict"),
+    [
+        ("test_accuracy", {}, "warn"),
+        ("accuracy", {}, "not observed"),
+        ("test_accuracy", {"losses_lonely": 5}, "not observed"),
+        ("test_accuracy", {"evaluations": ({"batches": 4, "training": False, "stochastic": True},)}, "ok"),
+    ],
+    ids=["validation", "of the training data", "some have a loss", "another phase"],
+)
+def test_validation_without_a_loss_that_looks_like_training(ask, make_series, name, changed, verdict):
+    changed = dict(changed)
+    layer = {"i": 0, "name": "drop", "type": "Dropout", "order": 0, "options": {"p": 0.5}}
+    signals = {
+        "evaluations": changed.pop("evaluations", ()),
+        "loop": {
+            "steps": 90,
+            "backwards": 90,
+            "forwards_lonely": 24,
+            "losses_lonely": 0,
+            "accumulation": {"1": 90},
+            "forwards": {"train_grad": 114},
+            **changed,
+        },
+        "losses": ({"fn": "cross_entropy", "line": "t.py:9", "training": True, "calls": 90},),
+        "models": ({"model": 0, "modules": [layer], "parameters": []},),
+    }
+    found = ask("eval_in_train_mode", make_series(name, [0.5, 0.7], "console"), signals=signals)
+    assert found.verdict == verdict and (verdict != "warn" or "24 forward passes" in found.observed)
