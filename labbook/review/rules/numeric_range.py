@@ -64,12 +64,12 @@ def overflowing_exponential(code: Code, source: Source) -> Iterator[Hit]:
     for node in source.nodes:
         if isinstance(node, ast.Call) and last_name(node.func) == "log":
             given = _argument(source, node)
-            total = given is not None and _summed(code, source, given)
-            scores, stable = _exponent(code, source, total) if total else None, "logsumexp"
+            total = given is not None and _argument_of_sum(code, source, given)
+            scores, stable = _argument_of_exp(code, source, total) if total else None, "logsumexp"
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            total = _summed(code, source, node.right)
-            above = _exponent(code, source, node.left) if total else None
-            scores, stable = _exponent(code, source, total) if total else None, "softmax"
+            total = _argument_of_sum(code, source, node.right)
+            above = _argument_of_exp(code, source, node.left) if total else None
+            scores, stable = _argument_of_exp(code, source, total) if total else None, "softmax"
             scores = scores if above is not None and scores is not None and _is_same(above, scores) else None
         else:
             continue
@@ -106,11 +106,11 @@ def _operand(source: Source, node: ast.expr, name: str) -> ast.expr | None:
     return node.func.value if isinstance(node.func, ast.Attribute) and not source.dotted(node.func) else None
 
 
-def _summed(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
+def _argument_of_sum(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
     return _operand(source, _value(code, source, node), "sum")
 
 
-def _exponent(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
+def _argument_of_exp(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
     return _operand(source, _value(code, source, node), "exp")
 
 
