@@ -187,10 +187,10 @@ sample of all parameters after the step; distributed runs only.
   mask for its scores, `hides`: or one over keys; "attention_mask" (paddle); both `padding_only`: of a mask over keys:
   positions of one token are all that it leaves, null without tokens of its shape; and "noise": `shape` of normal random
   numbers; `line`: "file.py:12", user frame; for softmax `dim`
-  (a number >= 0) and `size` (length of that axis), over the last of 3 or 4 axes also `padding_only`, `ahead`: how many
-  later tokens each query sees, null unless the same number for all, and `even`: whether each query gives all keys that
-  it sees the same weight; and in paddle, where those between model and loss are looked at,
-  too, `of_output`: it was given the
+  (a number >= 0) and `size` (length of that axis), over the last of 3 or 4 axes, and for attention (torch),
+  `padding_only`, `ahead`: how many later tokens each query sees, null unless the same number for all, and `even`:
+  whether each query gives all keys that it sees the same weight; and in paddle, where those between model and loss are
+  looked at, too, `of_output`: it was given the
   very tensor that the model returned."""
 
 BATCH = "batch"

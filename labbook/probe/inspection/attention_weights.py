@@ -30,6 +30,16 @@ def describe_attention(weights, exact, batches):
     return fields
 
 
+def tokens_ahead_of_mask(hidden):
+    """As `ahead`, of the rows of a mask over queries and keys in which true hides a key; `None` for any other form."""
+    shape = tuple(hidden.shape)
+    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < _SHORTEST or shape[-1] * shape[-2] > _MOST:
+        return None
+    for _ in shape[2:]:
+        hidden = hidden[0]
+    return _tokens_ahead([[0.0 if is_hidden else 1.0 for is_hidden in row] for row in hidden.tolist()])
+
+
 def _is_even(row):
     """Whether all keys that a query sees have the same weight, and it sees two or more."""
     seen = [weight for weight in row if weight > 0.0]

@@ -6,7 +6,7 @@ and only while it is on top; while anything in the program is compiled it is nev
 
 import sys
 
-from ..inspection.attention_weights import describe_attention
+from ..inspection.attention_weights import describe_attention, tokens_ahead_of_mask
 from ..inspection.model_inputs import HIDDEN, TOKENS, noise_row
 from ..inspection.nested import tensors_in
 from ..training.call_site import line_of, place_of, user_frame
@@ -135,6 +135,8 @@ class FunctionalCalls:
     def _inspect(self, name, args, kwargs, result):
         inspector = self.inspector
         frame = _caller()
+        if frame is None and name == "softmax" and result.dim() > 2:
+            frame = user_frame()  # of the weights of an attention, also where `nn.Softmax` gave them
         if frame is None or not inspector.stats.is_tensor(result) or not inspector.without_modes.is_possible():
             return
         line = line_of(frame)
@@ -187,7 +189,29 @@ class FunctionalCalls:
                 given = args[mask]
             facts["hides"] = masked or given is not None
             facts["padding_only"] = self._is_padding_all(given, attends=causal is not None)
+            facts["ahead"] = self._tokens_ahead(args[mask] if len(args) > mask else kwargs.get("attn_mask"), causal)
+            facts["even"] = self._is_even(query, key) if causal is not None else None
             self.found[key_of] = dict(facts, shape=[query.shape[axis], key.shape[axis]])
+
+    def _tokens_ahead(self, mask, causal):
+        """How many later tokens a mask over queries and keys leaves; `causal` is `None` where true hides."""
+        if mask is None or not self.inspector.stats.is_plain(mask) or not self.inspector.without_modes.is_possible():
+            return None
+        with self.inspector.without_modes:
+            mask = mask.detach()
+            hidden = mask < HIDDEN if mask.is_floating_point() else mask.bool() != (causal is not None)
+            return tokens_ahead_of_mask(hidden)
+
+    def _is_even(self, query, key):
+        """Whether the queries are 0 or the keys of each sample are all equal, so that all weights are."""
+        stats = self.inspector.stats
+        if not (stats.is_plain(query) and stats.is_plain(key) and self.inspector.without_modes.is_possible()):
+            return None
+        with self.inspector.without_modes:
+            query, key = query.detach(), key.detach()
+            if key.shape[-2] < 2 or not query.numel():
+                return None
+            return not query.count_nonzero().item() or self.torch.equal(key, key[..., :1, :].expand_as(key))
 
     def _is_padding_all(self, mask, attends):
         """Whether a mask over keys leaves only padding.

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from labbook.probe.inspection.attention_weights import describe_attention
+from labbook.probe.inspection.attention_weights import describe_attention, tokens_ahead_of_mask
 from labbook.probe.inspection.model_inputs import ModelInputs
 
 SIZE = 9
@@ -43,6 +43,10 @@ def described(weights, batches=None, exact=True):
 )
 def test_how_many_later_tokens_a_mask_leaves(leading, hidden, ahead):
     assert described(softmax(scores_of(*leading), hidden))["ahead"] == ahead
+    mask = np.zeros((SIZE, SIZE), bool) if hidden is None else hidden
+    for form in (mask, np.broadcast_to(mask, (*leading, SIZE, SIZE))):
+        assert tokens_ahead_of_mask(form) == ahead
+    assert tokens_ahead_of_mask(mask[:, :5]) is None and tokens_ahead_of_mask(mask[0]) is None
 
 
 def test_weights_are_even_where_queries_or_keys_are_constant():
