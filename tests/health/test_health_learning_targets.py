@@ -331,23 +331,29 @@ def test_a_list_of_one_layer(ask, output, trainable, verdict):
 
 
 @pytest.mark.parametrize(
-    ("reached", "twice", "turns", "verdict"),
+    ("reached", "turns", "verdict"),
     [
-        ((8, 8), 4, (200, 200), "warn"),
-        ((8, 4), 4, (200, 200), None),  # an adversarial autoencoder: the loss of the encoder goes past the decoder
-        ((4, 8), 0, (200, 200), None),
-        ((8, 8), 2, (200, 200), None),  # a trunk that both train
-        ((8, 8), 4, (200, 40), None),  # which of them the two graphs belong to is not known
+        (((8, 0), (8, 0)), (200, 200), "warn"),
+        (
+            ((8, 0), (4, 4)),
+            (200, 200),
+            None,
+        ),  # an adversarial autoencoder: the loss of the encoder bypasses the decoder
+        (((8, 4), (12, 0)), (200, 200), None),
+        (((10, 0), (10, 0)), (200, 200), None),  # a trunk that both train
+        (((8, 0), (8, 0)), (200, 40), None),  # which of them the two graphs belong to is not known
     ],
 )
-def test_an_optimizer_that_holds_the_parameters_of_another(ask, make_series, reached, twice, turns, verdict):
+def test_an_optimizer_that_holds_the_parameters_of_another(ask, make_series, reached, turns, verdict):
     losses = [make_series(name, [slope * n for n in range(count)]) for name, slope, count in
               (("loss", 1.0, turns[0]), ("loss.opt1", -1.0, turns[1]))]  # fmt: skip
     signals = {
         "spans": {0: (0.0, 9.0), 1: (0.1, 9.1)},
         "optimizers": ({"index": 0, "tensors": 8}, {"index": 1, "tensors": 4}),
-        "graphs": tuple({"backward": n, "reachable": count} for n, count in zip((1, 20), reached, strict=True)),
-        "loop": {"held_twice": twice},
+        "graphs": tuple(
+            {"backward": n, "reachable": count, "unreachable_n": rest, "held": 12}
+            for n, (count, rest) in zip((1, 20), reached, strict=True)
+        ),
     }
     found = ask("optimizers_overlap", *losses, signals=signals)
     assert (found and found.verdict) == verdict

@@ -245,7 +245,7 @@ def parameters_registered(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("fail", observed, (message("health.unregistered_parameters.shapes", shapes=join_names(shapes)),))
 
 
-@check("optimizers_overlap", family="loop-bug", tier=2, needs=("loop", "graphs"))
+@check("optimizers_overlap", family="loop-bug", tier=2, needs=("graphs",))
 def optimizers_are_separate(run: Run, signals: Signals) -> Outcome | None:
     """Whether one of two optimizers that take turns on losses of their own holds all parameters of the other.
 
@@ -255,11 +255,16 @@ def optimizers_are_separate(run: Run, signals: Signals) -> Outcome | None:
     """
     turns = [len(series.values) for series in process_series(run, signals, "loss")]
     less, more = sorted(one.get("tensors", 0) for one in signals.optimizers)[:2] if len(turns) == 2 else (0, 0)
-    if signals.loop.get("held_twice") != less or not 0 < less < more or abs(turns[0] - turns[1]) > 1:
+    if not 0 < less < more or abs(turns[0] - turns[1]) > 1:
         return None
     calls = {graph.get("backward", 0) % 2 for graph in signals.graphs}
-    whole = all(graph.get("reachable") == more for graph in signals.graphs)
-    if not whole or len(calls) < 2 or len(signals.optimizers) != 2 or not has_opposed_optimizers(run, signals):
+    seen = {(graph.get("reachable"), graph.get("unreachable_n"), graph.get("held")) for graph in signals.graphs}
+    if (
+        seen != {(more, 0, less + more)}
+        or len(calls) < 2
+        or len(signals.optimizers) != 2
+        or not has_opposed_optimizers(run, signals)
+    ):
         return None
     return Outcome("warn", message("health.optimizers_overlap.holds", shared=less, held=more))
 

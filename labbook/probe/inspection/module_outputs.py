@@ -95,7 +95,7 @@ class ModuleOutputs:
             fields["carried"] = self._is_carried((id(self._root), number), args, output)
             if self._first and len(tensor.shape) == 3 and not _is_bidirectional(module):
                 axis = 1 if getattr(module, "batch_first", not getattr(module, "time_major", True)) else 0
-                self._recurrent.append((ref(tensor), number, axis))
+                self._recurrent.append((tensor, number, axis))  # a view of it keeps its memory, not it
         if isinstance(getattr(module, "num_embeddings", getattr(module, "_num_embeddings", None)), int):
             fields["ids"] = self._range_of_ids(args)
         self.found[number] = fields
@@ -139,9 +139,8 @@ class ModuleOutputs:
         given = first_tensor(args, self.stats)
         if given is None or not self._is_plain(given):
             return
-        for made, number, axis in self._recurrent:
-            output = made()
-            if output is None or not self._is_plain(output):
+        for output, number, axis in self._recurrent:
+            if not self._is_plain(output):
                 continue
             form, stride = list(output.shape), (getattr(output, "strides", None) or output.stride())[axis]
             at = (given.data_ptr() - output.data_ptr()) // output.element_size()
