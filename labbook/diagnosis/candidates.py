@@ -89,8 +89,7 @@ def _follow_instead(candidate: Candidate, evidence: Evidence, matcher: Matcher) 
     """The candidate, or the one of the page that its page names for a condition of this run or message."""
     page = candidate.match.symptom
     met = evidence.conditions | conditions_said(page.instead, candidate.exception, candidate.line)
-    other = next((other for condition, other in page.instead.items() if condition in met), "")
-    known = matcher.catalogue.symptoms.get(other)
+    known = next((matcher.catalogue.symptoms.get(id_) for said, id_ in page.instead.items() if said in met), None)
     return replace(candidate, match=replace(candidate.match, symptom=known)) if known else candidate
 
 

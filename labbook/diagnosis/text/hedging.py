@@ -46,8 +46,8 @@ def without_speculation(text: str) -> str:
 
 
 def is_prose(text: str) -> bool:
-    """Whether a line of a text is a sentence of a person: of eight words or more a third only connects others."""
-    return any(len(_RE["connecting"].findall(line)) * 3 > len(line.split()) > 7 for line in text.splitlines())
+    """Whether a line of a text is a sentence of a person, by its words that only connect others."""
+    return _RE["prose"].search(text) is not None
 
 
 def drop_questions(text: str) -> str:

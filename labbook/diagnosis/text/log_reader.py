@@ -13,7 +13,7 @@ from labbook.diagnosis.text import survived_errors
 from labbook.diagnosis.text.error_windows import ErrorWindow, find_windows
 from labbook.diagnosis.text.evidence_collector import LAST_STEP, PRINTS_STEPS, EvidenceCollector, guess_framework
 from labbook.diagnosis.text.exit_lines import is_progress_bar, line_kind, parse_ending, strip_warning_place
-from labbook.diagnosis.text.hedging import without_speculation
+from labbook.diagnosis.text.hedging import is_prose, without_speculation
 from labbook.diagnosis.text.log_lines import LogLine, decode_chunks, decode_line, split_line, strip_learned_prefix
 from labbook.diagnosis.text.parsed_exception import ParsedException
 from labbook.diagnosis.text.stack_frames import is_exception_class, split_class
@@ -67,6 +67,7 @@ def _note_steps(chunks: Iterable[bytes], collected: EvidenceCollector) -> Iterat
     for place, chunk in enumerate(chunks):
         if place == 0:
             collected.steps = survived_errors.has_training_steps(chunk[:_HEAD].decode("utf-8", "replace"))
+            collected.proposed = chunk.startswith((b"diff --git ", b"commit "))
         collected.newlines += chunk.count(b"\n")
         collected.tail = (collected.tail + chunk[-_TAIL:])[-_TAIL:]
         yield chunk
@@ -199,8 +200,8 @@ def _evidence(collected: EvidenceCollector) -> Evidence:
     if collected.steps and not reports:
         good_end = survived_errors.find_good_end(end.splitlines(), collected.newlines)
         raised, outputs = survived_errors.drop_survived(raised, outputs, collected.going, good_end)
-    lines = (without_speculation(one.text) for one in outputs if one.kind == "output" and "\n" not in one.text)
-    ending = parse_ending([*reports, *lines])
+    said = (one.text for one in outputs if one.kind == "output" and "\n" not in one.text and not is_prose(one.text))
+    ending = parse_ending([*reports, *map(without_speculation, said)])
     if collected.stacks:
         ending = replace(ending, facts={**ending.facts, "stacks": tuple(collected.stacks)})
     return Evidence(

@@ -243,6 +243,7 @@ def test_the_assertion_of_a_kernel_tells_the_cause_whatever_the_exception_is(con
         ("raise SyntaxError(text)", "SyntaxError: 'epoch' is no option of the trainer", "config_file_invalid"),
         ("if x == 3", "SyntaxError: expected ':'", "syntax_error"),
         ("raise child_exception_type(err)", "FileNotFoundError: [Errno 2] No such file: 'sox'", "command_not_found"),
+        ("from . import x", "ImportError: cannot import name '_imaging' from 'PIL' (PIL/x.py)", "extension_not_built"),
         ("open(path)", "FileNotFoundError: [Errno 2] No such file or directory: 'shard-3.bin'", "file_not_found"),
     ],
 )

@@ -28,6 +28,8 @@ from labbook.diagnosis.text.log_reader import read_text
         "The authors report that the loss became NaN for 2 of 12 seeds.",
         "Please do not catch RuntimeError: CUDA out of memory in the loop.",
         "The target must be long, otherwise cross_entropy raises expected scalar type Long but found Float.",
+        "Postmortem: three jobs hit 'No space left on device', and a cron job now deletes old checkpoints.",
+        "公告：CUDA 11.3 编译的扩展需要重新编译，否则导入时会出现 undefined symbol 错误。",
         "超时后任务会被终止并打印 Watchdog caught collective operation timeout，默认 1800 秒",
     ],
 )
