@@ -11,7 +11,7 @@ from labbook.diagnosis.finding_builder import build_check_finding
 from labbook.diagnosis.strategies import Case, choose_findings
 from labbook.model.evidence import Evidence, ObservedException
 from labbook.model.finding import Diagnosis, Finding
-from labbook.model.run import INTERRUPTS, is_launcher_error
+from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, is_launcher_error
 from labbook.store.text.sentences import Sentences
 
 _MAX_FINDINGS = 8
@@ -86,6 +86,6 @@ def _describe_doubt(findings: Sequence[Finding], evidence: Evidence, say: Senten
         return ""
     if not evidence.exceptions:
         return say.line("diagnosis.no_message")
-    own = [one for one in evidence.exceptions if not is_launcher_error(one.type)]
-    kind = (own or evidence.exceptions)[-1].type
+    kinds = [one.type for one in reversed(evidence.exceptions)]
+    kind = min(kinds, key=lambda name: (is_launcher_error(name), name in NOTEBOOK_REPORTS))
     return say.line("diagnosis.no_page_of", type=kind) if kind else say.line("diagnosis.no_page")

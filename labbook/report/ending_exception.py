@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from labbook.model.run import INTERRUPTS, CaughtException, Frame, Run, is_launcher_error
+from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Frame, Run, is_launcher_error
 
 
 def ending_exception(run: Run) -> CaughtException | None:
@@ -19,8 +19,8 @@ def ending_exception(run: Run) -> CaughtException | None:
     if ending and all(is_launcher_error(e.type) for e in ending):
         # A kernel outlives the error of its cell: the last one before the report counts.
         reported = min(e.t for e in ending)
-        own = [e for e in run.exceptions if e.type not in INTERRUPTS and not is_launcher_error(e.type)]
-        own = [e for e in own if e.t <= reported]
+        before = [e for e in run.exceptions if e.type not in (*INTERRUPTS, *NOTEBOOK_REPORTS) and e.t <= reported]
+        own = [e for e in before if not is_launcher_error(e.type)] or before
         of_ranks = {e.rank: e for e in sorted(own, key=lambda e: e.t) if e.where == "task" and e.rank is not None}
         if of_ranks:
             return min(of_ranks.values(), key=lambda e: e.t)

@@ -119,6 +119,13 @@ def test_a_cell_that_kills_its_kernel_is_named_and_the_run_ends_by_the_same_sign
     assert (run["status"], run["signal"]) == ("killed", "SIGKILL") and "process_killed_by_os" in book.entry()
 
 
+def test_a_command_of_a_cell_that_fails_without_a_word_is_named_by_its_cell(book):
+    (book.folder / "silent.ipynb").write_text(notebook("1", "%%bash\nexit 3"))
+    done = book("record", "silent.ipynb", check=False)
+    assert "failed after" in done.stderr and "CalledProcessError at cell 2:1" in done.stderr
+    assert "fits CalledProcessError" in done.stderr and "CellExecutionError at" not in done.stderr
+
+
 @pytest.mark.parametrize(("value", "status"), [("3", 3), ("", 0), ("None", 0), ("no data", 1)])
 def test_a_cell_that_exits_gives_the_status_of_a_script_that_does(value, status, capsys):
     import nbformat
