@@ -14,14 +14,16 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.store.commit.branch_checkout import notebook_prefix
-from labbook.store.git.git_process import GitFolders, git_program, run_git
-from labbook.store.git.git_state import is_partial_clone, read_commit
+from labbook.store.git.git_process import GitFolders, discover, git_program, run_git
+from labbook.store.git.git_state import head_ref, is_partial_clone, read_commit
 from labbook.store.git.remotes import credential_free
 from labbook.store.notebook import Notebook
+from labbook.store.paths import SETTINGS_FILE
 
 DEFAULT_TIMEOUT_S = 60.0
 """Longest silence of a remote. Source: chosen by us; a slow server says something every few seconds (`--progress`)."""
@@ -306,13 +308,36 @@ def choose_remote(
     if wanted and wanted not in known:
         raise GitError("sync.error.unknown_remote", remote=wanted, known=", ".join(known) or "-")
     if not known and notebook.personal:
-        raise GitError("sync.error.personal", root=str(notebook.paths.root))
+        branch = _branch_with_settings(notebook.config.branch)
+        key = "sync.error.other_branch" if branch else "sync.error.personal"
+        raise GitError(key, root=str(notebook.paths.root), branch=branch)
     if not known:
         raise GitError("sync.error.no_remote", top=str(folders.top))
     if not wanted and "origin" not in known and len(known) > 1:
         raise GitError("sync.error.many_remotes", known=", ".join(known), first=next(iter(known)))
     chosen = wanted or ("origin" if "origin" in known else next(iter(known)))
     return Remote(notebook, folders, chosen, timeout_s, quiet)
+
+
+def _branch_with_settings(entries: str) -> str:
+    """Return the branch of a remote of the working folder's repository that has a notebook; "" without one.
+
+    The checked-out branch does not count: `git pull` is enough there. Nor does `entries`, the branch without code.
+    """
+    folders = discover(Path.cwd())
+    if folders is None or folders.bare:
+        return ""
+    listed = run_git(folders, "for-each-ref", "--format=%(refname)", "refs/remotes").out.split()
+    wanted = b"".join(name + b":" + SETTINGS_FILE.encode() + b"\n" for name in listed)
+    kinds = run_git(folders, "cat-file", "--batch-check=%(objecttype)", stdin=wanted).out.splitlines()
+    names = [os.fsdecode(name).split("/", 3)[-1] for name, kind in zip(listed, kinds, strict=False) if kind == b"blob"]
+    here = head_ref(folders).removeprefix("refs/heads/")
+    found = (
+        []
+        if here in names
+        else sorted({*names} - {"HEAD", entries}, key=lambda name: (name not in ("main", "master"), name))
+    )
+    return next(iter(found), "")
 
 
 def _is_configured(folders: GitFolders, name: str) -> bool:

@@ -230,6 +230,21 @@ def test_sync_outside_of_a_project_names_the_missing_project(pair):
         choose_remote(book)
 
 
+def test_a_clone_of_which_another_branch_has_the_notebook_names_that_branch(pair, tmp_path, monkeypatch):
+    remote = pair[0].paths.root.parent / "remote.git"
+    call_git(remote, "symbolic-ref", "HEAD", "refs/heads/master")  # as `git init --bare` leaves it
+    call_git(tmp_path, "clone", "-q", str(remote), "joined")
+    book = replace(pair[0], personal=True)
+    call_git(book.paths.root, "remote", "remove", "origin")
+    monkeypatch.chdir(tmp_path / "joined")
+    with pytest.raises(GitError) as caught:
+        choose_remote(book)
+    assert "git checkout main" in caught.value.hint
+    call_git(tmp_path / "joined", "checkout", "-q", "main")
+    with pytest.raises(GitError, match="no notebook is above this folder"):
+        choose_remote(book)
+
+
 def test_an_edit_after_the_clock_was_set_back_is_shared(pair, monkeypatch):
     note = write_note(pair[0], "ideas.md", "# Ideas\n")
     with monkeypatch.context() as patch:
