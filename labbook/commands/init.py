@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,7 +92,9 @@ def command(
     if ci is not None:
         _write_workflow(notebook, ci, say, force=force)
         return
-    click.echo(say.line("terminal.init.next" if template is None else "terminal.init.next_project"))
+    folder = _shorter_path(root)
+    enter = "" if folder == "." else f"cd {shlex.quote(folder)} && "
+    click.echo(say.line("terminal.init.next" if template is None else "terminal.init.next_project", enter=enter))
 
 
 def _write_project(notebook: Notebook, template: str, say: Sentences) -> None:
@@ -135,9 +138,11 @@ def _describe_destination(notebook: Notebook, say: Sentences) -> str:
 
 def _git_add(root: Path, files: tuple[Path, ...]) -> str:
     """Returns the shell command that stages the files of the notebook."""
-    import shlex
-
-    relative = os.path.relpath(root)
-    folder = relative if len(relative) < len(str(root)) else str(root)
+    folder = _shorter_path(root)
     names = " ".join(shlex.quote(str(file.relative_to(root))) for file in files)
     return f"git add {names}" if folder == "." else f"git -C {shlex.quote(folder)} add {names}"
+
+
+def _shorter_path(folder: Path) -> str:
+    """Returns the path from here or from the root, which is shorter."""
+    return min(os.path.relpath(folder), str(folder), key=len)

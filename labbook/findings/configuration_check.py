@@ -40,6 +40,8 @@ _NOT_A_SIZE = re.compile(
 _BY_LOADER = frozenset(("configuration.yaml.number_as_text", "configuration.yaml.date"))
 """Kinds that PyYAML reads in another way than OmegaConf."""
 _OTHER_LOADERS = re.compile(r"\bruamel\b|\bstrictyaml\b|\badd_implicit_resolver\b|\badd_constructor\b|BaseLoader")
+_REPAIRED_BY = {"_as_text": "float|int|eval", "_as_bool": "bool", ".date": "str"}
+"""Conversions after which a value is what was meant; `str` of 1.10 is 1.1, and of `no` False."""
 _EVALUATES = re.compile(r"\bliteral_eval\b|(?<!\.)\beval\(")
 _INHERITS = re.compile(
     r"""^\s*["']?(_?base_?|_base_\w*|defaults?|extends|inherits?(_from)?|parent|includes?|import|base_config)["']?\s*[:=]""",
@@ -85,7 +87,8 @@ def _certainty(value: YamlValue, run: Run, code: str) -> str:
     """Returns "certain" if an option of the run has the read value, "likely" by the loader, else ""."""
     looked_up = (_look_up(parsed.values, value.path) for parsed in run.arguments)
     known = [found[0] for found in looked_up if found is not None]
-    if re.search(rf"\b(float|int|bool|str|eval)\(\s*[^()\n]*\b{re.escape(value.leaf)}\b", code):
+    repaired = next((by for end, by in _REPAIRED_BY.items() if value.kind.endswith(end)), "")
+    if repaired and re.search(rf"\b({repaired})\(\s*[^()\n]*\b{re.escape(value.leaf)}\b", code):
         return ""
     as_text = value.kind.endswith("_as_text")
     if known and not value.kind.endswith("key_as_bool"):

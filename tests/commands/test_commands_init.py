@@ -26,8 +26,11 @@ def test_output_names_new_and_existing_files(tmp_path, git, capsys, monkeypatch)
     (tmp_path / "mkdocs.yml").write_text("site_name: mine\n")
     (tmp_path / ".gitignore").write_text("data/\n")
     monkeypatch.chdir(tmp_path)
+    assert main(["init", "new one", "--template", "torch"]) == 0
+    assert "next: cd 'new one' && pip install" in capsys.readouterr().out
     assert main(["init"]) == 0
     out = capsys.readouterr().out
+    assert "next: labbook record" in out
     assert "created    labbook.toml" in out and "extended   .gitignore" in out
     assert "unchanged  mkdocs.yml" in out
     assert f"to the branch labbook of {tmp_path}" in out

@@ -52,6 +52,21 @@ def test_a_number_that_is_text_depends_on_what_the_run_shows(check, facts, certa
     assert all("1.0e-4" in row[1] and "train.yaml:" in row[1] for row in found)
 
 
+@pytest.mark.parametrize(
+    ("yaml", "code", "is_found"),
+    [
+        ("version: 1.10", "str(cfg['version'])", True),
+        ("country: no", "str(cfg['country'])", True),
+        ("country: no", "bool(cfg['country'])", False),
+        ("lr: 1e-4", "str(cfg['lr'])", True),
+        ("limit: 12:30:00", "int(cfg['limit'])", True),
+        ("spent: 2024-01-31", "str(cfg['spent'])", False),
+    ],
+)
+def test_a_conversion_counts_where_it_gives_what_was_meant(check, yaml, code, is_found):
+    assert bool(check(f"{yaml}\n", code=code)) == is_found
+
+
 def test_an_option_that_stands_twice(check):
     found = check(
         options={"lr": 0.2, "tags": ["a", "b"]}, argv=("--lr", "0.1", "--tags", "a", "--tags", "b", "--lr=0.2")
