@@ -119,6 +119,7 @@ def _period(
 
 
 def _print(report: WrittenReport, path: str, say: Sentences) -> None:
+    from labbook.model.message import message
     from labbook.report.commit_line import commit_line
 
     data = report.data
@@ -126,13 +127,14 @@ def _print(report: WrittenReport, path: str, say: Sentences) -> None:
     counts = [
         say.line("terminal.report.count", count=n, status=status_label(one, say)) for one, n in totals["by_status"]
     ]
-    counts += [
-        say.line("terminal.report.of_them", count=n, verdict=verdict_label(one, say))
-        for one, n in totals["by_verdict"]
-        if one in ("unhealthy", "suspect")
-    ]
     if totals["runs"]:
-        lines = [say.line("terminal.report.runs", count=totals["runs"], counts=counts, time=totals["time"])]
+        judged = "".join(
+            say(message("terminal.report.of_them", count=n, verdict=verdict_label(one, say)))
+            for one, n in totals["by_verdict"]
+            if one in ("unhealthy", "suspect")
+        )
+        values = {"count": totals["runs"], "judged": judged, "counts": counts, "time": totals["time"]}
+        lines = [say.line("terminal.report.runs", **values)]
     else:
         lines = [say.line("terminal.report.no_runs")]
     if data["kind"] != "experiment" and before["runs"]:

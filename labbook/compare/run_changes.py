@@ -61,7 +61,7 @@ def compare_runs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chan
             files_below_top(before, "written") | files_below_top(now, "written"),
         ),
         _inputs(before, now),
-        _states(before, now),
+        _without_repeated_seeds(_states(before, now), arguments),
         _without_repeats(_environment(before, now), arguments),
         _packages(before, now),
         _hardware(before, now),
@@ -74,6 +74,12 @@ def _without_repeats(variables: list[Change], arguments: list[Change]) -> list[C
     """Returns the changes of variables without those that a setting of the same name and value lists already."""
     shown = {(change.what, change.now) for change in arguments}
     return [change for change in variables if (change.what, change.now) not in shown]
+
+
+def _without_repeated_seeds(states: list[Change], arguments: list[Change]) -> list[Change]:
+    """Returns the changes of states without the seeds of generators that an option of the program has set."""
+    given = {(change.before, change.now) for change in arguments if "seed" in change.what.lower()}
+    return [c for c in states if " seeds." not in c.what or (c.before, c.now) not in given]
 
 
 def compare_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:

@@ -31,6 +31,7 @@ _COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".sh", ".pyx")
 _LENGTH = re.compile(r"epoch|step|iter|limit|max_|num_|samples|batch|until|fast|debug|smoke|size", re.IGNORECASE)
 """Names of options that set how long a training takes. Source: chosen by us, from those of common trainers."""
 
+_SEED = re.compile(r"(?<![a-z])seeds?(?![a-z])", re.IGNORECASE)
 _HELP = frozenset({"-h", "--help", "--version", "-V", "--dry-run", "--dry_run"})
 
 
@@ -132,7 +133,11 @@ def find_new_inputs(failed: Run, now: Run) -> list[Change]:
 
 
 def drop_doubles(changes: Sequence[Change]) -> list[Change]:
-    """Returns the differences with each file once: a configuration file in the repository is no other code."""
+    """Returns the differences with each file once: a configuration file in the repository is no other code.
+
+    A seed is left out where anything else differs: another seed cures no failure that has a cause.
+    """
+    changes = [change for change in changes if not _SEED.search(change.what)] or changes
     configs = [change.what for change in changes if change.kind == "config"]
     return [c for c in changes if c.kind != "code" or not any(f"/{path}".endswith(f"/{c.what}") for path in configs)]
 

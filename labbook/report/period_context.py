@@ -112,7 +112,7 @@ def failure_kind(row: RunRow) -> str:
 
 
 def _totals(rows: Sequence[RunRow]) -> dict[str, Any]:
-    spent = sum(row.duration_s or 0.0 for row in rows)
+    spent = _spent(rows)
     counts = Counter(row.status for row in rows)
     verdicts = Counter(row.verdict for row in rows)
     return {
@@ -125,7 +125,7 @@ def _totals(rows: Sequence[RunRow]) -> dict[str, Any]:
         "unhealthy": verdicts["unhealthy"],
         "time": numbers.duration(spent) if spent else "-",
         "time_s": spent,
-        "lost_time": numbers.duration(lost) if (lost := _time_of(rows, BROKEN)) else "",
+        "lost_time": numbers.duration(lost) if (lost := _spent([row for row in rows if row.status in BROKEN])) else "",
         "authors": len({row.author for row in rows if row.author}),
     }
 
@@ -133,8 +133,8 @@ def _totals(rows: Sequence[RunRow]) -> dict[str, Any]:
 _ORDER = ("finished", "failed", "interrupted", "killed", "lost", "running")
 
 
-def _time_of(rows: Sequence[RunRow], statuses: Sequence[str]) -> float:
-    return sum(row.duration_s or 0.0 for row in rows if row.status in statuses)
+def _spent(rows: Sequence[RunRow]) -> float:
+    return sum(row.duration_s or 0.0 for row in rows)
 
 
 def run_cells(row: RunRow, link: Link) -> dict[str, Any]:
@@ -162,7 +162,9 @@ def _results(source: PeriodSource, rows: Sequence[RunRow], pages: Mapping[str, s
     """Returns a row for each experiment: its best run of the period, and the best one of all time before."""
     begin, _ = source.period.span
     found = []
-    for name, group in sorted(_group(rows, lambda row: row.experiment).items()):
+    groups = _group(rows, lambda row: row.experiment)
+    bests = [best for group in groups.values() if (best := best_run(group)) is not None]
+    for name, group in sorted(groups.items()):
         known = [row for row in source.rows if row.experiment == name]
         best = best_run(group)
         old = best_run([row for row in known if row.started < begin and (best is None or row.metric == best.metric)])
@@ -178,13 +180,14 @@ def _results(source: PeriodSource, rows: Sequence[RunRow], pages: Mapping[str, s
                 "metric": best.metric if best else "",
                 "best": now_text or (numbers.number(best.best) if best else ""),
                 "run": run_cells(best, source.link) if best else None,
+                "rank": sum(other.is_better_than(best) for other in bests if best and other.metric == best.metric),
                 "before": old_text,
                 "trend": trend,
                 "improved": improved,
                 "by": likely_cause(source.gained_by(old.id, best.id), source.sentences)
                 if improved and best and old
                 else "",
-                "time": numbers.duration(sum(row.duration_s or 0.0 for row in group)),
+                "time": numbers.duration(_spent(group)),
             }
         )
     return found
@@ -199,10 +202,10 @@ def _failures(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, An
             "count": len(group),
             "fixed": sum(bool(row.fix) for row in group),
             "fix": _most_common_fix(group),
-            "time": numbers.duration(sum(row.duration_s or 0.0 for row in group)),
+            "time": numbers.duration(_spent(group)),
             "last": run_cells(group[-1], source.link),
         }
-        for kind, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+        for kind, group in sorted(groups.items(), key=lambda item: (-len(item[1]), -_spent(item[1]), item[0]))
     ]
 
 
@@ -327,7 +330,7 @@ def _group_by_author(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
             "author": author,
             "runs": len(group),
             "broken": sum(row.status in BROKEN for row in group),
-            "time": numbers.duration(sum(row.duration_s or 0.0 for row in group)),
+            "time": numbers.duration(_spent(group)),
             "experiments": sorted({row.experiment for row in group if row.experiment}),
         }
         for author, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))

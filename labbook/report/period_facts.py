@@ -20,11 +20,12 @@ def report_facts(data: Mapping[str, Any]) -> list[Message]:
     if not data["totals"]["runs"]:
         return []
     facts = [_failure(row) for row in data["failures"][:_MAX_OF_KIND]] or [message("report.nothing_failed")]
-    results = [fact for row in data["results"] if (fact := _result(row)) is not None]
+    results = [fact for row in data["results"] if (fact := _result(row)) is not None][:_MAX_OF_KIND]
+    results += _first_results(data["results"])
     speed = [fact for row in data["costs"] if (fact := _speed(row)) is not None]
     open_count = len(data["open_runs"])
     still = [message("report.open", count=open_count)] if open_count else []
-    return [*results[:_MAX_OF_KIND], *facts, *speed[:_MAX_OF_KIND], *still]
+    return [*results, *facts, *speed[:_MAX_OF_KIND], *still]
 
 
 def _failure(row: Mapping[str, Any]) -> Message:
@@ -40,14 +41,24 @@ def _result(row: Mapping[str, Any]) -> Message | None:
     if not row["run"]:
         return None
     values = {"metric": row["metric"], "experiment": row["experiment"], "now": row["best"], "before": row["before"]}
-    if not row["before"]:
-        return message("report.first_result", **values)
     if not row["improved"]:
         return None
     by = [message("report.by", change=row["by"])] if row["by"] else []
     if row["trend"] == "better":
         return message("report.better", by=by, **values)
     return message("report.better_perhaps", by=by, **values)
+
+
+def _first_results(rows: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """Returns the results of new experiments by metric, the best ones first."""
+    first = [row for row in rows if row["run"] and not row["before"]]
+    found = []
+    for metric in dict.fromkeys(row["metric"] for row in first):
+        own = sorted((row for row in first if row["metric"] == metric), key=lambda row: row["rank"])
+        results = [f"{row['experiment']} {row['best']}" for row in own[:_MAX_OF_KIND]]
+        more = [message("report.and_more", count=len(own) - len(results))] if len(own) > len(results) else []
+        found.append(message("report.first_result", metric=metric, results=results, count=len(own), more=more))
+    return found
 
 
 def _speed(row: Mapping[str, Any]) -> Message | None:

@@ -216,3 +216,10 @@ def test_a_missing_file_that_is_there_now_is_a_difference_and_a_configuration_fi
 
     config, code = Change("config", "/work/conf.json", "", ""), Change("code", "conf.json", "", "")
     assert drop_doubles([config, code, TRAIN]) == [config, TRAIN]
+
+
+def test_a_seed_is_a_fix_only_where_nothing_else_differs():
+    seeds = [Change("argument", "--random-seed", "0", "3"), Change("environment", "torch seeds.torch", "0", "3")]
+    seeded = Change("argument", "--seeded", "no", "yes")
+    assert drop_doubles([*seeds, TRAIN, seeded]) == [TRAIN, seeded]
+    assert drop_doubles(seeds) == seeds

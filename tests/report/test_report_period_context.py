@@ -57,6 +57,30 @@ def facts(data, language="en") -> list[str]:
     return [Sentences(language)(fact) for fact in data["facts"]]
 
 
+def test_first_results_are_one_fact_and_the_best_are_named():
+    rows = [
+        row(n, 17, experiment=f"exp{n:03d}", metric=metric, best=best, direction=direction, status=status, symptoms=why)
+        for n, (metric, best, direction, status, why) in enumerate(
+            [
+                ("acc", 0.7, "max", "finished", ()),
+                ("loss", 0.3, "min", "finished", ()),
+                ("acc", 0.9, "max", "finished", ()),
+                ("acc", 0.8, "max", "finished", ()),
+                ("acc", 0.6, "max", "finished", ()),
+                ("acc", 0.5, "max", "finished", ("loss_not_decreasing",)),
+            ]
+        )
+    ]
+    rows.append(row(7, 18, "failed", symptoms=("zero_division",), duration_s=600.0))
+    data = story(rows)
+
+    assert facts(data)[:2] == [
+        "First results of acc: exp002 0.9, exp003 0.8, exp000 0.7 and 2 more.",
+        "First result of loss: exp001 0.3.",
+    ]
+    assert [failure["kind"] for failure in data["failures"]] == ["zero_division", "loss_not_decreasing"]
+
+
 def test_the_row_of_an_entry():
     meta = {
         "id": "20261121-153012-k3f9",
