@@ -26,6 +26,7 @@ QUANTITIES: tuple[tuple[str, str, str], ...] = (
     ("scaled error", "min", "smape wape mase nrmse rmsse crps"),
     ("evidence", "max", "elbo"),
     ("loss", "min", "loss losses cost costs nll 损失 损失值"),
+    ("objective", "", "objective"),
 )
 """Quantity, direction and words of metrics that can represent a run, the most telling first. Source: chosen by us from
 the names that trainers of PyTorch and PaddlePaddle print."""

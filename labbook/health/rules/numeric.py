@@ -94,7 +94,8 @@ def _judge_finite(series: Sequence[Series]) -> Outcome:
 
 def _last_printed(run: Run) -> Outcome | None:
     """A loss that the program saw become NaN itself: it ended or left its loop before the backward pass."""
-    written = [s for s in (*run.series, *run.printed) if s.source != "probe" and metric_kind(s.name).quantity == "loss"]
+    others = (s for s in (*run.series, *run.printed) if s.source != "probe")
+    written = [s for s in others if metric_kind(s.name).quantity in ("loss", "objective")]
     ended = [s for s in written if s.values and not math.isfinite(s.values[-1]) and any(map(math.isfinite, s.values))]
     return next(
         (Outcome("fail", message("health.loss_nonfinite.last", name=s.name, loss=s.values[-1])) for s in ended), None
