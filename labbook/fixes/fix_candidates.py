@@ -172,8 +172,7 @@ def keep_used(changes: Sequence[Change], failed: Run, now: Run) -> tuple[Change,
     if not now.sources or not failed.sources:
         return tuple(changes)
     used = {_normal_path(name) for run in (failed, now) for name in _used_files(run)}
-    scripts = {run.script.rpartition("/")[2] for run in (failed, now)}
-
+    scripts = {run.script for run in (failed, now)}
     modules = {normalize_name(name) for run in (failed, now) for name in run.packages}
 
     def is_used(change: Change) -> bool:
@@ -183,7 +182,7 @@ def keep_used(changes: Sequence[Change], failed: Run, now: Run) -> tuple[Change,
             return True
         if change.what.endswith(_COMPILED):
             return True
-        return change.what.rpartition("/")[2] in scripts or any(f"/{p}".endswith(f"/{change.what}") for p in used)
+        return change.what in scripts or any(f"/{p}".endswith(f"/{change.what}") for p in used)
 
     return tuple(change for change in changes if is_used(change))
 

@@ -187,6 +187,9 @@ def test_files_that_neither_run_used_are_no_cure():
     assert keep_used([readme, tools], run("failed"), now) == (readme, tools)
     read = replace(now, files=(FileUse("data/README.md", "read", 3), FileUse("README.md", "read", 3)))
     assert keep_used([readme, tools], failed, read) == (readme,)
+    # Many projects have a `tools/train.py`.
+    namesake = replace(TRAIN, what="other/train.py")
+    assert keep_used([namesake, TRAIN], replace(failed, script="train.py"), replace(now, script="train.py")) == (TRAIN,)
 
 
 def test_a_file_of_which_only_the_name_is_known_is_no_cure_unless_the_failure_names_it():
