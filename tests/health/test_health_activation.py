@@ -227,7 +227,7 @@ def test_a_loss_that_is_summed_in_a_later_training_is_found(ask, make_series):
     (mean,), (summed,) = (first_loss(*row)["losses"] for row in ((2.3,), (150.0,)))
     series = [make_series("loss", [2.3, 0.5]), make_series("loss.opt1", [150.0, 90.0])]
     result = ask("init_loss_off", *series, signals={"losses": (mean, {**summed, **later})})
-    assert result.verdict == "warn" and "64" in result.observed
+    assert result.verdict == "warn" and "64" in result.observed and 'reduction="mean"' in result.advice
 
 
 def test_weights_that_were_loaded_may_begin_anywhere(ask):

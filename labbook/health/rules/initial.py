@@ -65,7 +65,9 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
                 targets = loss.get("items", 0)
                 observed = message("health.init_loss_off.summed", loss=first * targets, targets=targets)
                 where = {"step": max(1, begin)}
-                return Outcome("warn", observed, called_in_sentence(loss.get("line", "")), where, expected=expected)
+                place = called_in_sentence(loss.get("line", ""))
+                advice = message("health.init_loss_off.summed_advice")
+                return Outcome("warn", observed, place, where, expected=expected, advice=advice)
             if begin > 2:
                 continue
         parent = _resumed_loss(run)
