@@ -354,7 +354,7 @@ def _injected(original, result, args, kwargs):
 
 
 def _hyperparameters(module):
-    return type(module).__name__, dict(module._hparams)
+    return type(module).__name__, {at: value for at, value in module._hparams.items() if not at.startswith("_")}
 
 
 def _training_arguments(trainer):

@@ -32,8 +32,8 @@ def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
                 if not any(a.source == parsed.source and a.values == parsed.values for a in found):
                     found.append(parsed)
     found = _as_run(_without_variables(found))
-    held = [values for a in found for values in _parts(a.values, whole=a.source not in _VARIABLES)]
-    kept = [a for a in found if a.source not in _VARIABLES or a.values not in held]
+    found = [a for a in found if not any(_wraps_command(a, b) for b in found)]
+    kept = [a for a in found if not any(_is_held(a, b) for b in found if b is not a)]
     # A program parses twice when a first parser only finds the configuration file.
     kept = [
         a
@@ -64,6 +64,17 @@ def _without_variables(found: Sequence[Arguments]) -> list[Arguments]:
         for a in found
     ]
     return [a for a in rows if a.values]
+
+
+def _wraps_command(whole: Arguments, parsed: Arguments) -> bool:
+    """Whether a parser returned the options of its sub-command, which has returned them too, under its name."""
+    return whole.source == parsed.source not in _VARIABLES and parsed.values in whole.values.values()
+
+
+def _is_held(one: Arguments, other: Arguments) -> bool:
+    """Whether options are those of another parser, or a part of other ones."""
+    whole = one.source in _VARIABLES and other.source not in _VARIABLES
+    return one.values in _parts(other.values, whole=whole)
 
 
 def _includes_options(other: Arguments, parsed: Arguments, is_later: bool) -> bool:

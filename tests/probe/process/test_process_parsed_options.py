@@ -353,33 +353,3 @@ def test_what_a_library_parsed_is_told_not_its_defaults(probed, library, program
     done = probed(sys.executable, "train.py", "--lr", "0.5")
     assert values(done, library) == [expected]
     assert values(done, "argparse") == []
-
-
-def test_settings_are_known_by_their_class_and_the_object_that_trains_by_its_method(probed, python):
-    probed.write(
-        "own.py",
-        "class CfgNode:\n"
-        "    def __init__(self, **fields): self.__dict__.update(fields)\n"
-        "class Recipe:\n"
-        "    def __init__(self): self.epochs = 3\n",
-    )
-    probed.write(
-        "train.py",
-        "import sys\n"
-        "from own import CfgNode, Recipe\n"
-        "class Loop:\n"
-        "    def __init__(s, part): s.setup, s.other, s.batch_size = part, Recipe(), 8\n"
-        "    def run(s):\n"
-        "        sys._labbook_probe._look(1)\n"
-        "def main(c):\n"
-        "    Loop(c.loop).run()\n"
-        "if __name__ == '__main__':\n"
-        "    c = CfgNode(seed=3, loop=CfgNode(lr=0.5))\n"
-        "    main(c)\n",
-    )
-    events = probed(python, "train.py").of("arguments")
-    assert [(e["source"], e["name"], e["values"]) for e in events] == [
-        ("dict", "setup", {"lr": 0.5}),
-        ("attributes", "Loop", {"batch_size": 8}),
-        ("dict", "c", {"seed": 3, "loop": {"lr": 0.5}}),
-    ]

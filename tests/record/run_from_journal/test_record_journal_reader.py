@@ -303,6 +303,18 @@ def test_a_first_parser_that_only_finds_the_file_is_no_second_set_of_options(var
     ]  # fmt: skip
 
 
+def test_options_of_a_sub_command_and_of_the_object_made_of_them_are_told_once():
+    fit = {"seed": 3, "model": {"width": 32}}
+    events = [
+        {"k": "arguments", "source": "jsonargparse", "name": "main.py", "values": fit},
+        {"k": "arguments", "source": "jsonargparse", "name": "main.py", "values": {"subcommand": "fit", "fit": fit}},
+        {"k": "arguments", "source": "lightning", "name": "Net", "values": {"width": 32}},
+        {"k": "arguments", "source": "lightning", "name": "Trainer", "values": {"max_epochs": 3}},
+    ]
+    run = build_run({"id": "r"}, {"code": 0}, [ProcessEvents("p", tuple(map(read_event, events)))], Console())
+    assert [dict(one.values) for one in run.arguments] == [fit, {"max_epochs": 3}]
+
+
 def test_a_copy_of_an_option_is_no_constant_of_the_script():
     events = [
         {"k": "arguments", "source": "argparse", "name": "a.py", "values": {"lr": 2.0, "epochs": 3}},
