@@ -54,7 +54,7 @@ def test_attention_that_sees_the_next_token(ask):
     assert told() == "fail"
     assert told(fn="attention", shape=[24, 24], masked=False) == "fail"
     assert told(fn="attention", shape=[24, 24], masked=True) == "ok"
-    assert told(zero=0.48) == "ok"
+    assert told(zero=0.48) == "ok" and told(zero=0.0, hidden=0.47) == "ok"
     assert told(target=0) is None and told(target=None) is None
     assert told(shape=[16, 24, 7]) is None
     assert told(zero=0.44, ahead=1) == "fail" and told(zero=0.48, ahead=0) == "ok"

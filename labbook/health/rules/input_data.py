@@ -179,6 +179,8 @@ def attention_is_causal(run: Run, signals: Signals) -> Outcome | None:
         forms = [row for row in rows if _is_over_sequence(row, lengths)]
         ahead += [seen for row in forms if (seen := row.get("ahead")) is not None]
         hidden = any(look.get("masked") or (look.get("zero") or 0.0) > _HIDDEN for look in square)
+        # Not every softmax gives exactly 0 for a score of minus a billion.
+        hidden = hidden or any((row.get("hidden") or 0.0) > _HIDDEN for row in forms)
         masked_looks += hidden
         open_looks += bool(square) and not hidden
     if len(ahead) >= _FEWEST and min(ahead) > 0:

@@ -191,7 +191,7 @@ def _attention_looks(signals: Signals) -> dict[int, list[tuple[int, bool]]]:
                 and form[-1] == form[-2]
                 and row.get("dim") == len(form) - 1
             ):
-                looks.append((form[-1], bool(row.get("zero", 1.0))))
+                looks.append((form[-1], bool(row.get("zero", 1.0) or row.get("hidden"))))
     return found
 
 

@@ -161,6 +161,7 @@ class FunctionInspection(ModuleInspection, total=False):
     masked: bool
     hides: bool
     padding_only: bool
+    hidden: Finite
     ahead: Count
     even: bool
 

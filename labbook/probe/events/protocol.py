@@ -188,9 +188,9 @@ sample of all parameters after the step; distributed runs only.
   positions of one token are all that it leaves, null without tokens of its shape; and "noise": `shape` of normal random
   numbers; `line`: "file.py:12", user frame; for softmax `dim`
   (a number >= 0) and `size` (length of that axis), over the last of 3 or 4 axes, and for attention (torch),
-  `padding_only`, `ahead`: how many later tokens each query sees, null unless the same number for all, and `even`:
-  whether each query gives all keys that it sees the same weight; and in paddle, where those between model and loss are
-  looked at, too, `of_output`: it was given the
+  `padding_only`, `hidden`: share of the weights under 1e-20, `ahead`: how many later tokens each query sees, null
+  unless the same number for all, and `even`: whether each query gives all keys that it sees the same weight; and in
+  paddle, where those between model and loss are looked at, too, `of_output`: it was given the
   very tensor that the model returned."""
 
 BATCH = "batch"

@@ -42,7 +42,10 @@ def described(weights, batches=None, exact=True):
     ids=["causal", "one too many", "two too many", "none", "a prefix that sees itself", "a window"],
 )
 def test_how_many_later_tokens_a_mask_leaves(leading, hidden, ahead):
-    assert described(softmax(scores_of(*leading), hidden))["ahead"] == ahead
+    weights = softmax(scores_of(*leading), hidden)
+    for smallest in (0.0, 1e-29):
+        found = described(np.maximum(weights, smallest))
+        assert found["ahead"] == ahead and (found["hidden"] > 0) == (hidden is not None)
     mask = np.zeros((SIZE, SIZE), bool) if hidden is None else hidden
     for form in (mask, np.broadcast_to(mask, (*leading, SIZE, SIZE))):
         assert tokens_ahead_of_mask(form) == ahead
@@ -57,9 +60,17 @@ def test_weights_are_even_where_queries_or_keys_are_constant():
     assert not described(softmax(scores * 1e-3))["even"]
     assert not described(softmax(scores * np.arange(3)[:, None, None]))["even"]
     assert not described(softmax(scores * 0), exact=False)["even"]
+    assert not described(softmax(scores * 1e4))["even"], "one key has all the weight"
 
 
-@pytest.mark.parametrize("shape", [(8, 10), (8, 4, 3), (2, 8, 1, 40), (2, 3, 4, 8, 8), (2, 400, 400)])
+def test_a_long_sequence_is_judged_by_its_beginning():
+    later = np.triu(np.ones((300, 300)), 2) > 0
+    found = described(softmax(np.random.default_rng(3).normal(size=(2, 3, 300, 300)), later))
+    assert found["ahead"] == 1 and not found["even"] and 0.4 < found["hidden"] < 0.5
+    assert tokens_ahead_of_mask(later) == 1
+
+
+@pytest.mark.parametrize("shape", [(8, 10), (8, 4, 3), (2, 8, 1, 40), (2, 3, 4, 8, 8)])
 def test_other_softmaxes_have_nothing(shape):
     assert described(np.ones(shape)) == {}
 
