@@ -248,9 +248,10 @@ def validation_without_gradients(run: Run, signals: Signals) -> Outcome | None:
     """Whether validation phases recorded graphs that were never used, over more than 10 batches.
 
     Source: a logical invariant (tier 1). Not judged where a model is trained in evaluation mode: its training forwards
-    look the same.
+    look the same. Attacks ask for gradients.
     """
-    wasteful = [e for e in signals.evaluations if e.get("grad") and not e.get("training") and e.get("batches", 0) >= 2]
+    graphs = [e for e in signals.evaluations if e.get("grad") and not e.get("training") and not e.get("asked")]
+    wasteful = [e for e in graphs if e.get("batches", 0) >= 2]
     batches = sum(e.get("batches", 0) for e in wasteful)
     if batches <= 10 or signals.loop.get("backward_in_eval", {}).get("count", 0):
         return None

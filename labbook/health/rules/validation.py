@@ -157,12 +157,14 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
 
     Source: chosen by us (tier 2). Where the probe saw scores and labels of each validation: near guessing at the end,
     0.15 and 30 % below its own count in all of at least 2; not near guessing, only beside a logged loss that is the
-    one the probe saw. Else, of a classifier whose training loss ends below half of chance level: at most half of 1 / K
-    in the last third, which guessing gives with a probability under 0.0001. Of a
-    regression whose loss has halved: exactly 0 in at least 3 reports.
+    one the probe saw. Accuracies of attacked inputs are left out. Else, of a classifier whose training loss ends below
+    half of chance level: at most half of 1 / K in the last third, which guessing gives with a probability under
+    0.0001. Of a regression whose loss has halved: exactly 0 in at least 3 reports.
     """
     names = [s for s in run.series if s.source != "probe" and _is_plain_accuracy(s.name) and len(s.values) >= 2]
-    if not names or signals.trainings or len(signals.models) > 1:
+    in_eval = signals.loop.get("backward_in_eval", {}).get("count", 0)
+    attacked = in_eval or any(e.get("asked") for e in signals.evaluations)
+    if not names or signals.trainings or len(signals.models) > 1 or attacked:
         return None
     logged = max(names, key=_points)
     values = _as_shares([v for v in logged.values if math.isfinite(v)])

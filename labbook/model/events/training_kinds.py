@@ -184,6 +184,7 @@ class Evaluation(Event, total=False):
     of_others: Count
     training: bool
     grad: bool
+    asked: bool
     stochastic: bool
     dropout_active: Count
     dropout_line: str

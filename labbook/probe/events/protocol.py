@@ -311,7 +311,8 @@ EVALUATION = "evaluation"
 """A validation phase: forwards of an outermost model without gradients or in eval mode, with no optimizer step and no
 training forward between them; a single forward only when a loss was computed in it or no other came in the 5 steps
 before; fewer than 3 forwards of models that are not trained only in the latter case; written when it ends, at exit
-where it was still under way. `of_others`: batches of models not trained. `training`: mode flag. `grad`: enabled.
+where it was still under way. `of_others`: batches of models not trained. `training`: mode flag. `grad`: enabled,
+`asked`: and asked for by the program, as for an attack.
 `stochastic`: Dropout with p > 0 or batch norm inside. `dropout_active`: calls of functional dropout with training true,
 p > 0, under a module in eval mode. `repeated`: batches with the print of the one before. `loss`: {fn: mean over the
 phase}. `accuracy`: share of CE targets that are the largest input. The first 200 and then ever fewer; `phases` counts

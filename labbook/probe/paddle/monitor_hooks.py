@@ -54,7 +54,8 @@ def _watch_grad(adapter, inspector):
     original = paddle.grad
 
     def grad(*args, **kwargs):
-        monitor.loop.backwards_asked = getattr(monitor.loop, "backwards_asked", 0) + 1
+        monitor.loop.backwards_asked += 1
+        monitor.evaluation.asked = True
         return original(*args, **kwargs)
 
     inspector.patches.replace(paddle, "grad", transparent_wrapper(grad, original))

@@ -8,6 +8,7 @@ _MOST_TERMS = 20000
 _BLOWING = frozenset(["Add", "Sub", "Rsub", "Mul", "Div"])
 _NORMS = frozenset(["Norm", "LinalgVectorNorm"])
 _DIFFERENCES = frozenset(["MseLoss", "SmoothL1Loss", "HuberLoss"])
+_LINEAR = frozenset(["Mean", "Sum", "Neg", "Add", "Sub", "Rsub", "Div"])
 _FACTORS = 256
 _LEAST = 4
 """Samples from which on a square cannot be two axes that are equal by chance."""
@@ -36,11 +37,14 @@ def count_penalised(tensors):
 def is_bootstrapped(tensors):
     """Whether one side of a difference is reward + discount * value, and reaches a leaf that the other one reaches.
 
-    The discounts are known by what the graph keeps: one number from 0.5 to 1, or zeros (the end of an episode).
+    The discounts are known by what the graph keeps: one number from 0.5 to 1, or zeros (the end of an episode). A
+    difference that is summed as it is, as in the likelihood of a flow, is no error.
     """
-    for node, _ in nodes(tensors, _DIFFERENCES):
+    for node, feeds in nodes(tensors, _DIFFERENCES):
         sides = [following for following, _ in node.next_functions if following is not None]
         if kind(node) not in ("Sub", "Rsub", *_DIFFERENCES) or len(sides) != 2:
+            continue
+        if kind(node) not in _DIFFERENCES and (feeds is None or kind(feeds) in _LINEAR):
             continue
         targets = [_is_discounted(side) for side in sides]
         if sum(targets) == 1:

@@ -67,11 +67,12 @@ def _watch_grad(adapter):
     """Counts gradients that the program asks for without `backward`."""
     autograd = adapter.module.autograd
     original, compiling = autograd.grad, adapter.is_compiling
-    loop_of = adapter.monitor
+    monitor = adapter.monitor
 
     def grad(*args, **kwargs):
         if not compiling():
-            loop_of.loop.backwards_asked += 1
+            monitor.loop.backwards_asked += 1
+            monitor.evaluation.asked = True
         return original(*args, **kwargs)
 
     autograd.grad = transparent_wrapper(as_import_machinery(grad), original)

@@ -29,6 +29,7 @@ class Evaluation:
         open: Whether a phase has begun.
         batches: Forwards of the current phase.
         of_others: Number of these that are of untrained models.
+        asked: Whether the program asked for gradients in it, as for an attack.
         inputs: Statistics of the first input of its first forward, `None` where it was not looked at.
     """
 
@@ -38,7 +39,7 @@ class Evaluation:
         self.phases = 0
         self.short = 0
         self.whole = 0
-        self.open = False
+        self.open = self.asked = False
         self.batches = self.of_others = 0
         self.inputs = None
         self._before = 0
@@ -57,7 +58,7 @@ class Evaluation:
             whole: As in `ModelRoles`.
         """
         if not self.open:
-            self.open = True
+            self.open, self.asked = True, False
             self.batches = self.of_others = 0
             self._whole = True
             self._begun = step
@@ -136,6 +137,7 @@ class Evaluation:
             of_others=self.of_others,
             training=self._training,
             grad=self._grad,
+            asked=self.asked,
             stochastic=self._stochastic,
             dropout_active=self._dropout,
             dropout_line=self._line,

@@ -262,6 +262,7 @@ def test_a_target_network_is_a_copy_of_the_untrained_model(monkeypatch):
         (lambda net, a, b, r: torch.nn.functional.mse_loss(net(a), r + 3.0 * net(b)), False),
         (lambda net, a, b, r: torch.nn.functional.mse_loss(net(a), r + 0.9 * torch.nn.Linear(5, 1)(b)), False),
         (lambda net, a, b, r: torch.nn.functional.mse_loss(net(a), net(b) + 0.9 * net(a)), False),
+        (lambda net, a, b, r: (r + 0.5 * net(a).square() - net(a)).mean(), False),  # the likelihood of a flow
     ],
 )
 def test_a_target_with_a_gradient_is_told_by_the_graph(loss, found):
