@@ -207,7 +207,8 @@ def _explains(
 def _match_lines(evidence: Evidence, matcher: Matcher, *, as_exception: bool) -> Iterator[Candidate]:
     """The best page for each line of output, without sentences that only suppose or ask something."""
     printed_nan = matcher.catalogue.symptoms.get(_PRINTED_NAN)
-    for line in evidence.lines:
+    alone = not evidence.exceptions
+    for line in (one for one in evidence.lines if not (alone and is_prose(one.text, quoting=True))):
         read = replace(line, text=without_speculation(line.text))
         matches = matcher.match_line(read, evidence.framework, as_exception=as_exception)
         if matches and matches[0].weight < 3 and line.kind == "output":

@@ -73,7 +73,9 @@ class Matcher:
 
     def match_exception(self, raised: ObservedException, framework: str = "") -> list[Match]:
         """The pages that fit one exception, strongest first; its `inner` exception does not count."""
-        text = normalise_text(_shorten(raised.message or _assert_source(raised)))
+        # Of an `assert` without a message its source line counts.
+        source = raised.frames[-1].source if raised.type == "AssertionError" and raised.frames else ""
+        text = normalise_text(_shorten(raised.message or source))
         names = {raised.type, f"{raised.module}.{raised.type}"} if raised.type else set()
         found = self._matching(self._shapes["exception"], text, names, framework)
         # Libraries print one exception inside another, with the class before its message.
@@ -150,11 +152,6 @@ class Matcher:
             if not _is_excluded(shape.symptom, text):
                 found.append(Match(shape.symptom, shape.pattern.weight, template.length, values, typed))
         return found
-
-
-def _assert_source(raised: ObservedException) -> str:
-    """The source line of an `assert` without a message."""
-    return raised.frames[-1].source if raised.type == "AssertionError" and raised.frames else ""
 
 
 def _fits_framework(shape: _Shape, framework: str) -> bool:

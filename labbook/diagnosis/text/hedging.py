@@ -45,9 +45,10 @@ def without_speculation(text: str) -> str:
     return "\n".join(part for part in parts if part.strip())
 
 
-def is_prose(text: str) -> bool:
-    """Whether a line of a text is a sentence of a person, by its words that only connect others."""
-    return _RE["prose"].search(text) is not None
+def is_prose(text: str, *, quoting: bool = False) -> bool:
+    """Whether a person wrote a line of a text, by words that only connect others; or quotes, and has no failure."""
+    quotes = not quoting or (fits_any(_RE, text, "quoted") and not fits_any(_RE, text, "complaint"))
+    return quotes and fits_any(_RE, text, "prose")
 
 
 def drop_questions(text: str) -> str:

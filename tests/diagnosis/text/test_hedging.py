@@ -30,6 +30,9 @@ from labbook.diagnosis.text.log_reader import read_text
         "The target must be long, otherwise cross_entropy raises expected scalar type Long but found Float.",
         "Postmortem: three jobs hit 'No space left on device', and a cron job now deletes old checkpoints.",
         "公告：CUDA 11.3 编译的扩展需要重新编译，否则导入时会出现 undefined symbol 错误。",
+        'The wiki says that "CUDA out of memory" at step 0 is a sign of a batch that is too large for the card.',
+        'Queue times of the week are in the table; a "NCCL timeout" of the switch is part of them.',
+        "| CUDA out of memory | lower the batch size |\n| NCCL timeout | a rank waits |",
         "超时后任务会被终止并打印 Watchdog caught collective operation timeout，默认 1800 秒",
     ],
 )
@@ -56,6 +59,10 @@ def test_a_message_in_the_prose_of_a_person_is_never_certain(text: str, tier: in
     [
         ("If I use batch 64, I get CUDA out of memory", "cuda_oom"),
         ("CUDA out of memory, how can I avoid it?", "cuda_oom"),
+        (
+            'It stops at the end of the first epoch with "CUDA out of memory" and I do not know what to change',
+            "cuda_oom",
+        ),
         ("训练到一半报错 out of memory，请问怎么解决？", "cuda_oom"),
         ("[Feature request] resume\n\nRuntimeError: CUDA error: out of memory", "cuda_oom"),
         ("启动训练显示KeyError: 'eval_f1'", "type_error_user_code"),
