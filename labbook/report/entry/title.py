@@ -11,7 +11,7 @@ from labbook.model.finding import Finding
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.model.verdict import worst_fault
-from labbook.report.ending_exception import ending_exception, place, user_frame
+from labbook.report.ending_exception import ending_exception, place, shorten_path, user_frame
 from labbook.report.entry.diagnosis_section import fill, user_location
 from labbook.report.numbers import count, duration, number, pair
 from labbook.report.series_choice import (
@@ -65,7 +65,7 @@ def verdict_line(run: Run, language: str = "en") -> str:
     exception = ending_exception(run)
     crash = next((f for f in run.findings[:1] if f.symptom and f.severity == "error"), None)
     if crash is not None and run.status == "failed":
-        return _finding_phrase(crash, run, labels)
+        return _first_rank_phrase(crash, run, labels) or _finding_phrase(crash, run, labels)
     if exception is not None:
         frame = user_frame(exception)
         kind = _display_name(exception.type) or "exception"
@@ -138,6 +138,23 @@ def _worst_fault(run: Run) -> Finding | None:
         return None
     worst = worst_fault(run)
     return next((finding for finding in run.findings if finding.symptom == worst and worst), None)
+
+
+def _first_rank_phrase(finding: Finding, run: Run, labels: Mapping[str, Any]) -> str:
+    """Returns which rank failed first, and of what, if a finding is only that another rank lost it; else ""."""
+    odd = (run.captured.get("ranks") or {}).get("odd") or {}
+    own, ranks = finding.where.get("rank"), list(odd.get("ranks") or ())
+    if finding.family != "nccl_or_collective" or odd.get("kind") not in ("failed", "killed"):
+        return ""
+    if own is None or own in ranks or len(ranks) != 1:
+        return ""
+    error = _display_name(str(odd.get("error") or odd.get("signal") or "").partition(":")[0])
+    kind = error or (fill(labels["code"], code=str(odd["code"])) if odd.get("code") else "")
+    where = odd.get("where") or {}
+    if kind and where.get("file"):
+        place = f"{shorten_path(str(where['file']), run)}:{where.get('line')}"
+        kind = fill(labels["at"], type=kind, place=_display_name(place))
+    return fill(labels["rank_first"], rank=str(ranks[0]), failure=kind) if kind else ""
 
 
 def _finding_phrase(finding: Finding, run: Run, labels: Mapping[str, Any]) -> str:

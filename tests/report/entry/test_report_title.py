@@ -140,3 +140,38 @@ def test_validation_stands_for_the_run_else_its_loss():
         )
         == "eval/acc"
     )
+
+
+@pytest.mark.parametrize(
+    ("odd", "title"),
+    [
+        (
+            {"signal": "SIGSEGV", "where": {"file": "/w/a.py", "line": 70}},
+            "a.py: rank 1 failed first, SIGSEGV at a.py:70",
+        ),
+        (
+            {"error": "KeyError: 'x'", "where": {"file": "/w/a.py", "line": 7}},
+            "a.py: rank 1 failed first, KeyError at a.py:7",
+        ),
+        ({"code": 3}, "a.py: rank 1 failed first, exit code 3"),
+        ({"kind": "killed", "signal": "SIGKILL"}, "a.py: rank 1 failed first, SIGKILL"),
+        ({"kind": "apart", "signal": "SIGABRT"}, "a.py: connection closed, at a.py:5"),
+        ({"ranks": [2], "code": 1}, "a.py: connection closed, at a.py:5"),
+        ({"ranks": [0, 1], "code": 1}, "a.py: connection closed, at a.py:5"),
+        ({}, "a.py: connection closed, at a.py:5"),
+    ],
+)
+def test_the_rank_that_failed_first_is_the_news_not_what_the_others_lost(odd, title):
+    lost = finding(
+        symptom="peer_process_died", family="nccl_or_collective", title="Connection closed",
+        where={"file": "/w/a.py", "line": 5, "rank": 2},
+    )  # fmt: skip
+    ranks = {"odd": {"kind": "failed", "ranks": [1], **odd}} if odd else {}
+    failed = {"status": "failed", "exit_code": 1, "cwd": "/w", "captured": {"ranks": ranks}}
+    loss = Series("loss", "probe", (1, 2), (2.0, 1.0))
+    assert run_title(dataclasses.replace(run_with(loss, findings=(lost,)), **failed)) == title
+    label = dataclasses.replace(lost, family="indexing", title="Label out of range")
+    assert (
+        run_title(dataclasses.replace(run_with(loss, findings=(label,)), **failed))
+        == "a.py: label out of range, at a.py:5"
+    )
