@@ -36,7 +36,7 @@ from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.request_events import fold_requests, was_stopped
 from labbook.record.run_from_journal.series_events import fold_series
 from labbook.record.run_from_journal.signal_events import fold_signals
-from labbook.record.run_from_journal.successive_trainings import steps_in_all
+from labbook.record.run_from_journal.training_order import steps_in_all
 from labbook.store.journal import ProcessEvents
 from labbook.store.text.escape import terminal
 

@@ -18,7 +18,7 @@ from labbook.model.series import Series
 from labbook.model.signals import Signals
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.series_events import process_labels
-from labbook.record.run_from_journal.successive_trainings import step_spans, trainings_in_turn
+from labbook.record.run_from_journal.training_order import step_spans, trainings_in_turn
 from labbook.store.journal import ProcessEvents
 
 _MOST_ROWS = 120_000

@@ -245,3 +245,43 @@ def test_models_with_other_dropout_are_tried(rates, params):
     made = [{**e, "options": {}, "dropout": rates[e["index"]]} if "index" in e else e for e in process.events]
     facts = successive_trainings(run_of(3.0, 0.5, 2.0), [ProcessEvents("0.jsonl", tuple(made))])
     assert [row["params"] for row in facts["rows"]] == params
+
+
+def pool_of(texts, *, ppid=1, begins=(2.0, 3.0), options=True):
+    """The main program, process 1, and workers that each did some trainings."""
+    workers = []
+    for pid, (text, begin) in enumerate(zip(texts, begins, strict=True), 2):
+        (one,) = events(text)
+        hello = {"k": "hello", "t": begin, "pid": pid, "ppid": ppid, "argv": ["python", "train.py"]}
+        shift = [{**e, "t": e["t"] + begin} for e in one.events[1:]]
+        if not options:
+            shift = [{**e, "options": {"lr": 0.1}} if e["k"] == "optimizer" else e for e in shift]
+        workers.append(ProcessEvents(f"{pid}.jsonl", (hello, *shift)))
+    main = ProcessEvents("1.jsonl", ({"k": "hello", "t": 0.0, "pid": 1, "ppid": 0, "argv": ["python", "train.py"]},))
+    return [main, *workers]
+
+
+def test_workers_of_a_pool_that_try_options_are_trainings_of_one_run():
+    processes = pool_of(["O0 s0=1 s0=0.5 O1 s1=1 s1=0.4", "O0 s0=1 s0=0.3"])
+    run = build_run({"id": "r", "started": 0.0}, {"code": 0, "ended": 20.0}, processes, Console())
+    facts = successive_trainings(run, processes)
+    assert [round(row["params"]["lr"], 4) for row in facts["rows"]] == [1.0, 1.0, 0.1]
+    assert [row["last"] for row in facts["rows"]] == [0.5, 0.3, 0.4]
+
+    trials = trainings_as_trials(Run(**{**vars(run), "captured": {"trainings": facts}}), processes)
+    assert [trial.state for trial in trials] == ["complete"] * 3
+    steps = [[e["loss"] for p in trial.processes for e in p.events if e["k"] == "step"] for trial in trials]
+    assert steps == [[1, 0.5], [1, 0.3], [1, 0.4]]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"ppid": 9},  # two commands of a shell script
+        {"begins": (2.0, 30.0)},  # one after another
+        {"options": False},  # they may train one model together
+    ],
+)
+def test_other_processes_that_train_are_no_trainings_of_a_pool(other):
+    processes = pool_of(["O1 s1=1 s1=0.5", "O3 s3=1 s3=0.3"], **other)
+    assert successive_trainings(run_of(0.5), processes) == {}
