@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -87,10 +88,11 @@ def command(
 def _send(report: WrittenReport, book: Notebook, say: Sentences) -> None:
     from labbook.publish.document import html_document
     from labbook.publish.mail import send_mail
+    from labbook.store.text.frontmatter import parse
 
-    title = f"{book.config.title}: {report.data['name']}"
-    text = "\n".join([title, *(f"- {say(fact)}" for fact in report.data["facts"])]) + "\n"
-    send_mail(book.config, title, text, html_document(report.path, book.paths.root))
+    heading = parse(report.path.read_text("utf-8"), str(report.path))[0].get("title") or report.data["name"]
+    text = "\n- ".join([_count_runs(report.data["totals"], say), *map(say, report.data["facts"])])
+    send_mail(book.config, f"{book.config.title}: {heading}", f"{text}\n", html_document(report.path, book.paths.root))
     click.echo(say.line("terminal.report.sent", people=list(book.config.notify_to)), err=True)
 
 
@@ -119,29 +121,34 @@ def _period(
 
 
 def _print(report: WrittenReport, path: str, say: Sentences) -> None:
-    from labbook.model.message import message
     from labbook.report.commit_line import commit_line
 
     data = report.data
-    totals, before = data["totals"], data["before"]
-    counts = [
-        say.line("terminal.report.count", count=n, status=status_label(one, say)) for one, n in totals["by_status"]
-    ]
-    if totals["runs"]:
-        judged = "".join(
-            say(message("terminal.report.of_them", count=n, verdict=verdict_label(one, say)))
-            for one, n in totals["by_verdict"]
-            if one in ("unhealthy", "suspect")
-        )
-        values = {"count": totals["runs"], "judged": judged, "counts": counts, "time": totals["time"]}
-        lines = [say.line("terminal.report.runs", **values)]
-    else:
-        lines = [say.line("terminal.report.no_runs")]
+    before = data["before"]
+    lines = [_count_runs(data["totals"], say)]
     if data["kind"] != "experiment" and before["runs"]:
         key = "terminal.report.before" if data["over"] else "terminal.report.before_so_far"
         lines.append(say.line(key, count=before["runs"], time=before["time"]))
     lines += [say(fact) for fact in data["facts"]]
     lines += [say.line("terminal.report.open", title=row["title"]) for row in data["open_runs"][:_MAX_OPEN]]
-    span = say.line("terminal.report.span", name=data["name"], begin=data["begin"], end=data["end"])
+    key = "terminal.report.span_days" if data["kind"] == "days" else "terminal.report.span"
+    span = say.line(key, name=data["name"].removesuffix("-report"), begin=data["begin"], end=data["end"])
     screen.print_panel(span, lines)
     screen.print_line(screen.Cell(path, "cyan"), f"  {commit_line(report.commit, say)}")
+
+
+def _count_runs(totals: Mapping[str, Any], say: Sentences) -> str:
+    """Returns the line with the runs of a report: "24 runs, 1 unhealthy (22 finished, 2 failed), 19 min"."""
+    from labbook.model.message import message
+
+    if not totals["runs"]:
+        return say.line("terminal.report.no_runs")
+    counts = [
+        say.line("terminal.report.count", count=n, status=status_label(one, say)) for one, n in totals["by_status"]
+    ]
+    judged = "".join(
+        say(message("terminal.report.of_them", count=n, verdict=verdict_label(one, say)))
+        for one, n in totals["by_verdict"]
+        if one in ("unhealthy", "suspect")
+    )
+    return say.line("terminal.report.runs", count=totals["runs"], judged=judged, counts=counts, time=totals["time"])

@@ -150,9 +150,13 @@ def name_first(changes: Sequence[Change], failed: Run) -> tuple[Change, ...]:
 
 
 def is_named(change: Change, texts: Iterable[str]) -> bool:
-    """Whether one of some texts says the name of a difference: of an option, a package, a file or its module."""
+    """Whether one of some texts says the name of a difference: of an option, a package, a file or its module.
+
+    The value that an option had is as good as its name where it is a word: a path that was not found.
+    """
     name = change.what.split(" ")[0].lstrip("-")
     names = {name, name.replace("-", "_"), name.replace("_", "-"), PurePosixPath(name).name, PurePosixPath(name).stem}
+    names |= {change.before} if change.kind == "argument" and re.search(r"[^\W\d_]{3}", change.before) else set()
     names = {re.escape(one) for one in names if len(one) > 1 and one not in HISTORY}
     either = "|".join(sorted(names))
     # `--lr` and `cfg["lr"]`, and as an attribute `args.lr`, but not a part of `torch.utils.data.DataLoader`.

@@ -39,7 +39,8 @@ def report_markdown(
     """
     # The file of an experiment's report must not have the name of its page.
     name = data["name"].removesuffix("-report") if data["kind"] == "experiment" else data["name"]
-    shown = {**data, "name": name, "facts": [say(fact) for fact in data["facts"]]}
+    spoken = f"{data['begin']} – {data['end']}" if data["kind"] == "days" else name
+    shown = {**data, "name": spoken, "facts": [say(fact) for fact in data["facts"]]}
     body, trouble = templates.render_anyway(TEMPLATE, shown)
     heading = next((line.strip("# ") for line in body.splitlines() if line.startswith("# ")), name)
     meta = {

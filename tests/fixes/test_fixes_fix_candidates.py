@@ -221,6 +221,16 @@ def test_a_missing_file_that_is_there_now_is_a_difference_and_a_configuration_fi
     assert drop_doubles([config, code, TRAIN]) == [config, TRAIN]
 
 
+def test_an_option_is_named_by_the_value_that_the_failure_names():
+    raised = CaughtException("main", "FileNotFoundError", "builtins", "No such file: 'data/x.pt'", ended_process=True)
+    changes = [Change("argument", "--lr", "0.1", "0.2"), Change("argument", "--input", "data/x.pt", "")]
+    assert name_first(changes, run("failed", exceptions=(raised,))) == (changes[1], changes[0])
+    assert (
+        name_first([*changes[:1], Change("argument", "--k", "2", "")], run("failed", exceptions=(raised,)))[0].what
+        == "--lr"
+    )
+
+
 def test_a_seed_is_a_fix_only_where_nothing_else_differs():
     seeds = [Change("argument", "--random-seed", "0", "3"), Change("environment", "torch seeds.torch", "0", "3")]
     seeded = Change("argument", "--seeded", "no", "yes")

@@ -47,6 +47,17 @@ def test_a_report_arrives_as_text_and_as_a_page(server):
     assert parts == ["- 损失", "<p>损失</p>"]
 
 
+def test_the_mail_of_some_days_has_their_dates_and_the_number_of_runs(server, book, monkeypatch):
+    named = {"NOTIFY_TO": "b@example.org", "NOTIFY_FROM": "a@b.c", "NOTIFY_SMTP": f"smtp://127.0.0.1:{server.port}"}
+    for name, value in named.items():
+        monkeypatch.setenv(f"LABBOOK_{name}", value)
+    done = book("report", "--since", "2026-11-03", "--until", "2026-11-20", "--send")
+    (mail,) = server.handler.mails
+    (text, *_) = [part.get_payload(decode=True).decode() for part in mail.walk() if not part.is_multipart()]
+    assert mail["Subject"].endswith(": Report 2026-11-03 – 2026-11-20") or "=?utf-8?" in mail["Subject"]
+    assert text.strip() == "no runs" and done.stdout.startswith("2026-11-03 to 2026-11-20\n")
+
+
 def test_no_password_is_sent_without_encryption(server):
     config = settings(server.port, notify_user="me", notify_to=("b@b.c",))
     with pytest.raises(LabbookError, match="no encryption"):
