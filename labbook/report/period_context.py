@@ -112,7 +112,7 @@ def failure_kind(row: RunRow) -> str:
 
 
 def _totals(rows: Sequence[RunRow]) -> dict[str, Any]:
-    spent = _total_time(rows)
+    spent = _sum_time(rows)
     counts = Counter(row.status for row in rows)
     verdicts = Counter(row.verdict for row in rows)
     return {
@@ -126,7 +126,7 @@ def _totals(rows: Sequence[RunRow]) -> dict[str, Any]:
         "time": numbers.duration(spent) if spent else "-",
         "time_s": spent,
         "lost_time": numbers.duration(lost)
-        if (lost := _total_time([row for row in rows if row.status in BROKEN]))
+        if (lost := _sum_time([row for row in rows if row.status in BROKEN]))
         else "",
         "authors": len({row.author for row in rows if row.author}),
     }
@@ -135,7 +135,7 @@ def _totals(rows: Sequence[RunRow]) -> dict[str, Any]:
 _ORDER = ("finished", "failed", "interrupted", "killed", "lost", "running")
 
 
-def _total_time(rows: Sequence[RunRow]) -> float:
+def _sum_time(rows: Sequence[RunRow]) -> float:
     return sum(row.duration_s or 0.0 for row in rows)
 
 
@@ -189,7 +189,7 @@ def _results(source: PeriodSource, rows: Sequence[RunRow], pages: Mapping[str, s
                 "by": likely_cause(source.gained_by(old.id, best.id), source.sentences)
                 if improved and best and old
                 else "",
-                "time": numbers.duration(_total_time(group)),
+                "time": numbers.duration(_sum_time(group)),
             }
         )
     return found
@@ -204,10 +204,10 @@ def _failures(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, An
             "count": len(group),
             "fixed": sum(bool(row.fix) for row in group),
             "fix": _most_common_fix(group),
-            "time": numbers.duration(_total_time(group)),
+            "time": numbers.duration(_sum_time(group)),
             "last": run_cells(group[-1], source.link),
         }
-        for kind, group in sorted(groups.items(), key=lambda item: (-len(item[1]), -_total_time(item[1]), item[0]))
+        for kind, group in sorted(groups.items(), key=lambda item: (-len(item[1]), -_sum_time(item[1]), item[0]))
     ]
 
 
@@ -332,7 +332,7 @@ def _group_by_author(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
             "author": author,
             "runs": len(group),
             "broken": sum(row.status in BROKEN for row in group),
-            "time": numbers.duration(_total_time(group)),
+            "time": numbers.duration(_sum_time(group)),
             "experiments": sorted({row.experiment for row in group if row.experiment}),
         }
         for author, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
