@@ -53,14 +53,13 @@ written `~`; see `PATHS`."""
 PATHS = "~"
 """How the home folder is written in `hello` (`executable`, `prefix`, `base_prefix`, `cwd`, `sys_path`, `fd1`, `fd2`),
 in the `path` of `files` and `config`, and in the `files` of `sources`: the recorder has to open them, so folders of
-other people keep their names there, and are masked when the entry is made. In all other strings personal paths are
-masked already."""
+other people are masked only when the entry is made. In all other strings personal paths are masked already."""
 
 SOURCES = "sources"
 """What of the user's code this process loaded, written at its end. `files`: paths of the modules, the main program
 first. `packages`: names of the installed top-level modules, `imported`: those that these files import. `environment`
-(object): the variables that are set and that these files name, or that begin with the name of a loaded package; names
-that look like those of secrets are left out. More than one event may be written: they add up."""
+(object): the variables that are set and that these files name, or that begin with the name of a loaded package, without
+names like those of secrets. More than one event may be written: they add up."""
 
 EXCEPTION = "exception"
 """An uncaught exception. `where`: "main", "thread", "child". `chain` and `frames`: innermost last. `relation` of a
