@@ -1,4 +1,4 @@
-"""Trains with the trainer of a library: python trainers.py lightning|transformers|paddle"""
+"""Trains with the trainer of a library: python trainers.py lightning|transformers|paddle|skorch|keras"""
 
 import sys
 
@@ -64,6 +64,42 @@ def with_paddle():
     model.prepare(paddle.optimizer.Adam(0.01, parameters=model.parameters()), paddle.nn.CrossEntropyLoss())
     model.fit(data, batch_size=8, epochs=2, verbose=0)
     return [float(parameter.sum()) for parameter in model.parameters()]
+
+
+def with_skorch():
+    import torch
+    from skorch import NeuralNetClassifier
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self, hidden=8):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, 2))
+
+        def forward(self, x):
+            return self.net(x)
+
+    torch.manual_seed(0)
+    x = torch.randn(32, 4)
+    net = NeuralNetClassifier(
+        Net, criterion=nn.CrossEntropyLoss, module__hidden=16, lr=0.05, max_epochs=2, train_split=None, verbose=0
+    )
+    net.fit(x, (x.sum(1) > 0).long())
+    return [float(parameter.sum().detach()) for parameter in net.module_.parameters()]
+
+
+def with_keras():
+    import os
+
+    os.environ["KERAS_BACKEND"] = "torch"
+    import keras
+
+    keras.utils.set_random_seed(0)
+    x = keras.random.normal((32, 4)).cpu().numpy()
+    model = keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(2)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(x, x.sum(1) > 0, batch_size=8, epochs=2, verbose=0)
+    return [float(weight.sum()) for weight in model.get_weights()]
 
 
 if __name__ == "__main__":

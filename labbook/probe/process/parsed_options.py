@@ -376,4 +376,6 @@ _OTHER_PARSERS = {
     "lightning.pytorch.trainer.trainer": _LIGHTNING_TRAINER,
     "pytorch_lightning.trainer.trainer": _LIGHTNING_TRAINER,
     "paddle.hapi.model": _watch_given("Model.fit", "paddle"),
+    "skorch.net": _watch_given("NeuralNet.__init__", "skorch"),
+    "keras.src.backend.torch.trainer": _watch_given("TorchTrainer.fit", "keras"),
 }

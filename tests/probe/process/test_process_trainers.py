@@ -42,3 +42,14 @@ def test_transformers(run, healthy):
 def test_paddle_model_fit(run, healthy):
     _, settings = started(run, healthy, "paddle")
     assert settings == {"Model.fit": {"batch_size": 8, "epochs": 2, "verbose": 0}}
+
+
+def test_skorch(run, healthy):
+    _, settings = started(run, healthy, "skorch")
+    assert settings == {"NeuralNet": {"lr": 0.05, "max_epochs": 2, "verbose": 0, "module__hidden": 16}}
+
+
+def test_keras(run, healthy, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    _, settings = started(run, healthy, "keras")
+    assert settings == {"TorchTrainer.fit": {"batch_size": 8, "epochs": 2, "verbose": 0}}
