@@ -138,6 +138,24 @@ def test_a_wide_window_has_the_symptoms_in_view(site, open_page):
     assert head.bounding_box()["x"] + head.bounding_box()["width"] <= edge["x"] + edge["width"]
 
 
+@pytest.mark.parametrize("width", [1440, 1700, 1920, 2560])
+def test_dates_verdicts_and_durations_are_whole_in_any_window(large_site, open_page, width):
+    page = open_page(large_site.url + "runs/index.html", width=width)
+    page.locator(ROWS).first.wait_for()
+    heads = page.locator(f"{GRID} [role=columnheader]").all_inner_texts()
+    names = ("started", "verdict", "status", "duration")
+    places = [n for n, head in enumerate(heads) if head.strip().startswith(names)]
+    assert len(places) == len(names), heads
+    cut = page.locator(ROWS).evaluate_all(
+        "(rows, at) => rows.flatMap((row) => at.map((n) => row.querySelectorAll('[role=gridcell]')[n]))"
+        ".filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.innerText)",
+        places,
+    )
+    assert cut == []
+    used = page.locator(GRID).bounding_box()["width"] / width
+    assert used > 0.85 or width > 2000
+
+
 def test_columns_are_chosen(large_site, open_page):
     page = opened(open_page, large_site)
     page.get_by_role("button", name="Columns").click()

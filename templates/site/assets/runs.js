@@ -101,7 +101,8 @@
       "duration", ...["experiment", "author"].filter((name) => several(known.runs.map((run) => run[name])))];
   }
 
-  const WIDTHS = { started: 144, verdict: 112, status: 104, title: 230, experiment: 190, project: 150, script: 150, duration: 96, author: 96, host: 96, symptoms: 190, tags: 150, frameworks: 130, mode: 88, fixed: 72 };
+  const TEXT_PX = 20; // size of the text for which the widths are
+  const WIDTHS = { started: 144, verdict: 112, status: 116, title: 230, experiment: 190, project: 150, script: 150, duration: 96, author: 96, host: 96, symptoms: 190, tags: 150, frameworks: 130, mode: 88, fixed: 72 };
 
   function link(run) {
     return element("a", { href: site.entry(run), tabindex: "-1", title: run.title, text: run.title || run.id });
@@ -142,8 +143,10 @@
       return;
     }
     const keys = columnsShown();
+    // Columns grow with the text, which is larger in wide windows.
+    const scale = parseFloat(getComputedStyle(document.documentElement).fontSize) / TEXT_PX;
     table.arrange([tick, ...keys.map((key) => {
-      const width = WIDTHS[key] ?? 100;
+      const width = Math.round((WIDTHS[key] ?? 100) * scale);
       const wide = key === "title" || (key === keys.at(-1) && !keys.includes("title"));
       const end = key === "duration" || key.includes(":");
       return { key, label: label(key), width: wide ? `minmax(${width}px, 1fr)` : `${width}px`, least: width, end, sort: true, cell: cell(key) };
@@ -361,6 +364,7 @@
   choice();
   addEventListener("popstate", () => { state = read(); typing = false; query.value = state.q; update(); });
   narrow.addEventListener("change", () => update());
+  for (const width of ["100em", "125em"]) matchMedia(`(min-width: ${width})`).addEventListener("change", () => update());
   load().then(() => { if (still) still.hidden = true; }, (error) => {
     mount.replaceChildren();
     note(say("failed", { reason: error.message }));
