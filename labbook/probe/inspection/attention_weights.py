@@ -1,7 +1,7 @@
 """What the weights of an attention that the program computes itself say about its mask and its scores."""
 
-_MOST = 1 << 15
-_SIDE = 128
+_MOST = 1 << 13
+_SIDE = 64
 _SHORTEST = 4
 _EQUAL = 1e-6
 _SEEN = 1e-20
@@ -16,7 +16,7 @@ def describe_attention(weights, exact, batches):
         exact: Whether its numbers have at least 32 bits: shorter ones make near weights equal.
         batches: The `ModelInputs` that knows the tokens of the batch.
 
-    Cost: reads at most 32,768 numbers of the first sample, of 128 queries and keys, and one row of each sample.
+    Cost: reads at most 8,192 numbers of the first sample, of 64 queries and keys, and 16,384 of the last rows.
     """
     shape = tuple(weights.shape)
     if not 3 <= len(shape) <= 4 or shape[-1] < _SHORTEST or shape[-2] < 2:
@@ -33,7 +33,7 @@ def describe_attention(weights, exact, batches):
     }
     # The last query sees the most under a causal mask.
     last = weights[:, -1] if len(shape) == 3 else weights[:, 0, -1]
-    if shape[0] * shape[-1] <= _MOST:
+    if shape[0] * shape[-1] <= 2 * _MOST:
         hidden = [weight < _SEEN for row in last.tolist() for weight in row]
         fields["padding_only"] = batches.is_padding_all((shape[0], shape[-1]), hidden)
     return fields
