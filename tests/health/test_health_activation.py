@@ -294,29 +294,33 @@ def test_initialisation_written_again_and_again(ask, make_model):
 
 
 @in_one_test(
-    ("form", "dim", "of_output", "told"),
+    ("form", "dim", "of_output", "labels", "found"),
     [
-        ([45, 10], 0, True, True),
-        ([45, 10], 1, True, False),
-        ([45, 45], 0, True, False),  # similarities, compared along both axes
-        ([45, 1], 0, True, False),  # a score for each sample: listwise ranking
-        ([45, 10], 0, False, False),
-        ([30, 10], 0, True, False),  # 30 parts of 45 samples
-        ([45, 12, 12], 0, False, True),  # scores of an attention
-        ([45, 4, 12, 12], 3, False, False),
-        ([45, 12, 8], 0, False, False),
-        ([30, 12, 12], 0, False, False),
+        ([45, 10], 0, True, [], True),
+        ([45, 10], 1, True, [], False),
+        ([45, 45], 0, True, [], False),  # similarities, compared along both axes
+        ([45, 1], 0, True, [], False),  # a score for each sample: listwise ranking
+        ([45, 10], 0, False, [], False),
+        ([30, 10], 0, True, [], False),  # 30 parts of 45 samples
+        ([45, 12, 12], 0, False, [], True),  # scores of an attention
+        ([45, 4, 12, 12], 3, False, [], False),
+        ([45, 12, 8], 0, False, [], False),
+        ([45, 12, 1], 0, False, [45], True),  # weights of a pooling over positions
+        ([45, 12, 1], 0, False, [1], False),  # the instances of one bag
+        ([12, 45, 1], 0, False, [45], False),  # the first axis is time
+        ([30, 12, 12], 0, False, [], False),
     ],
 )
-def test_a_softmax_of_the_output_over_the_batch(ask, form, dim, of_output, told):
+def test_a_softmax_of_the_output_over_the_batch(ask, form, dim, of_output, labels, found):
     row = {"fn": "softmax", "line": "a.py:3", "shape": form, "dim": dim, "size": form[dim], "of_output": of_output}
     signals = {
         "tensors": [{"step": step, "model": 0, "modules": [{"i": 0}], "functions": [row]} for step in (1, 2, 3)],
         "batches": [{"step": step, "phase": "train", "samples": 45} for step in (1, 2, 3)],
         "models": [{"model": 0, "modules": [{"i": 0, "name": "", "type": "Net", "options": {}}], "parameters": []}],
+        "losses": [{"fn": "cross_entropy", "training": True, "target": {"shape": labels}}],
     }
     answer = ask("softmax_wrong_axis", signals=signals, framework="paddle")
-    assert (answer is not None and answer.verdict == "warn") == told
+    assert (answer is not None and answer.verdict == "warn") == found
 
 
 def test_autocast_that_a_cpu_ignores_is_no_more_than_noted(ask):

@@ -261,10 +261,12 @@ def _scores_samples(signals: Signals, row: FunctionInspection) -> bool:
 
 
 def _mixes_samples(signals: Signals, step: int, row: FunctionInspection) -> bool:
-    """Whether a softmax of (samples, ..., queries, keys), as many of either, runs over the samples."""
+    """Whether a softmax of (samples, ..., queries, keys), as many of either or labels a sample, is over the samples."""
     form = row.get("shape", ())
-    scores = len(form) >= 3 and 1 < form[-1] == form[-2] != form[0] > 1 and row.get("dim") == 0
-    return scores and _samples_at(signals, step) == form[0]
+    if len(form) < 3 or row.get("dim") != 0 or not 1 < form[0] != form[1] or _samples_at(signals, step) != form[0]:
+        return False
+    labels = [loss.get("target", {}).get("shape", ()) for loss in training_losses(signals)]
+    return 1 < form[-1] == form[-2] != form[0] or any(shape[:1] == form[:1] for shape in labels)
 
 
 def _samples_at(signals: Signals, step: int) -> int:

@@ -66,7 +66,7 @@ ODD = {
     "odd5_torch": """forward_by_name slot_of_padding values_by_bootstrap values_of_a_fixed_set drawn_from_seeds
         few_are_labelled full_graph""",
     "odd7_torch": """container_beside_a_frozen_part encoder_against_a_judge a_head_for_each_step
-        crops_by_the_generator_of_the_loader""",
+        crops_by_the_generator_of_the_loader likelihood_of_a_flow attacked_in_validation""",
     "odd6_torch": """gradients_of_two_tasks gradients_sample_by_sample queue_of_negatives pictures_and_texts
         preferences_against_a_reference""",
     "strangers_torch": "labelled_nodes one_epoch_in_a_function five_folds search_for_a_rate same_records_for_two_tasks",

@@ -112,5 +112,64 @@ def crops_by_the_generator_of_the_loader():
         print(loss.item())
 
 
+class Coupling(nn.Module):
+    def __init__(self, turned):
+        super().__init__()
+        self.turned, self.net = turned, nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 2))
+
+    def forward(self, x):
+        kept, moved = x.flip(1).chunk(2, 1) if self.turned else x.chunk(2, 1)
+        scale, shift = self.net(kept).chunk(2, 1)
+        result = torch.cat([kept, moved * torch.tanh(scale).exp() + shift], 1)
+        return (result.flip(1) if self.turned else result), torch.tanh(scale).sum(1)
+
+
+def likelihood_of_a_flow():
+    """A half of a square and a constant, less a sum: no temporal difference."""
+    torch.manual_seed(5)
+    angle = torch.rand(1600, 1) * 6.28
+    x = torch.cat([angle.cos(), angle.sin()], 1) + 0.1 * torch.randn(1600, 2)
+    flow = nn.ModuleList(Coupling(number % 2) for number in range(4))
+    optimizer = torch.optim.Adam(flow.parameters(), 2e-3)
+    for _ in range(5):
+        for rows in torch.randperm(1600).split(80):
+            z, volume = x[rows], 0.0
+            for layer in flow:
+                z, change = layer(z)
+                volume = volume + change
+            loss = (0.5 * (z**2).sum(1) + 1.8379 - volume).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+
+
+def attacked_in_validation():
+    """The accuracy is that of attacked inputs, the loss that of clean ones."""
+    torch.manual_seed(6)
+    x, y = (torch.as_tensor(a) for a in digits())
+    model = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 10))
+    optimizer = torch.optim.Adam(model.parameters(), 2e-3)
+
+    def attacked(inputs, labels, size):
+        inputs = inputs.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(F.cross_entropy(model(inputs), labels), inputs)
+        return (inputs + size * slope.sign()).detach()
+
+    for _ in range(5):
+        model.train()
+        for rows in torch.randperm(1400).split(50):
+            loss = F.cross_entropy(model(attacked(x[rows], y[rows], 0.1)), y[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        model.eval()
+        hard = attacked(x[1400:], y[1400:], 0.3)
+        with torch.no_grad():
+            clean = F.cross_entropy(model(x[1400:]), y[1400:]).item()
+            right = (model(hard).argmax(1) == y[1400:]).float().mean().item()
+        print(f"val_loss {clean:.4f} val_acc {right:.4f}")
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()
