@@ -116,11 +116,12 @@ def _importance(candidate: Candidate, several_ranks: bool) -> tuple[object, ...]
 
 
 def _one_each(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The first candidate of each page; an exception together with the first line that the page fits, too."""
+    """The first candidate of each page; an exception or a block with the first single line that the page fits, too."""
     first: dict[str, Candidate] = {}
     for candidate in candidates:
         kept = first.setdefault(candidate.id, candidate)
-        if candidate.line is not None and kept.exception is not None and kept.line is None:
+        block = kept.line is not None and "\n" in kept.line.text and "\n" not in (candidate.line or kept.line).text
+        if candidate.line is not None and (block or (kept.exception is not None and kept.line is None)):
             first[kept.id] = replace(kept, line=candidate.line)
     return list(first.values())
 

@@ -281,3 +281,10 @@ def test_a_program_that_clips_gradients_is_not_advised_to_clip_them(
     found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
     assert found.symptom == symptom and found.fixes
     assert any(fix.startswith("Clip ") for fix in found.fixes) == advised
+
+
+def test_the_message_of_a_finding_is_the_line_that_fits_not_the_first_of_its_block() -> None:
+    text = "Collecting nerfacc\n  Downloading nerfacc.tar.gz\nERROR: No matching distribution found for torch==1.4\n"
+    found = diagnose(read_text(text), Matcher(load_catalogue())).findings[0]
+    assert (found.symptom, found.tier) == ("pip_no_distribution", 1)
+    assert found.message == "ERROR: No matching distribution found for torch==1.4"
