@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from labbook.model.events.inspection_kinds import LoadedState
 from labbook.model.events.loop_kinds import Loop
 from labbook.model.events.training_kinds import Optimizer, Step
+from labbook.model.run import ray_node
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.series_events import process_labels
 from labbook.store.journal import ProcessEvents
@@ -91,14 +92,15 @@ def find_trainings(processes: Sequence[ProcessEvents]) -> list[Training]:
 
 
 def _trainings_of_pool(trained: Sequence[tuple[ProcessEvents, str]], pids: set[int | None]) -> list[Training]:
-    """Returns the trainings of the workers of one Python program, which run at the same time and have no ranks.
+    """Returns the trainings of the workers of one Python program, or of Ray, that run at the same time without ranks.
 
     All train models of the same classes with other options: workers with the same ones may train one model together.
     """
     parents = {process.hello.get("ppid") for process, _ in trained}
+    are_workers = (len(parents) == 1 and parents <= pids) or all(ray_node(p.hello.get("argv", [])) for p, _ in trained)
     times = [[event.get("t", 0.0) for event in process.events] for process, _ in trained]
     is_at_once = max(map(min, times)) < min(map(max, times))
-    if len(parents) > 1 or not parents <= pids or not is_at_once:
+    if not are_workers or not is_at_once:
         return []
     if any(rank_of_process(process) is not None for process, _ in trained):
         return []

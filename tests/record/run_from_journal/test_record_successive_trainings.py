@@ -247,12 +247,12 @@ def test_models_with_other_dropout_are_tried(rates, params):
     assert [row["params"] for row in facts["rows"]] == params
 
 
-def pool_of(texts, *, ppid=1, begins=(2.0, 3.0), options=True):
+def pool_of(texts, *, ppid=1, begins=(2.0, 3.0), options=True, program="train.py"):
     """The main program, process 1, and workers that each did some trainings."""
     workers = []
     for pid, (text, begin) in enumerate(zip(texts, begins, strict=True), 2):
         (one,) = events(text)
-        hello = {"k": "hello", "t": begin, "pid": pid, "ppid": ppid, "argv": ["python", "train.py"]}
+        hello = {"k": "hello", "t": begin, "pid": pid, "ppid": ppid, "argv": ["python", program]}
         shift = [{**e, "t": e["t"] + begin} for e in one.events[1:]]
         if not options:
             shift = [{**e, "options": {"lr": 0.1}} if e["k"] == "optimizer" else e for e in shift]
@@ -261,8 +261,9 @@ def pool_of(texts, *, ppid=1, begins=(2.0, 3.0), options=True):
     return [main, *workers]
 
 
-def test_workers_of_a_pool_that_try_options_are_trainings_of_one_run():
-    processes = pool_of(["O0 s0=1 s0=0.5 O1 s1=1 s1=0.4", "O0 s0=1 s0=0.3"])
+@pytest.mark.parametrize("workers", [{}, {"ppid": 77, "program": "ray/default_worker.py"}])
+def test_workers_of_a_pool_that_try_options_are_trainings_of_one_run(workers):
+    processes = pool_of(["O0 s0=1 s0=0.5 O1 s1=1 s1=0.4", "O0 s0=1 s0=0.3"], **workers)
     run = build_run({"id": "r", "started": 0.0}, {"code": 0, "ended": 20.0}, processes, Console())
     facts = successive_trainings(run, processes)
     assert [round(row["params"]["lr"], 4) for row in facts["rows"]] == [1.0, 1.0, 0.1]
