@@ -34,8 +34,9 @@ def make_clone(top, count):
     clone = top / "clone"
     (clone / "labbook.toml").write_text(SETTINGS)
     (clone / ".gitignore").write_text(".labbook/\n")
-    for name, value in (("user.name", "B"), ("user.email", "b@example.com")):
+    for name, value in (("user.name", "B"), ("user.email", "b@example.com"), ("gc.auto", "0")):
         call_git(clone, "config", name, value)
+    call_git(top / "remote.git", "config", "receive.autogc", "false")  # a collection in the background removes files
     call_git(clone, "remote", "add", "origin", "../remote.git")
     call_git(clone, "add", ".")
     call_git(clone, "commit", "-qm", "first")
