@@ -35,7 +35,7 @@ def command(max_steps: int | None, runs: int, as_json: bool, notebook: str | Non
     else if the primary metric is closer to that of BAD. The smallest guilty difference is written into the entry of
     BAD. Packages, data and hardware are not varied. The exit status is 0 if the difference was proven by a run.
     """
-    from labbook.rerun.bisect_runs import bisect_runs, bisection_lines, write_bisection
+    from labbook.rerun.bisect_runs import bisect_runs, bisection_lines, fix_command, write_bisection
     from labbook.rerun.rerun_run import program_on_stderr, read_run
 
     book = open_notebook(notebook)
@@ -60,5 +60,6 @@ def command(max_steps: int | None, runs: int, as_json: bool, notebook: str | Non
         for line in bisection_lines(found):
             click.echo(say(line))
         if found.proven:
-            click.echo(say.line("rerun.fix_with", bad=str(other["id"]), good=str(one["id"])), err=True)
+            command = fix_command(str(one["id"]), str(other["id"]), found.guilty)
+            click.echo(say.line("rerun.fix_with", command=command), err=True)
     sys.exit(0 if found.proven else 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -137,6 +138,19 @@ def bisection_lines(found: Bisection) -> list[Message]:
         message("rerun.guilty_one", name=one.name, before=one.before or "-", now=one.now or "-") for one in found.guilty
     ]
     return [head, *rows]
+
+
+def fix_command(good: str, bad: str, guilty: Sequence[Difference]) -> str:
+    """Returns the command that records the fix: the good run if it is the later one, else what has to be undone."""
+    if good > bad:
+        return f"labbook fix {bad} --by {good}"
+    undone = [
+        f"{one.name}: {one.now or '-'} → {one.before or '-'}"
+        if "\n" not in one.now + one.before
+        else f"{one.name}: as in {good}"
+        for one in guilty
+    ]
+    return f"labbook fix {bad} -m {shlex.quote('; '.join(undone))}"
 
 
 def write_bisection(notebook: Notebook, good: str, bad: str, found: Bisection, language: str) -> None:

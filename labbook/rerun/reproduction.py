@@ -112,7 +112,7 @@ def compare_results(
         series the steps are compared that both runs have.
     """
     values, names = 0, []
-    first: FirstDifference | None = None
+    differences: list[tuple[bool, int, FirstDifference]] = []
     theirs = dict(_series(now))
     missing, printed = False, True
     for key, points in _series(before):
@@ -124,8 +124,10 @@ def compare_results(
         printed = printed and key[1] == "text"
         count, difference = _compare_points(key[0], points, theirs[key], sampled=sampled)
         values += count
-        if difference is not None and (first is None or difference.step < first.step):
-            first = difference
+        if difference is not None:
+            # The probe counts steps of the optimizer; what the program logs may count epochs, from 0.
+            differences.append((not sampled, difference.step, difference))
+    first = min(differences, key=lambda one: one[:2])[2] if differences else None
     end = _other_end(before, now)
     same_end = end is None or end.key == "rerun.other_steps"
     equal_files, other_files = _compare_files(before, now)

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.errors import UsageError
+from labbook.rerun.bisect_runs import fix_command
 from labbook.rerun.bisection import add_required, bisect, likelihood, make_judge
 from labbook.rerun.run_differences import (
     Difference,
@@ -206,3 +207,9 @@ def test_lines_of_a_hunk_are_tried_alone_if_each_compiles(good, bad, name, count
 def test_the_result_of_lines_that_act_together_is_the_hunk():
     found = bisect(["a", "b"], lambda chosen: len(chosen) == 2, 8)
     assert not found.proven and set(found.guilty) == {"a", "b"}
+
+
+def test_the_fix_of_a_bisection_is_a_later_run_or_what_has_to_be_undone():
+    guilty = [Difference("code", "config.yaml:1", "lr: 0.1", "lr: 8"), Difference("code", "a.py:3", "x\ny", "")]
+    assert fix_command("2", "1", guilty) == "labbook fix 1 --by 2"
+    assert fix_command("1", "2", guilty) == "labbook fix 2 -m 'config.yaml:1: lr: 8 → lr: 0.1; a.py:3: as in 1'"

@@ -43,6 +43,15 @@ def test_the_first_difference_is_named_with_what_changed():
     assert "Another input: x.txt" in said and "输入不同：x.txt" in said
 
 
+@pytest.mark.parametrize(("losses", "first"), [([1.0, 0.4], ("loss", 2)), ([1.0, 0.5], ("val_acc", 0))])
+def test_epochs_that_count_from_0_are_not_before_the_first_step(losses, first):
+    sides = [run([1.0, 0.5]), run(losses, "b")]
+    for side, value in zip(sides, (0.7, 0.8), strict=True):
+        side["series"].append({"name": "val_acc", "source": "text", "steps": [0], "values": [value]})
+    found = compare_results(*sides)
+    assert (found.first.series, found.first.step) == first
+
+
 def test_data_under_another_path_is_the_same_data():
     data = {"path": "x.txt", "mode": "read", "fingerprint": "sha256:1"}
     found = compare_results(run([1.0], files=[data]), run([2.0], "b", files=[{**data, "path": "/elsewhere/x.txt"}]))
