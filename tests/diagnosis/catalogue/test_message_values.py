@@ -300,7 +300,7 @@ def test_a_page_of_a_notebook_reads_values_and_rules_out_causes(tmp_path: Path) 
     assert diagnose(Evidence((alone,)), Matcher(own)).primary is None
 
 
-@pytest.mark.parametrize("path", ["data.pt", "runs/a.b/best.pth", "模型 1.ckpt", "x.pkl", "m/model.safetensors"])
+@pytest.mark.parametrize("path", ["data.pt", "runs/a.b/best.pth", "模型 1.ckpt", "m/model.safetensors"])
 def test_the_path_of_a_missing_model_has_its_extension(path):
     found = primary(f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'")
     assert (found.symptom, found.values["path"]) == ("checkpoint_missing", path)
