@@ -118,11 +118,19 @@ def test_a_module_that_lies_in_the_project_is_missing_on_the_path(
     assert ("pip install einops" in " ".join(found.fixes)) == (module == "einops")
 
 
-def test_the_fix_names_the_package_of_a_module() -> None:
-    raised = CaughtException("main", "ModuleNotFoundError", "", "No module named 'skimage'", ended_process=True)
+@pytest.mark.parametrize(
+    ("message", "package"),
+    [
+        ("No module named 'skimage'", "scikit-image"),
+        ("Requirement 'typer[all]>=0.9' not met. HINT: Try running `pip install -U 'typer[all]>=0.9'`", "typer[all]"),
+        ("Requirement 'torchmetrics' not met.", "torchmetrics"),
+    ],
+)
+def test_the_fix_names_the_package_of_a_module(message: str, package: str) -> None:
+    raised = CaughtException("main", "ModuleNotFoundError", "", message, ended_process=True)
     run = dataclasses.replace(RUN, status="failed", exceptions=(raised,))
     fixes = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0].fixes
-    assert "pip install scikit-image`" in fixes[0] and "import skimage" in fixes[0]
+    assert f"pip install {package}`" in fixes[0] and ("import skimage" in fixes[0]) == ("skimage" in message)
 
 
 @in_one_test(
