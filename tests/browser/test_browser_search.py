@@ -180,6 +180,10 @@ def test_the_search_is_used_without_a_mouse(search):
     assert search.evaluate("document.querySelector('.lbs').open") is False
     search.keyboard.press("Control+k")
     assert search.locator(".lbs").is_visible()
+    asked(search, "NaN")
+    search.keyboard.press("ArrowDown")
+    search.keyboard.type(" loss")
+    assert search.locator(".lbs__box").input_value() == "NaN loss", "whoever goes on typing loses no space"
 
 
 def test_what_is_hostile_is_shown_as_text(site, open_page, search):

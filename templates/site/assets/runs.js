@@ -161,12 +161,15 @@
 
   const allColumns = () => [...FACTS, ...known.metrics.flatMap((name) => [`last:${name}`, `best:${name}`]), ...known.params.map((name) => `param:${name}`)];
 
+  /* Of a metric the best runs come first, of a loss the smallest. */
+  const isFalling = (key) => /^(?:last|best):/.test(key) && !known.runs.some((run) => run.metrics[key.slice(5)]?.rising);
+
   /* The page */
 
   const table = window.labbook.grid({
     id: "lb-run", label: say("table"), picked,
     sorted: () => ({ key: state.sort, down: state.down }),
-    onsort: (key) => change(key === state.sort ? { down: !state.down } : { sort: key, down: key !== "title" && key !== "experiment" && key !== "author" && key !== "script" }),
+    onsort: (key) => change(key === state.sort ? { down: !state.down } : { sort: key, down: !["title", "experiment", "project", "author", "script"].includes(key) && !isFalling(key) }),
     onopen: (run) => location.assign(site.entry(run)),
     onpick: (run) => {
       if (picked.delete(run.id)) say("choose");

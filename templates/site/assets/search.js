@@ -329,7 +329,7 @@
     else if (event.key === "Enter" && document.activeElement === box && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
       all[0]?.click();
-    } else if (at >= 0 && event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey && event.key !== " ") {
+    } else if (at >= 0 && event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey && (event.key !== " " || document.activeElement.tagName === "A")) {
       // Who goes on typing goes on asking.
       box.focus();
     }
