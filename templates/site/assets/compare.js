@@ -197,11 +197,11 @@
 
   /* Runs are called by two options in which they differ, else by their time; those alike, also by the end of their id. */
   function called(runs) {
-    const values = (one) => runs.map((run) => run.params[one] ?? "–");
+    const values = (one) => runs.map((run) => run.params[one] || "–");
     const varied = names(runs.map((run) => run.params)).filter((one) => distinct(values(one)) > 1)
       .sort((a, b) => distinct(values(b)) - distinct(values(a))).slice(0, 2);
     const ways = [
-      (run) => varied.map((one) => `${one} ${run.params[one] ?? "–"}`.slice(0, MOST_NAME)).join(", "),
+      (run) => varied.map((one) => `${one} ${run.params[one] || "–"}`.slice(0, MOST_NAME)).join(", "),
       (run) => moment(run.started), (run) => run.id.slice(-4),
     ];
     for (const run of runs) run.name = "";
