@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from labbook.errors import NothingFoundError
 
 if TYPE_CHECKING:
     from labbook.index.query import NoteList
+    from labbook.model.entry import Entry
     from labbook.report.run_row import RunRow
     from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
@@ -53,6 +54,7 @@ def command(limit: int, as_json: bool, book: Notebook, say: Sentences, filters: 
     query = " ".join(filters)
     with screen.progress(say.line("terminal.progress.reading_notes")) as report_progress:
         found = list_notes(book, query, limit=limit or None, notify=report_progress)
+    found = replace(found, entries=tuple(_as_of_now(book, entry) for entry in found.entries))
     goals = cache(partial(metric_goal, book))
     rows = [run_row(entry, goals) for entry in found.entries]
     if as_json:
@@ -66,6 +68,15 @@ def command(limit: int, as_json: bool, book: Notebook, say: Sentences, filters: 
     if not as_json:
         _print(rows, found, say)
         warn_of_notes(found.refreshed.problems, say)
+
+
+def _as_of_now(book: Notebook, entry: Entry) -> Entry:
+    """Returns an entry; that of a run which goes on has its title and metrics so far."""
+    if entry.meta.get("status") != "running":
+        return entry
+    from labbook.record.running_run import entry_as_of_now
+
+    return entry_as_of_now(book, entry)
 
 
 def _data(row: RunRow) -> dict[str, object]:

@@ -25,7 +25,8 @@ def command(as_json: bool, section: str | None, raw: bool, notebook: str | None,
     """Show the entry of a run.
 
     RUN is "last" (default), an id, the first or last characters of an id, or the path of an entry. --json prints all
-    recorded data of the run. An entry longer than the terminal opens in your pager (PAGER, else less).
+    recorded data of the run. An entry longer than the terminal opens in your pager (PAGER, else less). Of a run that
+    goes on, it shows what was recorded so far: metrics, health checks and output.
     """
     from labbook.index.query import find_run
     from labbook.report.run_data import load_run, run_data
@@ -33,10 +34,19 @@ def command(as_json: bool, section: str | None, raw: bool, notebook: str | None,
 
     book = open_notebook(notebook)
     entry = find_run(book, run)
+    running = None
+    if entry.meta.get("status") == "running":
+        from labbook.record.running_run import look_at_running
+
+        running = look_at_running(book, entry)
     if as_json:
-        print_json(run_data(entry, load_run(book.paths, entry.id), _commit_of(book, entry.id)))
+        print_json(run_data(entry, running or load_run(book.paths, entry.id), _commit_of(book, entry.id)))
         return
     text = (book.paths.root / entry.path).read_text(encoding="utf-8", errors="replace")
+    if running is not None:
+        from labbook.report.entry.entry_page import entry_markdown
+
+        text = entry_markdown(running, book, text)
     if section is not None:
         text = _section(text, section, entry.id)
     if raw or not screen.is_terminal():

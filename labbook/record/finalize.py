@@ -26,7 +26,7 @@ from labbook.record.jobs.job_console import read_consoles
 from labbook.record.kept_files import add_lineage
 from labbook.record.notebook_command import add_cells, printed_by_cells
 from labbook.record.profiler_traces import add_traces
-from labbook.record.run_entry import add_findings, entry_files, write_entry
+from labbook.record.run_entry import add_findings, add_printed_metrics, entry_files, write_entry
 from labbook.record.run_from_journal.journal_reader import build_run
 from labbook.record.run_from_journal.successive_trainings import trainings_as_trials
 from labbook.record.run_from_journal.trial_parts import split_trials
@@ -110,9 +110,9 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     console = read_consoles(journal, redactor)
     run = build_run(start, end, processes, console)
     if not trials:
-        run = _add_printed_metrics(run, run.console.text)
+        run = add_printed_metrics(run, run.console.text)
     run = add_captured(notebook, journal, start, run, processes, redactor, recorded)
-    run = _add_printed_metrics(run, redactor.text(printed_by_cells(run)))
+    run = add_printed_metrics(run, redactor.text(printed_by_cells(run)))
     run = add_traces(run, notebook, journal, redactor)
     run = add_lineage(notebook, run, redactor)
     run = add_cells(run, journal, notebook.paths.attachments(run.id), redactor)
@@ -151,18 +151,6 @@ def _leave_deleted_folder(notebook: Notebook) -> None:
         Path.cwd()
     except OSError:
         os.chdir(notebook.paths.root)
-
-
-def _add_printed_metrics(run: Run, text: str) -> Run:
-    """Adds the series printed on the console or in cells, except those that the probe recorded too."""
-    if not text.strip():
-        return run
-    from labbook.capture.metrics_text import metrics_from_console
-
-    known = {s.name.lower() for s in run.series}
-    read = metrics_from_console(text)
-    new = tuple(s for s in read if s.name.lower() not in known)
-    return replace(run, series=run.series + new, printed=run.printed + tuple(s for s in read if s not in new))
 
 
 def _add_changes(notebook: Notebook, run: Run, redactor: Redactor) -> Run:

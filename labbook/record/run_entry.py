@@ -26,6 +26,18 @@ _ALL_POINTS = 20_000
 take about 800 kB, and the folder of an entry stays under 1 MiB."""
 
 
+def add_printed_metrics(run: Run, text: str) -> Run:
+    """Adds the series printed on the console or in cells, except those that the probe recorded too."""
+    if not text.strip():
+        return run
+    from labbook.capture.metrics_text import metrics_from_console
+
+    known = {s.name.lower() for s in run.series}
+    read = metrics_from_console(text)
+    new = tuple(s for s in read if s.name.lower() not in known)
+    return replace(run, series=run.series + new, printed=run.printed + tuple(s for s in read if s not in new))
+
+
 def add_findings(notebook: Notebook, run: Run) -> Run:
     """Adds health checks, the diagnosis, the primary series, tags and the title."""
     from labbook.report.entry.title import run_title

@@ -48,6 +48,8 @@ def run_title(run: Run, language: str = "en") -> str:
     elif run.status == "failed":
         has_result = ending_exception(run) is not None or find_primary_series(run) is not None
         sentence = verdict if has_result else fill(labels["failed_with"], verdict=verdict)
+    elif run.status == "running" and find_primary_series(run) is not None:
+        sentence = fill(labels["running_with"], verdict=verdict)
     elif run.status == "lost" and run.imported_from:
         sentence = fill(labels["lost_import"])
     else:
