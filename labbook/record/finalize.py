@@ -31,6 +31,7 @@ from labbook.record.run_from_journal.journal_reader import build_run
 from labbook.record.run_from_journal.successive_trainings import trainings_as_trials
 from labbook.record.run_from_journal.trial_parts import split_trials
 from labbook.record.run_snapshot import add_snapshot
+from labbook.record.successive_processes import split_processes
 from labbook.record.trial_entries import training_facts, trial_facts, trial_runs, write_trials
 from labbook.store.journal import Journal
 from labbook.store.text.templates import Templates
@@ -108,6 +109,8 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     recorded = journal.processes()
     processes, trials = split_trials(recorded)
     console = read_consoles(journal, redactor)
+    if not trials:
+        processes, trials = split_processes(journal, recorded, console)
     run = build_run(start, end, processes, console)
     if not trials:
         run = add_printed_metrics(run, run.console.text)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.model.run import Arguments, Console, Facts, Run
 from labbook.model.series import Series
-from labbook.record.run_entry import OBJECTIVE, add_findings, entry_files, write_entry
+from labbook.record.run_entry import OBJECTIVE, add_findings, add_printed_metrics, entry_files, write_entry
 from labbook.record.run_from_journal.journal_reader import build_run
 from labbook.record.run_from_journal.trial_parts import TrialPart
 from labbook.report.best_runs import PRUNED
@@ -65,7 +65,8 @@ def _trial_run(run: Run, start: Facts, trial: TrialPart, run_id: str) -> Run:
     started = {**start, "id": run_id, "started": trial.started, "sweep": sweep_of(run, trial)}
     started.update(notes=[], tags=[*(start.get("tags") or ()), *([PRUNED] if trial.state == PRUNED else [])])
     status = _STATUS.get(trial.state) or (run.status if run.status != "finished" else "interrupted")
-    own = build_run(started, {"status": status, "ended": trial.ended}, trial.processes, Console())
+    own = build_run(started, {"status": status, "ended": trial.ended}, trial.processes, trial.console or Console())
+    own = add_printed_metrics(own, own.console.text)
     if own.probe.overhead_fraction is None:  # it is a part of a process
         own = replace(own, probe=replace(own.probe, overhead_fraction=run.probe.overhead_fraction))
     values = tuple(trial.values)
@@ -74,7 +75,7 @@ def _trial_run(run: Run, start: Facts, trial: TrialPart, run_id: str) -> Run:
         Series(name, tool, (0,), (value,), (value,), (value,), 1, int(value - value != 0.0))
         for name, value in zip(names, values, strict=True)
     )
-    is_parsed = any(each.source == tool for each in own.arguments)
+    is_parsed = any(each.source == tool or trial.params.items() <= each.values.items() for each in own.arguments)
     params = (Arguments(tool, study, trial.params),) if trial.params and not is_parsed else ()
     facts = {"run": run.id, "number": number, "tool": tool, "study": study, "state": trial.state}
     facts["goals"] = [_GOALS.get(each, "") for each in trial.directions] if len(values) == 1 else []
@@ -102,7 +103,7 @@ def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> d
     Returns:
         `sweeps`: names of their sweeps. `rows`, one a trial: `number`, `id` of its entry or "", `params` that differ,
         `state`, `verdict`, `metric`, `best`, `last`, `duration_s`. `best`: the number of the best one, if there is one.
-        `together`: whether some ran at the same time in one process.
+        `together`: whether some ran at the same time in one process. `printed`: whether what each one printed is known.
     """
     by_id = {each.id: each for each in runs}
     has_objective = any(len(trial.values) == 1 and any(trial.directions) for trial in trials)
@@ -127,6 +128,7 @@ def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> d
         )
     facts = {"sweeps": list(dict.fromkeys(each.sweep for each in runs)), "rows": rows}
     facts["together"] = any(trial.together for trial in trials)
+    facts["printed"] = all(trial.console is not None for trial in trials)
     if len({trial.key[1] for trial in trials}) > 1:
         return facts
     # Workers begin them in any order.

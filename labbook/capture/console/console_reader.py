@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
+from labbook.capture.console.console_silences import lines_of_spans, read_silences
 from labbook.capture.console.console_sink import TAIL_BYTES, ConsoleSink
 from labbook.capture.console.console_store import (
     read_head,
@@ -40,6 +41,24 @@ def read_console(folder: Path, redactor: Redactor | None = None) -> Console:
     text = "".join(_join_lines(lines, complete.keys(), last)) + "".join(f"{line}\n" for line in current)
     masked = counts.get("redactions") or {}
     return Console(text, last + len(current), last - len(lines), masked if isinstance(masked, dict) else {})
+
+
+def split_console(folder: Path, console: Console, starts: Sequence[float]) -> list[Console]:
+    """Returns the output from each start until the next one; none if it is not known exactly or lines are left out.
+
+    Args:
+        folder: The `console` folder of a journal.
+        console: Its stored output.
+        starts: Unix seconds at which processes began, in order.
+    """
+    lines = console.text.removesuffix("\n").split("\n") if console.text else []
+    if not lines:
+        return [Console()] * len(starts)
+    first = lines_of_spans(starts, read_silences(folder))
+    if not first or console.left_out or len(lines) != console.lines:
+        return []
+    parts = [lines[begin - 1 : end - 1] for begin, end in zip(first, [*first[1:], len(lines) + 1], strict=True)]
+    return [Console("".join(f"{line}\n" for line in part), len(part)) for part in parts]
 
 
 def _join_lines(lines: list[tuple[int, str]], complete: Collection[int], last: int) -> Iterator[str]:

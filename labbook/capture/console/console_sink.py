@@ -20,6 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from labbook.capture.console.console_silences import SilenceLog
 from labbook.capture.console.console_store import (
     LineStore,
     last_number,
@@ -74,6 +75,7 @@ class ConsoleSink:
         self._redactor = redactor
         self._output = LineStore(self._folder, "output", head_bytes, tail_bytes)
         self._notable = LineStore(self._folder, "notable", _NOTABLE_BYTES, _NOTABLE_BYTES)
+        self._silences = SilenceLog(self._folder)
         self._streams: dict[str, _Stream] = {}
         self._next = 0  # number of the next line; 0 before the state on disk is read
         self._counted = Counter(redactor.counts)
@@ -85,6 +87,7 @@ class ConsoleSink:
     def feed(self, stream: str, data: bytes) -> None:
         """Stores the next bytes of a stream."""
         try:
+            self._end_silence()
             self._feed(stream, data)
         except Exception as error:  # fails closed
             self._withhold(stream, data, error)
@@ -98,6 +101,7 @@ class ConsoleSink:
             hurried: Search for errors only, which is five times as fast.
         """
         try:
+            self._end_silence()
             self._skim(stream, data, hurried)
         except Exception as error:  # fails closed
             self._withhold(stream, data, error)
@@ -167,6 +171,7 @@ class ConsoleSink:
     def close(self) -> None:
         """Stores the rest, reads the files that streams went to, and writes the counts."""
         try:
+            self._end_silence()
             self._read_files()
         except Exception as error:  # only the text of a missing file is lost
             self._append_note(f"[cannot read the output from its file: {type(error).__name__}]")
@@ -189,6 +194,14 @@ class ConsoleSink:
         if name not in self._streams:
             self._streams[name] = _Stream(StreamRedactor(self._redactor))
         return self._streams[name]
+
+    def _end_silence(self) -> None:
+        """Notes the silence before the next bytes, unless it is not known which line they begin."""
+        self._resume()
+        states = self._streams.values()
+        pending = [None if s.in_line or s.in_lost_line or s.rest else s.fold.count_pending() for s in states]
+        is_known = None not in pending and (len(pending) < 2 or not any(pending))
+        self._silences.end_silence(self._next + sum(filter(None, pending)) if is_known else None)
 
     def _resume(self) -> None:
         """Continues from the state on disk, once."""

@@ -83,6 +83,10 @@ class LineFolder:
             rows += states[-2:-1]
         return [row.rstrip() for row in rows if row.strip()]
 
+    def count_pending(self) -> int | None:
+        """Returns the number of finished lines that can still change; `None` within a line or a window."""
+        return None if self._window or self._line or self._escape else len(self._rows)
+
     def finish(self) -> str:
         """Returns the remaining lines at the end of the stream, with a final newline."""
         if self._window:

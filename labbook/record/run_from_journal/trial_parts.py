@@ -24,9 +24,10 @@ from labbook.model.events.process_kinds import (
     UnobservedSignal,
 )
 from labbook.model.events.training_kinds import FrameworkImported, Optimizer, Scalars, Step
+from labbook.model.run import Console
 from labbook.store.journal import ProcessEvents
 
-_OF_RUN = {
+OF_RUN = {
     KIND_NAMES[kind]
     for kind in (
         *(FrameworkImported, Config, Files, Note, ProbeError, PythonWarning, Sources),
@@ -36,7 +37,7 @@ _OF_RUN = {
 """Events of a trial that belong to the run, too: its environment, its code, its files."""
 
 
-_OF_FILE = {KIND_NAMES[Hello], KIND_NAMES[Bye]}
+OF_FILE = {KIND_NAMES[Hello], KIND_NAMES[Bye]}
 _OF_ALL = {KIND_NAMES[Hello], KIND_NAMES[FrameworkImported]}
 _TRIAL = KIND_NAMES[Trial]
 _OPTIMIZER = KIND_NAMES[Optimizer]
@@ -60,6 +61,7 @@ class TrialPart:
         processes: Its events, one for each rank and each child process; empty if only its options and result are known.
         together: Whether it ran at the same time as others in its process.
         result: Name of its result, where the program has one for it.
+        console: What it printed; `None` where that is not known.
     """
 
     key: tuple[str, str, int]
@@ -72,6 +74,7 @@ class TrialPart:
     processes: tuple[ProcessEvents, ...] = ()
     together: bool = False
     result: str = ""
+    console: Console | None = None
 
 
 def split_trials(processes: Sequence[ProcessEvents]) -> tuple[list[ProcessEvents], list[TrialPart]]:
@@ -92,7 +95,7 @@ def split_trials(processes: Sequence[ProcessEvents]) -> tuple[list[ProcessEvents
     for members in found.values():
         for parent in members:  # grows while it is walked: a child may have children
             for at, process in enumerate(others):
-                if at not in taken and _is_child(process, parent):
+                if at not in taken and is_child(process, parent):
                     taken.add(at)
                     members.append(process)
     own = [process for at, process in enumerate(others) if at not in taken]
@@ -180,22 +183,24 @@ def _whole_processes(files: Sequence[ProcessEvents]) -> list[ProcessEvents]:
 def _is_of_file(event: Event) -> bool:
     """Whether an event is about a file of a trial, not about what happened during it."""
     trial: Trial = event  # type: ignore[assignment]
-    return event.get("k") in _OF_FILE or (event.get("k") == _TRIAL and bool(trial.get("own")))
+    return event.get("k") in OF_FILE or (event.get("k") == _TRIAL and bool(trial.get("own")))
 
 
 def _key(event: Trial) -> tuple[str, str, int]:
     return event.get("tool", ""), event.get("group", ""), event.get("number", 0)
 
 
-def _is_child(process: ProcessEvents, parent: ProcessEvents) -> bool:
+def is_child(process: ProcessEvents, parent: ProcessEvents) -> bool:
+    """Whether a process was started by another one."""
     hello, of_parent = process.hello, parent.hello
     began = hello.get("t", 0.0)
-    first, last = _span(parent)
+    first, last = time_span(parent)
     same_host = hello.get("host") == of_parent.get("host")
     return bool(hello) and same_host and hello.get("ppid") == of_parent.get("pid") and first <= began <= last
 
 
-def _span(process: ProcessEvents) -> tuple[float, float]:
+def time_span(process: ProcessEvents) -> tuple[float, float]:
+    """Returns the times of the first and the last event of a process, 0 without any."""
     times = [event["t"] for event in process.events if "t" in event]
     return (times[0], times[-1]) if times else (0.0, 0.0)
 
@@ -204,7 +209,7 @@ def _merge_trials(process: ProcessEvents, files: Sequence[ProcessEvents]) -> Pro
     """Returns a process with the events of its trials that belong to the run."""
     hello = process.hello
     mine = [file for file in files if hello and _identity(file.hello) == _identity(hello)]
-    added: list[Event] = [event for file in mine for event in file.events if event.get("k") in _OF_RUN]
+    added: list[Event] = [event for file in mine for event in file.events if event.get("k") in OF_RUN]
     added += _common_options(mine, files)
     if not added:
         return process
@@ -248,7 +253,7 @@ def _build_part(key: tuple[str, str, int], events: Sequence[Trial], parts: Seque
 def _trial(key: tuple[str, str, int], members: Sequence[ProcessEvents], listed: Sequence[Trial]) -> TrialPart:
     marks = [event for member in members for event in member.events_of_kind(Trial) if _key(event) == key]
     marks += listed  # the process of the program may know that it stopped a trial of another one
-    spans = [_span(member) for member in members if member.events_of_kind(Trial)]
+    spans = [time_span(member) for member in members if member.events_of_kind(Trial)]
     return TrialPart(
         key, *_result(marks), min(first for first, _ in spans), max(last for _, last in spans), tuple(members)
     )

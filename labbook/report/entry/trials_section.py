@@ -42,6 +42,7 @@ def trials_section(run: Run, paths: NotebookPaths, limits: Limits) -> dict[str, 
         "metric": str(facts.get("metric") or ""),
         "are_runs": is_run,
         "together": bool(facts.get("together")),
+        "printed": bool(facts.get("printed")),
         "rows": [_row(row, run, paths, options, limits, first) | {"is_best": row in best} for row in shown],
         "more": len(rows) - len(shown),
     }

@@ -1,0 +1,79 @@
+"""Trainings of one command, each in a process of its own, one after another."""
+
+from __future__ import annotations
+
+import pytest
+
+from labbook.capture.console.console_reader import read_console, split_console
+from labbook.capture.console.console_sink import ConsoleSink
+from labbook.probe.redaction.redactor import Redactor
+from labbook.record.successive_processes import own_processes, trainings_of_processes
+from labbook.store.journal import ProcessEvents
+
+
+def process(begin, end=None, script="train.py", error="", loaded=False, **options):
+    """Returns a training whose process has its own options, from `begin` on for five seconds."""
+    hello = {"pid": int(begin) + 1, "ppid": 1, "host": "a", "argv": ["python", script], **options.pop("hello", {})}
+    end = begin + 5.0 if end is None else end
+    events = [
+        {"k": "hello", "t": begin, **hello},
+        {"k": "arguments", "t": begin + 0.1, "source": "argparse", "name": "train.py", "values": options},
+        *([{"k": "loaded", "t": begin + 0.2, "what": "model", "matched": 2}] if loaded else []),
+        {"k": "step", "t": begin + 1.0, "step": 1, "loss": 0.5},
+        *([{"k": "exception", "t": end, "type": error}] if error else []),
+        {"k": "bye", "t": end},
+    ]
+    return ProcessEvents(f"{begin}.jsonl", tuple(events))
+
+
+@pytest.mark.parametrize(
+    ("second", "states"),
+    [
+        (process(10.0, lr=0.01, seed=0), ["complete", "complete"]),
+        (process(10.0, lr=0.01, seed=0, error="ValueError"), ["complete", "failed"]),
+        (process(10.0, lr=0.01, seed=0, error="KeyboardInterrupt"), ["complete", "interrupted"]),
+        (process(4.0, lr=0.01, seed=0), []),  # at the same time
+        (process(10.0, lr=0.01, seed=0, script="finetune.py"), []),
+        (process(10.0, lr=0.1, seed=0), []),  # nothing differs: a restart
+        (process(10.0, lr=0.01, seed=0, loaded=True), []),  # goes on from a checkpoint
+        (process(10.0, lr=0.01, seed=0, hello={"env": {"RANK": "1", "WORLD_SIZE": "2"}}), []),
+        (process(10.0, lr=0.01, seed=0, hello={"host": "b"}), []),
+    ],
+)
+def test_processes_that_train_in_turn_with_different_options_are_trials(second, states):
+    both = [process(0.0, lr=0.1, seed=0), second]
+    parts = trainings_of_processes(both)
+    assert [part.state for part in parts] == states
+    assert [part.params for part in parts] == [{"lr": 0.1}, {"lr": 0.01}][: len(states)]
+    if parts:
+        own = own_processes(both, parts)
+        assert not any(event["k"] == "step" for each in own for event in each.events)
+        assert any(e["k"] == "exception" for e in own[1].events) == (states[1] != "complete")
+
+
+def test_a_process_that_a_training_started_is_of_the_same_trial():
+    child = ProcessEvents("c", ({"k": "hello", "t": 11.0, "pid": 99, "ppid": 11, "host": "a", "argv": []},))
+    parts = trainings_of_processes([process(0.0, lr=0.1), process(10.0, lr=0.01), child])
+    assert [child in part.processes for part in parts] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("starts", "texts"),
+    [
+        ((100.5, 110.5), ["one\ntwo\n", "three\n"]),
+        ((100.5, 106.0, 110.5), ["one\ntwo\n", "", "three\n"]),  # the second prints nothing
+        ((100.5, 110.5, 120.0), ["one\ntwo\n", "three\n", ""]),
+        ((100.5, 105.1), []),  # began while lines were printed
+    ],
+)
+def test_lines_belong_to_the_process_that_began_in_the_silence_before_them(tmp_path, monkeypatch, starts, texts):
+    clock = [0.0]
+    monkeypatch.setattr("labbook.capture.console.console_silences.time.time", lambda: clock[0])
+    sink = ConsoleSink(tmp_path, Redactor())
+    for at, text in ((100.0, b"start\n"), (105.0, b"one\n"), (105.2, b"two\n"), (111.0, b"three\n")):
+        clock[0] = at
+        sink.feed("out", text)
+    clock[0] = 130.0
+    sink.close()
+    parts = split_console(tmp_path, read_console(tmp_path), starts)
+    assert [part.text for part in parts] == texts
