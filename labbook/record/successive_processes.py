@@ -24,7 +24,7 @@ def split_processes(
     journal: Journal, processes: Sequence[ProcessEvents], console: Console
 ) -> tuple[list[ProcessEvents], list[TrialPart]]:
     """Returns the processes without their trainings, and these as trials; none where the output cannot be divided."""
-    parts = trainings_of_processes(processes)
+    parts = trainings_of_processes(processes, journal.read_ending().get("stopped"))
     if not parts or len(journal.parts()) > 1:
         return list(processes), []
     from labbook.capture.console.console_reader import split_console
@@ -36,11 +36,15 @@ def split_processes(
     return own_processes(processes, parts), parts
 
 
-def trainings_of_processes(processes: Sequence[ProcessEvents]) -> list[TrialPart]:
+def trainings_of_processes(processes: Sequence[ProcessEvents], stopped: float | None = None) -> list[TrialPart]:
     """Returns the processes that trained in turn with different options, each with the processes that it started.
 
     Ranks, processes whose times overlap, different scripts, and a training that goes on from the state of the one
     before are no trials.
+
+    Args:
+        stopped: When the command was asked to end, Unix seconds; a training that ran then was interrupted, though
+            a process may end without an exception.
     """
     trained = sorted((each for each in processes if each.events_of_kind(Step)), key=time_span)
     if len(trained) < 2 or any(each.events_of_kind(Trial) for each in processes):
@@ -65,7 +69,10 @@ def trainings_of_processes(processes: Sequence[ProcessEvents]) -> list[TrialPart
         for parent in members:  # grows while it is walked: a child may have children
             members += [each for each in processes if each not in members and is_child(each, parent)]
         params = {name: options[at][name] for name in differing if name in options[at]}
-        found.append(TrialPart(("", "", at + 1), params, _state(process), (), (), began, ended, tuple(members)))
+        state = _state(process)
+        if stopped and began <= stopped <= ended and state == "complete":
+            state = "interrupted"
+        found.append(TrialPart(("", "", at + 1), params, state, (), (), began, ended, tuple(members)))
     return found
 
 

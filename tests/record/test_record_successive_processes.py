@@ -51,6 +51,12 @@ def test_processes_that_train_in_turn_with_different_options_are_trials(second, 
         assert any(e["k"] == "exception" for e in own[1].events) == (states[1] != "complete")
 
 
+@pytest.mark.parametrize(("stopped", "last"), [(None, "complete"), (12.0, "interrupted"), (16.0, "complete")])
+def test_a_training_that_ran_when_the_command_was_stopped_is_interrupted(stopped, last):
+    parts = trainings_of_processes([process(0.0, lr=0.1), process(10.0, lr=0.01)], stopped)
+    assert [part.state for part in parts] == ["complete", last]
+
+
 def test_a_process_that_a_training_started_is_of_the_same_trial():
     child = ProcessEvents("c", ({"k": "hello", "t": 11.0, "pid": 99, "ppid": 11, "host": "a", "argv": []},))
     parts = trainings_of_processes([process(0.0, lr=0.1), process(10.0, lr=0.01), child])
