@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from labbook.frozen import dataclass
+from labbook.model.metric_kinds import metric_kind
 from labbook.model.series import Series
 from labbook.report.series_choice import base_name, sort_by_trust
 
@@ -18,6 +19,7 @@ _PARTS = re.compile(
 )
 _TITLES = {"grad_norm": "gradient norm", "lr": "learning rate", "update_ratio": "update / weight, median and extremes"}
 _NOT_DRAWN = ("step_time_s", "grad_scale")
+_LAST = ("grad_norm", "lr", "update_ratio")
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,11 @@ class Panel:
 
 
 def choose_panels(series: Sequence[Series]) -> tuple[list[Panel], int]:
-    """Returns the panels, losses first, and the number of series that are not drawn."""
+    """Returns the panels and the number of series that are not drawn.
+
+    Losses are first, then metrics that say how good a model is, the most telling first, and what the probe measures
+    of the optimizer last.
+    """
     groups: dict[tuple[str, str], list[Series]] = {}
     for each in sort_by_trust(series):
         if base_name(each.name) in _NOT_DRAWN or len(each.values) < 2:
@@ -47,10 +53,18 @@ def choose_panels(series: Sequence[Series]) -> tuple[list[Panel], int]:
         if key in groups and not _same_steps(groups[key][0], each):
             key = (script, f"{quantity} ({each.source})")
         groups.setdefault(key, []).append(each)
-    order = {"loss": 0, "grad_norm": 1, "lr": 2, "update_ratio": 3}
-    keys = sorted(groups, key=lambda k: (k[0] != "", k[0], order.get(k[1].split(" (")[0], 4)))
+    keys = sorted(groups, key=lambda key: (key[0] != "", key[0], *_place_of(key[1].split(" (")[0])))
     panels = [_panel(key, groups[key]) for key in keys[:MAX_PANELS]]
     return panels, sum(len(groups[key]) for key in keys[MAX_PANELS:]) + sum(p.left_out for p in panels)
+
+
+def _place_of(quantity: str) -> tuple[int, int]:
+    if quantity == "loss":
+        return 0, 0
+    if quantity in _LAST:
+        return 3, _LAST.index(quantity)
+    kind = metric_kind(quantity)
+    return (1, kind.rank) if kind.direction and kind.quantity != "speed" else (2, 0)
 
 
 def _panel(key: tuple[str, str], members: list[Series]) -> Panel:

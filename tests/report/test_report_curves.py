@@ -130,3 +130,9 @@ def test_every_value_stands_inside(values):
     axis = make_axis(values, 100, 0, log_from=100)
     assert all(-1e-6 <= axis.position_of(v) <= 100.000001 for v in values)
     assert len(axis.ticks(4)) < 20
+
+
+def test_what_says_how_good_a_model_is_comes_before_gradients_and_rates():
+    names = ["lr", "grad_norm", "update_ratio", "step", "val_loss", "val_acc", "loss", "train_mIoU"]
+    panels, _ = choose_panels([made(name, [1, 2, 3]) for name in names])
+    assert [panel.key for panel in panels] == ["loss", "miou", "acc", "step", "grad_norm", "lr", "update_ratio"]

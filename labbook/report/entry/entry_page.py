@@ -176,7 +176,8 @@ def _title(run: Run, language: str, before: Mapping[str, Any], existing: str | N
         return noted, True
     if not shown or html.unescape(shown) == html.unescape(escape.inline(noted)):  # older versions escaped more
         return own, False
-    ours = {own, *(run_title(replace(run, status="running", title=""), each) for each in ("en", "zh"))}
+    begun = replace(run, status="running", title="", series=(), findings=())  # as when its entry was made
+    ours = {own, *(run_title(begun, each) for each in ("en", "zh"))}
     return (shown, True) if noted in ours else (noted, True)
 
 

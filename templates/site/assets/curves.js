@@ -10,7 +10,7 @@
 
   const said = JSON.parse(here.dataset.words);
   const library = new URL(here.dataset.library, document.baseURI);
-  const FIRST = ["loss", "grad_norm", "lr", "update_ratio"];
+  const ORDER = ["loss", "", "grad_norm", "lr", "update_ratio"]; // "" are the metrics of the program
   const LEFT_OUT = new Set(["step_time_s", "grad_scale"]);
   const PART = /(^|[/_.\- ])(?:train|training|val|valid|validation|eval|test|dev)(?=$|[/_.\- ])[/_.\- ]?/gi;
   const MOST_PANELS = 8;
@@ -80,7 +80,7 @@
       while (panels.has(key) && apart(panels.get(key))) key += " ";
       panels.set(key, [...(panels.get(key) || []), line]);
     }
-    const order = (key) => (FIRST.includes(key.trim()) ? FIRST.indexOf(key.trim()) : FIRST.length);
+    const order = (key) => ORDER.indexOf(ORDER.includes(key.trim()) ? key.trim() : "");
     return [...panels].sort((a, b) => order(a[0]) - order(b[0])).map(([key, held]) => ({ key: key.trim(), lines: held }));
   };
 
