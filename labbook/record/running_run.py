@@ -31,9 +31,12 @@ def look_at_running(notebook: Notebook, entry: Entry) -> Run | None:
     journal = Journal(notebook.paths.journal(entry.id))
     if not is_locked(journal.paths.alive):
         return None
+    start = journal.read(journal.paths.start)
+    if not start:
+        return None
     console = read_console(journal.paths.console)
     processes, _ = split_trials(journal.processes())
-    run = build_run(journal.read(journal.paths.start), {}, processes, console)
+    run = build_run(start, {}, processes, console)
     run = replace(run, status="running", ended=time.time(), captured=journal.read(journal.paths.before))
     return replace(add_findings(notebook, add_printed_metrics(run, console.text)), ended=None)
 
