@@ -4,18 +4,21 @@ from order_of_tests import in_one_test
 
 
 @in_one_test(
-    ("ids", "rows", "verdict"),
+    ("ids", "rows", "calls", "verdict"),
     [
-        ([[0, 0, 128]] * 3, 100, "warn"),
-        ([[0, 0, 128], [0, 0, 128], [0, 5, 128]], 100, None),
-        ([[0, 0, 128], [1, 1, 128], [0, 0, 128]], 100, None),  # one domain a batch
-        ([[0, 0, 1]] * 30, 100, None),
-        ([[0, 0, 128]] * 3, 2, None),  # segments of a text
+        ([[0, 0, 128]] * 3, 100, 1, "warn"),
+        ([[0, 0, 128], [0, 0, 128], [0, 5, 128]], 100, 1, None),
+        ([[0, 0, 128], [1, 1, 128], [0, 0, 128]], 100, 1, None),  # one domain a batch
+        ([[0, 0, 1]] * 30, 100, 1, None),
+        ([[0, 0, 128]] * 3, 2, 1, None),  # segments of a text
+        ([[0, 0, 128]] * 3, 100, 4, None),  # the first of four columns
     ],
 )
-def test_a_lookup_table_that_is_given_one_id(ask, ids, rows, verdict):
+def test_a_lookup_table_that_is_given_one_id(ask, ids, rows, calls, verdict):
     table = {"i": 1, "name": "item", "type": "Embedding", "order": 0, "options": {"num_embeddings": rows}}
-    looks = tuple({"step": n, "model": 0, "modules": [{"i": 1, "ids": look}]} for n, look in enumerate(ids))
+    looks = tuple(
+        {"step": n, "model": 0, "modules": [{"i": 1, "ids": look, "calls": calls}]} for n, look in enumerate(ids)
+    )
     models = ({"model": 0, "modules": [table], "parameters": []},)
     found = ask("constant_feature", signals={"batches": ({"phase": "train"},), "models": models, "tensors": looks})
     assert (found.verdict if found else None) == verdict

@@ -82,9 +82,13 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
     """Whether columns had one value in at least 256 samples. Borders of images do, rare categories may.
 
     Source: a logical invariant (tier 1); TheDeepChecker, deepchecks IsSingleValue. Of a lookup table with at least 16
-    rows: it was given one and the same id in at least 3 looks and 256 times (chosen by us).
+    rows: it was given one and the same id in at least 3 looks and 256 times, and was called once a forward: a look is
+    at the first call, and of a table that serves several columns one may hold padding only (chosen by us).
     """
     for module in modules_of(signals):
+        # A table that is called by a model which was not seen is a root of its own.
+        if not module.name or any(row.get("calls", 1) > 1 for _, row in module.history):
+            continue
         ids = [look for _, row in module.history if (look := row.get("ids"))]
         looked, seen = sum(count for _, _, count in ids), {i for low, high, _ in ids for i in (low, high)}
         rows = module.options.get("num_embeddings", 0)
