@@ -54,10 +54,12 @@ def test_the_page_says_what_the_terminal_says(site, open_page):
 
 
 def test_runs_are_called_by_the_options_in_which_they_differ(site, open_page):
-    runs = [path.parent for path in (site.notes / "runs").rglob("run.json") if "train.py" in path.read_text()]
-    page = compared(
-        open_page, site, [folder.name for folder in runs if "--lr" in (folder / "run.json").read_text()][:3]
-    )
+    wanted = {}
+    for path in sorted((site.notes / "runs").rglob("run.json")):
+        argv = json.loads(path.read_text())["argv"]
+        if argv[-2:-1] == ["--lr"]:  # no other option
+            wanted.setdefault(argv[-1], path.parent.name)
+    page = compared(open_page, site, [wanted[rate] for rate in ("0.1", "0.2", "3.0")])
     page.wait_for_selector(".lb-plot canvas")
 
     names = page.locator(".u-legend .u-label").all_inner_texts()[1:]
