@@ -6,6 +6,7 @@ When the recorder dies, the command's output still has a reader, and the pump st
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import select
@@ -29,6 +30,9 @@ _BATCH_S = 0.02
 _QUIET_S = 0.3
 """How long after the command's end its streams may stay open before the entry is written: a background process that it
 started may never close them. Source: chosen by us."""
+
+_MOST_FAILED_READS = 100
+"""Errors in reading output, other than that of a closed terminal, after which a stream counts as ended."""
 
 RELAYED_SIGNALS = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
@@ -64,6 +68,7 @@ class Pump:
     _poll: select.poll = field(default_factory=select.poll)
     _command: int = -1
     _ended_at: float = 0.0  # when the command's end became known
+    _failed_reads: int = 0
     _batched_at: float = 0.0  # when the oldest output in the tee arrived
     _is_complete: bool = False  # all output that the entry waits for was sent
     _is_stored: bool = False  # and the keeper has stored it
@@ -121,7 +126,10 @@ class Pump:
             data = os.read(source, _READ_BYTES)
         except BlockingIOError:
             return
-        except OSError:
+        except OSError as error:
+            self._failed_reads += 1
+            if error.errno != errno.EIO and self._failed_reads < _MOST_FAILED_READS:
+                return  # it is ready still, and read again
             data = b""  # the last slave of a pseudo-terminal was closed
         if data and not self._is_complete:
             try:
