@@ -31,8 +31,11 @@ _QUIET_S = 0.3
 """How long after the command's end its streams may stay open before the entry is written: a background process that it
 started may never close them. Source: chosen by us."""
 
-_MOST_FAILED_READS = 100
-"""Errors in reading output, other than that of a closed terminal, after which a stream counts as ended."""
+_GONE = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO)
+"""Errors of a stream whose other end is closed."""
+
+_MOST_ERRORS = 100
+"""Other errors in reading or writing output after which a stream counts as closed. Source: chosen by us."""
 
 RELAYED_SIGNALS = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
@@ -68,7 +71,7 @@ class Pump:
     _poll: select.poll = field(default_factory=select.poll)
     _command: int = -1
     _ended_at: float = 0.0  # when the command's end became known
-    _failed_reads: int = 0
+    _errors: int = 0
     _batched_at: float = 0.0  # when the oldest output in the tee arrived
     _is_complete: bool = False  # all output that the entry waits for was sent
     _is_stored: bool = False  # and the keeper has stored it
@@ -127,8 +130,7 @@ class Pump:
         except BlockingIOError:
             return
         except OSError as error:
-            self._failed_reads += 1
-            if error.errno != errno.EIO and self._failed_reads < _MOST_FAILED_READS:
+            if self._is_passing(error):
                 return  # it is ready still, and read again
             data = b""  # the last slave of a pseudo-terminal was closed
         if data and not self._is_complete:
@@ -155,12 +157,18 @@ class Pump:
                 ready = select.poll()
                 ready.register(screen, select.POLLOUT)
                 ready.poll()
-            except OSError:
-                return False
+            except OSError as error:
+                if not self._is_passing(error):
+                    return False
             if self._ended_at:
                 # A slow screen does not mean that a background process is running.
                 self._ended_at += time.monotonic() - begun
         return True
+
+    def _is_passing(self, error: OSError) -> bool:
+        """Whether to try again after an error in reading or writing output."""
+        self._errors += 1
+        return error.errno not in _GONE and self._errors < _MOST_ERRORS
 
     def _close(self, source: int) -> None:
         """Ends a channel. If the user's reader is gone, the command sees a closed stream, as without labbook."""
