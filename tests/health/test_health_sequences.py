@@ -43,7 +43,7 @@ def test_a_state_carried_between_shuffled_sequences(ask):
 def test_attention_that_sees_the_next_token(ask):
     """Only where the target is the input one token later, and no attention over that sequence hides anything."""
 
-    def told(target=1, **look):
+    def judge(target=1, **look):
         leaf = {"path": "0", "role": "input", "shape": [16, 24], "integer": True, "max": 20, "ahead": target}
         seen = tuple({"step": step, "phase": "train", "leaves": [leaf]} for step in (1, 2, 3, 4))
         row = {"fn": "softmax", "line": "t.py:4", "shape": [16, 4, 24, 24], "zero": 0.0, **look}
@@ -51,13 +51,13 @@ def test_attention_that_sees_the_next_token(ask):
         outcome = ask("attention_sees_target", signals={"batches": seen, "tensors": tensors})
         return outcome and outcome.verdict
 
-    assert told() == "fail"
-    assert told(fn="attention", shape=[24, 24], masked=False) == "fail"
-    assert told(fn="attention", shape=[24, 24], masked=True) == "ok"
-    assert told(zero=0.48) == "ok" and told(zero=0.0, hidden=0.47) == "ok"
-    assert told(target=0) is None and told(target=None) is None
-    assert told(shape=[16, 24, 7]) is None
-    assert told(zero=0.44, ahead=1) == "fail" and told(zero=0.48, ahead=0) == "ok"
+    assert judge() == "fail"
+    assert judge(fn="attention", shape=[24, 24], masked=False) == "fail"
+    assert judge(fn="attention", shape=[24, 24], masked=True) == "ok"
+    assert judge(zero=0.48) == "ok" and judge(zero=0.0, hidden=0.47) == "ok"
+    assert judge(target=0) is None and judge(target=None) is None
+    assert judge(shape=[16, 24, 7]) is None
+    assert judge(zero=0.44, ahead=1) == "fail" and judge(zero=0.48, ahead=0) == "ok"
 
 
 @pytest.mark.parametrize(

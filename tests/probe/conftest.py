@@ -99,6 +99,10 @@ class Probed:
     def of(self, kind: str) -> list[dict]:
         return [event for event in self.events if event["k"] == kind]
 
+    def options(self, source: str) -> list[dict]:
+        """Options that a kind of parser, or variables of the program, had."""
+        return [event["values"] for event in self.of("arguments") if event["source"] == source]
+
     @property
     def hellos(self) -> list[dict]:
         return self.of("hello")

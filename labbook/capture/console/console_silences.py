@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -33,12 +33,18 @@ class SilenceLog:
         self._last = 0.0
         self._count = 0
 
-    def end_silence(self, line: int | None) -> None:
-        """Notes a silence that ends now; of one within a line, `line` is `None`, and nothing is noted."""
+    def end_silence(self, find_line: Callable[[], int | None]) -> None:
+        """Notes a silence that ends now, if it was long.
+
+        Args:
+            find_line: Returns the number of the line that begins; `None` within a line, where nothing is noted.
+        """
         now = time.time()
         began, self._last = self._last, now
-        is_resumed = not began and line != 1  # a recorder before this one wrote the lines until now
-        if line is None or is_resumed or now - began < _SHORTEST_S * 2 ** (self._count // _MOST):
+        if now - began < _SHORTEST_S * 2 ** (self._count // _MOST):
+            return
+        line = find_line()
+        if line is None or (not began and line != 1):  # a recorder before this one wrote the lines until now
             return
         self._count += 1
         with suppress(OSError), self._path.open("a", encoding="ascii") as file:

@@ -87,7 +87,7 @@ class ConsoleSink:
     def feed(self, stream: str, data: bytes) -> None:
         """Stores the next bytes of a stream."""
         try:
-            self._end_silence()
+            self._silences.end_silence(self._find_next_line)
             self._feed(stream, data)
         except Exception as error:  # fails closed
             self._withhold(stream, data, error)
@@ -101,7 +101,7 @@ class ConsoleSink:
             hurried: Search for errors only, which is five times as fast.
         """
         try:
-            self._end_silence()
+            self._silences.end_silence(self._find_next_line)
             self._skim(stream, data, hurried)
         except Exception as error:  # fails closed
             self._withhold(stream, data, error)
@@ -171,7 +171,7 @@ class ConsoleSink:
     def close(self) -> None:
         """Stores the rest, reads the files that streams went to, and writes the counts."""
         try:
-            self._end_silence()
+            self._silences.end_silence(self._find_next_line)
             self._read_files()
         except Exception as error:  # only the text of a missing file is lost
             self._append_note(f"[cannot read the output from its file: {type(error).__name__}]")
@@ -195,13 +195,13 @@ class ConsoleSink:
             self._streams[name] = _Stream(StreamRedactor(self._redactor))
         return self._streams[name]
 
-    def _end_silence(self) -> None:
-        """Notes the silence before the next bytes, unless it is not known which line they begin."""
+    def _find_next_line(self) -> int | None:
+        """Returns the number of the line that the next bytes begin, `None` if it is not known."""
         self._resume()
         states = self._streams.values()
         pending = [None if s.in_line or s.in_lost_line or s.rest else s.fold.count_pending() for s in states]
         is_known = None not in pending and (len(pending) < 2 or not any(pending))
-        self._silences.end_silence(self._next + sum(filter(None, pending)) if is_known else None)
+        return self._next + sum(filter(None, pending)) if is_known else None
 
     def _resume(self) -> None:
         """Continues from the state on disk, once."""

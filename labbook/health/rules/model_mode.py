@@ -82,17 +82,17 @@ def _judge_unused_forwards(run: Run, signals: Signals) -> Outcome | None:
     forwards, backwards = loop.get("forwards_lonely", 0), loop.get("backwards", 0)
     calls = {loss.get("line", ""): loss.get("calls", 0) for loss in losses}
     one_each = backwards + forwards == loop.get("forwards", {}).get("train_grad", 0)
-    lonely = loop.get("losses_lonely", 0)
+    unused_losses = loop.get("losses_lonely", 0)
     metric = next((s.name for s in (*run.series, *run.printed) if s.source != "probe" and is_held_out(s.name)), "")
-    counted = lonely == 0 and bool(metric) and not signals.evaluations
+    counted = unused_losses == 0 and bool(metric) and not signals.evaluations
     alone = (
         len(signals.models) == 1
         and len({loss.get("fn") for loss in losses}) == 1
         and {*loop.get("accumulation", {})} == {"1"}
     )
-    if not alone or not one_each or sum(calls.values()) != backwards + lonely or not _PHASE < forwards < backwards:
+    if not alone or not one_each or not _PHASE < forwards < backwards:
         return None
-    if lonely != forwards and not counted:
+    if sum(calls.values()) != backwards + unused_losses or (unused_losses != forwards and not counted):
         return None
     if not any("BatchNorm" in m.type or ("Dropout" in m.type and m.options.get("p")) for m in modules_of(signals)):
         return None

@@ -218,8 +218,8 @@ def _compare_regression(run: Run, signals: Signals, name: str, values: Sequence[
     first, last = (median(part) for part in (seen[0].values[:5], seen[0].values[-5:]))
     if len(seen[0].values) < 20 or not last < 0.5 * first:
         return None
-    told = {"name": name, "times": len(values), "function": losses[0].get("fn", ""), "first": first, "last": last}
-    return Outcome("warn", message("health.accuracy_contradicts_loss.never_equal", **told))
+    facts = {"name": name, "times": len(values), "function": losses[0].get("fn", ""), "first": first, "last": last}
+    return Outcome("warn", message("health.accuracy_contradicts_loss.never_equal", **facts))
 
 
 def _is_plain_accuracy(name: str) -> bool:

@@ -1,10 +1,6 @@
 """Settings of running functions: constants, objects of settings, and nothing that stays alive for them."""
 
 
-def values(done, source):
-    return [event["values"] for event in done.of("arguments") if event["source"] == source]
-
-
 def test_constants_of_a_training_are_variables_that_are_assigned_once_to_a_literal(probed, python):
     probed.write("torch.py", "")
     probed.write(
@@ -33,7 +29,7 @@ def test_constants_of_a_training_are_variables_that_are_assigned_once_to_a_liter
         "main()\n",
     )
     done = probed(python, "train.py", "block=16")
-    assert values(done, "constants") == [{"mode": "cosine", "block": 16, "rate": -0.003, "decay_iters": 200, "best": 0}]
+    assert done.options("constants") == [{"mode": "cosine", "block": 16, "rate": -0.003, "decay_iters": 200, "best": 0}]
 
 
 def test_variables_of_a_running_function_are_not_kept_alive(probed, python):
@@ -59,7 +55,7 @@ def test_variables_of_a_running_function_are_not_kept_alive(probed, python):
     )
     done = probed(python, "train.py")
     assert done.out == "None\n4\n"
-    assert values(done, "dict") == [{"depth": 3}]
+    assert done.options("dict") == [{"depth": 3}]
 
 
 def test_settings_are_known_by_their_class_and_the_object_that_trains_by_its_method(probed, python):

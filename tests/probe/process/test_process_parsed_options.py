@@ -18,16 +18,12 @@ print(argparse.ArgumentParser.parse_known_args.__name__, argparse.ArgumentParser
 """
 
 
-def values(done, source):
-    return [event["values"] for event in done.of("arguments") if event["source"] == source]
-
-
 def test_an_argparse_namespace_is_recorded_once_with_its_sub_command(probed, python):
     probed.write("train.py", ARGPARSE)
     words = ["train.py", "--dims", "1", "2", "--lr", "nan", "--hub-token", "zq81xYt55wpL", "train", "--epochs", "5"]
     done = probed(python, *words)
     assert done.out == probed.plain(python, *words).stdout
-    assert values(done, "argparse") == [
+    assert done.options("argparse") == [
         {"lr": "nan", "hub_token": "[REDACTED:secret]", "dims": [1, 2], "what": "train", "epochs": 5}
     ]
     assert "zq81xYt55wpL" not in str(done.files)
@@ -44,14 +40,14 @@ def test_known_and_remaining_arguments_and_subclasses_work(probed, python):
     )
     done = probed(python, "-c", code)
     assert "['--b', '1']" in done.out
-    assert values(done, "argparse") == [{"a": "<module argparse>"}]
+    assert done.options("argparse") == [{"a": "<module argparse>"}]
 
 
 def test_options_of_a_launcher_are_not_those_of_the_program(probed):
     probed.write("torch/__init__.py", "")
     probed.write("torch/run.py", ARGPARSE)
     done = probed(sys.executable, "-m", "torch.run")
-    assert values(done, "argparse") == []
+    assert done.options("argparse") == []
 
 
 def test_click_options_are_recorded(probed):
@@ -70,7 +66,7 @@ def test_click_options_are_recorded(probed):
     )
     done = probed(sys.executable, "train.py", "--seed", "4", "train", "--lr", "0.5", "--password", "zq81xYt55wpL")
     assert done.out == "0.5\n"
-    assert values(done, "click") == [{"seed": 4}, {"lr": 0.5, "password": "[REDACTED:password]"}]
+    assert done.options("click") == [{"seed": 4}, {"lr": 0.5, "password": "[REDACTED:password]"}]
 
 
 def test_click_options_with_their_default_are_named(probed):
@@ -154,12 +150,12 @@ def test_settings_are_recorded_at_the_first_step(probed):
         "import os, sys\nconfig = {'a': 1}\nsys._labbook_probe.step = 1\nconfig = {'a': 2}\n"
         "sys._labbook_probe.step = 2\nos._exit(0)"
     )
-    assert values(probed(sys.executable, "-c", code), "dict") == [{"a": 1}]
+    assert probed(sys.executable, "-c", code).options("dict") == [{"a": 1}]
 
 
 def test_settings_that_refer_to_themselves_end(probed):
     code = "config = {'a': 1}; config['self'] = config; config['list'] = [config]"
-    (told,) = values(probed(sys.executable, "-c", code), "dict")
+    (told,) = probed(sys.executable, "-c", code).options("dict")
     assert told["a"] == 1
 
 
@@ -220,7 +216,7 @@ def test_omegaconf_and_hydra_are_recorded(probed):
         "main()\n",
     )
     done = probed(sys.executable, "train.py", "lr=0.5", "hydra.run.dir=.")
-    assert values(done, "hydra") == [{"lr": 0.5, "model": {"width": "${lr}"}}]
+    assert done.options("hydra") == [{"lr": 0.5, "model": {"width": "${lr}"}}]
 
 
 KERNEL = {
@@ -310,7 +306,7 @@ def test_settings_of_a_running_function_are_told(probed, python):
         "    loop()\n"
         "main(1)\n",
     )
-    assert values(probed(python, "train.py"), "dict") == [{"lr": 0.02}, {"depth": 3}]
+    assert probed(python, "train.py").options("dict") == [{"lr": 0.02}, {"depth": 3}]
 
 
 def test_what_configures_the_object_that_trains_is_told(probed, python):
@@ -351,5 +347,5 @@ def test_what_a_library_parsed_is_told_not_its_defaults(probed, library, program
     pytest.importorskip(library)
     probed.write("train.py", f"import {library}\n{program}")
     done = probed(sys.executable, "train.py", "--lr", "0.5")
-    assert values(done, library) == [expected]
-    assert values(done, "argparse") == []
+    assert done.options(library) == [expected]
+    assert done.options("argparse") == []
