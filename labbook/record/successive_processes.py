@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 from labbook.model.events import KIND_NAMES
-from labbook.model.events.inspection_kinds import LoadedState
 from labbook.model.events.process_kinds import Bye, Trial, UncaughtException
 from labbook.model.events.training_kinds import Step
 from labbook.model.run import Console
 from labbook.record.run_from_journal.option_events import read_options
 from labbook.record.run_from_journal.ranks import rank_of_process
+from labbook.record.run_from_journal.training_order import times_of_model_loads
 from labbook.record.run_from_journal.trial_parts import OF_FILE, OF_RUN, TrialPart, is_child, time_span
 from labbook.store.journal import Journal, ProcessEvents
 
@@ -56,7 +56,7 @@ def trainings_of_processes(processes: Sequence[ProcessEvents], stopped: float | 
     spans = [time_span(each) for each in trained]
     if any(ended > began for (_, ended), (began, _) in pairwise(spans)):
         return []
-    if not _has_loaded(trained[0]) and any(map(_has_loaded, trained[1:])):
+    if not times_of_model_loads(trained[0]) and any(map(times_of_model_loads, trained[1:])):
         return []
     options = [_plain_options(each) for each in trained]
     names = dict.fromkeys(name for each in options for name in each)
@@ -90,10 +90,6 @@ def own_processes(processes: Sequence[ProcessEvents], parts: Sequence[TrialPart]
 
 def _script(process: ProcessEvents) -> str:
     return next((word for word in process.hello.get("argv", ()) if word.endswith(".py")), "")
-
-
-def _has_loaded(process: ProcessEvents) -> bool:
-    return any(e.get("what") == "model" and e.get("matched", 0) > 0 for e in process.events_of_kind(LoadedState))
 
 
 def _plain_options(process: ProcessEvents) -> Mapping[str, Any]:

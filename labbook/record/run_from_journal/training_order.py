@@ -123,11 +123,7 @@ def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
     checkpoint, belongs to the same training.
     """
     found: list[list[Phase]] = []
-    loads = [
-        e.get("t", 0.0)
-        for e in process.events_of_kind(LoadedState)
-        if e.get("what") == "model" and e.get("matched", 0) > 0
-    ]
+    loads = times_of_model_loads(process)
     for phase in phases_in_turn(process):
         goes_on = bool(found) and any(phase.models & one.models for one in found[-1])
         if goes_on or (found and _begins_from_checkpoint(process, found[-1][-1], phase, loads)):
@@ -144,6 +140,12 @@ def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
     models = [set().union(*(phase.models for phase in each)) for each in found]
     are_new = sum(map(len, models)) == len(set().union(*models))
     return found if len(found) > 1 and are_new and are_alike else []
+
+
+def times_of_model_loads(process: ProcessEvents) -> list[float]:
+    """Returns the times at which a process loaded the state of a model."""
+    loads = process.events_of_kind(LoadedState)
+    return [e.get("t", 0.0) for e in loads if e.get("what") == "model" and e.get("matched", 0) > 0]
 
 
 def phases_in_turn(process: ProcessEvents) -> list[Phase]:
