@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, TypedDict
 
 from labbook.model.events.data_kinds import BatchContent, InputStatistics
-from labbook.model.events.field_types import LONG, Count, Finite, Options, Shape, Text
+from labbook.model.events.field_types import LONG, Count, Finite, Shape, Text
 from labbook.model.events.process_kinds import Event
 
 
@@ -105,14 +105,11 @@ class ParameterInspection(TypedDict, total=False):
     i: Count
     w: float
     g: Finite
-    g_mean: Finite
     g_std: Finite
-    g_abs: Finite
     g_zero: Finite
     ratio: Finite
     bad: Count
     g_bad: Count
-    hist: Options
 
 
 class BatchNorm(TypedDict, total=False):

@@ -167,9 +167,8 @@ TENSORS = "tensors"
 """Tensors at a dense step. `opt`: index of the optimizer that stepped. `param_print`: 16 hex digits over a strided
 sample of all parameters after the step; distributed runs only.
 - `params`: `i` of MODEL; `w`: 2-norm after the step; `g`: 2-norm of the gradient before the step and before clipping
-  where that is known, null: no gradient; `g_abs`: mean absolute value; `g_zero`: share; `ratio`: norm of the update /
-  norm of the weight before it, both over the same strided sample; `bad`, `g_bad`: values not finite; `hist`: of the
-  gradient, 20 counts.
+  where that is known, null: no gradient; `g_std`, `g_zero`: deviation and share of zeros; `ratio`: norm of the update /
+  norm of the weight before it, both over the same strided sample; `bad`, `g_bad`: values not finite.
 - `modules`, called in the forward of this step: `zero`: share; `nan`: NaN among the `bad` ones; `in_bad`: values not
   finite in its inputs; `sat`: share of |input| > 5, tanh and sigmoid only; `across`, over the first output: v / (v +
   m), v the variance over the first axis averaged over units, m the mean square of the units' means; 0 when both are 0;

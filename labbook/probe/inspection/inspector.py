@@ -41,7 +41,6 @@ class TensorInspector:
         self.adapter = adapter
         self.emit = adapter.probe.event
         self.failed = adapter.probe.failed
-        self.is_deep = str(adapter.probe.settings.get("level")) == "deep"
         self._monitor = None
         self.final_state = None
 

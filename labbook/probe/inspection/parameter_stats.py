@@ -3,9 +3,6 @@
 MOST_PARAMETERS = 800
 """Parameters of an optimizer that are looked at; of larger models the first ones."""
 
-MOST_HISTOGRAMS = 64
-"""Parameters, the first of a model, whose gradients have a histogram where one is wanted."""
-
 CHECKED_FOR_STALE = 8
 """Parameters, evenly spread, whose gradients are checked for stale values between dense steps."""
 

@@ -7,7 +7,6 @@ from ..inspection.parameter_stats import (
     CLEARED,
     FEW,
     MOST_FINGERPRINTED,
-    MOST_HISTOGRAMS,
     MOST_PARAMETERS,
 )
 from ..training.batch_fingerprints import fingerprint
@@ -27,14 +26,12 @@ class ParameterStats:
         paddle: The module.
         stats: Looks at tensors.
         values: The `Scalars` of the adapter.
-        deep: Whether histograms are always wanted.
     """
 
-    def __init__(self, paddle, stats, values, deep):
+    def __init__(self, paddle, stats, values):
         self.paddle = paddle
         self.stats = stats
         self.values = values
-        self.deep = deep
         self.clear()
 
     def gradients_of(self, optimizer):
@@ -107,10 +104,6 @@ class ParameterStats:
         fields.update(self.stats.gradient(row))
         if norm - norm != 0.0:
             fields["g_bad"] = self.stats.bad(view)
-        if (self.deep or fields.get("g_bad")) and number is not None and number < MOST_HISTOGRAMS:
-            hist = self.stats.histogram(row)
-            if hist is not None:
-                fields["hist"] = hist
         return fields
 
     def inspect_parameters(self):

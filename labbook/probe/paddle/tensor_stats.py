@@ -21,8 +21,6 @@ ON_DEVICE = 16384
 CLIP = 5.0
 """|input| beyond which tanh and sigmoid are called saturated. Source: DeepDiagnosis, see `saturated_activation`."""
 
-BINS = 20
-
 
 class TensorStats:
     """Looks at tensors.
@@ -157,10 +155,10 @@ class TensorStats:
         return _python_number(kept.min()), _python_number(kept.max()), bad, bool(numpy.isnan(view).any())
 
     def moments(self, row):
-        """`(mean, std, mean absolute value, share of zeros)` of the finite values in a row; `None` for an empty one."""
+        """`(mean, std, share of zeros)` of the finite values in a row; `None` for an empty one."""
         numpy = self._numpy
         if not row.size:
-            return None, None, None, None
+            return None, None, None
         zero = 1.0 - numpy.count_nonzero(row) / row.size
         if row.dtype.kind == "c":
             row = numpy.abs(row)
@@ -169,27 +167,27 @@ class TensorStats:
         if not isfinite(mean):
             row = row[numpy.isfinite(row)].astype("float64")
             if not row.size:
-                return None, None, None, zero
+                return None, None, zero
             mean = row.mean()
         away = row - row.dtype.type(mean)
         deviation = (away * away).mean(dtype="float64") ** 0.5
-        return float(mean), float(deviation), float(numpy.abs(row).mean(dtype="float64")), float(zero)
+        return float(mean), float(deviation), float(zero)
 
     def nans(self, view):
         """How many values are NaN."""
         return int(self._numpy.isnan(view).sum())
 
     def gradient(self, row):
-        """`g_mean`, `g_std`, `g_abs` and `g_zero` of a row."""
+        """`g_std` and `g_zero` of a row."""
         with self._numpy.errstate(**self._quiet):
-            mean, deviation, size, zero = self.moments(row)
-        return {"g_mean": mean, "g_std": deviation, "g_abs": size, "g_zero": zero}
+            _, deviation, zero = self.moments(row)
+        return {"g_std": deviation, "g_zero": zero}
 
     def stats(self, view):
         """`min`, `max`, `mean`, `std`, `zero`, `bad` and `nan` of an array."""
         with self._numpy.errstate(**self._quiet):
             low, high, bad, nan = self.range_of(view)
-            mean, deviation, _, zero = self.moments(self.flat(view))
+            mean, deviation, zero = self.moments(self.flat(view))
         return {"min": low, "max": high, "mean": mean, "std": deviation, "zero": zero, "bad": bad, "nan": nan}
 
     def bad(self, view):
@@ -240,23 +238,6 @@ class TensorStats:
             weight = float(numpy.sqrt((before * before).sum()))
             moved = float(numpy.sqrt(((after - before) ** 2).sum()))
         return (moved / weight if weight > 0.0 else None), same
-
-    def histogram(self, view):
-        """`low`, `high` and 20 `counts` of the finite values; `None` without any."""
-        numpy = self._numpy
-        row = self.flat(view)
-        with numpy.errstate(**self._quiet):
-            row = row[numpy.isfinite(row)].astype("float64")
-            if not row.size:
-                return None
-            low, high = float(row.min()), float(row.max())
-            if high <= low:
-                counts = [0] * BINS
-                counts[BINS // 2] = int(row.size)
-            else:
-                places = ((row - low) * (BINS / (high - low))).astype("int64")
-                counts = numpy.bincount(numpy.minimum(places, BINS - 1), minlength=BINS).tolist()
-        return {"low": low, "high": high, "counts": counts}
 
     def rows_equal(self, view, last):
         """Whether all units of a weight hold the same values, bit by bit.

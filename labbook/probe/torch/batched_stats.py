@@ -58,7 +58,7 @@ class BatchedStats:
         samples, rows, same = self._samples, self._rows, self._same
         self.clear()
         for held in samples.values():
-            for fields, mean, spread, _, nonzero in self.queue_sample_stats([sample for _, sample in held], held):
+            for fields, mean, spread, nonzero in self.queue_sample_stats([sample for _, sample in held], held):
                 fields["mean"], fields["std"], fields["zero"] = (
                     round_number(mean),
                     round_number(spread),
@@ -70,7 +70,7 @@ class BatchedStats:
             again.update((name, fields[name]) for name in ("mean", "std", "zero", "across"))
 
     def queue_sample_stats(self, samples, held):
-        """`(told, mean, deviation, mean magnitude, share of others than zero)` of samples of one length and type.
+        """`(told, mean, deviation, share of others than zero)` of samples of one length and type.
 
         Args:
             samples: Flat samples.
@@ -81,13 +81,13 @@ class BatchedStats:
         whole = torch.stack(samples) if len(samples) > 1 else samples[0].reshape(1, -1)
         count = whole.shape[1]
         middle = whole.mean(1, keepdim=True)
-        columns = (middle.view(-1), norm(whole - middle, dim=1), norm(whole, 1, dim=1), norm(whole.sign(), dim=1))
-        for at, (mean, spread, size, signs) in enumerate(torch.stack(columns, 1).tolist()):
+        columns = (middle.view(-1), norm(whole - middle, dim=1), norm(whole.sign(), dim=1))
+        for at, (mean, spread, signs) in enumerate(torch.stack(columns, 1).tolist()):
             if spread - spread != 0.0:  # squares of large numbers overflow, where the deviation itself does not
                 wide = whole[at].to(torch.float64)
                 mean = wide.mean().item()
                 spread = norm(wide - mean).item()
-            yield held[at][0], mean, spread / count**0.5, size / count, round(signs * signs) / count
+            yield held[at][0], mean, spread / count**0.5, round(signs * signs) / count
 
     def _settle_rows(self, held):
         torch = self.torch

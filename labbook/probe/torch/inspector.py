@@ -43,7 +43,7 @@ class TensorInspector(inspector.TensorInspector):
         self.roots.end_look = self.end_look
         self.modules = ModuleOutputs(torch, self.stats, self.without_modes, failed, thread_time, self.calls)
         self.functions = FunctionalCalls(torch, self)
-        self.parameters = ParameterStats(torch, self.stats, self.without_modes, adapter.values, self.is_deep)
+        self.parameters = ParameterStats(torch, self.stats, self.without_modes, adapter.values)
         self.writes = InitialWrites(failed)
         self.describer = Describer(torch, self.stats, self.without_modes, self.emit, self.writes)
         self.graphs = AutogradGraph(torch, self)

@@ -7,7 +7,6 @@ from ..inspection.parameter_stats import (
     CLEARED,
     FEW,
     MOST_FINGERPRINTED,
-    MOST_HISTOGRAMS,
     MOST_PARAMETERS,
 )
 from ..training.batch_fingerprints import fingerprint
@@ -30,15 +29,13 @@ class ParameterStats:
         stats: Looks at tensors.
         without_modes: The context to look in.
         values: The `Scalars` of the adapter.
-        deep: Whether histograms are always wanted.
     """
 
-    def __init__(self, torch, stats, without_modes, values, deep):
+    def __init__(self, torch, stats, without_modes, values):
         self.torch = torch
         self.stats = stats
         self.without_modes = without_modes
         self.values = values
-        self.deep = deep
         self._batched = BatchedStats(torch)
         self.clear()
 
@@ -132,17 +129,10 @@ class ParameterStats:
             fields["g"] = round_number(norm / scale)
             if norm - norm != 0.0:
                 fields["g_bad"] = gradient.numel() - int(self.torch.isfinite(gradient).sum().item())
-            if (self.deep or fields.get("g_bad")) and fields["i"] is not None and fields["i"] < MOST_HISTOGRAMS:
-                hist = self.stats.histogram(sample)
-                if hist is not None:
-                    fields["hist"] = hist
             samples.setdefault((sample.numel(), sample.dtype, sample.device), []).append((fields, sample))
         for held in samples.values():
-            for fields, mean, std, size, nonzero in self._batched.queue_sample_stats(
-                [sample for _, sample in held], held
-            ):
-                fields["g_mean"], fields["g_std"] = round_number(mean / scale), round_number(std / scale)
-                fields["g_abs"], fields["g_zero"] = round_number(size / scale), round_number(1.0 - nonzero)
+            for fields, _, std, nonzero in self._batched.queue_sample_stats([sample for _, sample in held], held):
+                fields["g_std"], fields["g_zero"] = round_number(std / scale), round_number(1.0 - nonzero)
 
     def _norms(self, tensors):
         """The 2-norm of each of these tensors of real numbers, in single precision or better; all at once."""

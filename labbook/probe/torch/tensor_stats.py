@@ -11,8 +11,6 @@ MOST = 4096
 RUN = 16
 """Neighbours that a sample takes together: what lies in one line of a cache costs little more than one of them."""
 
-BINS = 20
-
 
 def sizes(tensor):
     """The shape as a list, -1 for an axis of many lengths, as nested tensors have."""
@@ -313,21 +311,6 @@ class TensorStats:
     def is_finite(number):
         """Whether a number is neither infinite nor NaN."""
         return number - number == 0
-
-    def histogram(self, sample):
-        """`low`, `high` and counts in 20 bins of a flat sample; `None` where no value is finite."""
-        sample = sample.detach().to("cpu", self.torch.float32)
-        sample = sample[self.torch.isfinite(sample)]
-        if not sample.numel():
-            return None
-        low, high = self.torch.aminmax(sample)
-        low, high = low.item(), high.item()
-        if low == high:
-            counts = [0] * BINS
-            counts[BINS // 2] = sample.numel()
-        else:
-            counts = [int(n) for n in self.torch.histc(sample, bins=BINS, min=low, max=high).tolist()]
-        return {"low": low, "high": high, "counts": counts}
 
 
 def round_number(number):

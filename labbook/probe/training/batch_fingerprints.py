@@ -181,11 +181,6 @@ class Windows:
             window.batches += 1
             window.samples += samples
 
-    def count_repeated(self, loader, phase):
-        """Number of batches of the open window with the same fingerprint as the previous one."""
-        window = self._open.get((loader, phase))
-        return window.repeated if window is not None else 0
-
     def flush(self):
         """Write all open windows."""
         for key, window in list(self._open.items()):
