@@ -17,6 +17,7 @@ from labbook.model.run import Change, Run
 from labbook.model.run_fields import flatten, parse_command
 from labbook.model.symptom import Symptom
 
+_OPTIONS = ("argument", "config")
 _KINDS = ("argument", "config", "code", "input", "package", "environment", "hardware", "command")
 """Kinds of changes, in the order in which people usually change them."""
 
@@ -211,13 +212,13 @@ def _is_unrelated(change: Change) -> bool:
 
 
 def matches_cure(change: Change, pattern: str) -> bool:
-    """Whether a difference matches a `cured_by` pattern: "argument:lr", "config:*size*", "code".
+    """Whether a difference matches a `cured_by` pattern: "option:*size*", "package:torch", "code".
 
     Args:
-        pattern: A kind, or a kind and a name with `*` and `?`.
+        pattern: A kind, or a kind and a name with `*` and `?`; "option" is an argument or a line of a configuration.
     """
     kind, _, glob = pattern.partition(":")
-    if change.kind != kind.strip():
+    if change.kind not in (_OPTIONS if kind.strip() == "option" else (kind.strip(),)):
         return False
     wanted = normalize_name(glob)
     if not wanted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from labbook.fixes.fix_judge import FixJudge
@@ -76,7 +77,21 @@ def find_earlier_runs(
     if not any(one.fix for runs in seen.values() for one in runs):
         return seen
     judge = FixJudge(notebook, now)
-    return {name: judge.judge(by_name[name], runs) for name, runs in seen.items()}
+    judged = {name: judge.judge(by_name[name], runs) for name, runs in seen.items()}
+    return {name: tuple(_with_consequences(name, runs, by_name, judged)) for name, runs in judged.items()}
+
+
+def _with_consequences(
+    name: str,
+    runs: Sequence[EarlierRun],
+    findings: Mapping[str, Finding],
+    judged: Mapping[str, Sequence[EarlierRun]],
+) -> Iterator[EarlierRun]:
+    """Yields the earlier runs of a finding; what fixed a consequence of it in one of them fits here, too."""
+    following = [other for other, finding in findings.items() if finding.follows_from == name]
+    fixed = {one.run for other in following for one in judged[other] if one.fits}
+    for one in runs:
+        yield replace(one, fits=True) if one.run in fixed and one.same != "family" else one
 
 
 def _find_runs(index: sqlite3.Connection, finding: Finding, run: str, place: str) -> Iterator[EarlierRun]:

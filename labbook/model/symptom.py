@@ -99,7 +99,7 @@ class Symptom:
         caused_by: Ids of symptoms that cause this one if they are found, too.
         when: Condition of a run -> (cause, fix): numbers, from 1, of the cause and the fix to list first.
         instead: Condition of a run -> id of the symptom that the same evidence means then.
-        cured_by: What the fix usually changes, likeliest first: "argument:lr", "code", "package:torch", "hardware", ...
+        cured_by: What the fix usually changes, likeliest first: "option:lr", "code", "package:torch", "hardware", ...
         words: Search words, in any language.
         asked: How people describe it who have not read the page, in any language; only for searches.
         matches: Outputs with this symptom.

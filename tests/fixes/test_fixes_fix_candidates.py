@@ -117,6 +117,8 @@ EVERY = (LOSS, TORCH_UP, COMMIT, TRAIN, MODEL, SEED, LR, SIZES)
         (("argument:lr", "code"), LR),
         (("argument:learning_rate", "argument:lr*"), LR),
         (("config:*size*", "code"), SIZES),
+        (("option:*size*", "code"), SIZES),
+        (("option:*lr*", "code"), LR),
         (("package:torch*",), TORCH_UP),
         (("code",), MODEL),
         (("hardware", "code"), MODEL),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from labbook.fixes.fix_history import (
     find_newest_run,
     list_fixed_runs,
 )
+from labbook.fixes.fix_judge import FixJudge
 from labbook.index import build
 from labbook.index.build import query_index, query_without_refresh, refresh
 from labbook.model.finding import Finding
@@ -198,3 +200,21 @@ def test_a_long_first_look_is_gone_on_with_by_the_next_question(notes, monkeypat
 
     assert known() == [run_id(5), run_id(6), run_id(7)]
     assert [len(known()) for _ in range(3)] == [6, 7, 7]
+
+
+def test_a_fix_of_the_consequence_is_one_of_the_cause_in_the_same_earlier_run(notes, monkeypatch):
+    both = {"symptoms": ["label_out_of_head", "label_out_of_range"], "fingerprints": [FP, "v1:bb"]}
+    failed(notes, 1, fix=run_id(2), text="--classes 3 → 4", **both)
+    failed(notes, 3, fix=run_id(4), text="shuffle", symptom="label_out_of_head")
+    notes.run(run_id(2))
+    notes.run(run_id(4))
+    monkeypatch.setattr(FixJudge, "_fits", lambda _, finding, seen: finding.symptom == "label_out_of_range")
+    cause = finding("label_out_of_head", FP)
+    consequence = finding("label_out_of_range", "v1:bb", follows_from="label_out_of_head")
+
+    def fitting(*findings):
+        seen = find_earlier_runs(notes.notebook, findings)["label_out_of_head"]
+        return [one.run for one in seen if one.fits]
+
+    assert fitting(cause, consequence) == [run_id(1)]
+    assert fitting(cause, replace(consequence, follows_from="")) == []
