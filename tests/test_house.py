@@ -362,7 +362,7 @@ def test_every_command_of_the_table_loads_and_has_help():
 def test_every_command_is_in_the_table():
     from labbook.cli import COMMANDS
 
-    in_files = {path.stem for path in (PACKAGE / "commands").glob("*.py")} - {"__init__", "options"}
+    in_files = {path.stem for path in (PACKAGE / "commands").glob("*.py")} - {"__init__", "options", "word_completion"}
     assert {module.rsplit(".", 1)[-1] for module, _ in COMMANDS.values()} == in_files
 
 

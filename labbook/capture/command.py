@@ -59,10 +59,12 @@ class Program:
     arguments: tuple[str, ...] = ()
     interpreter: str = ""
 
-
-def script_name(argv: Sequence[str], cwd: Path) -> str:
-    """Returns the name of a command's program: "train.py" for `torchrun ... train.py --lr 1`."""
-    return find_program_file(argv, cwd).script
+    @property
+    def is_missing(self) -> bool:
+        """Whether it is a file that is not there; false where a launcher may find it elsewhere, as in a container."""
+        named = self.kind in ("python", "notebook") or (self.kind == "shell" and self.script.endswith(".sh"))
+        here = self.kind == "notebook" or all(name in LAUNCHERS and LAUNCHERS[name].python for name in self.launchers)
+        return self.path is None and named and here and len(self.launchers) < 2
 
 
 def find_program_file(argv: Sequence[str], cwd: Path) -> Program:

@@ -15,6 +15,7 @@ from labbook.commands.options import (
     print_recorder_line,
     terminal_sentences,
 )
+from labbook.commands.word_completion import complete_runs
 from labbook.help_text import HelpCommand
 
 
@@ -25,8 +26,8 @@ from labbook.help_text import HelpCommand
 )
 @json_option
 @notebook_option
-@click.argument("good")
-@click.argument("bad")
+@click.argument("good", shell_complete=complete_runs)
+@click.argument("bad", shell_complete=complete_runs)
 def command(max_steps: int | None, runs: int, as_json: bool, notebook: str | None, good: str, bad: str) -> None:
     """Find the difference between two runs that changed the result.
 

@@ -10,6 +10,7 @@ import click
 
 from labbook import screen
 from labbook.commands.options import json_option, print_json, run_argument, status_label, verdict_label, with_notebook
+from labbook.commands.word_completion import complete_runs
 from labbook.errors import GitError, NothingFoundError, UsageError
 from labbook.help_text import HelpCommand
 
@@ -38,7 +39,7 @@ _SUMMARY_ROWS = {
 @json_option
 @with_notebook
 @run_argument()
-@click.argument("others", nargs=-1)
+@click.argument("others", nargs=-1, shell_complete=complete_runs)
 def command(
     code: bool, markdown: bool, as_json: bool, book: Notebook, say: Sentences, run: str, others: tuple[str, ...]
 ) -> None:

@@ -18,6 +18,7 @@ _LINES = {
 def command(shell: str) -> None:
     """Print the line that enables shell completion.
 
-    Add the line to the start-up file of your shell. Commands, options and run ids are then completed with Tab.
+    Add the line to the start-up file of your shell. Commands, options, runs,
+    experiments, symptoms and the keys of a query are then completed with Tab.
     """
     click.echo(_LINES[shell])

@@ -8,6 +8,7 @@ import click
 
 from labbook import screen
 from labbook.commands.options import json_option, language_option, print_json, warn_of_pages, with_notebook
+from labbook.commands.word_completion import complete_symptoms
 from labbook.errors import NothingFoundError
 from labbook.help_text import HelpCommand
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @json_option
 @language_option
 @with_notebook
-@click.argument("symptom")
+@click.argument("symptom", shell_complete=complete_symptoms)
 def command(as_json: bool, language: str | None, book: Notebook, say: Sentences, symptom: str) -> None:
     """Explain a symptom: signs, causes, fixes, and runs with it.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, terminal_sentences
+from labbook.commands.word_completion import complete_experiments
 from labbook.help_text import HelpCommand
 from labbook.screen import harmless, progress
 
@@ -21,6 +22,7 @@ _SHOWN = 20
 @click.option(
     "-e",
     "--experiment",
+    shell_complete=complete_experiments,
     metavar="NAME",
     default="",
     help="Experiment of the runs; created if it is missing. Default: the experiment, project or folder in the tool.",

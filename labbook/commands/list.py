@@ -19,6 +19,7 @@ from labbook.commands.options import (
     warn_of_notes,
     with_notebook,
 )
+from labbook.commands.word_completion import complete_keys
 from labbook.errors import NothingFoundError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ _MOST_LOOKS = 8
 )
 @json_option
 @with_notebook
-@click.argument("filters", nargs=-1, type=click.UNPROCESSED)
+@click.argument("filters", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_keys)
 def command(limit: int, as_json: bool, book: Notebook, say: Sentences, filters: tuple[str, ...]) -> None:
     """List runs, newest first.
 

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from labbook import screen
-from labbook.errors import LabbookError
+from labbook.commands.word_completion import complete_runs
 from labbook.help_text import HelpCommand
 from labbook.screen import harmless
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from labbook.model.message import Message
     from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
@@ -102,7 +100,7 @@ def language_option(function: _Decorated) -> _Decorated:
 def run_argument(*, required: bool = False) -> Callable[[_Decorated], _Decorated]:
     """Adds the argument RUN with shell completion of run ids; the default is "last"."""
     default = None if required else "last"
-    return click.argument("run", default=default, required=required, shell_complete=_complete_runs)
+    return click.argument("run", default=default, required=required, shell_complete=complete_runs)
 
 
 def open_notebook(chosen: str | Path | None, *, resume_upload: bool = True) -> Notebook:
@@ -114,7 +112,9 @@ def open_notebook(chosen: str | Path | None, *, resume_upload: bool = True) -> N
     Raises:
         NotebookError: There is none, or its settings are broken.
     """
-    notebook = _find_notebook(chosen)
+    from labbook.store.notebook_finder import find_notebook
+
+    notebook = find_notebook(Path.cwd(), chosen=Path(chosen) if chosen else None, environ=os.environ)
     warn_of_settings(notebook)
     from labbook.record.recovery import recover_pending
 
@@ -146,12 +146,6 @@ def _follow_remote(notebook: Notebook) -> None:
     if failure is not None:
         say = terminal_sentences(notebook)
         screen.print_error(say.line("sync.background_failed", reason=message_of(failure)), say.error(failure)[1])
-
-
-def _find_notebook(chosen: str | Path | None) -> Notebook:
-    from labbook.store.notebook_finder import find_notebook
-
-    return find_notebook(Path.cwd(), chosen=Path(chosen) if chosen else None, environ=os.environ)
 
 
 def terminal_sentences(notebook: Notebook) -> Sentences:
@@ -218,15 +212,3 @@ def warn_of_pages(problems: Sequence[str], say: Sentences) -> None:
     if len(problems) > _SHOWN_PROBLEMS:
         more = say.line("terminal.problems.more", count=len(problems) - _SHOWN_PROBLEMS)
         click.echo(f"         {more}", err=True)
-
-
-def _complete_runs(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from click.shell_completion import CompletionItem
-
-    from labbook.index.query import run_names
-
-    try:
-        names = run_names(_find_notebook(context.params.get("notebook")), incomplete)
-    except LabbookError:
-        return []
-    return [CompletionItem(name, help=title) for name, title in [*names, ("last", "")] if name.startswith(incomplete)]

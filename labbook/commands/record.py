@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from labbook.commands.word_completion import complete_experiments
 from labbook.errors import UsageError
 from labbook.help_text import HelpCommand
 from labbook.screen import terminal_lines
@@ -36,6 +37,7 @@ _LEVEL = (
 @click.option(
     "-e",
     "--experiment",
+    shell_complete=complete_experiments,
     default="",
     metavar="NAME",
     help="Experiment of the run: its name, number (3, exp003) or a part of its name.",

@@ -10,6 +10,7 @@ import click
 
 from labbook import screen
 from labbook.commands.options import json_option, print_json, status_label, verdict_label, warn_of_notes, with_notebook
+from labbook.commands.word_completion import complete_experiments
 from labbook.errors import UsageError
 from labbook.help_text import HelpCommand
 
@@ -33,7 +34,9 @@ _MAX_OPEN = 5
 @click.option("--month", is_flag=False, flag_value="this", metavar="MONTH", help="A month (2026-11), this or last.")
 @click.option("--since", metavar="DATE", help="First day (2026-11-03).")
 @click.option("--until", metavar="DATE", help="Last day; only with --since. Default: today.")
-@click.option("--experiment", "-e", metavar="EXPERIMENT", help="All runs of this experiment.")
+@click.option(
+    "--experiment", "-e", metavar="EXPERIMENT", help="All runs of this experiment.", shell_complete=complete_experiments
+)
 @click.option("--to", type=click.Choice(["html", "pdf", "md", "ipynb", "docx"]), help="Also write one file to send on.")
 @click.option("--output", "-o", metavar="FILE", help="The file of --to. Default: the name of the report, here.")
 @click.option("--send", is_flag=True, help="Mail the report to `notify_to` of the settings.")

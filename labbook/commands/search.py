@@ -19,6 +19,7 @@ from labbook.commands.options import (
     verdict_label,
     warn_of_notes,
 )
+from labbook.commands.word_completion import complete_keys
 from labbook.errors import NothingFoundError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ _KINDS = {
 )
 @json_option
 @notebook_option
-@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=complete_keys)
 def command(limit: int, as_json: bool, notebook: str | None, words: tuple[str, ...]) -> None:
     """Search entries, notes and known symptoms.
 

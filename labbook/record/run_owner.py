@@ -9,12 +9,19 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 
-def run_experiment(notebook: Notebook, script: str, chosen: str, project: str, root: str) -> str:
-    """Returns the experiment of the run: the chosen one, or that of its script and project."""
+def run_experiment(
+    notebook: Notebook, script: str, chosen: str, project: str, root: str, *, is_missing: bool = False
+) -> str:
+    """Returns the experiment of the run: the chosen one, or that of its script and project.
+
+    Args:
+        is_missing: Whether there is no such script: a mistyped name creates no experiment, then the result may be "".
+    """
     from labbook.store.experiments import choose_experiment, script_mode
 
     chosen = chosen or _started_experiment(notebook) or notebook.config.experiment
-    return choose_experiment(notebook, script, chosen, project=project, root=root, mode=script_mode(Path(script)))
+    mode = "" if is_missing else script_mode(Path(script))
+    return choose_experiment(notebook, script, chosen, project=project, root=root, mode=mode)
 
 
 def _started_experiment(notebook: Notebook) -> str:

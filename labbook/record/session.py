@@ -342,7 +342,7 @@ def open_session(request: RecordRequest, print_line: PrintLine) -> _Session:
 
 def _create_session(notebook: Notebook, request: RecordRequest, print_line: PrintLine) -> _Session:
     """Creates the journal with everything known before the command starts."""
-    from labbook.capture.command import script_name
+    from labbook.capture.command import find_program_file
     from labbook.capture.project import find_project
     from labbook.probe.redaction.structures import redact_argv
     from labbook.record.jobs.join_as_task import join_as_task
@@ -352,10 +352,12 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     argv, notes, tags = (list(map(readable_text, words)) for words in (request.argv, request.notes, request.tags))
     own_rules = notebook.redaction_rules()
     redactor = make_redactor(dict(os.environ), argv, own_rules)
-    script = redactor.text(readable_text(script_name(list(request.argv), Path.cwd())))
+    program = find_program_file(request.argv, Path.cwd())
+    script = redactor.text(readable_text(program.script))
     project = find_project(argv, Path.cwd(), notebook.paths.root)
     root = redactor.text(project.root)
-    experiment = run_experiment(notebook, script, request.experiment, redactor.text(project.name), root)
+    name, is_missing = redactor.text(project.name), program.is_missing and not request.launcher
+    experiment = run_experiment(notebook, script, request.experiment, name, root, is_missing=is_missing)
     day = notebook.paths.entry(new_run_id(now)).parent
     journal = create_journal(notebook.paths, now, [path.stem for path in day.glob("*.md")])
     start: dict[str, Any] = {
@@ -384,7 +386,7 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     if request.on_created is not None:
         request.on_created(journal.run_id)
     if not request.quiet and (place is None or place.lead() == journal.run_id):
-        print_line(f"{journal.run_id}  {experiment}")
+        print_line(f"{journal.run_id}  {experiment}".rstrip())
     sentences = Sentences(notebook.config.language_in_use())
     sentences.prepare("record")  # before anything can fail: a full disk or too many open files
     known = (notebook, journal, redactor, start, request.quiet, print_line, sentences)

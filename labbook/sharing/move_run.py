@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from labbook.artifacts.inventory import list_kept
@@ -101,9 +101,14 @@ def _find(source: Notebook, word: str, target: Notebook) -> Entry:
         raise
 
 
-def _check_movable(source: Notebook, entry: Entry, run: str) -> None:
+def is_going_on(notebook: Notebook, entry: Entry) -> bool:
+    """Whether a run has not ended, or its entry is not written yet."""
     running = entry.meta.get("status") == "running"
-    if running or any(journal.paths.root.name == run for journal in open_journals(source.paths)):
+    return running or any(journal.paths.root.name == entry.id for journal in open_journals(notebook.paths))
+
+
+def _check_movable(source: Notebook, entry: Entry, run: str) -> None:
+    if is_going_on(source, entry):
         raise EntryError("sync.error.not_a_run", run=run)
     folder = source.paths.attachments(run).relative_to(source.paths.root).as_posix()
     withheld = withheld_files(source.paths)
@@ -177,19 +182,29 @@ def _remove(source: Notebook, run: str, contents: Mapping[str, bytes]) -> Commit
     root = source.paths.root
     if any(_content(root / name) != data for name, data in contents.items()):
         raise EntryError("sync.error.edited", run=run)
-    try:
-        for name in contents:
-            (root / name).unlink(missing_ok=True)
-    except OSError as error:
-        raise not_writable(root, error) from error
-    folders = {parent for name in contents for parent in (root / name).parents if source.paths.runs in parent.parents}
-    for folder in sorted(folders, key=lambda each: -len(each.parts)):
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+    delete_files(source, [root / name for name in contents])
     outcome = commit_files(source, [root / name for name in contents], f"{run}: moved to another notebook\n")
     if outcome.status in ("failed", "withheld"):
         raise GitError("sync.error.not_removed", run=run, reason=outcome.cause)
     return outcome
+
+
+def delete_files(notebook: Notebook, files: Iterable[Path]) -> None:
+    """Delete files of entries from the disk, and the folders of runs that are empty then.
+
+    Raises:
+        NotebookError: They cannot be deleted.
+    """
+    folders: set[Path] = set()
+    try:
+        for file in files:
+            file.unlink(missing_ok=True)
+            folders.update(parent for parent in file.parents if notebook.paths.runs in parent.parents)
+    except OSError as error:
+        raise not_writable(notebook.paths.root, error) from error
+    for folder in sorted(folders, key=lambda each: -len(each.parts)):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def _content(file: Path) -> bytes | None:

@@ -73,7 +73,7 @@ def new_experiment(
     template: str = "",
     commit: bool = True,
 ) -> str:
-    """Create the page of a new experiment and return its slug; numbers are never reused.
+    """Create the page of a new experiment and return its slug, with the number after the highest one.
 
     Args:
         name: Subject of the experiment, in any language.
@@ -106,7 +106,8 @@ def choose_experiment(
         chosen: Slug, number ("3", "exp003") or part of the name of an experiment; "" for that of the script.
         project: The name of the project of the script, for a notebook that serves many.
         root: The identity of that project; "" for the notebook's own.
-        mode: "dynamic", "static" or "compiled", for the name of a new experiment.
+        mode: "dynamic", "static" or "compiled", for the name of a new experiment; "": none is created, and without one
+            the result is "".
 
     Raises:
         UsageError: No experiment or several match `chosen`; names the nearest.
@@ -118,8 +119,8 @@ def choose_experiment(
     if chosen:
         return find_experiment(notebook, chosen).slug
     found = _find_script_experiment(notebook, script, project, root)
-    if found is not None:
-        return found.slug
+    if found is not None or not mode:
+        return found.slug if found is not None else ""
     with _locked(notebook):
         # Another recorder of the same script may have created it, or the branch has a page that is not on disk (in a
         # fresh clone, or after switching branches).

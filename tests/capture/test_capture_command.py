@@ -8,7 +8,7 @@ import pytest
 from order_of_tests import in_one_test
 
 from labbook.capture import command
-from labbook.capture.command import find_program_file, script_name
+from labbook.capture.command import find_program_file
 
 
 @pytest.fixture
@@ -93,26 +93,27 @@ def test_script(folder, line, script, kind, arguments):
     assert (program.script, program.kind) == (script, kind)
     if arguments is not None:
         assert list(program.arguments) == arguments
-    assert script_name(shlex.split(line), folder) == script
+    assert find_program_file(shlex.split(line), folder).script == script
 
 
 def test_the_script_is_named_from_the_top_of_the_repository(folder):
     (folder / ".git").mkdir()
-    assert script_name(["python", "mod.py"], folder / "pkg") == "pkg/mod.py"
-    assert script_name(["python", "pkg/mod.py"], folder) == "pkg/mod.py"
-    assert script_name(["python", str(folder / "pkg" / "mod.py")], folder.parent) == "pkg/mod.py"
-    assert script_name(["python", "../train.py"], folder / "pkg") == "train.py"
+    assert find_program_file(["python", "mod.py"], folder / "pkg").script == "pkg/mod.py"
+    assert find_program_file(["python", "pkg/mod.py"], folder).script == "pkg/mod.py"
+    assert find_program_file(["python", str(folder / "pkg" / "mod.py")], folder.parent).script == "pkg/mod.py"
+    assert find_program_file(["python", "../train.py"], folder / "pkg").script == "train.py"
 
 
 def test_a_script_in_another_folder_keeps_its_name(folder, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     (other / "go.py").write_text("")
-    assert script_name(["python", str(other / "go.py")], folder) == "go.py"
+    assert find_program_file(["python", str(other / "go.py")], folder).script == "go.py"
 
 
 @pytest.mark.parametrize("argv", [[], ["env"], ["A=1"], ["bash", "-c"], ["sh", "-c", "'"], ["timeout", "5"]])
 def test_commands_without_a_program_do_not_fail(folder, argv):
-    assert isinstance(script_name(argv, folder), str)
+    program = find_program_file(argv, folder)
+    assert isinstance(program.script, str) and not program.is_missing
 
 
 def test_launchers_and_interpreter_are_recorded(folder):
@@ -136,3 +137,27 @@ def test_capture_redacts_and_lists_only_allowed_variables(folder, make_context):
     assert facts["environment_names"] == 2
     assert "zq9kfh3mmw2x" not in str(facts)
     assert facts["line"].startswith("python train.py --api-key ")
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("python nope.py --lr 1", True),
+        ("python nope", True),
+        ("bash nope.sh", True),
+        ("torchrun --nproc_per_node 2 nope.py", True),
+        ("jupyter nbconvert --execute nope.ipynb", True),
+        ("python train.py", False),
+        ("python -m nope", False),
+        ("python -c 1", False),
+        ("python", False),
+        ("bash -c 'cd $JOB && python nope.py'", False),
+        ("docker run image python /opt/nope.py", False),
+        ("apptainer exec image.sif python /opt/nope.py", False),
+        ("srun torchrun /scratch/nope.py", False),
+        ("echo nope.py", False),
+    ],
+)
+def test_only_a_script_that_nothing_else_can_find_is_missing(tmp_path, line, missing):
+    (tmp_path / "train.py").write_text("")
+    assert find_program_file(shlex.split(line), tmp_path).is_missing == missing

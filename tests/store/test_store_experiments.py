@@ -97,6 +97,14 @@ def test_runs_of_one_script_share_one(own):
     assert len(experiments(own)) == 5
 
 
+def test_a_mistyped_script_starts_no_experiment(own):
+    assert choose_experiment(own, "nope.py", mode="") == ""
+    assert experiments(own) == []
+    first = choose_experiment(own, "train.py")
+    assert choose_experiment(own, "train.py", mode="") == first
+    assert choose_experiment(own, "nope.py", "exp001", mode="") == first
+
+
 def test_a_new_experiment_takes_over_the_runs_of_its_script(own):
     choose_experiment(own, "train.py")
     newer = new_experiment(own, "wider net", script="train.py")
