@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,11 @@ _ESCAPES = re.compile(
     "|\x9b[0-?]*[ -/]*[@-~]"
 )
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+_PATIENCE_S = 0.5
+"""Work that takes less shows no bar. Source: chosen by us."""
+
+_BETWEEN_DRAWINGS_S = 0.1
 
 _PARTS = re.compile(
     "`[^`]*`[!-/:-@\\[-_{-~]*"  # a command or a name, whole, with the mark behind it
@@ -243,8 +249,11 @@ def highlight(text: str, words: Sequence[str], style: str = "bold") -> list[Cell
 def progress(title: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on standard error for work that takes long; nothing where that is no terminal.
 
+    It starts no thread, so that processes can be forked meanwhile.
+
     Yields:
-        A function that is called with (done, total). The bar appears with its first call.
+        A function that is called with (done, total). The bar appears when the work has taken half a second, and
+        disappears when all is done.
     """
     if not sys.stderr.isatty():
         yield lambda done, total: None
@@ -253,13 +262,19 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
+    bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True, auto_refresh=False)
     task = bar.add_task(harmless(title), total=None)
+    started = drawn = time.monotonic()
 
     def notify(done: int, total: int) -> None:
-        if done < total and not bar.live.is_started:
+        nonlocal drawn
+        now = time.monotonic()
+        if done >= total:
+            bar.stop()
+        elif now - started >= _PATIENCE_S and now - drawn >= _BETWEEN_DRAWINGS_S:
+            drawn = now
             bar.start()
-        bar.update(task, completed=done, total=total)
+            bar.update(task, completed=done, total=total, refresh=True)
 
     try:
         yield notify

@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 from order_of_tests import in_one_test
@@ -164,3 +165,18 @@ def test_progress_is_silent_without_a_terminal(capfd):
         notify(2, 2)
 
     assert capfd.readouterr() == ("", "")
+
+
+def test_progress_draws_only_slow_work_and_starts_no_thread(monkeypatch, capfd):
+    monkeypatch.setattr(screen.sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    clock = [0.0]
+    monkeypatch.setattr(screen.time, "monotonic", lambda: clock[0])
+    running = threading.active_count()
+    shown = []
+    with screen.progress("reading") as notify:
+        for done, clock[0] in enumerate([0.1, 0.7, 0.71, 5.0, 6.0], 1):
+            notify(done, 5)
+            shown.append(f"{done}/5" in capfd.readouterr().err)
+            assert threading.active_count() == running
+    assert shown == [False, True, False, True, False]

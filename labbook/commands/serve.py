@@ -10,7 +10,7 @@ import click
 
 from labbook.commands.options import notebook_option, open_notebook, terminal_sentences
 from labbook.help_text import HelpCommand
-from labbook.screen import harmless
+from labbook.screen import harmless, progress
 
 if TYPE_CHECKING:
     from labbook.publish.site.site_build import BuiltSite
@@ -72,7 +72,10 @@ def serve_notebook(
     def on_build(site: BuiltSite) -> None:
         _print_build(site, say)
 
-    serve_site(book, port, click.echo, polling=polling, on_build=on_build, site=site_dir, trusted=trusted)
+    with progress(say.line("terminal.progress.rendering_pages")) as notify:
+        serve_site(
+            book, port, click.echo, polling=polling, on_build=on_build, site=site_dir, trusted=trusted, notify=notify
+        )
 
 
 def _print_build(site: BuiltSite, say: Sentences) -> None:

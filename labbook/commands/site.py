@@ -10,7 +10,7 @@ import click
 from labbook.commands.options import notebook_option, open_notebook, terminal_sentences
 from labbook.commands.serve import serve_notebook, serve_options, site_options
 from labbook.help_text import HelpGroup
-from labbook.screen import harmless
+from labbook.screen import harmless, progress
 
 if TYPE_CHECKING:
     from labbook.publish.site.site_build import BuiltSite
@@ -65,17 +65,22 @@ def build(
     Only changed pages are rendered. Pages of deleted notes are removed; files that labbook did not write are not
     touched. Code of the notebook (MkDocs hooks, plugins, theme templates) runs only with --trust.
     """
+    from labbook.executors import check_choice
+    from labbook.index.build import query_index
     from labbook.publish.site.site_build import build_site
 
     book = open_notebook(notebook)
+    say = terminal_sentences(book)
     if executor:
-        from labbook.executors import check_choice
-        from labbook.index.build import query_index
-
         check_choice(executor)
-        query_index(book, lambda _: None, executor=executor)
-    site = build_site(book, everything=everything, engine=engine, folder=site_dir, trusted=trust, cache=cache)
-    print_site(site, terminal_sentences(book))
+    if executor or cache is None:  # a cache has the index, too
+        with progress(say.line("terminal.progress.reading_notes")) as notify:
+            query_index(book, lambda _: None, executor=executor, notify=notify)
+    with progress(say.line("terminal.progress.rendering_pages")) as notify:
+        site = build_site(
+            book, everything=everything, engine=engine, folder=site_dir, trusted=trust, cache=cache, notify=notify
+        )
+    print_site(site, say)
 
 
 @command.command()

@@ -80,6 +80,7 @@ def build_changed(
     workers: int = 1,
     everything: bool = False,
     on_pages_ready: Callable[[], None] | None = None,
+    notify: Callable[[int, int], None] | None = None,
 ) -> BuildResult:
     """Updates the folder of the site.
 
@@ -90,6 +91,7 @@ def build_changed(
         workers: Maximum number of processes.
         everything: Whether to render all pages.
         on_pages_ready: Called when all pages are written, before the search.
+        notify: Called with (pages rendered, pages to render).
 
     Raises:
         OSError: The site cannot be written.
@@ -99,7 +101,7 @@ def build_changed(
     gc.disable()
     try:
         before = BuildRecord() if everything else read_record(record_path)
-        return _Build(config, before, warnings, on_pages_ready).run(record_path, workers)
+        return _Build(config, before, warnings, on_pages_ready, notify or (lambda done, total: None)).run(record_path, workers)
     finally:
         gc.enable()
 
@@ -108,8 +110,14 @@ class _Build:
     """One build."""
 
     def __init__(
-        self, config: MkDocsConfig, before: BuildRecord, warnings: list[str], on_pages_ready: Callable[[], None] | None
+        self,
+        config: MkDocsConfig,
+        before: BuildRecord,
+        warnings: list[str],
+        on_pages_ready: Callable[[], None] | None,
+        notify: Callable[[int, int], None],
     ) -> None:
+        self._notify = notify
         self._before = before
         self._on_pages_ready = on_pages_ready
         self._warnings = warnings
@@ -179,7 +187,10 @@ class _Build:
             copied |= self._known_of(template)
         for template in config.extra_templates:
             _build_extra_template(template, self._files, config, self._nav)
-        made = dict(self._render_stale(stale, keys, workers))
+        made: dict[str, WrittenFile] = {}
+        for source, known in self._render_stale(stale, keys, workers):
+            made[source] = known
+            self._notify(len(made), len(stale))
         for source in self._pages:
             if source not in made:
                 self._warnings += self._before.pages[source].warnings

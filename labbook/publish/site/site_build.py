@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ def build_site(
     folder: Path | None = None,
     trusted: bool = False,
     cache: Path | None = None,
+    notify: Callable[[int, int], None] | None = None,
 ) -> BuiltSite:
     """Builds the site of a notebook; unchanged pages are not rendered.
 
@@ -77,6 +79,7 @@ def build_site(
         trusted: Whether to run code of the notebook: MkDocs reads `mkdocs.yml` itself, and theme templates in
             `templates/site` are used.
         cache: Folder for the site and the record of its build, which a CI job archives and restores; see `site_cache`.
+        notify: Called with (pages rendered, pages to render).
 
     Raises:
         UsageError: MkDocs and its theme are not installed, or `cache` was combined with Zensical.
@@ -103,7 +106,8 @@ def build_site(
         if cache is not None:
             restore_times(cache, site)
             restore_index(cache, notebook.paths.index)
-        pages, rendered = _call(lambda: _build(config, notebook, log, many, on_pages_ready, everything=everything), log)
+        build = partial(_build, config, notebook, log, many, on_pages_ready, everything=everything, notify=notify)
+        pages, rendered = _call(build, log)
         if cache is not None:
             _call(lambda: note_times(cache, site), log)
             keep_index(cache, notebook.paths.index)
@@ -124,6 +128,7 @@ def serve_site(
     on_build: Callable[[BuiltSite], None] | None = None,
     site: Path | None = None,
     trusted: bool = False,
+    notify: Callable[[int, int], None] | None = None,
 ) -> None:
     """Serves the site on this machine until interrupted, and rebuilds it when a note changes.
 
@@ -134,6 +139,7 @@ def serve_site(
         on_build: Called after each build.
         site: Folder of the site; by default the one of `mkdocs.yml`.
         trusted: Whether to run code of the notebook.
+        notify: Called with (pages rendered, pages to render) during the first build.
 
     Raises:
         UsageError: MkDocs is not installed, or the port is taken.
@@ -156,7 +162,7 @@ def serve_site(
     began = False
     try:
         # The server starts after the first build: processes are forked, which must not happen beside threads.
-        done = build_site(notebook, folder=site, trusted=trusted)
+        done = build_site(notebook, folder=site, trusted=trusted, notify=notify)
         thread.start()
         began = True
         if on_build is not None:
@@ -266,6 +272,7 @@ def _build(
     on_pages_ready: Callable[[], None] | None,
     *,
     everything: bool,
+    notify: Callable[[int, int], None] | None,
 ) -> tuple[int, int]:
     """Builds the site; returns the numbers of pages and of rendered pages."""
     from labbook.publish.site.incremental_build import build_changed, can_build
@@ -277,7 +284,13 @@ def _build(
     try:
         if can_build(config):
             built = build_changed(
-                config, record, log.messages, workers=workers, everything=everything, on_pages_ready=on_pages_ready
+                config,
+                record,
+                log.messages,
+                workers=workers,
+                everything=everything,
+                on_pages_ready=on_pages_ready,
+                notify=notify,
             )
             return built.pages, built.rendered
         site = Path(config.site_dir)
