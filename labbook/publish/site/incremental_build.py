@@ -188,8 +188,8 @@ class _Build:
         for template in config.extra_templates:
             _build_extra_template(template, self._files, config, self._nav)
         made: dict[str, WrittenFile] = {}
-        for source, known in self._render_stale(stale, keys, workers):
-            made[source] = known
+        for source, written in self._render_stale(stale, keys, workers):
+            made[source] = written
             self._notify(len(made), len(stale))
         for source in self._pages:
             if source not in made:
