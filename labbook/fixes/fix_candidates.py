@@ -136,11 +136,20 @@ def find_new_inputs(failed: Run, now: Run) -> list[Change]:
 def drop_doubles(changes: Sequence[Change]) -> list[Change]:
     """Returns the differences with each file once: a configuration file in the repository is no other code.
 
+    Options that are not on the command line are left out where a configuration file differs in a line with their name.
     A seed is left out where anything else differs: another seed cures no failure that has a cause.
     """
     changes = [change for change in changes if not _SEED.search(change.what)] or changes
-    configs = [change.what for change in changes if change.kind == "config"]
-    return [c for c in changes if c.kind != "code" or not any(f"/{path}".endswith(f"/{c.what}") for path in configs)]
+    configs = [change for change in changes if change.kind == "config"]
+    lines = "\n".join(f"{change.before}\n{change.now}\n{change.detail}" for change in configs)
+    words = {normalize_name(word) for word in re.findall(r"[\w-]+", lines)}
+
+    def is_double(change: Change) -> bool:
+        if change.kind == "argument" and not change.what.startswith("-"):
+            return normalize_name(change.what.rpartition(".")[2]) in words
+        return change.kind == "code" and any(f"/{config.what}".endswith(f"/{change.what}") for config in configs)
+
+    return [change for change in changes if not is_double(change)]
 
 
 def name_first(changes: Sequence[Change], failed: Run) -> tuple[Change, ...]:

@@ -223,6 +223,14 @@ def test_a_missing_file_that_is_there_now_is_a_difference_and_a_configuration_fi
     assert drop_doubles([config, code, TRAIN]) == [config, TRAIN]
 
 
+def test_an_option_that_a_configuration_file_sets_is_no_other_difference():
+    parsed = Change("argument", "model.hidden_size", "64", "128")
+    typed = Change("argument", "--hidden-size", "64", "128")
+    other = Change("argument", "model.depth", "2", "3")
+    assert drop_doubles([SIZES, parsed, typed, other]) == [SIZES, typed, other]
+    assert drop_doubles([parsed, other]) == [parsed, other]
+
+
 def test_an_option_is_named_by_the_value_that_the_failure_names():
     raised = CaughtException("main", "FileNotFoundError", "builtins", "No such file: 'data/x.pt'", ended_process=True)
     changes = [Change("argument", "--lr", "0.1", "0.2"), Change("argument", "--input", "data/x.pt", "")]
