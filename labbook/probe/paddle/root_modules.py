@@ -5,7 +5,10 @@ the class `Layer` is wrapped once; no layer of the program is touched. Inside an
 on, unless a dense step has asked to look.
 """
 
+import inspect
+import sys
 import threading
+from types import FunctionType
 from weakref import ref
 
 from ..inspection import root_modules
@@ -14,6 +17,8 @@ from ..inspection.root_modules import MOST_ROOTS, stochastic_modules
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 _MOST_REFUSED = 2048
+_MOST_CALLERS = 16
+"""Frames above a layer's call in which the `forward` of its model is looked for."""
 
 
 class Inside(threading.local):
@@ -48,6 +53,7 @@ class RootModules(root_modules.RootModules):
         self._held = set()
         self._optimizers = 0
         self._refused = {}
+        self._patches = None
 
     def forget(self):
         """Lets go of what belongs to the parent, in a forked child."""
@@ -62,8 +68,8 @@ class RootModules(root_modules.RootModules):
     def install(self, patches):
         """Wraps the call of all layers."""
         kind = self.framework.nn.Layer
-        self._original = kind.__call__
-        patches.replace(kind, "__call__", transparent_wrapper(self._wrap(self._original), self._original))
+        self._patches, original = patches, kind.__call__
+        patches.replace(kind, "__call__", transparent_wrapper(self._wrap(original), original))
 
     def _wrap(self, original):
         inside, find, outermost, local = self.inside, self._find, self._outermost, self._local
@@ -80,7 +86,7 @@ class RootModules(root_modules.RootModules):
                 root = find(layer)
                 if root is None:
                     return original(layer, *args, **kwargs)
-                return outermost(root, layer, args, kwargs)
+                return outermost(root, original, layer, args, kwargs)
             except BaseException as error:
                 leave_out_one_frame(error)
                 raise
@@ -109,7 +115,60 @@ class RootModules(root_modules.RootModules):
         wanted = any(id(p) in self._held for p in own) if self._held else bool(own)
         if not wanted or self._count >= 8 * MOST_ROOTS:
             return self._refuse(layer)
+        whole = self._running_model(layer)
+        if whole is not None and self._observe_forward(whole):
+            return self._refuse(layer)
         return self._follow(layer) or self._refuse(layer)
+
+    def _running_model(self, layer):
+        """The outermost model that contains a layer and is called as `model.forward(x)` now; `None` without one."""
+        found, frame = None, sys._getframe(3)
+        for _ in range(_MOST_CALLERS):
+            frame = frame.f_back
+            if frame is None:
+                break
+            code = frame.f_code
+            if code.co_name == "forward" and code.co_argcount:
+                owner = frame.f_locals.get(code.co_varnames[0])
+                if isinstance(owner, self.framework.nn.Layer) and owner is not layer:
+                    found = owner if any(one is layer for one in owner.sublayers()) else found
+        return found
+
+    def _observe_forward(self, layer):
+        """Follows a model by direct calls of `forward`; whether that is possible. The one under way is not seen.
+
+        Its parameters are the initial ones if no step was made yet.
+        """
+        home = next(kind for kind in type(layer).__mro__ if "forward" in kind.__dict__)
+        original = home.__dict__["forward"]
+        if type(original) is not FunctionType:
+            return False
+        root = self._follow(layer)
+        if root is None:
+            return False
+        inspector = self.monitor.inspector
+        if not self.monitor.loop.steps and (table := inspector.table(root)) is not None:
+            table.initial = inspector.describer.initial(table)
+        if not hasattr(original, "_labbook"):
+            inside, local, known, outermost = self.inside, self._local, self._known.get, self._outermost
+            dynamic, leave_out = self._dynamic, leave_out_one_frame
+
+            def forward(layer, *args, **kwargs):
+                root = None if inside.on or local.in_backward else known(id(layer))
+                try:
+                    if root is None or root.owner() is not layer or not dynamic():
+                        return original(layer, *args, **kwargs)
+                    return outermost(root, original, layer, args, kwargs)
+                except BaseException as error:
+                    leave_out(error)
+                    raise
+
+            # The compiler looks up in its globals what the source of the original names.
+            replacement = FunctionType(forward.__code__, original.__globals__, "forward", None, forward.__closure__)
+            replacement.__signature__ = inspect.signature(original)  # `getfullargspec` does not look behind wrappers
+            replacement._labbook = True
+            self._patches.replace(home, "forward", transparent_wrapper(replacement, original))
+        return True
 
     def register(self, parameters):
         """Follows models that no optimizer trains, because a backward call reaches these parameters of theirs."""
@@ -135,7 +194,7 @@ class RootModules(root_modules.RootModules):
             self._refused.clear()
         self._refused[id(layer)] = (self._optimizers, ref(layer))
 
-    def _outermost(self, root, layer, args, kwargs):
+    def _outermost(self, root, original, layer, args, kwargs):
         monitor, training, failed, inside = self.monitor, self.monitor.training, self._failed, self.inside
         clock, grad_on = training.clock, self.framework.is_grad_enabled
         followed = False
@@ -158,7 +217,7 @@ class RootModules(root_modules.RootModules):
             training.overhead_s += clock() - began
         inside.on = True
         try:
-            output = self._original(layer, *args, **kwargs)
+            output = original(layer, *args, **kwargs)
         except BaseException as error:
             monitor.inside = None
             self.abandoned()

@@ -81,6 +81,7 @@ class ModuleCalls:
         if kind.__module__.startswith("torch."):  # the compiler gives modules of its own files a frame around them
             under_file_name(forward, original.__code__.co_filename)
         replacement = FunctionType(forward.__code__, original.__globals__, "forward", None, forward.__closure__)
+        replacement.__signature__ = inspect.signature(original)  # `getfullargspec` does not look behind wrappers
         kind.forward = transparent_wrapper(replacement, original)
         kind.forward._torchdynamo_inline = original
 

@@ -115,3 +115,53 @@ def test_programs_of_every_kind_run_as_alone(probed, program, part, level):
     assert not [name for name, (result, _) in bare.items() if isinstance(result, str) and "Error" in result]
     assert done.of("probe_error") == []
     assert done.of("tensors")
+
+
+DIRECT = """
+import inspect, os, tempfile, traceback, paddle
+from paddle import nn
+class Base(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.bias, self.drop = nn.Linear(4, 4), self.create_parameter([4]), nn.Dropout(0.5)
+    def forward(self, x):
+        return self.drop(self.inner(x)) + self.bias
+class Net(Base):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+    def forward(self, x, scale=1.0):
+        return self.head(super().forward(x)) * scale
+paddle.seed(0)
+net, x = Net(), paddle.randn([32, 4])
+y, optimizer = x[:, :3].argmax(1), paddle.optimizer.SGD(0.1, parameters=net.parameters())
+for _ in range(30):
+    loss = nn.functional.cross_entropy(net.forward(x, scale=1.5), y)
+    loss.backward()
+    optimizer.step()
+    optimizer.clear_grad()
+    print(float(loss).hex())
+net.eval()
+for one, args in ((net, ()), (Base(), (x[:, 1:],)), (net, (x[:, 1:],))):
+    for call in (one.forward, one):
+        try:
+            call(*args)
+        except (TypeError, ValueError):
+            print([line for line in traceback.format_exc().splitlines() if "train.py" not in line])
+print(inspect.signature(net.forward), inspect.getfullargspec(net.forward).args)
+print(float(paddle.jit.to_static(net, full_graph=True)(x).sum()).hex())
+"""
+
+
+def test_a_forward_that_is_called_directly_is_observed_and_keeps_its_results_and_errors(probed):
+    script = probed.write("train.py", DIRECT)
+    bare = probed.plain(sys.executable, script, OMP_NUM_THREADS="1").stdout
+    done = probed(sys.executable, script, OMP_NUM_THREADS="1")
+    assert done.out == bare and not done.of("probe_error")
+    (model,) = done.of("model")
+    assert [(one["name"], one["type"]) for one in model["modules"]] == [
+        ("", "Net"), ("inner", "Linear"), ("drop", "Dropout"), ("head", "Linear"),
+    ]  # fmt: skip
+    looks = {p["i"] for event in done.of("tensors") for p in event["params"]}
+    assert looks == set(range(len(model["parameters"])))
+    assert "bias" in {one["name"] for one in model["parameters"]}

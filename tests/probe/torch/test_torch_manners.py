@@ -215,6 +215,7 @@ shown += [torch.compile(one, backend="eager", fullgraph=True)(torch.ones(1, 4)).
 shown += [torch.jit.script(one)(torch.ones(1, 4)).item() for one in (nets[0], net)]
 shown += [torch.jit.trace(net, torch.ones(1, 4)).code]
 shown += [str(torch.fx.symbolic_trace(net).graph), str(inspect.signature(net.forward)), len(pickle.dumps(net))]
+shown += [inspect.getfullargspec(net.forward).args]
 print(json.dumps(shown))
 """
     bare, watched = run(program, probe=False, fork="torch"), healthy(run(program))
