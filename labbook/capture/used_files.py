@@ -39,7 +39,9 @@ class _Use:
     before: str = ""
 
 
-def summarize_files(items: Iterable[FileItem], cwd: Path, config: Config) -> list[FileUse]:
+def summarize_files(
+    items: Iterable[FileItem], cwd: Path, config: Config, linked_from: Path | None = None
+) -> list[FileUse]:
     """Returns the files that a run read and wrote, with files only read first.
 
     Fingerprints are computed now; a file that changed after the run read it has none. A folder in which the probe only
@@ -49,17 +51,19 @@ def summarize_files(items: Iterable[FileItem], cwd: Path, config: Config) -> lis
         items: Items of the probe's `files` events, over all processes.
         cwd: The run's working folder; paths below it are shown relative to it, those below the home folder with "~".
         config: Settings; `hash_full_bytes` is the size above which files are hashed by samples.
+        linked_from: Folder with the files that a rerun has links to in `cwd`; they are shown by the path of the link.
 
     Cost:
         At most two seconds; 1.5 GB/s for small files, 1.3 ms for each large one.
     """
     used, cwd = _merge_uses(items), cwd.expanduser()
+    shown_from = (cwd,) if linked_from is None else (cwd, linked_from.expanduser())
     budget = Budget(hash_full_bytes=config.hash_full_bytes)
     rows: list[FileUse] = []
     for mode in ("r", "rw", "w"):
         same_mode = [use for use in used.values() if use.mode == mode]
         for folder, uses in _group_by_folder(same_mode, cwd):
-            rows.append(_make_row(folder, uses, cwd, budget))
+            rows.append(_make_row(folder, uses, shown_from, budget))
     return _limit_rows([row for row in rows if not _is_temporary(row, cwd)])
 
 
@@ -129,12 +133,12 @@ def _may_join(folder: str, cwd: Path) -> bool:
     return len(path.parts) > 2 and path != Path.home() and not cwd.is_relative_to(path)
 
 
-def _make_row(folder: str, uses: Sequence[_Use], cwd: Path, budget: Budget) -> FileUse:
+def _make_row(folder: str, uses: Sequence[_Use], shown_from: Sequence[Path], budget: Budget) -> FileUse:
     mode = _MODES[uses[0].mode]
     if not folder:
         use = uses[0]
         fingerprint = _fingerprint_use(use, budget)
-        shown = display_path(use.path, cwd)
+        shown = display_path(use.path, *shown_from)
         path = Path(use.path).expanduser()
         samples = _samples(path, fingerprint, budget) if "w" in use.mode else ""
         tracked = tracked_digest(path)
@@ -157,7 +161,7 @@ def _make_row(folder: str, uses: Sequence[_Use], cwd: Path, budget: Budget) -> F
     reason = "" if members else "gone"
     text = combine_fingerprints(members) if members else ""
     tracked = tracked_digest(Path(folder).expanduser())
-    return FileUse(display_path(folder, cwd) + "/", mode, size, text, count, reason, tracked=tracked)
+    return FileUse(display_path(folder, *shown_from) + "/", mode, size, text, count, reason, tracked=tracked)
 
 
 def _samples(path: Path, whole: Fingerprint, budget: Budget) -> str:
@@ -179,10 +183,10 @@ def _relative_name(path: str, folder: str) -> str:
     return path.removeprefix(folder.rstrip("/") + "/")
 
 
-def display_path(path: str, cwd: Path) -> str:
-    """Returns a path as entries show it: relative below the working folder, with "~" below the home folder."""
+def display_path(path: str, *folders: Path) -> str:
+    """Returns a path as entries show it: relative below one of the working folders, with "~" below the home folder."""
     pure = Path(path)
-    for base in dict.fromkeys((cwd, cwd.resolve())):
+    for base in dict.fromkeys(base for folder in folders for base in (folder, folder.resolve())):
         if pure.is_relative_to(base) and pure != base:
             return pure.relative_to(base).as_posix()
     home = Path.home()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from labbook.capture.command import name_digest
 from labbook.compare.code_changes import compare_code, make_change
 from labbook.compare.run_settings import (
+    INSTALLERS,
     STATES,
     as_recorded,
     captured_facts,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 _MAX_DIFF_LINES = 40
 _MAX_OF_KIND = 40
 _CUT = frozenset(("failed", "interrupted", "killed", "lost"))
+_VARIABLES = ("dict", "constants", "attributes", "omegaconf")
+"""Sources of settings that are variables of the program."""
 _STATUSES = (
     *("capture.change.running", "capture.change.finished", "capture.change.failed"),
     *("capture.change.interrupted", "capture.change.killed", "capture.change.lost"),
@@ -141,11 +144,24 @@ def _arguments(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change
     changes = _compare_values("argument", named[0], named[1])
     # An option that a parser refused was given all the same.
     changes = [c for c in changes if c.what not in words[0] or words[0][c.what] != words[1].get(c.what)]
+    unread = _unread_variables(before, now) | _unread_variables(now, before)
+    changes = [c for c in changes if c.what not in unread or (c.before and c.now)]
     # Options on the command line that no parser knows (a launcher's) are compared too.
     known = {name for values in named for name in values}
     rest = [{n: v for n, v in w.items() if n.startswith("-") and n not in known} for w in words]
     extra = [c for c in _compare_values("argument", rest[0], rest[1]) if not is_parsed(c.what, known)]
     return changes + extra
+
+
+def _unread_variables(run: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
+    """Returns the settings in variables of the other run if this one ended before they are read, at the first step."""
+    variables = [
+        {name for name, _ in flatten(row.get("values") or {})}
+        for row in list_rows(other, "arguments")
+        if row.get("source") in _VARIABLES
+    ]
+    was_read = any(row.get("source") in _VARIABLES for row in list_rows(run, "arguments"))
+    return set().union(*variables) if run.get("status") in _CUT and not was_read else set()
 
 
 def _configs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
@@ -269,10 +285,14 @@ def _packages(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]
     if not old or not new:
         return []
     changes = _compare_values("package", {"python": old.get("version")}, {"python": new.get("version")})
-    changed = _compare_values("package", old.get("packages") or {}, new.get("packages") or {})
+    versions = [
+        {name: version for name, version in (side.get("packages") or {}).items() if name not in INSTALLERS}
+        for side in (old, new)
+    ]
+    changed = _compare_values("package", *versions)
     # A changed version explains more than an added or removed package.
     changes += sorted(changed, key=lambda c: (not (c.before and c.now), c.what))
-    for name in sorted({*(old.get("origins") or {}), *(new.get("origins") or {})}):
+    for name in sorted({*(old.get("origins") or {}), *(new.get("origins") or {})} - INSTALLERS):
         commits = [str((side.get("origins") or {}).get(name, {}).get("commit") or "")[:9] for side in (old, new)]
         if commits[0] != commits[1] and all(commits):
             changes.append(Change("package", f"{name} (commit)", commits[0], commits[1]))

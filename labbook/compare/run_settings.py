@@ -17,6 +17,9 @@ _IGNORED = (
 )
 """Variables that differ in every run, or that change no result."""
 
+INSTALLERS = frozenset({"pip", "wheel", "uv", "labbook"})
+"""Packages that do not change what a program computes; `setuptools` does: programs import `pkg_resources`."""
+
 STATES = ("seeds", "device", "mode", "amp", "deterministic", "distributed")
 """Keys of a framework's state that are compared."""
 

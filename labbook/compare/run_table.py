@@ -13,6 +13,7 @@ from typing import Any
 
 from labbook.compare.model_facts import common_modules, deepest_module, model_facts
 from labbook.compare.run_settings import (
+    INSTALLERS,
     STATES,
     captured_facts,
     collect_arguments,
@@ -180,7 +181,7 @@ def _packages(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     for name, origin in origins.items() if isinstance(origins, Mapping) else ():
         commit = origin.get("commit") if isinstance(origin, Mapping) else None
         found |= {f"{name} (commit)": str(commit)[:9]} if commit else {}
-    return found
+    return {name: value for name, value in found.items() if name.removesuffix(" (commit)") not in INSTALLERS}
 
 
 def compare_facts(runs: Sequence[Facts]) -> list[Difference]:

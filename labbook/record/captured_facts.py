@@ -58,7 +58,8 @@ def add_captured(
         context = capture_context(notebook, journal, start, redactor, _main_python(processes))
         after = dict(capture_after(context))
         after["python"] = add_used_packages(after.get("python") or {}, modules_used(processes), context.python)
-        files = summarize_files(items, context.cwd, notebook.config)
+        linked_from = Path(start["rerun_in"]) if start.get("rerun_in") else None
+        files = summarize_files(items, context.cwd, notebook.config, linked_from)
         after["files"] = [redactor.data(vars(f)) for f in files]
         after["artifacts"] = keep_files(notebook, journal, context, run, recorded or processes)
         journal.write(journal.paths.after, after, durable=False)

@@ -54,7 +54,8 @@ class RecordRequest:
         on_created: Called with the id of the run before the command starts.
         started_in: Folder that printed paths begin at; `None`: where the command runs.
         launcher: Words that start the command in a container; they are no part of the recorded command.
-        facts: Further facts of the start: `rerun_of` and `container`.
+        facts: Further facts of the start: `rerun_of`, `rerun_in` (the folder whose files a rerun has links to) and
+            `container`.
     """
 
     argv: tuple[str, ...]

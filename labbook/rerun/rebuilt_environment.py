@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ _UNREACHABLE = re.compile(
     r"|Network is unreachable|Temporary failure in name resolution|CondaHTTPError|ConnectionRefused|Connection refused",
     re.IGNORECASE,
 )
+_HOST = re.compile(r"(?:https?://(?:[^@/\s]*@)?|host=')([\w.-]+)")
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,34 @@ def rebuild_environment(notebook: Notebook, run: Mapping[str, Any], code: Record
             shutil.rmtree(folder, ignore_errors=True)
             commands = _conda_commands(conda, yml, folder) if with_conda else _build_commands(folder, version, listed)
             try:
-                for command in commands:
-                    _call(command)
+                notes += _build(commands, listed)
             except NotebookError:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
             (folder / "complete").touch()
     return RebuiltEnvironment(folder / "bin", tuple(sources), tuple(notes))
+
+
+def _build(commands: Sequence[list[str]], listed: Path) -> list[Message]:
+    """Makes an environment; the last command installs the packages of `listed`.
+
+    uv ends at an index that does not answer, though a mirror in its settings has the packages: then without that index.
+    """
+    try:
+        for command in commands:
+            _call(command)
+    except NotebookError as error:
+        lines = listed.read_text("utf-8").splitlines()
+        rest = [line for line in lines if not line.startswith("--extra-index-url")]
+        if error.key != "errors.rerun.registry_unreachable" or rest == lines or str(listed) not in commands[-1]:
+            raise
+        listed.write_text("\n".join(rest) + "\n", "utf-8")
+        try:
+            _call(commands[-1])
+        except NotebookError:
+            raise error from None
+        return [message("rerun.without_index", index=next(line for line in lines if line not in rest).split()[1])]
+    return []
 
 
 def _requirement_lines(python: Mapping[str, Any]) -> list[str]:
@@ -205,5 +227,7 @@ def _call(command: list[str]) -> None:
         line = line or next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "-")
         line = re.sub(r"(?i)^error:\s*|\s*\(from versions: .*\)", "", line)
         if _UNREACHABLE.search(text):
-            raise NotebookError("errors.rerun.registry_unreachable", reason=line[:300])
+            host = _HOST.search(text)
+            named = "" if host is None or host[1] in line else f"{host[1]}: "
+            raise NotebookError("errors.rerun.registry_unreachable", reason=f"{named}{line}"[:300])
         raise NotebookError("errors.rerun.package_not_installed", reason=line[:300])

@@ -13,13 +13,11 @@ from typing import Any
 from labbook.capture.command import find_program_file
 from labbook.capture.launchers import is_python
 from labbook.capture.python_env import find_packages
-from labbook.compare.run_settings import captured_facts, environment_variables
+from labbook.compare.run_settings import INSTALLERS, captured_facts, environment_variables
 from labbook.model.message import Message, message
 from labbook.rerun.recorded_code import RecordedCode
 
 _MAX_TOLD = 6
-_INSTALLERS = frozenset({"pip", "setuptools", "wheel", "uv", "labbook"})
-"""Packages that do not change what a program computes."""
 _OF_THE_MACHINE = ("CUDA_VISIBLE_DEVICES", "SLURM_", "OMPI_", "PMI_", "LABBOOK_", "PATH", "VIRTUAL_ENV", "CONDA_")
 
 
@@ -74,7 +72,7 @@ def compare_environment(run: Mapping[str, Any], command: Sequence[str], code: Re
     if not version:
         return []
     changes = [f"Python {version} ({recorded['version']})"] if version != recorded.get("version") else []
-    for package in sorted({*was, *now} - _INSTALLERS - {*_project_folders(run, code)}):
+    for package in sorted({*was, *now} - INSTALLERS - {*_project_folders(run, code)}):
         before, present = str(was.get(package) or ""), now.get(package, "")
         # A package more does not change a program that ran without it.
         if before and before != present:

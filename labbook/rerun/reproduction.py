@@ -272,10 +272,8 @@ def _reasons(before: Mapping[str, Any], now: Mapping[str, Any], possible: Sequen
 
 
 def _is_unused_package(change: Change, imported: set[str]) -> bool:
-    """Whether a package came or went that neither run imported, or is labbook itself."""
-    if change.kind != "package":
-        return False
-    return change.what.startswith("labbook") or (not (change.before and change.now) and change.what not in imported)
+    """Whether a package came or went that neither run imported."""
+    return change.kind == "package" and not (change.before and change.now) and change.what not in imported
 
 
 def _changed_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

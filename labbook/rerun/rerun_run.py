@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labbook.compare.run_settings import captured_facts
-from labbook.errors import NotebookError, UsageError
+from labbook.compare.run_settings import as_recorded, captured_facts
+from labbook.errors import LabbookError, NotebookError, UsageError
 from labbook.frozen import dataclass
 from labbook.index.query import find_run
 from labbook.model.message import Message
@@ -121,6 +121,7 @@ def rerun(
     """
     from labbook.record.session import RecordRequest, record
 
+    run = as_recorded(run, _first_recorded(notebook, run))
     created: list[str] = []
     notes: list[Message] = []
     started_in = Path.cwd()
@@ -147,7 +148,7 @@ def rerun(
         if environment is None and container is None:
             sources = tuple(project_sources(run, code))
         command = rerun_command(run, code, more, programs)
-        launcher, facts = [], {"rerun_of": run.get("id")}
+        launcher, facts = [], {"rerun_of": run.get("id"), "rerun_in": str(run.get("cwd") or "")}
         if container is not None:
             has_gpus = bool(captured_facts(run, "hardware").get("gpus"))
             launcher = container_launcher(container, code, notebook.paths.root, set_here, with_gpus=has_gpus)
@@ -171,6 +172,18 @@ def rerun(
     if not created or not notebook.paths.entry(created[0]).is_file():
         raise NotebookError("errors.rerun.no_entry")
     return Rerun(created[0], _status(end), tuple(notes), bool(end.stopped))
+
+
+def _first_recorded(notebook: Notebook, run: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the run that a rerun of reruns began with: the worktree of a rerun is gone, and had links to its data."""
+    seen = {run.get("id")}
+    while (earlier := str(run.get("rerun_of") or "")) and earlier not in seen:
+        seen.add(earlier)
+        try:
+            run = read_run(notebook, earlier)
+        except LabbookError:
+            break
+    return run
 
 
 def _recorded_stop(run: Mapping[str, Any]) -> dict[str, object]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from labbook.compare.run_changes import compare_runs
 from labbook.model.run import Arguments, ConfigFile, Run
 from labbook.model.run_json import run_to_json
@@ -49,3 +51,18 @@ def test_the_path_of_a_rebuilt_environment_is_no_difference():
     rebuilt = recorded("/home/wei/.cache/labbook/environments/2a7e", "python", rerun_of="k3f9")
     for sides in ((original, rebuilt), (rebuilt, original)):
         assert compare_runs(*sides) == []
+
+
+@pytest.mark.parametrize("source", ["dict", "omegaconf", "constants"])
+def test_variables_of_a_run_that_ended_before_its_first_step_were_not_read(source):
+    """As in a rerun without its data: the configuration of the next one is no change."""
+
+    def recorded(status: str, data: str, *variables: Arguments) -> dict[str, Any]:
+        parsed = Arguments("argparse", "train.py", {"lr": 0.1, "data": data})
+        return run_to_json(Run(id="k3f9", status=status, cwd="/w", started=1.0, arguments=(parsed, *variables)))
+
+    early = recorded("failed", "a.csv")
+    later = recorded("finished", "b.csv", Arguments(source, "cfg", {"model": {"width": 8}}))
+    for sides in ((early, later), (later, early)):
+        assert [c.what for c in compare_runs(*sides) if c.kind == "argument"] == ["data"]
+    assert "model.width" in [c.what for c in compare_runs(recorded("finished", "a.csv"), later)]

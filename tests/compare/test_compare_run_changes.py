@@ -217,8 +217,8 @@ def test_packages_hardware_environment_and_seeds():
     facts = {
         "python": {
             "version": "3.11.7",
-            "packages": {"numpy": "1.26", "old": "1"},
-            "origins": {"lib": {"url": "git+https://x/y", "commit": "a" * 40}},
+            "packages": {"numpy": "1.26", "old": "1", "labbook": "0.8", "pip": "24"},
+            "origins": {name: {"url": "git+https://x/y", "commit": "a" * 40} for name in ("lib", "labbook")},
         },
         "hardware": {"cpu": "A", "cores": 2, "gpus": [{"name": "H200"}, {"name": "H200"}], "memory_bytes": 2**34},
         "container": {"kind": "docker"},
@@ -227,8 +227,8 @@ def test_packages_hardware_environment_and_seeds():
     other = {
         "python": {
             "version": "3.12.1",
-            "packages": {"numpy": "2.0", "new": "3"},
-            "origins": {"lib": {"url": "git+https://x/y", "commit": "b" * 40}},
+            "packages": {"numpy": "2.0", "new": "3", "labbook": "0.9"},
+            "origins": {name: {"url": "git+https://x/y", "commit": "b" * 40} for name in ("lib", "labbook")},
         },
         "hardware": {"cpu": "A", "cores": 4, "gpus": [{"name": "A100"}], "memory_bytes": 2**34},
         "container": {"kind": "docker", "image": "x:2"},

@@ -28,7 +28,7 @@ def run(**more):
         "captured": {
             "code": {"repository": True, "top": "/work", "commit": "a" * 40, "branch": "main", "blobs": {}},
             "command": {"environment": {"LANG": "C", "MASTER_PORT": "1"}},
-            "python": {"version": "3.11.7", "packages": {"numpy": "2.4"}},
+            "python": {"version": "3.11.7", "packages": {"numpy": "2.4", "labbook": "0.8"}},
             "hardware": {"cpu": "AMD", "cores": 2, "gpus": []},
         },
     }
@@ -74,7 +74,7 @@ def test_environment_packages_hardware_and_seeds():
         frameworks=[{"name": "torch", "state": {"seeds": {}, "device": ["cuda:0"]}}],
         captured={
             "command": {"environment": {"LANG": "zh", "OMP_NUM_THREADS": "1"}},
-            "python": {"version": "3.12.1", "packages": {"numpy": "2.5", "scipy": "1"}},
+            "python": {"version": "3.12.1", "packages": {"numpy": "2.5", "scipy": "1", "labbook": "0.9", "uv": "1"}},
             "hardware": {"cpu": "AMD", "cores": 8, "gpus": [{"name": "H100"}, {"name": "H100"}]},
         },
     )

@@ -9,7 +9,7 @@ import pytest
 
 import labbook.rerun.recorded_container as recorded_container_module
 from labbook.errors import NotebookError
-from labbook.rerun.rebuilt_environment import _call, _local_sources, _requirement_lines
+from labbook.rerun.rebuilt_environment import _build, _call, _local_sources, _requirement_lines
 from labbook.rerun.recorded_code import RecordedCode
 from labbook.rerun.recorded_command import rerun_command
 from labbook.rerun.recorded_container import Container, container_launcher, recorded_container
@@ -131,6 +131,25 @@ def test_why_a_package_is_missing(text, key):
     with pytest.raises(NotebookError) as caught:
         _call(["sh", "-c", f"printf '{text}' >&2; exit 1"])
     assert key in caught.value.key and "from versions" not in str(caught.value)
+
+
+@pytest.mark.parametrize("has_mirror", [True, False])
+def test_an_index_that_does_not_answer_is_left_out_where_a_mirror_has_the_packages(tmp_path, has_mirror):
+    """As uv does: it ends at the index, and its settings name a mirror."""
+    listed = tmp_path / "wanted.txt"
+    listed.write_text("--extra-index-url https://me:secret@builds.example.org/cpu\ntorch==2.5.1+cpu\n")
+    end = "true" if has_mirror else "{ echo 'error: not found' >&2; exit 1; }"
+    install = f"""grep -q extra "$0" || {end}; ! grep -q extra "$0" && exit
+        echo 'error: Request failed after 3 retries
+          cause: error sending request for url (https://me:secret@builds.example.org/cpu/)' >&2; exit 2"""
+    commands = [["true"], ["sh", "-c", install, str(listed)]]
+    if has_mirror:
+        assert [note.key for note in _build(commands, listed)] == ["rerun.without_index"]
+        assert listed.read_text() == "torch==2.5.1+cpu\n"
+    else:
+        with pytest.raises(NotebookError, match=r"builds\.example\.org: Request failed") as caught:
+            _build(commands, listed)
+        assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("status", [0, 1])

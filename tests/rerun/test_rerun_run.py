@@ -117,6 +117,18 @@ def test_changed_data_is_told_before_and_after(project, code):
     assert "First difference: val_loss at step 0" in done.stdout and "Another input: data/start.txt" in done.stdout
 
 
+def test_a_rerun_of_a_rerun_has_the_data_of_the_first_run_by_the_same_path(project, code):
+    project("record", "--", "python", "train.py")
+    project("rerun", "last")
+    project("rerun", "last", "--", "--lr", "0.5")
+    first, again = (json.loads(path.read_text()) for path in sorted(code.glob("notes/runs/*/*/*/*/run.json"))[1:])
+    for run in (first, again):
+        assert "data/start.txt" in [row["path"] for row in run["files"]]
+        assert not [change for change in run["changes"] if change["kind"] == "input"]
+    (code / "data" / "start.txt").write_text("4.0")
+    assert "an input has changed since: data/start.txt" in project("rerun", "last").stderr
+
+
 def test_options_are_added_and_the_status_is_that_of_the_command(project, code):
     project("record", "--", "python", "train.py")
     assert "val_loss: 6" in project("rerun", "last", "--", "--lr", "2").stdout
