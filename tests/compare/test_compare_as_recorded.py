@@ -59,7 +59,16 @@ def test_variables_of_a_run_that_ended_before_its_first_step_were_not_read(sourc
 
     def recorded(status: str, data: str, *variables: Arguments) -> dict[str, Any]:
         parsed = Arguments("argparse", "train.py", {"lr": 0.1, "data": data})
-        return run_to_json(Run(id="k3f9", status=status, cwd="/w", started=1.0, arguments=(parsed, *variables)))
+        return run_to_json(
+            Run(
+                id="k3f9",
+                status=status,
+                cwd="/w",
+                started=1.0,
+                argv=("python", "train.py"),
+                arguments=(parsed, *variables),
+            )
+        )
 
     early = recorded("failed", "a.csv")
     later = recorded("finished", "b.csv", Arguments(source, "cfg", {"model": {"width": 8}}))
