@@ -12,12 +12,12 @@ from labbook.commands.word_completion import complete_experiments
 from labbook.help_text import HelpCommand
 from labbook.screen import harmless, progress
 
-_FORMATS = ("tensorboard", "visualdl", "mlflow", "wandb", "swanlab", "trackio", "csv")
+_FORMATS = ("tensorboard", "visualdl", "mlflow", "wandb", "swanlab", "trackio", "huggingface", "csv")
 _SHOWN = 20
 
 
 @click.command(cls=HelpCommand)
-@click.argument("tool", type=click.Choice(_FORMATS))
+@click.argument("tool", type=click.Choice(_FORMATS), metavar="TOOL")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "-e",
@@ -32,6 +32,8 @@ _SHOWN = 20
 @notebook_option
 def command(tool: str, path: Path, experiment: str, dry_run: bool, as_json: bool, notebook: str | None) -> None:
     """Import runs of TensorBoard, MLflow, W&B and others.
+
+    TOOL is tensorboard, visualdl, mlflow, wandb, swanlab, trackio, huggingface or csv.
 
     Each run in PATH, a file or a folder, becomes an entry with its parameters, curves, texts, images, tags and times.
     Health checks run on the curves as far as they can.
@@ -68,3 +70,5 @@ def command(tool: str, path: Path, experiment: str, dry_run: bool, as_json: bool
             unchanged=counts["unchanged"],
         )
     )
+    if not done.runs:
+        click.get_current_context().exit(1)

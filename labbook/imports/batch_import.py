@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labbook.errors import GitError, LabbookError, NothingFoundError, UsageError
+from labbook.errors import GitError, NothingFoundError, UsageError
 from labbook.frozen import dataclass
-from labbook.imports.imported_run import ImportedRun, Reader
+from labbook.imports.imported_run import LEFT_OUT, NO_STATUS, NO_TIMES, TRUNCATED, ImportedRun, Reader
 from labbook.imports.neutral_run import id_tail, new_id, picture_names, to_run
 from labbook.model.message import Message
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor
     from labbook.store.notebook import Notebook
 
+_ONLY = "it has only #, which labbook does not import"
 _BATCH = 200
 _HEAD_BYTES = 32768
 _DIGEST = re.compile(r"^imported_from:.*digest: *['\"]?([0-9a-f]{16})", re.MULTILINE)
@@ -85,7 +86,7 @@ def import_runs(
     if not path.exists():
         raise UsageError("terminal.import.no_path", path=path)
     if not reader.recognizes(path):
-        raise _wrong_format(reader, path)
+        _refuse_other_format(reader, path)
     batches = _Batches(notebook, dry_run=dry_run)
     reading = _RunReader(reader, path, notebook.paths.notes)
     for count, imported in enumerate(reading.runs(), 1):
@@ -101,16 +102,16 @@ def _experiment_of(imported: ImportedRun, chosen: str) -> str:
     return chosen or imported.experiment or imported.tool
 
 
-def _wrong_format(reader: Reader, path: Path) -> LabbookError:
+def _refuse_other_format(reader: Reader, path: Path) -> None:
+    """Raises an error if the path is empty or of another format; what is damaged is found when it is read."""
     from labbook.imports.formats import FORMATS, likely_formats
 
     if path.is_dir() and not any(path.iterdir()):
-        return NothingFoundError("terminal.import.empty", path=path)
+        raise NothingFoundError("terminal.import.empty", path=path)
     likely = [name for name in likely_formats(path) if name != reader.name]
-    if not likely:
-        return NothingFoundError("terminal.import.no_runs", path=path, tool=reader.title)
-    titles = [FORMATS[name].title for name in likely]
-    return UsageError("terminal.import.wrong_format", path=path, tool=reader.title, likely=titles, name=likely[0])
+    if likely:
+        titles = [FORMATS[name].title for name in likely]
+        raise UsageError("terminal.import.wrong_format", path=path, tool=reader.title, likely=titles, name=likely[0])
 
 
 class _RunReader:
@@ -131,10 +132,21 @@ class _RunReader:
                 if run.series or run.params or run.texts or run.pictures:
                     yield run
                 else:
-                    reason = "; ".join(why for _, why in run.unobserved if "middle" in why) or "it has no values"
-                    self.problems.append((str(run.path), reason))
+                    is_one_of_several = run.path.is_file() and run.name != run.path.name
+                    place = f"{run.path} ({run.name})" if is_one_of_several else str(run.path)
+                    self.problems.append((place, _why_empty(run)))
         except (OSError, ValueError) as error:
             self.problems.append((str(getattr(error, "filename", None) or self._path), str(error)))
+
+
+def _why_empty(run: ImportedRun) -> str:
+    """Returns why a run has no values: what is wrong with its files, or what else it has logged."""
+    reasons = dict(reversed([each for each in run.unobserved if each not in (NO_STATUS, NO_TIMES)]))
+    for what, why in reasons.items():
+        if why == LEFT_OUT:
+            return _ONLY.replace("#", f"`{what}`")
+        return "it ends in the middle of a record" if (what, why) == TRUNCATED else why
+    return "it has no values"
 
 
 class _Batches:

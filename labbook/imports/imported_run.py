@@ -7,7 +7,7 @@ import json
 import math
 import os
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
@@ -30,12 +30,20 @@ DAMAGED = ("record file", "records were left out because their checksums do not 
 NO_STATUS = ("exit status", "the tool does not record how a run ended")
 NO_TIMES = ("time", "the file has no times; the time is that of the file")
 OUTSIDE = ("artifacts", "their folder is not in the imported one")
+LEFT_OUT = "labbook does not import this kind of data"
+UNREADABLE = "it is damaged and cannot be read"
 
 
 def lost_records(files: Sequence[RecordFile]) -> tuple[tuple[str, str], ...]:
     """Returns what is not known of a run because its record files are truncated or damaged."""
     truncated, damaged = any(file.truncated for file in files), any(file.damaged for file in files)
     return (*((TRUNCATED,) if truncated else ()), *((DAMAGED,) if damaged else ()))
+
+
+def left_out(kinds: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Returns what a run has logged besides numbers, texts and images, as one row."""
+    names = ", ".join(sorted(kinds))
+    return ((names, LEFT_OUT),) if names else ()
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ Source: mlflow/store/tracking/file_store.py and mlflow/store/tracking/dbmodels/m
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from labbook.imports.imported_run import (
     MAX_TEXT,
     MAX_TEXTS,
     OUTSIDE,
+    UNREADABLE,
     ImportedRun,
     LoggedText,
     Picture,
@@ -29,7 +31,7 @@ from labbook.imports.imported_run import (
     root_of,
     walk,
 )
-from labbook.imports.sqlite_files import databases, open_database, tables
+from labbook.imports.sqlite_files import columns, databases, open_database, runs_of_databases
 from labbook.imports.yaml_files import read_yaml
 
 _STATUS = {1: "lost", 2: "lost", 3: "finished", 4: "failed", 5: "killed"}
@@ -37,12 +39,15 @@ _STATUS = {1: "lost", 2: "lost", 3: "finished", 4: "failed", 5: "killed"}
 _STATUS_NAMES = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "killed"}
 _PARENT = "mlflow.parentRunId"
 _TEXT_SUFFIXES = (".txt", ".md")
+_LINES = ("metrics", "some lines cannot be read")
+_DATABASES = ("*.db", "*.sqlite", "*.sqlite3")
+_LOGGED_IMAGE = re.compile(r"images/(.+)[+%]step[+%](-?\d+)[+%]timestamp[+%].*")
+"""Path of an image of `mlflow.log_image(image, key=..., step=...)`."""
 
 
 def _runs(path: Path) -> Iterator[ImportedRun]:
     """Yields the runs of all stores at the path and below it; deleted runs are left out."""
-    for database in _databases(path):
-        yield from _database_runs(database, root_of(path))
+    yield from runs_of_databases("mlflow", path, _DATABASES, lambda file: _database_runs(file, root_of(path)))
     for folder in _run_folders(path):
         run = _folder_run(folder, path)
         if run is not None:
@@ -50,15 +55,21 @@ def _runs(path: Path) -> Iterator[ImportedRun]:
 
 
 def _databases(path: Path) -> Iterator[Path]:
-    for file in databases(path, "*.db", "*.sqlite"):
-        if {"runs", "metrics", "params", "experiments"} <= tables(file):
-            yield file
+    for file in databases(path, *_DATABASES):
+        with suppress(ValueError):
+            if _is_store(file):
+                yield file
+
+
+def _is_store(file: Path) -> bool:
+    return all(columns(file, "runs", "metrics", "params", "experiments"))
 
 
 def _run_folders(path: Path) -> Iterator[Path]:
     """Yields the folders of runs; `meta.yaml` of an experiment, a model or a dataset has no id of a run."""
     for folder, folders, files in walk(path):
-        if "meta.yaml" in files and {"run_id", "run_uuid"} & read_yaml(folder / "meta.yaml", path).keys():
+        meta = read_yaml(folder / "meta.yaml", path) if "meta.yaml" in files else {"": ""}
+        if {"run_id", "run_uuid"} & meta.keys() or (not meta and {"metrics", "params"} & {*folders}):
             folders.clear()
             yield folder
 
@@ -69,16 +80,16 @@ def _folder_run(folder: Path, root: Path) -> ImportedRun | None:
         return None
     experiment = read_yaml(folder.parent / "meta.yaml", folder.parent if folder == root else root)
     points = SeriesCollector("mlflow")
-    last = 0
-    damaged = False
+    times: list[int] = []
+    unobserved = [] if meta else [("meta.yaml", UNREADABLE)]
     for name, file in _files(folder / "metrics", root):
         for line in file.read_text("utf-8", "replace").splitlines():
             words = line.split()
             try:
                 points.add(name, int(words[2]) if len(words) > 2 else 0, float(words[1]))
-                last = max(last, int(words[0]))
+                times.append(int(words[0]))
             except (ValueError, IndexError):
-                damaged = True
+                unobserved = [*unobserved, _LINES] if _LINES not in unobserved else unobserved
     params = {name: parse_typed(file.read_text("utf-8", "replace")) for name, file in _files(folder / "params", root)}
     tags = {name: file.read_text("utf-8", "replace") for name, file in _files(folder / "tags", root)}
     status = meta.get("status")
@@ -91,18 +102,20 @@ def _folder_run(folder: Path, root: Path) -> ImportedRun | None:
         params=params,
         points=points,
         tags=tags,
-        started=_seconds(meta.get("start_time")),
-        ended=_seconds(meta.get("end_time")) or last / 1000,
+        started=_seconds(meta.get("start_time")) or min(times, default=0) / 1000,
+        ended=_seconds(meta.get("end_time")) or max(times, default=0) / 1000,
         status=_STATUS.get(status, "lost") if isinstance(status, int) else _STATUS_NAMES.get(str(status), "lost"),
         author=str(meta.get("user_id") or ""),
         artifacts=folder / "artifacts",
         parent=str(parent.get("run_name") or ""),
         root=root,
-        damaged=damaged,
+        unobserved=unobserved,
     )
 
 
 def _database_runs(path: Path, root: Path) -> Iterator[ImportedRun]:
+    if not _is_store(path):
+        return
     with closing(open_database(path)) as database:
         names = dict(database.execute("SELECT experiment_id, name FROM experiments"))
         rows = database.execute(
@@ -141,7 +154,7 @@ def _database_runs(path: Path, root: Path) -> Iterator[ImportedRun]:
                 artifacts=_local_path(artifacts, path.parent),
                 parent=parent or "",
                 root=root,
-                damaged=False,
+                unobserved=[],
             )
 
 
@@ -168,10 +181,9 @@ def _run(
     artifacts: Path | None,
     parent: str,
     root: Path,
-    damaged: bool,
+    unobserved: list[tuple[str, str]],
 ) -> ImportedRun:
     texts, pictures = _artifacts(artifacts, root)
-    unobserved = [("metrics", "some lines cannot be read")] if damaged else []
     if artifacts is not None and artifacts.is_dir() and not is_inside(artifacts, root):
         unobserved.append(OUTSIDE)
     own = [f"{key}:{value}" if value else key for key, value in sorted(tags.items()) if not key.startswith("mlflow.")]
@@ -206,7 +218,9 @@ def _artifacts(folder: Path | None, root: Path) -> tuple[list[LoggedText], list[
             with file.open("rb") as stream:
                 texts.append(LoggedText(name, 0, stream.read(MAX_TEXT).decode("utf-8", "replace")))
         elif file.suffix in (".png", ".jpg", ".jpeg", ".gif") and len(pictures) < MAX_PICTURES:
-            picture = read_picture(file, root, name, 0)
+            logged = _LOGGED_IMAGE.fullmatch(name)
+            tag, step = (unquote(logged[1]).replace("#", "/"), int(logged[2])) if logged else (name, 0)
+            picture = read_picture(file, root, tag, step)
             pictures += [picture] if picture is not None else []
     return texts, pictures
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labbook.imports.imported_run import is_inside
+from labbook.imports.imported_run import UNREADABLE, ImportedRun, is_inside
 
 if TYPE_CHECKING:
     import sqlite3
@@ -50,10 +50,31 @@ def open_database(path: Path) -> sqlite3.Connection:
     raise ValueError(f"{path} cannot be read as a database: {error}")
 
 
-def tables(path: Path) -> set[str]:
-    """Returns the names of the tables of a database; empty if it cannot be read."""
-    try:
-        with closing(open_database(path)) as connection:
-            return {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except ValueError:
-        return set()
+def columns(path: Path, *names: str) -> list[set[str]]:
+    """Returns the names of the columns of some tables of a database; a table that is missing has none.
+
+    Raises:
+        ValueError: The database is damaged.
+    """
+    with closing(open_database(path)) as connection:
+        return [{row[1] for row in connection.execute(f"PRAGMA table_info({name})")} for name in names]
+
+
+def runs_of_databases(
+    tool: str, path: Path, patterns: Sequence[str], read: Callable[[Path], Iterator[ImportedRun]]
+) -> Iterator[ImportedRun]:
+    """Yields the runs of the databases in a folder; a damaged one gives those before the damage, and an empty one.
+
+    Args:
+        tool: Name of the format.
+        path: A file or a folder.
+        patterns: Names of the files in a folder.
+        read: Yields the runs of a database, none if it is another tool's.
+    """
+    import sqlite3
+
+    for file in databases(path, *patterns):
+        try:
+            yield from read(file)
+        except (ValueError, sqlite3.Error):  # noqa: PERF203 - few files
+            yield ImportedRun(tool, file, str(file), file.name, unobserved=(("database", UNREADABLE),))

@@ -23,6 +23,7 @@ from labbook.imports.imported_run import (
     Reader,
     SeriesCollector,
     is_inside,
+    left_out,
     lost_records,
     parse_object,
     read_object,
@@ -64,6 +65,7 @@ class _Builder:
         self._start = Message(b"")
         self._finish: Message | None = None
         self._last = 0.0
+        self._left_out: set[str] = set()
 
     def run(self) -> ImportedRun:
         parts: list[RecordFile] = []
@@ -98,7 +100,7 @@ class _Builder:
             ended=(self._finish.time(3) if self._finish is not None else 0.0) or self._last or None,
             status=_FINISH_STATES.get(state, "lost"),
             host=str(runtime.get("hostname") or ""),
-            unobserved=lost_records(parts),
+            unobserved=(*lost_records(parts), *left_out(self._left_out)),
         )
 
     def _add(self, record: Message) -> None:
@@ -122,6 +124,8 @@ class _Builder:
         for file in self._files(f"media/*/{glob.escape(name)}")[-1:]:
             if file.suffix == ".txt" and len(self._texts) < MAX_TEXTS:
                 self._texts.append(LoggedText(tag, step, file.read_text("utf-8", "replace")[:MAX_TEXT]))
+            elif file.suffix not in (".txt", ".png", ".jpg", ".jpeg", ".gif", ".bmp"):
+                self._left_out.add(file.suffix.lstrip(".") or "media")
             elif len(self._pictures) < MAX_PICTURES:
                 picture = read_picture(file, self._root, tag, step)
                 self._pictures += [picture] if picture is not None else []

@@ -30,6 +30,7 @@ from labbook.imports.imported_run import (
     encoded_picture,
     experiment_of,
     folders_with,
+    left_out,
     lost_records,
     name_below,
 )
@@ -46,6 +47,8 @@ _NUMBERS = {
 _TYPED_FIELDS = {1: (5, "<f"), 2: (6, "<d"), 3: (7, ""), 9: (10, ""), 10: (11, "")}
 """`DataType` -> field of `TensorProto` with its values, and their format; "" for varints."""
 _STRING = 7
+_LEFT_OUT = {5: "histograms", 6: "audio"}
+"""Fields of `Summary.Value` that are not read."""
 _FAST = re.compile(rb"\x09(.{8})(?:\x10([\x80-\xff]{0,9}[\x00-\x7f]))?\x2a.\x0a.\x0a(.)", re.DOTALL)
 """The first bytes of an event with one scalar, as all writers of PyTorch make it."""
 
@@ -150,6 +153,7 @@ class _RunBuilder:
         self.first = math.inf
         self.last = -math.inf
         self.parts: list[RecordFile] = []
+        self.left_out: set[str] = set()
         self._plugins: dict[str, str] = {}
         self._begun: set[str] = set()
 
@@ -179,6 +183,7 @@ class _RunBuilder:
         for byte in head[2] or b"\0":
             step |= (byte & 0x7F) << shift
             shift += 7
+        step -= step >> 63 << 64  # negative steps have all 64 bits
         self._time(struct.unpack("<d", head[1])[0])
         value = struct.unpack_from("<f", record, stop + 1)[0]
         self._scalar(record[start:stop].decode("utf-8", "replace"), step, value, folder)
@@ -192,6 +197,7 @@ class _RunBuilder:
     def _add(self, event: Message, folder: _Folder) -> None:
         self._time(event.float64(1))
         step = event.integer(2)
+        self.left_out |= {"graphs"} if event.has_field(4) else set()
         for value in event.message(5).messages(1):
             tag = value.text(1)
             metadata = value.message(9)
@@ -207,6 +213,8 @@ class _RunBuilder:
                 self._picture(tag, step, value.message(4).data(4), folder)
             elif value.has_field(8):
                 self._tensor(tag, step, value.message(8), kind, folder)
+            else:
+                self.left_out |= {name for field, name in _LEFT_OUT.items() if value.has_field(field)}
 
     def _scalar(self, tag: str, step: int, value: float, folder: _Folder) -> None:
         self.points.add_of_file(self._begun, folder.prefix + tag + folder.suffix, step, value)
@@ -219,11 +227,15 @@ class _RunBuilder:
                 # Width and height come before the images of the batch.
                 for content in strings[2:]:
                     self._picture(tag, step, content, folder)
-            elif kind == "text" and len(self.texts) < MAX_TEXTS:
+            elif kind == "text":
                 text = "\n".join(string.decode("utf-8", "replace") for string in strings)
-                self.texts.append(LoggedText(folder.prefix + tag.removesuffix("/text_summary"), step, text[:MAX_TEXT]))
-            return
-        if kind in ("", "scalars"):
+                logged = LoggedText(folder.prefix + tag.removesuffix("/text_summary"), step, text[:MAX_TEXT])
+                self.texts += [logged] if len(self.texts) < MAX_TEXTS else []
+            elif kind != "custom_scalars":  # the layout of a page
+                self.left_out.add(kind)
+        elif kind not in ("", "scalars"):
+            self.left_out.add(kind)
+        else:
             number = _number(tensor, kind_of_number)
             if number is not None:
                 self._scalar(tag, step, number, folder)
@@ -282,7 +294,7 @@ def _read_run(folder: Path, parts: Sequence[_Folder], root: Path) -> ImportedRun
         started=built.first if math.isfinite(built.first) else 0.0,
         ended=built.last if math.isfinite(built.last) else None,
         status=built.status,
-        unobserved=(NO_STATUS, *lost_records(built.parts)),
+        unobserved=(NO_STATUS, *lost_records(built.parts), *left_out(built.left_out)),
     )
 
 

@@ -6,7 +6,7 @@ Source: trackio/sqlite_storage.py of Trackio 0.43: tables `metrics` and `configs
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,35 +21,37 @@ from labbook.imports.imported_run import (
     Picture,
     Reader,
     SeriesCollector,
+    left_out,
     parse_object,
     read_picture,
     root_of,
 )
-from labbook.imports.sqlite_files import databases, open_database, tables
+from labbook.imports.sqlite_files import columns, databases, open_database, runs_of_databases
 from labbook.store.moments import moment
+
+_COLUMNS = {"run_name", "step", "metrics", "timestamp"}
 
 
 def _runs(path: Path) -> Iterator[ImportedRun]:
     """Yields the runs of all databases at the path."""
-    for database in _databases(path):
-        yield from _read(database, root_of(path))
+    yield from runs_of_databases("trackio", path, ("*.db",), lambda file: _read(file, root_of(path)))
 
 
 def _databases(path: Path) -> Iterator[Path]:
     for file in databases(path, "*.db"):
-        if "metrics" in (found := tables(file)) and "experiments" not in found:
-            with closing(open_database(file)) as database:
-                columns = {row[1] for row in database.execute("PRAGMA table_info(metrics)")}
-            if {"run_name", "step", "metrics", "timestamp"} <= columns:
+        with suppress(ValueError):
+            if columns(file, "metrics")[0] >= _COLUMNS:
                 yield file
 
 
 def _read(path: Path, root: Path) -> Iterator[ImportedRun]:
+    found, configured = columns(path, "metrics", "configs")
+    if not found >= _COLUMNS:
+        return
     with closing(open_database(path)) as database:
-        columns = {row[1] for row in database.execute("PRAGMA table_info(metrics)")}
-        key = "run_id" if "run_id" in columns else "run_name"
+        key = "run_id" if "run_id" in found else "run_name"
         configs: dict[str, dict[str, Any]] = {}
-        if "configs" in tables(path):
+        if configured:
             configs = {run: _parse_json(text) for run, text in database.execute(f"SELECT {key}, config FROM configs")}
         runs = database.execute(
             f"SELECT {key}, MIN(run_name), MIN(timestamp), MAX(timestamp) FROM metrics GROUP BY {key} ORDER BY MIN(id)"
@@ -76,7 +78,7 @@ def _read(path: Path, root: Path) -> Iterator[ImportedRun]:
                 started=started,
                 ended=moment(last),
                 author=str(config.get("_Username") or ""),
-                unobserved=(NO_STATUS,),
+                unobserved=(NO_STATUS, *left_out(logged.left_out)),
             )
 
 
@@ -91,6 +93,7 @@ class _RunLog:
         self.points = SeriesCollector("trackio")
         self.texts: list[LoggedText] = []
         self.pictures: list[Picture] = []
+        self.left_out: set[str] = set()
         self._media = media
         self._root = root
 
@@ -107,6 +110,10 @@ class _RunLog:
                     self.pictures += [picture] if picture is not None else []
                 elif kind == "trackio.markdown":
                     self._text(prefix + name, step, value.get("_value"))
+                elif kind not in (None, "trackio.image"):
+                    self.left_out.add(str(kind).removeprefix("trackio."))
+            elif isinstance(value, list):
+                self.left_out.add("list")
             elif not self.points.add_number(prefix + name, step, value):
                 self._text(prefix + name, step, value)
 

@@ -22,12 +22,15 @@ from labbook.imports.imported_run import (
     encoded_picture,
     experiment_of,
     folders_with,
+    left_out,
     lost_records,
     name_below,
 )
 from labbook.imports.wire_format import Message, RecordFile
 
 _RECORD_FILE = "vdlrecords"
+_LEFT_OUT = {6: "audio", 7: "embeddings", 8: "histograms", 9: "pr_curves", 11: "roc_curves"}
+"""Fields of `Record.Value` that are not read."""
 
 
 def _runs(path: Path) -> Iterator[ImportedRun]:
@@ -43,6 +46,7 @@ def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
     pictures: list[Picture] = []
     times: list[float] = []
     parts: list[RecordFile] = []
+    others: set[str] = set()
     for path in files:
         records = RecordFile(path)
         begun: set[str] = set()
@@ -65,7 +69,9 @@ def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
                     texts += [LoggedText(tag, step, value.message(12).text(1)[:MAX_TEXT])]
                 elif value.has_field(13):
                     params.update(_hparams(value.message(13)))
-                elif not any(value.has_field(other) for other in (6, 7, 8, 9, 10, 11)):
+                elif kinds := {name for field, name in _LEFT_OUT.items() if value.has_field(field)}:
+                    others |= kinds
+                elif not value.has_field(10):
                     # A value of 0 is not written: it is the default of the field.
                     points.add_of_file(begun, tag, step, value.float32(4))
         parts.append(records)
@@ -81,7 +87,7 @@ def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
         pictures=tuple(pictures),
         started=min(times, default=0.0),
         ended=max(times, default=None),
-        unobserved=(NO_STATUS, *lost_records(parts)),
+        unobserved=(NO_STATUS, *lost_records(parts), *left_out(others)),
     )
 
 

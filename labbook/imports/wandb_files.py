@@ -23,6 +23,7 @@ from labbook.imports.imported_run import (
     Picture,
     Reader,
     SeriesCollector,
+    left_out,
     lost_records,
     read_object,
     read_picture,
@@ -91,6 +92,7 @@ class _Builder:
         self._times: list[float] = []
         self._runtime = 0.0
         self._parts: list[RecordFile] = []
+        self._left_out: set[str] = set()
         self.read(file)
 
     def is_resumed_in(self, file: Path) -> bool:
@@ -130,7 +132,7 @@ class _Builder:
         runtime = max(self._runtime, float(self._exit.integer(2)) if self._exit is not None else 0.0)
         metadata = read_object(files / "wandb-metadata.json", self._root)
         run_id = run.text(1) or self._file.stem.removeprefix("run-") if self._file.suffix == ".wandb" else folder.name
-        unobserved = [*lost_records(self._parts)]
+        unobserved = [*lost_records(self._parts), *left_out(self._left_out)]
         if self._file.suffix != ".wandb":
             unobserved.append(("history", "the folder has no .wandb file; only the last values are known"))
         program = str(metadata.get("program") or "")
@@ -202,10 +204,15 @@ class _Builder:
             elif kind is None:
                 for inner, leaf in flatten(value, f"{name}.", MAX_DEPTH):
                     self._add_logged(inner, leaf)
+            else:
+                self._left_out.add(str(kind))
             return
-        is_number = self._points.add_number(name, self._step, value, self._begun)
-        if not is_number and isinstance(value, str) and len(self._texts) < MAX_TEXTS:
-            self._texts.append(LoggedText(name, self._step, value[:MAX_TEXT]))
+        if self._points.add_number(name, self._step, value, self._begun):
+            return
+        if isinstance(value, str):
+            self._texts += [LoggedText(name, self._step, value[:MAX_TEXT])] if len(self._texts) < MAX_TEXTS else []
+        elif isinstance(value, list):
+            self._left_out.add("list")
 
     def _read_files(self, files: Path) -> None:
         """Adds configuration and summary from the files beside the records, where the records have none."""

@@ -172,8 +172,8 @@ class RecordFile:
         with self.path.open("rb") as stream:
             header = stream.read(7)
             if len(header) < 7 or header[:1] != b":":
-                self.truncated = len(header) < 7
-                if not self.truncated:
+                self.truncated = 0 < len(header) < 7
+                if len(header) == 7:
                     raise ValueError(f"{self.path} is no file of records")
                 return
             block = stream.read(_BLOCK - 7)

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from labbook.imports.formats import FORMATS, likely_formats
-from labbook.imports.imported_run import OUTSIDE, ImportedRun, parse_typed
-from labbook.imports.wire_format import Message, RecordFile, encode_message
+from labbook.imports.imported_run import LEFT_OUT, OUTSIDE, UNREADABLE, ImportedRun, parse_typed
+from labbook.imports.wire_format import Message, RecordFile, encode_message, frame_record
 from labbook.imports.yaml_files import read_yaml
 
 FILES = Path(__file__).parent / "files"
@@ -232,10 +232,44 @@ def test_a_file_of_another_content_is_no_crash(tool, content, tmp_path):
     assert not any(run.series for run in found)
 
 
-def test_a_damaged_database_is_no_run(tmp_path):
-    (tmp_path / "mlflow.db").write_bytes(b"SQLite format 3\0" + b"\1" * 400)
+@pytest.mark.parametrize("share", [0.0, 0.6, 0.9])
+def test_a_damaged_database_is_named_and_the_others_are_read(share, tmp_path):
+    folder = files_of("mlflow_sqlite", tmp_path)
+    whole = next(folder.glob("*.db"))
+    content = whole.read_bytes()
+    (folder / "damaged.db").write_bytes(content[: int(len(content) * share)] or b"SQLite format 3\0" + b"\1" * 400)
 
-    assert likely_formats(tmp_path) == []
+    runs = read("mlflow_sqlite", folder)
+
+    assert [run.unobserved for run in runs if run.name == "damaged.db"] == [(("database", UNREADABLE),)]
+    assert len([run for run in runs if run.path == whole]) == 3
+
+
+def test_a_run_of_mlflow_with_a_damaged_description_has_its_values(tmp_path):
+    folder = files_of("mlflow", tmp_path)
+    before = {run.identity: run for run in read("mlflow", folder)}
+    found = next(run for run in before.values() if run.series)
+    (found.path / "meta.yaml").write_text("run_id: [broken")
+
+    after = next(run for run in read("mlflow", folder) if run.identity == found.identity)
+
+    assert (after.series, after.params) == (found.series, found.params)
+    assert (after.status, after.unobserved) == ("lost", (("meta.yaml", UNREADABLE),))
+    assert 1.7e9 < after.started <= after.ended
+
+
+def test_negative_steps_and_kinds_that_are_left_out_of_tensorboard(tmp_path):
+    def event(step, value):
+        return frame_record(encode_message((1, 1.8e9), (2, step), (5, encode_message((1, value)))))
+
+    loss, histogram = encode_message((1, "loss")), encode_message((1, "weight"), (5, encode_message((1, 1.0))))
+    scalars = [event(step, loss + b"\x15" + struct.pack("<f", step)) for step in (-1, 0, 2**40)]
+    (tmp_path / "events.out.tfevents.1.x").write_bytes(b"".join([*scalars, event(3, histogram)]))
+
+    (run,) = read("tensorboard", tmp_path)
+
+    assert points(run, "loss") == [(-1, -1.0), (0, 0.0), (2**40, float(2**40))]
+    assert run.unobserved[1:] == (("histograms", LEFT_OUT),)
 
 
 def test_a_resumed_run_restarts_its_series(tmp_path):

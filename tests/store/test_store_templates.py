@@ -122,6 +122,7 @@ def test_every_language_has_the_words_of_english_with_the_same_places():
         "sources.wandb",
         "sources.swanlab",
         "sources.trackio",
+        "sources.huggingface",
         "sources.csv",
         "sources.mlflow",
         "sources.lightning",
