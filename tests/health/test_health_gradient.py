@@ -234,11 +234,22 @@ def test_a_first_update_that_wipes_the_weights_out(ask, make_model, looks, make_
     assert ask("update_too_large", better, signals=signals).verdict == "ok"
 
 
-def test_tiny_updates_are_noted(ask, make_model, looks, make_series):
-    signals = updates(make_model, looks, lambda step: 1e-9)
-    assert ask("update_too_small", make_series("lr", [1e-9] * 150), signals=signals).verdict == "note"
-    fine = updates(make_model, looks, lambda step: 1e-4)
-    assert ask("update_too_small", make_series("lr", [1e-3] * 150), signals=fine) is None
+@in_one_test(
+    ("ratio", "rates", "verdict"),
+    [
+        (1e-10, [1e-10] * 60, "warn"),
+        (1e-10, [1e-12 * (i + 1) for i in range(60)], "note"),
+        (1e-6, [1e-6] * 60, "note"),
+        (1e-4, [1e-3] * 60, "ok"),
+    ],
+)
+def test_steps_that_move_nothing_are_a_finding_whatever_the_loss_does(
+    rows_of, make_run, make_model, looks, make_series, ratio, rates, verdict
+):
+    signals = updates(make_model, looks, lambda step: ratio) | {"loop": {"optimizers": 1}}
+    series = [make_series("loss", [1.4 - 0.001 * i for i in range(60)]), make_series("lr", rates)]
+    row = rows_of(make_run(*series, signals=signals)).get("update_too_small")
+    assert (row.verdict if row else "ok") == verdict
 
 
 @in_one_test(("first", "fall", "named"), [(1.2, 0.0, True), (1.2, 0.02, False), (0.2, 0.0, False)])

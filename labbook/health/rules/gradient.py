@@ -1,4 +1,4 @@
-"""Checks of gradients: cleared, present, reaching every parameter, neither vanishing nor exploding."""
+"""Checks of gradients: cleared, present, reaching every parameter, neither vanishing nor exploding, clipped rarely."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ _STREAK = 3
 _WHOLE_RUN = 20
 """Points from which on a run that changed nothing was no short trial. Source: as in `loss_exactly_zero`."""
 _DISCARDED = 5
+_CLIPPED = 20
 _QUERIES_AND_KEYS = frozenset(("q", "k", "qk", "query", "key", "queries", "keys", "wq", "wk"))
 """Words in the names of these layers in the libraries for transformers."""
 
@@ -326,6 +327,39 @@ def exploding_layers(signals: Signals) -> list[tuple[Parameter, float]]:
     return [(parameter, norm) for parameter, norm in profile if norm / norms[-1] > 70]
 
 
+@check("clip_always_active", family="gradient", tier=3, needs=("loop",))
+def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
+    """Whether clipping reduced nearly every gradient to a small part of its norm.
+
+    Source: a hint (tier 3); more than 95 % of at least 200 calls, and the norm 10 times the limit: clipping in
+    every step to some degree is usual in language models and policies. 100 times the limit counts after 20 calls.
+    """
+    clip = signals.loop.get("clip", {})
+    calls, clipped, limit = clip.get("calls", 0), clip.get("clipped", 0), clip.get("limit")
+    norms = [v for s in process_series(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
+    if calls < _CLIPPED or clipped <= 0.95 * calls or not limit or not norms or median(norms) < 10 * limit:
+        return None
+    if calls < 200 and median(norms) < 100 * limit:
+        return None
+    share = clipped / calls
+    observed = message("health.clip_always_active.share", share=share, calls=calls, norm=median(norms), limit=limit)
+    return Outcome("note", observed)
+
+
+@check("clip_without_gradient", family="gradient", tier=1, needs=("loop",))
+def clipping_sees_gradients(run: Run, signals: Signals) -> Outcome | None:
+    """Whether nearly all calls that clip gradients found none, although steps had some: they come before `backward`.
+
+    Source: a logical invariant (tier 1), over at least 20 calls.
+    """
+    clip = signals.loop.get("clip", {})
+    calls, empty = clip.get("calls", 0), clip.get("empty", 0)
+    norms = [v for s in process_series(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
+    if calls < _CLIPPED or empty <= 0.9 * calls or not norms or median(norms) <= 0:
+        return None
+    return Outcome("warn", message("health.clip_without_gradient.empty", empty=empty, calls=calls, norm=median(norms)))
+
+
 CHECKS = (
     gradients_cleared,
     micro_batches_accumulate,
@@ -333,4 +367,6 @@ CHECKS = (
     gradient_nonzero,
     gradients_reach_the_front,
     gradients_stay_small,
+    clipping_is_rare,
+    clipping_sees_gradients,
 )

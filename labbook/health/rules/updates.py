@@ -26,12 +26,12 @@ _WARM_UP = 20
 _FEWEST_LATE = 3
 """Looks after the warm-up. Source: chosen by us; a busy machine takes some of five off a short run."""
 _SMALL = 64
-_CLIPPED = 20
 _WIPED = 3.0
 _FIRST = 5
 _SHATTERED = 0.5
 _MOVED = 0.01
 _UNMOVED = 1e-3
+_STANDING = 1e-5
 _FLAT_STEPS = 50
 _FEWEST_WEIGHTS = 64
 _NEAR = 0.07
@@ -164,9 +164,8 @@ def updates_have_effect(run: Run, signals: Signals) -> Outcome | None:
     """
     rates = [v for s in process_series(run, signals, "lr") for v in s.values if v > 0]
     ratios = [median(v) for p in parameters_of(signals) if p.is_matrix and len(v := p.values("ratio", _WARM_UP)) >= 5]
-    steps = max((p.history[-1][0] for p in parameters_of(signals) if p.history), default=0)
-    short = [p.values("ratio") for p in parameters_of(signals) if p.is_matrix and p.trainable]
-    furthest = max((max(v) * steps for v in short if len(v) >= _STREAK), default=0.0)
+    steps = _steps_seen(parameters_of(signals))
+    furthest = _furthest(signals)
     if steps >= _WARM_UP and 0 < furthest < _UNMOVED:
         return Outcome("note", message("health.update_too_small.moved", steps=steps, share=furthest))
     if (
@@ -180,6 +179,26 @@ def updates_have_effect(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("note", message("health.update_too_small.median", ratio=max(ratios), steps=steps))
 
 
+def _steps_seen(parameters: Sequence[Parameter]) -> int:
+    return max((p.history[-1][0] for p in parameters if p.history), default=0)
+
+
+def _furthest(signals: Signals) -> float:
+    """Returns how far the matrices can have come at most, as a share of their norm; 0 if that was not measured."""
+    ratios = [p.values("ratio") for p in parameters_of(signals) if p.is_matrix and p.trainable]
+    return max((max(v) for v in ratios if len(v) >= _STREAK), default=0.0) * _steps_seen(parameters_of(signals))
+
+
+def stands_still(run: Run, signals: Signals) -> bool:
+    """Whether no matrix can have moved by a hundred-thousandth in all steps, at a rate that is not warming up.
+
+    Source: chosen by us. No output changes by more than rounding does, so nothing was trained, whatever the loss does.
+    """
+    rates = [v for s in process_series(run, signals, "lr") for v in s.values if v > 0]
+    is_constant = min(rates, default=0) >= 0.5 * max(rates, default=1)
+    return is_constant and _steps_seen(parameters_of(signals)) >= _WARM_UP and 0 < _furthest(signals) < _STANDING
+
+
 def hardly_moved(run: Run, signals: Signals) -> Outcome | None:
     """Returns `update_too_small` for a loss that is flat as well: no matrix can have moved by a hundredth.
 
@@ -189,7 +208,7 @@ def hardly_moved(run: Run, signals: Signals) -> Outcome | None:
     """
     judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
     moved = [median(v) * p.history[-1][0] for p in judged if len(v := p.values("ratio")) >= _STREAK]
-    steps = max((p.history[-1][0] for p in judged if p.history), default=0)
+    steps = _steps_seen(judged)
     if not moved or len(moved) < 0.5 * len(judged) or steps < _FLAT_STEPS or not 0 < max(moved) < _MOVED:
         return None
     return Outcome("warn", message("health.update_too_small.moved", steps=steps, share=max(moved)))
@@ -210,39 +229,6 @@ def begins_too_large(run: Run, signals: Signals) -> Outcome | None:
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name)
     where = {"parameter": parameter.name, "step": 1}
     return Outcome("fail", observed, where=where, advice=_advise_lower_rate(run, signals, worst))
-
-
-@check("clip_always_active", family="gradient", tier=3, needs=("loop",))
-def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
-    """Whether clipping reduced nearly every gradient to a small part of its norm.
-
-    Source: a hint (tier 3); more than 95 % of at least 200 calls, and the norm 10 times the limit: clipping in
-    every step to some degree is usual in language models and policies. 100 times the limit counts after 20 calls.
-    """
-    clip = signals.loop.get("clip", {})
-    calls, clipped, limit = clip.get("calls", 0), clip.get("clipped", 0), clip.get("limit")
-    norms = [v for s in process_series(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
-    if calls < _CLIPPED or clipped <= 0.95 * calls or not limit or not norms or median(norms) < 10 * limit:
-        return None
-    if calls < 200 and median(norms) < 100 * limit:
-        return None
-    share = clipped / calls
-    observed = message("health.clip_always_active.share", share=share, calls=calls, norm=median(norms), limit=limit)
-    return Outcome("note", observed)
-
-
-@check("clip_without_gradient", family="gradient", tier=1, needs=("loop",))
-def clipping_sees_gradients(run: Run, signals: Signals) -> Outcome | None:
-    """Whether nearly all calls that clip gradients found none, although steps had some: they come before `backward`.
-
-    Source: a logical invariant (tier 1), over at least 20 calls.
-    """
-    clip = signals.loop.get("clip", {})
-    calls, empty = clip.get("calls", 0), clip.get("empty", 0)
-    norms = [v for s in process_series(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
-    if calls < _CLIPPED or empty <= 0.9 * calls or not norms or median(norms) <= 0:
-        return None
-    return Outcome("warn", message("health.clip_without_gradient.empty", empty=empty, calls=calls, norm=median(norms)))
 
 
 @check("most_parameters_frozen", family="gradient", tier=3, needs=("models",))
@@ -375,8 +361,6 @@ CHECKS = (
     steps_change_parameters,
     updates_are_small,
     updates_have_effect,
-    clipping_is_rare,
-    clipping_sees_gradients,
     most_is_trained,
     frozen_layers_were_trained,
     regularisation_is_small,

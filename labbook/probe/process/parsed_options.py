@@ -21,12 +21,10 @@ _NAMES = frozenset(_NAME_WORDS.split())
 _NUMBER_WORDS = (
     "lr learning_rate epochs num_epochs n_epochs max_epochs epoch_num batch_size bs batchsize train_batch_size seed "
     "random_seed momentum weight_decay wd dropout hidden hidden_size hidden_dim num_layers n_layers embed_dim dim "
-    "num_classes n_classes max_steps num_steps steps warmup warmup_steps gamma beta1 beta2 temperature patience "
+    "num_classes n_classes max_steps warmup warmup_steps gamma beta1 beta2 temperature patience "
     "num_workers device"
 )
 _NUMBERS = frozenset(_NUMBER_WORDS.split())
-_COUNTERS = frozenset(("steps", "num_steps"))
-"""Names that in an object more often count than configure."""
 
 _LAUNCHER_WORDS = (
     "torch paddle hydra accelerate deepspeed horovod pip setuptools jupyter_client jupyter_core nbconvert nbclient "
@@ -114,7 +112,7 @@ class ParsedOptions:
                 continue
             if name.strip("_").lower() in _NAMES or is_settings_object(value):
                 self._variable(name, value)
-            elif type(value) in (int, float, str, bool) and (name in given or name in _NUMBERS - _COUNTERS):
+            elif type(value) in (int, float, str, bool) and (name in given or name in _NUMBERS):
                 plain[name] = value
         if plain:
             self.write_options("attributes", type(owner).__name__, plain)

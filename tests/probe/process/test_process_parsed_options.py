@@ -119,6 +119,7 @@ hparams = collections.OrderedDict(a=1)
 opt = types.SimpleNamespace(beta=0.9)
 BATCH_SIZE = 32
 lr = 0.5
+steps = len("abc") // 2
 loss = float("0.123")
 _HIDDEN = 1
 """
