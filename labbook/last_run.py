@@ -55,7 +55,8 @@ class LastRun:
         if drawable(run.series):
             import base64
 
-            data = base64.b64encode(curves_svg(run.series, run.title).encode("utf-8", "replace")).decode()
+            picture_of_curves = curves_svg(run.series, run.title, run.primary)
+            data = base64.b64encode(picture_of_curves.encode("utf-8", "replace")).decode()
             picture = f'<p><img alt="" style="max-width:100%" src="data:image/svg+xml;base64,{data}"></p>'
         labels = " · ".join(html.escape(label) for label in self.labels)
         return (

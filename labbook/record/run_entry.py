@@ -117,7 +117,7 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
         if is_worth_drawing(run):
             write_atomically(folder / "flow.svg", flow_svg(run).encode("utf-8"), durable=False)
         if drawable(run.series):
-            curves = curves_svg(run.series, run.title).encode("utf-8")
+            curves = curves_svg(run.series, run.title, run.primary).encode("utf-8")
             write_atomically(folder / "curves.svg", curves, durable=False)
         write_atomically(folder / "metrics.csv", metrics_csv(run.series).encode("utf-8"), durable=False)
     points = max(20, min(_SERIES_POINTS, _ALL_POINTS // max(1, len(run.series))))

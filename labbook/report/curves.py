@@ -27,13 +27,16 @@ def drawable(series: Sequence[Series]) -> bool:
     return bool(choose_panels(series)[0])
 
 
-def curves_svg(series: Sequence[Series], title: str) -> str:
+def curves_svg(series: Sequence[Series], title: str, primary: str = "") -> str:
     """Returns the curves as one SVG picture, "" if there is nothing to draw.
 
     Loss, gradient norm, learning rate and logged metrics have a panel each. Where a point is the mean of several steps,
     a band shows their smallest and largest value. The picture works on light and dark pages and loads no other file.
+
+    Args:
+        primary: Name of the main metric, which is drawn first.
     """
-    panels, more = choose_panels(series)
+    panels, more = choose_panels(series, primary)
     if not panels:
         return ""
     points = max(24, min(300, _POINT_BUDGET // sum(len(p.lines) for p in panels)))

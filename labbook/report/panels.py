@@ -17,7 +17,6 @@ MAX_LINES = 8
 _PARTS = re.compile(
     r"(?:^|(?<=[/_.\- ]))(?:train|training|val|valid|validation|eval|test|dev)(?=$|[/_.\- ])", re.IGNORECASE
 )
-_TITLES = {"grad_norm": "gradient norm", "lr": "learning rate", "update_ratio": "update / weight, median and extremes"}
 _NOT_DRAWN = ("step_time_s", "grad_scale")
 _LAST = ("grad_norm", "lr", "update_ratio")
 
@@ -38,11 +37,14 @@ class Panel:
     left_out: int = 0
 
 
-def choose_panels(series: Sequence[Series]) -> tuple[list[Panel], int]:
+def choose_panels(series: Sequence[Series], primary: str = "") -> tuple[list[Panel], int]:
     """Returns the panels and the number of series that are not drawn.
 
-    Losses are first, then metrics that say how good a model is, the most telling first, and what the probe measures
-    of the optimizer last.
+    The panel of the main metric is first, then losses, then metrics that say how good a model is, the most telling
+    first, and what the probe measures of the optimizer last. A single line is titled by its name, as in the table.
+
+    Args:
+        primary: Name of the main metric, "" for none.
     """
     groups: dict[tuple[str, str], list[Series]] = {}
     for each in sort_by_trust(series):
@@ -53,7 +55,15 @@ def choose_panels(series: Sequence[Series]) -> tuple[list[Panel], int]:
         if key in groups and not _same_steps(groups[key][0], each):
             key = (script, f"{quantity} ({each.source})")
         groups.setdefault(key, []).append(each)
-    keys = sorted(groups, key=lambda key: (key[0] != "", key[0], *_place_of(key[1].split(" (")[0])))
+    keys = sorted(
+        groups,
+        key=lambda key: (
+            all(each.name != primary for each in groups[key]),
+            key[0] != "",
+            key[0],
+            *_place_of(key[1].split(" (")[0]),
+        ),
+    )
     panels = [_panel(key, groups[key]) for key in keys[:MAX_PANELS]]
     return panels, sum(len(groups[key]) for key in keys[MAX_PANELS:]) + sum(p.left_out for p in panels)
 
@@ -69,12 +79,15 @@ def _place_of(quantity: str) -> tuple[int, int]:
 
 def _panel(key: tuple[str, str], members: list[Series]) -> Panel:
     script, quantity = key
-    title = _TITLES.get(quantity, quantity)
     members = _distinct(members)
     shown = members[:MAX_LINES]
     labels = _labels(shown)
     lines = tuple(zip(labels, shown, strict=True))
-    return Panel(quantity.split(" (")[0], f"{script}: {title}" if script else title, lines, len(members) - len(shown))
+    title = f"{script}: {quantity}" if script else quantity
+    if len(shown) == 1:
+        _, mark, source = quantity.partition(" (")
+        title = f"{shown[0].name}{mark}{source}"
+    return Panel(quantity.split(" (")[0], title, lines, len(members) - len(shown))
 
 
 def _distinct(members: list[Series]) -> list[Series]:

@@ -17,6 +17,15 @@ def test_a_run_is_told_verdict_first_and_can_be_copied_and_left(site, open_page)
     headings = page.locator(".md-content h2").all_inner_texts()
     assert headings[0].startswith("Diagnosis")
     assert page.locator(".lb-status").first.inner_text() == "failed"
+    order = [next(n for n, head in enumerate(headings) if head.startswith(word)) for word in ("Curves", "Health")]
+    assert order == sorted(order)
+    folded = page.locator(".md-content details:not([open])", has_text="are ok")
+    assert folded.count() == 1 and not folded.locator("td", has_text="ok").first.is_visible()
+    tops = [page.locator(part).first.bounding_box()["y"] for part in (".md-content h1", ".lb-links")]
+    assert tops == sorted(tops), "the symptoms stand below the headline"
+    assert "certain" not in page.locator(".md-sidebar--secondary nav nav .md-ellipsis").first.inner_text()
+    lists = "[...document.querySelectorAll('.md-content li ol')].map((one) => getComputedStyle(one).listStyleType)"
+    assert set(page.evaluate(lists)) == {"decimal"}
     assert "--lr 3 → 0.2" in page.locator(".md-content").inner_text()
     assert page.locator(".lb-cure a").count() >= 1
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -34,8 +43,9 @@ def test_curves_zoom_pan_smooth_and_have_a_log_scale(site, open_page):
 
     shown = curves(page)
     assert shown.count() == 5 and not page.locator("img[src$='curves.svg']").is_visible()
-    assert "132" in shown.nth(0).locator(".lb-curve__value").inner_text()
-    first = shown.nth(0)
+    assert shown.locator("figcaption b").all_inner_texts()[:2] == ["val_accuracy", "loss"], "the main metric is first"
+    assert "132" in shown.nth(1).locator(".lb-curve__value").inner_text()
+    first = shown.nth(1)
     before = first.locator("canvas").screenshot()
     box = first.locator(".u-over").bounding_box()
     page.mouse.move(box["x"] + 20, box["y"] + 50)
@@ -45,13 +55,22 @@ def test_curves_zoom_pan_smooth_and_have_a_log_scale(site, open_page):
     page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 50)
     zoomed = step_of(first)
     assert 10 < zoomed < 60, "the right edge is where the drag ended"
-    page.locator(".lb-curve__plot").first.focus()
+    second = shown.nth(2)
+    other = second.locator(".u-over").bounding_box()
+    page.mouse.move(other["x"] + other["width"] - 1, other["y"] + 50)
+    assert abs(step_of(second) - zoomed) < 8, "all panels of these steps are zoomed"
+    first.locator(".lb-curve__plot").focus()
     page.keyboard.press("ArrowRight")
     page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 52)
     assert step_of(first) > zoomed, "moved to later steps"
     page.get_by_role("button", name="reset").click()
     page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 50)
     assert step_of(first) > 125
+    page.mouse.move(5, 5)
+    page.get_by_label("training time").check()
+    page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 50)
+    assert re.match(r"[\d.]+ s: ", first.locator(".lb-curve__value").inner_text())
+    page.get_by_label("training time").uncheck()
     page.mouse.move(5, 5)
     page.get_by_label("smooth").fill("0.9")
     smooth = first.locator("canvas").screenshot()

@@ -48,6 +48,23 @@ def test_a_heading_under_which_nobody_wrote_is_left_out():
     assert shown(f"{prompt}Written.\n").markdown == f"{prompt}Written.\n"
 
 
+@in_one_test(
+    ("heading", "listed"),
+    [
+        ("### NaN loss (`loss_nonfinite`, certain)", "NaN loss"),
+        ("### `zero_grad()` missing (`grad_not_cleared`, likely)", "zero_grad() missing"),
+        ("### 损失为 NaN（`loss_nonfinite`，确定）", "损失为 NaN"),
+        ("### A remark (my own)", "A remark (my own)"),
+        ("### Say &quot;no&quot; (`x_y`, hint)", "Say &quot;no&quot; (x_y, hint)"),
+    ],
+)
+def test_the_contents_list_a_finding_without_its_id(heading, listed):
+    parser = markdown.Markdown(extensions=list(EXTENSIONS))
+    page = parser.convert(shown(f"# T\n\n{heading}\n\ntext\n").markdown)
+    assert parser.toc_tokens[0]["children"][0]["name"] == listed
+    assert "data-toc-label" not in page and ("`" not in heading or "<code>" in page)
+
+
 def test_a_preformatted_block_hides_its_fences():
     note = shown("<pre><code>a\n```\n# no heading\n~~~\n</code></pre>\n\n## Yes\n\n```\nfence\n```\n")
     html = markdown.markdown(note.markdown, extensions=list(EXTENSIONS), extension_configs=EXTENSIONS)

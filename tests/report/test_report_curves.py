@@ -103,9 +103,9 @@ def test_what_belongs_together_shares_a_panel():
     assert told == {
         "loss": ["loss", "val/loss"],
         "loss (text)": [""],
-        "learning rate": [""],
+        "lr": [""],
         "acc": ["train_acc", "val_acc"],
-        "tune.py: loss": [""],
+        "tune.py/loss": [""],
     }
     assert more == 0
 
@@ -136,3 +136,5 @@ def test_what_says_how_good_a_model_is_comes_before_gradients_and_rates():
     names = ["lr", "grad_norm", "update_ratio", "step", "val_loss", "val_acc", "loss", "train_mIoU"]
     panels, _ = choose_panels([made(name, [1, 2, 3]) for name in names])
     assert [panel.key for panel in panels] == ["loss", "miou", "acc", "step", "grad_norm", "lr", "update_ratio"]
+    panels, _ = choose_panels([made(name, [1, 2, 3]) for name in names], "val_acc")
+    assert [panel.title for panel in panels][:3] == ["val_acc", "loss", "train_mIoU"]

@@ -32,6 +32,7 @@ _NESTED = re.compile(r"^(?:[ \t]{0,3}(?:>|[-*+]|\d{1,9}[.)])[ \t]*)+")
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})(.*)")
 _COMMENT = re.compile(r"\s*<!--[^\n]*-->\s*")
 _KEPT_META = ("title", "description", "hide")
+_FINDING = re.compile(r"### (.+?) ?[(（]`[a-z][a-z0-9_]+`[,，、][^()（）]*[)）]\n")
 _ENTRY_LINK = re.compile(
     r"\[((?:\\.|[^\\\[\]\n])+)\]\(((?:[^()\s]*/)?(?:\d{8}-\d{6}-[0-9a-z]{4,}|exp\d{3,6}_[^()\s/]+)\.md)\)"
 )
@@ -72,7 +73,7 @@ def site_note(
     problem = _render_problem(body)
     if problem:
         return _as_text(body, path, f"{path}: {(say or Sentences('en'))(problem)}", note, _select_shown(meta))
-    return SiteNote(open_folds(_without_empty_sections(body)), _select_shown(meta))
+    return SiteNote(open_folds(_shorten_contents(_without_empty_sections(body))), _select_shown(meta))
 
 
 def unlink_missing(markdown: str, has_note: Callable[[str], bool]) -> str:
@@ -141,6 +142,18 @@ def open_folds(body: str) -> str:
         else:
             kept.append(line)
     return "".join(kept)
+
+
+def _shorten_contents(body: str) -> str:
+    """Returns text in which the heading of a finding is listed without its id, which the heading itself has."""
+
+    def label(line: str) -> str:
+        found = _FINDING.fullmatch(line)
+        title = html.unescape(found[1]).replace("`", "").replace("\\", "") if found else ""
+        plain = title and not set(title) & set('"{}<>&')
+        return f'{line.rstrip()} {{: data-toc-label="{title}" }}\n' if plain else line
+
+    return "".join(line if place else label(line) for line, place in _lines(body))
 
 
 def _without_empty_sections(body: str) -> str:

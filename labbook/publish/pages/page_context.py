@@ -142,6 +142,7 @@ class PageContext:
         return {
             "status": row.status,
             "verdict": row.verdict,
+            "metric": row.metric,
             "id": row.id,
             "when": local_time(row.started),
             "author": row.author,

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 SECTIONS = (
-    "title", "imported", "diagnosis", "exception", "cells", "ranks", "trials", "changes", "health", "checked",
-    "moments", "metrics", "model", "data", "debug", "resources", "profile", "console", "configuration", "environment",
+    "title", "imported", "diagnosis", "exception", "cells", "ranks", "trials", "changes", "metrics", "health",
+    "checked", "moments", "model", "data", "debug", "resources", "profile", "console", "configuration", "environment",
     "code", "files", "snapshot", "unobserved",
 )  # fmt: skip
 """Generated blocks, in order."""

@@ -10,9 +10,6 @@
 
   const said = JSON.parse(here.dataset.words);
   const library = new URL(here.dataset.library, document.baseURI);
-  const ORDER = ["loss", "", "grad_norm", "lr", "update_ratio"]; // "" are the metrics of the program
-  const LEFT_OUT = new Set(["step_time_s", "grad_scale"]);
-  const PART = /(^|[/_.\- ])(?:train|training|val|valid|validation|eval|test|dev)(?=$|[/_.\- ])[/_.\- ]?/gi;
   const MOST_PANELS = 8;
   const MOST_LINES = 8;
   const WHOLE = Array.from({ length: 40 }, (_, n) => [1, 2, 5][n % 3] * 10 ** Math.floor(n / 3)); // between steps on an axis
@@ -25,76 +22,8 @@
     return element;
   };
 
-  // -- Data -----------------------------------------------------------------------------------------------------------
-
-  /** Rows of a CSV file; fields in quotes may hold commas, quotes and line ends. */
-  const rowsOf = (text) => {
-    const rows = [];
-    let row = [];
-    for (const [, quoted, plain, end] of text.matchAll(/(?:"((?:[^"]|"")*)"|([^,\r\n]*))(,|\r?\n|$)/g)) {
-      row.push(quoted === undefined ? plain : quoted.replaceAll('""', '"'));
-      if (end !== ",") {
-        if (row.length > 1) rows.push(row);
-        row = [];
-      }
-    }
-    return rows;
-  };
-
-  const number = (text) => {
-    if (text === undefined || text === "") return null;
-    const value = Number(text);
-    return Number.isFinite(value) ? value : null;
-  };
-
-  /** Lines by the quantity that they show, as the picture has them: losses first. */
-  const panelsOf = (text) => {
-    const [head, ...rows] = rowsOf(text);
-    const at = Object.fromEntries(head.map((name, index) => [name, index]));
-    const lines = new Map();
-    for (const row of rows) {
-      const name = row[at.series];
-      if (LEFT_OUT.has(name)) continue;
-      const rank = row[at.rank];
-      const label = rank ? `${name} (${rank})` : name;
-      const key = `${label}\n${row[at.source]}`;
-      if (!lines.has(key)) lines.set(key, { name, label, steps: [], values: [], low: [], high: [], lost: null });
-      const line = lines.get(key);
-      const step = number(row[at.step]);
-      if (step === null) continue;
-      const value = number(row[at.value]);
-      if (value === null && line.lost === null) line.lost = step;
-      line.steps.push(step);
-      line.values.push(value);
-      line.low.push(number(row[at.low]));
-      line.high.push(number(row[at.high]));
-    }
-    const panels = new Map();
-    for (const line of lines.values()) {
-      if (line.steps.length < 2) continue;
-      const quantity = line.name.replace(PART, "$1").replace(/^[/_.\- ]+|[/_.\- ]+$/g, "") || line.name;
-      // An epoch is no step: what was measured on another scale has a panel of its own.
-      const last = (one) => Math.max(1, one.steps[one.steps.length - 1]);
-      const apart = ([other]) => Math.max(last(other), last(line)) > 3 * Math.min(last(other), last(line));
-      let key = quantity;
-      while (panels.has(key) && apart(panels.get(key))) key += " ";
-      panels.set(key, [...(panels.get(key) || []), line]);
-    }
-    const order = (key) => ORDER.indexOf(ORDER.includes(key.trim()) ? key.trim() : "");
-    return [...panels].sort((a, b) => order(a[0]) - order(b[0])).map(([key, held]) => ({ key: key.trim(), lines: held }));
-  };
-
-  /** Exponential mean without the pull of its start; gaps stay gaps. */
-  const smoothed = (values, weight) => {
-    let mean = 0;
-    let share = 0;
-    return values.map((value) => {
-      if (value === null || value === undefined) return value;
-      mean = weight * mean + (1 - weight) * value;
-      share = weight * share + (1 - weight);
-      return mean / share;
-    });
-  };
+  const { panelsOf, smoothed, timeAt, clock } = window.labbookCurves;
+  const isTimed = (panel) => settings.time && panel.timed;
 
   // -- Look -----------------------------------------------------------------------------------------------------------
 
@@ -103,25 +32,28 @@
 
   const short = (value) => {
     if (value === null || value === undefined) return "–";
-    const size = Math.abs(value);
-    if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
-    return String(Number(value.toPrecision(4)));
+    // As the table below: `report/numbers.py`.
+    if (Number.isInteger(value) && Math.abs(value) < 1e7) return String(value);
+    const [mantissa, exponent] = value.toExponential(3).split("e");
+    const power = Number(exponent);
+    if (power >= -4 && power < 4) return String(Number(value.toPrecision(4)));
+    return `${Number(mantissa)}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
   };
 
   // -- Panels ---------------------------------------------------------------------------------------------------------
 
-  const settings = { log: false, weight: 0 };
+  const settings = { log: false, weight: 0, time: false };
   const drawn = [];
 
-  const aligned = (lines) => {
-    const tables = lines.map((line) => [line.steps, line.values, line.low, line.high]);
-    return window.uPlot.join(tables);
+  const aligned = (panel, lines) => {
+    const across = (line) => (isTimed(panel) ? line.steps.map(timeAt) : line.steps);
+    return window.uPlot.join(lines.map((line) => [across(line), line.values, line.low, line.high]));
   };
 
   /** Raw line, its band from lowest to highest, and its smoothed line, for each line of a panel. */
   const plotted = (panel) => {
     const lines = panel.lines.slice(0, MOST_LINES);
-    const [steps, ...columns] = aligned(lines);
+    const [steps, ...columns] = aligned(panel, lines);
     const positive = columns.some((column) => column.some((value) => value > 0));
     const log = settings.log && positive;
     const shown = (column) => (log ? column.map((value) => (value > 0 ? value : null)) : column);
@@ -146,11 +78,11 @@
   };
 
   /** A dashed line where a series first was not a number. */
-  const markLost = (lines) => (plot) => {
+  const markLost = (panel, lines) => (plot) => {
     const { ctx, bbox } = plot;
     for (const line of lines) {
       if (line.lost === null) continue;
-      const x = plot.valToPos(line.lost, "x", true);
+      const x = plot.valToPos(isTimed(panel) ? timeAt(line.lost) : line.lost, "x", true);
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
       ctx.save();
       ctx.strokeStyle = css("--lb-bad");
@@ -179,27 +111,46 @@
   const draw = (panel, place) => {
     const { data, series, bands, log, lines } = plotted(panel);
     const lost = (line, number, at) =>
-      data[4 * number + 3][at] === null && line.lost !== null && data[0][at] >= line.lost ? "NaN" : short(data[4 * number + 3][at]);
+      data[4 * number + 3][at] === null && line.lost !== null && data[0][at] >= (isTimed(panel) ? timeAt(line.lost) : line.lost) ? "NaN" : short(data[4 * number + 3][at]);
     const tell = (index) => {
       const last = data[0].length - 1;
       const at = index === null || index === undefined ? last : index;
       const parts = lines.map((line, number) => `${lines.length > 1 ? `${line.label} ` : ""}${lost(line, number, at)}`);
-      place.value.textContent = `${said.step} ${short(data[0][at])}: ${parts.join(" · ")}`;
+      const across = isTimed(panel) ? `${short(data[0][at])} s` : `${said.step} ${short(data[0][at])}`;
+      place.value.textContent = `${across}: ${parts.join(" · ")}`;
     };
     const options = {
       width: place.plot.clientWidth || 600,
       height: HEIGHT,
       legend: { show: false },
       scales: { x: { time: false }, y: log ? { distr: 3 } : {} },
-      axes: [{ ...axis(28), incrs: data[0].every(Number.isInteger) ? WHOLE : undefined }, { ...axis(58), values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))) }],
+      axes: [{ ...axis(28), ...(isTimed(panel) ? { values: (_, ticks) => ticks.map((tick) => `${short(tick)} s`) } : { incrs: data[0].every(Number.isInteger) ? WHOLE : undefined }) }, { ...axis(58), values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))) }],
       series,
       bands,
       cursor: { drag: { x: true, y: false, dist: 4 }, points: { size: 6 } },
-      hooks: { draw: [markLost(lines)], setCursor: [(plot) => tell(plot.cursor.idx)] },
+      hooks: {
+        draw: [markLost(panel, lines)],
+        setCursor: [(plot) => tell(plot.cursor.idx)],
+        setScale: [(plot, key) => key === "x" && zoomTogether(panel, plot)],
+      },
     };
     const plot = new window.uPlot(options, data, place.plot);
     tell(null);
     return plot;
+  };
+
+  let zooming = true; // until all panels stand
+
+  /** Shows the same steps in all panels that count the same. */
+  const zoomTogether = (panel, plot) => {
+    if (zooming) return;
+    zooming = true;
+    const { min, max } = plot.scales.x;
+    for (const other of drawn) {
+      const alike = other.plot !== plot && other.panel.scale === panel.scale && isTimed(other.panel) === isTimed(panel);
+      if (alike) other.plot.setScale("x", { min, max });
+    }
+    zooming = false;
   };
 
   /** Shows the steps from `from` to `to`, inside of what there is. */
@@ -275,23 +226,33 @@
     drawn.push(entry);
   };
 
-  const again = () => {
+  const again = (keepZoom = true) => {
+    zooming = true;
     for (const entry of drawn) {
       const { min, max } = entry.plot.scales.x;
       entry.plot.destroy();
       entry.plot = draw(entry.panel, entry.place);
-      entry.plot.setScale("x", { min, max });
+      if (keepZoom) entry.plot.setScale("x", { min, max });
     }
+    settled();
   };
+
+  /** Scales are set in a microtask; only then a change is one of the reader. */
+  const settled = () => setTimeout(() => { zooming = false; });
 
   const controls = (block) => {
     const bar = made("div", "lb-curves__bar");
-    const log = made("input");
-    log.type = "checkbox";
-    log.addEventListener("change", () => {
-      settings.log = log.checked;
-      again();
-    });
+    const check = (key, text, keepZoom) => {
+      const box = made("input");
+      box.type = "checkbox";
+      box.addEventListener("change", () => {
+        settings[key] = box.checked;
+        again(keepZoom);
+      });
+      const label = made("label", "", text);
+      label.prepend(box);
+      return label;
+    };
     const smooth = made("input");
     Object.assign(smooth, { type: "range", min: "0", max: "0.98", step: "0.02", value: "0" });
     smooth.addEventListener("input", () => {
@@ -301,11 +262,9 @@
     const reset = made("button", "lb-curves__reset", said.reset);
     reset.type = "button";
     reset.addEventListener("click", () => drawn.forEach(({ plot }) => whole(plot)));
-    const logLabel = made("label", "", said.log);
-    logLabel.prepend(log);
     const smoothLabel = made("label", "", said.smooth);
     smoothLabel.append(smooth);
-    bar.append(logLabel, smoothLabel, reset, made("small", "", said.hint));
+    bar.append(check("log", said.log, true), ...(clock.steps.length > 1 ? [check("time", said.time, false)] : []), smoothLabel, reset, made("small", "", said.hint));
     block.append(bar);
   };
 
@@ -324,19 +283,22 @@
       loaded("script", { src: new URL("uPlot.iife.min.js", library).href }),
       loaded("link", { rel: "stylesheet", href: new URL("uPlot.min.css", library).href }),
     ]);
-    const panels = panelsOf(text);
+    const panels = panelsOf(text, here.dataset.metric);
     if (!panels.length) return;
     const block = made("div", "lb-curves");
     controls(block);
     // The picture leaves the screen only once the curves stand.
     (picture.closest("p") || picture).before(block);
     panels.slice(0, MOST_PANELS).forEach((panel) => addPanel(panel, block));
+    settled();
     if (panels.length > MOST_PANELS) {
       const more = made("button", "lb-curves__reset", said.more.replace("{n}", String(panels.length - MOST_PANELS)));
       more.type = "button";
       more.addEventListener("click", () => {
         more.remove();
+        zooming = true;
         panels.slice(MOST_PANELS).forEach((panel) => addPanel(panel, block));
+        settled();
       });
       block.append(more);
     }
@@ -348,7 +310,7 @@
       for (const { plot, place } of drawn) plot.setSize({ width: place.plot.clientWidth, height: HEIGHT });
     }).observe(block);
     // Light and dark: colours are asked for again.
-    new MutationObserver(again).observe(document.body, { attributes: true, attributeFilter: ["data-md-color-scheme"] });
+    new MutationObserver(() => again()).observe(document.body, { attributes: true, attributeFilter: ["data-md-color-scheme"] });
   };
 
   const soon = () => start().catch((error) => console.warn("curves:", error));
