@@ -110,7 +110,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     processes, trials = split_trials(recorded)
     console = read_consoles(journal, redactor)
     if not trials:
-        processes, trials = split_processes(journal, recorded, console)
+        processes, trials = split_processes(journal, recorded, console, redactor)
     run = build_run(start, end, processes, console)
     if not trials:
         run = add_printed_metrics(run, run.console.text)

@@ -1,46 +1,67 @@
-"""Finds trainings of the same script, each in a process of its own, one after another: a loop of a shell."""
+"""Finds trainings of the same script, each in a process of its own: a loop of a shell, in turn or at the same time."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from labbook.model.events import KIND_NAMES
 from labbook.model.events.process_kinds import Bye, Trial, UncaughtException
 from labbook.model.events.training_kinds import Step
-from labbook.model.run import Console
+from labbook.model.run import Console, ray_node
 from labbook.record.run_from_journal.option_events import read_options
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.training_order import times_of_model_loads
 from labbook.record.run_from_journal.trial_parts import OF_FILE, OF_RUN, TrialPart, is_child, time_span
 from labbook.store.journal import Journal, ProcessEvents
 
+if TYPE_CHECKING:
+    from labbook.probe.redaction.redactor import Redactor
+
 _EXCEPTION = KIND_NAMES[UncaughtException]
+
+_PLACES = frozenset(
+    (
+        *("rank", "local_rank", "node_rank", "global_rank", "machine_rank", "worker", "worker_id", "worker_rank"),
+        *("task", "task_id", "task_index", "role", "job_name", "process_id", "process_index", "proc_id", "node_id"),
+        *("client", "client_id", "cid", "party", "agent_id", "actor_id", "stage", "shard", "shard_id"),
+    )
+)
+"""Options by which processes that run at the same time divide one training among them. Source: chosen by us."""
 
 
 def split_processes(
-    journal: Journal, processes: Sequence[ProcessEvents], console: Console
+    journal: Journal, processes: Sequence[ProcessEvents], console: Console, redactor: Redactor
 ) -> tuple[list[ProcessEvents], list[TrialPart]]:
-    """Returns the processes without their trainings, and these as trials; none where the output cannot be divided."""
+    """Returns the processes without their trainings, and these as trials, each with its output where that is known.
+
+    Args:
+        console: The output of the command.
+        redactor: Masks output that a process wrote to a file.
+    """
     parts = trainings_of_processes(processes, journal.read_ending().get("stopped"))
     if not parts or len(journal.parts()) > 1:
         return list(processes), []
     from labbook.capture.console.console_reader import split_console
 
-    consoles = split_console(journal.paths.console, console, [part.started for part in parts])
-    if not consoles:
-        return list(processes), []
-    parts = [replace(part, console=text) for part, text in zip(parts, consoles, strict=True)]
-    return own_processes(processes, parts), parts
+    shown: Sequence[Console | None] = ()
+    if all(before.ended <= after.started for before, after in pairwise(parts)):
+        shown = split_console(journal.paths.console, console, [part.started for part in parts])
+    pairs = zip(parts, shown or [None] * len(parts), strict=True)
+    found = [replace(part, console=output_of_part(part, lines, processes, redactor)) for part, lines in pairs]
+    return own_processes(processes, parts), found
 
 
 def trainings_of_processes(processes: Sequence[ProcessEvents], stopped: float | None = None) -> list[TrialPart]:
-    """Returns the processes that trained in turn with different options, each with the processes that it started.
+    """Returns the processes that trained with different options, each with the processes that it started.
 
-    Ranks, processes whose times overlap, different scripts, and a training that goes on from the state of the one
-    before are no trials.
+    Ranks, different scripts, and a training that goes on from the state of the one before are no trials. Processes that
+    run at the same time are trials unless their options divide the work among them.
 
     Args:
         stopped: When the command was asked to end, Unix seconds; a training that ran then was interrupted, though
@@ -53,15 +74,14 @@ def trainings_of_processes(processes: Sequence[ProcessEvents], stopped: float | 
         return []
     if any(rank_of_process(each) is not None or each.hello.get("role") == "fork" for each in trained):
         return []
-    spans = [time_span(each) for each in trained]
-    if any(ended > began for (_, ended), (began, _) in pairwise(spans)):
-        return []
     if not times_of_model_loads(trained[0]) and any(map(times_of_model_loads, trained[1:])):
         return []
     options = [_plain_options(each) for each in trained]
     names = dict.fromkeys(name for each in options for name in each)
     differing = [name for name in names if len({str(each.get(name)) for each in options}) > 1]
-    if not differing:
+    spans = [time_span(each) for each in trained]
+    are_at_once = any(ended > began for (_, ended), (began, _) in pairwise(spans))
+    if not differing or (are_at_once and not _are_independent(trained, differing)):
         return []
     found = []
     for at, (process, (began, ended)) in enumerate(zip(trained, spans, strict=True)):
@@ -88,8 +108,72 @@ def own_processes(processes: Sequence[ProcessEvents], parts: Sequence[TrialPart]
     return found
 
 
+def _are_independent(trained: Sequence[ProcessEvents], differing: Sequence[str]) -> bool:
+    """Whether processes that run at the same time train a model each."""
+    is_divided = any(name.rpartition(".")[2].replace("-", "_").lower() in _PLACES for name in differing)
+    return not is_divided and not any(ray_node(each.hello.get("argv", [])) for each in trained)
+
+
+def output_of_part(
+    part: TrialPart, shown: Console | None, processes: Sequence[ProcessEvents], redactor: Redactor
+) -> Console | None:
+    """Returns what a process printed: its lines of the command's output and of files; `None` if its stdout is unknown.
+
+    Args:
+        shown: Lines of the command's output that were printed while it ran.
+    """
+    from labbook.capture.console.console_reader import read_file_part
+
+    hello = part.processes[0].hello
+    found: list[Console | None] = []
+    for stream in ("fd1", "fd2"):
+        if hello.get("fd2") == hello.get("fd1") and found:
+            break
+        target, place = hello.get(stream, ""), hello.get(f"{stream}_file")
+        if place:
+            end = _end_in_file(part, stream, processes)
+            found.append(None if end is None else read_file_part(Path(target).expanduser(), *place, end, redactor))
+        elif target in ("", "/dev/null"):
+            found.append(Console())
+        elif shown not in found:
+            found.append(shown)
+    known = [console for console in found if console is not None]
+    return reduce(_join, known) if found[0] is not None else None
+
+
+def _join(one: Console, other: Console) -> Console:
+    masked = dict(Counter(one.redactions) + Counter(other.redactions))
+    return Console(one.text + other.text, one.lines + other.lines, one.left_out + other.left_out, masked)
+
+
+def _end_in_file(part: TrialPart, stream: str, processes: Sequence[ProcessEvents]) -> int | None:
+    """Returns where the output of a process in its file ends, 0 at the end of the file; `None` if it is not known.
+
+    It ends where a later process begins to write, unless that one has emptied the file, or both run at the same time.
+    """
+    inode, begin = part.processes[0].hello.get(f"{stream}_file", (0, 0))
+    path, end = part.processes[0].hello.get(stream), 0
+    members = {id(each) for each in part.processes}
+    for other in processes:
+        places = [other.hello.get(f"{name}_file") for name in ("fd1", "fd2") if other.hello.get(name) == path]
+        if id(other) in members or not any(place and place[0] == inode for place in places):
+            continue
+        first, last = time_span(other)
+        if first < part.ended and last > part.started:
+            return None
+        at = min(place[1] for place in places if place)
+        if first >= part.ended:
+            if at <= begin:
+                return None
+            end = min(end or at, at)
+    return end
+
+
 def _script(process: ProcessEvents) -> str:
-    return next((word for word in process.hello.get("argv", ()) if word.endswith(".py")), "")
+    """Returns the script of a process, or the module behind `-m`."""
+    words = list(process.hello.get("argv", ()))
+    module = words[words.index("-m") + 1 :][:1] if "-m" in words else []
+    return next((word for word in words if word.endswith(".py") or word in module), "")
 
 
 def _plain_options(process: ProcessEvents) -> Mapping[str, Any]:

@@ -6,14 +6,15 @@ import pytest
 
 from labbook.capture.console.console_reader import read_console, split_console
 from labbook.capture.console.console_sink import ConsoleSink
+from labbook.model.run import Console
 from labbook.probe.redaction.redactor import Redactor
-from labbook.record.successive_processes import own_processes, trainings_of_processes
+from labbook.record.successive_processes import output_of_part, own_processes, trainings_of_processes
 from labbook.store.journal import ProcessEvents
 
 
 def process(begin, end=None, script="train.py", error="", loaded=False, **options):
     """Returns a training whose process has its own options, from `begin` on for five seconds."""
-    hello = {"pid": int(begin) + 1, "ppid": 1, "host": "a", "argv": ["python", script], **options.pop("hello", {})}
+    hello = {"pid": int(begin) + 1, "ppid": 1000, "host": "a", "argv": ["python", script], **options.pop("hello", {})}
     end = begin + 5.0 if end is None else end
     events = [
         {"k": "hello", "t": begin, **hello},
@@ -32,7 +33,8 @@ def process(begin, end=None, script="train.py", error="", loaded=False, **option
         (process(10.0, lr=0.01, seed=0), ["complete", "complete"]),
         (process(10.0, lr=0.01, seed=0, error="ValueError"), ["complete", "failed"]),
         (process(10.0, lr=0.01, seed=0, error="KeyboardInterrupt"), ["complete", "interrupted"]),
-        (process(4.0, lr=0.01, seed=0), []),  # at the same time
+        (process(4.0, lr=0.01, seed=0), ["complete", "complete"]),  # at the same time
+        (process(4.0, lr=0.1, seed=0, worker_id=1), []),  # and with a part of the work
         (process(10.0, lr=0.01, seed=0, script="finetune.py"), []),
         (process(10.0, lr=0.1, seed=0), []),  # nothing differs: a restart
         (process(10.0, lr=0.01, seed=0, loaded=True), []),  # goes on from a checkpoint
@@ -83,3 +85,42 @@ def test_lines_belong_to_the_process_that_began_in_the_silence_before_them(tmp_p
     sink.close()
     parts = split_console(tmp_path, read_console(tmp_path), starts)
     assert [part.text for part in parts] == texts
+
+
+SHOWN = Console("on the screen\n", 1)
+
+
+@pytest.mark.parametrize(
+    ("places", "text", "printed"),
+    [  # the place in a file at which each of two begins to write to stdout and stderr; None is the screen
+        ([(("a", 0), ("a", 0)), (("b", 0), ("b", 0))], "one\ntwo\n", ["one\ntwo\n", "one\ntwo\n"]),  # a file each
+        ([(("a", 0), ("a", 0)), (("a", 4), ("a", 4))], "one\ntwo\n", ["one\n", "two\n"]),  # >> all.log 2>&1
+        ([(("a", 4), None), (("a", 8), None)], "old\none\ntwo\n", ["one\non the screen\n", "two\non the screen\n"]),
+        ([(None, ("a", 0)), (None, ("a", 4))], "one\ntwo\n", ["on the screen\none\n", "on the screen\ntwo\n"]),
+        (
+            [(("a", 0), ("a", 0)), (("a", 0), ("a", 0))],
+            "two\n",
+            [None, "two\n"],
+        ),  # > same.log, which the second empties
+        ([(("a", 9), ("a", 9)), (("b", 0), ("b", 0))], "two\n", [None, "two\n"]),  # emptied by something else
+        ([(None, None), (None, None)], "", ["on the screen\n", "on the screen\n"]),
+    ],
+)
+@pytest.mark.parametrize("begin", [10.0, 4.0])
+def test_what_a_process_writes_to_a_file_is_its_own(tmp_path, places, text, printed, begin):
+    def streams(place):
+        found = {}
+        for stream, target in zip(("fd1", "fd2"), place, strict=True):
+            path = tmp_path / (target or ("",))[0]
+            found[stream] = str(path) if target else "pipe:[1]"
+            if target:
+                path.write_text(text)
+                found[f"{stream}_file"] = [path.stat().st_ino, target[1]]
+        return found
+
+    both = [process(0.0, lr=0.1, hello=streams(places[0])), process(begin, lr=0.01, hello=streams(places[1]))]
+    parts = trainings_of_processes(both)
+    consoles = [output_of_part(part, SHOWN, both, Redactor()) for part in parts]
+    if begin < 5.0 and {p[0] for p in places[0] if p} & {p[0] for p in places[1] if p}:
+        printed = [None if place[0] else SHOWN.text for place in places]  # mixed
+    assert [console and console.text for console in consoles] == printed

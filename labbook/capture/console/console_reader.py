@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -41,6 +43,23 @@ def read_console(folder: Path, redactor: Redactor | None = None) -> Console:
     text = "".join(_join_lines(lines, complete.keys(), last)) + "".join(f"{line}\n" for line in current)
     masked = counts.get("redactions") or {}
     return Console(text, last + len(current), last - len(lines), masked if isinstance(masked, dict) else {})
+
+
+def read_file_part(path: Path, inode: int, begin: int, end: int, redactor: Redactor) -> Console | None:
+    """Returns the output in a part of a file, as it would be stored; `None` if the file is gone or was replaced.
+
+    Args:
+        end: Place of the first byte after it; 0 at the end of the file.
+    """
+    with suppress(OSError), tempfile.TemporaryDirectory() as folder:
+        status = path.stat()
+        if status.st_ino != inode or status.st_size < max(begin, end):
+            return None
+        sink = ConsoleSink(Path(folder), redactor)
+        sink.file_stream("output", path, begin, end)
+        sink.close()
+        return read_console(Path(folder))
+    return None
 
 
 def split_console(folder: Path, console: Console, starts: Sequence[float]) -> list[Console]:

@@ -151,17 +151,18 @@ class ConsoleSink:
         except Exception:  # tried again a second later
             return
 
-    def file_stream(self, stream: str, path: Path, offset: int) -> None:
+    def file_stream(self, stream: str, path: Path, offset: int, end: int = 0) -> None:
         """Notes that a stream goes to a file of the user, which is read at the end.
 
         Args:
             offset: Start of this run's output, bytes.
+            end: End of it; 0 at the end of the file.
         """
         try:
             status = path.stat()
             listed = [*self._files(), {
                 "stream": stream, "path": str(path.absolute()), "offset": offset,
-                "inode": status.st_ino, "device": status.st_dev, "read": False,
+                "inode": status.st_ino, "device": status.st_dev, "end": end, "read": False,
             }]  # fmt: skip
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._write_small("files.json", json.dumps(listed).encode())
@@ -367,7 +368,7 @@ class ConsoleSink:
         with Path(one["path"]).open("rb") as source:
             if os.fstat(source.fileno()).st_ino != one["inode"]:
                 raise FileNotFoundError(one["path"])
-            size = source.seek(0, 2)
+            size = int(one.get("end") or source.seek(0, 2))
             if size < offset:
                 offset = 0  # the program truncated its file: everything in it is new
             head, tail = offset + self.head_bytes, size - self.tail_bytes - self.tail_bytes // 4

@@ -35,6 +35,8 @@ class Hello(Event, total=False):
     sys_path: Texts
     fd1: Text
     fd2: Text
+    fd1_file: list[Count]
+    fd2_file: list[Count]
     role: str
     env: dict[str, Text]
 

@@ -28,9 +28,9 @@ RULES_FILE = "rules.json"
 """The notebook's own redaction rules, in the journal's folder; there only if it has any."""
 
 HELLO = "hello"
-"""First line of every file. `start_ticks`: field 22 of /proc/pid/stat. `version`: "3.11.7". `fd1`, `fd2`: what the
-streams point to. `role`: "python" or "fork" (a fork of the process in `ppid`). `env`: rank variables that are set, of
-`RANK_VARIABLES`."""
+"""First line of every file. `start_ticks`: field 22 of /proc/pid/stat. `fd1`, `fd2`: what the streams point to;
+`fd1_file`, `fd2_file`: inode of a regular file, place of the first byte. `role`: "python" or "fork" (a fork of the
+process in `ppid`). `env`: rank variables that are set, of `RANK_VARIABLES`."""
 
 ARGUMENTS = "arguments"
 """Parsed options. `source`: "argparse", "click", "hydra", "omegaconf", "absl", "dict", "tyro", "fire", "draccus",

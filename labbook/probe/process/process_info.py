@@ -1,6 +1,7 @@
 """Identity of this process: the facts of its first event."""
 
 import os
+import stat
 import sys
 
 from ..events.protocol import RANK_VARIABLES
@@ -58,6 +59,8 @@ def hello(role, ticks):
         "sys_path": [entry for entry in sys.path if entry != _INJECTED],
         "fd1": target_of(1),
         "fd2": target_of(2),
+        "fd1_file": file_place(1),
+        "fd2_file": file_place(2),
         "env": {name: os.environ[name] for name in RANK_VARIABLES if name in os.environ},
     }
 
@@ -68,6 +71,18 @@ def target_of(descriptor):
         return os.readlink("/proc/self/fd/%d" % descriptor)
     except OSError:
         return ""
+
+
+def file_place(descriptor):
+    """Return the inode of a regular file and the place of the next byte that is written, nothing for other targets."""
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return []
+        position, flags = _read("/proc/self/fdinfo/%d" % descriptor).split()[1:4:2]
+        return [status.st_ino, status.st_size if int(flags, 8) & os.O_APPEND else int(position)]
+    except (OSError, ValueError):
+        return []
 
 
 def _working_folder():
