@@ -166,6 +166,22 @@ def is_for_other_value(change: Change, there: Finding, here: Finding) -> bool:
     return any(len(text) > 1 and text in said and text not in now for text in strings)
 
 
+def sets_named_number(change: Change, there: Finding, here: Finding, now: Circumstances) -> bool:
+    """Whether an option has the number that a failure names, and was cured by the other one that it names.
+
+    As where a width of a checkpoint is not that of the model: both failures name the value that failed and the one
+    that cured. 0 and 1 are in too many messages.
+    """
+    if change.kind != "argument":
+        return False
+    wrong = [{change.before, change.now}, {now.options.get(normalize_name(change.what), ""), change.now}]
+    texts = ("\n".join(_texts_of(one)) for one in (there, here))
+    return all(
+        len(pair) == 2 and pair <= set(_NUMBERS.findall(text)) - {"0", "1"}
+        for pair, text in zip(wrong, texts, strict=True)
+    )
+
+
 def differ_in_framework(one: Run, other: Run) -> bool:
     """Whether both runs used a framework, and none in common: `model.zero_grad()` is no method in PaddlePaddle."""
     used, there = ({framework.name for framework in run.frameworks} for run in (one, other))

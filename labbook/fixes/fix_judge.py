@@ -14,6 +14,7 @@ from labbook.fixes.fix_applicability import (
     is_for_other_value,
     is_same_failure,
     read_circumstances,
+    sets_named_number,
     touches_failure,
 )
 from labbook.fixes.fix_candidates import find_new_inputs, keep_used
@@ -76,8 +77,14 @@ class FixJudge:
             for change in changes
             if not is_for_other_value(change, there, finding) and (is_portable or change.kind != "code")
         ]
-        touching = [change for change in changes if touches_failure(change, finding, page)]
-        return any(self._here is None or can_apply(change, self._here, finding) for change in touching)
+        here = self._here
+        if here is None:
+            return any(touches_failure(change, finding, page) for change in changes)
+        return any(
+            can_apply(change, here, finding)
+            for change in changes
+            if touches_failure(change, finding, page) or sets_named_number(change, there, finding, here)
+        )
 
     def _list_changes(self, failed: Run, cure: Run) -> list[Change]:
         """Returns the differences that may have cured the earlier run."""

@@ -15,6 +15,7 @@ from labbook.fixes.fix_applicability import (
     is_description,
     is_for_other_value,
     is_same_failure,
+    sets_named_number,
     touches_failure,
 )
 from labbook.model.confirmed_fix import describe_changes
@@ -173,6 +174,21 @@ def test_a_difference_touches_a_failure_that_names_it_or_whose_page_lists_it():
     assert touches_failure(Change("argument", "--lr", "1", "2"), missing, page)
     assert not touches_failure(Change("argument", "--seed", "1", "2"), missing, page)
     assert touches_failure(code("+x"), missing, page)
+
+
+@in_one_test(
+    ("option", "value", "said", "fits"),
+    [
+        ("--width", "128", "[32, 16] from checkpoint, in current model [128, 16]", True),
+        ("--width", "128", "[48, 16] from checkpoint, in current model [128, 16]", False),
+        ("--bs", "256", "[32, 16] from checkpoint, in current model [128, 16]", False),
+    ],
+)
+def test_an_option_with_the_number_that_failed_is_cured_by_the_other_number_of_the_message(option, value, said, fits):
+    there = crash("size mismatch for 0.weight: [32, 16] from checkpoint, in current model [64, 16]")
+    change = Change("argument", option, "64", "32")
+    now = here(options={option.lstrip("-"): value})
+    assert sets_named_number(change, there, crash(f"size mismatch for 0.weight: {said}"), now) is fits
 
 
 def test_the_changed_lines_of_a_fix_are_read_from_its_entry():
