@@ -40,7 +40,13 @@ from labbook.publish.site.post_build import KEPT_BY_OTHERS
 from labbook.publish.site.site_files import is_the_same_all_day, key_of_settings, navigation_data, site_files, theme_files
 from labbook.publish.site.site_folder import check_kept_folders, make_room, note_written, remove_left_over, written_files
 from labbook.publish.html.theme import REPLACED
-from labbook.publish.site.worker_processes import run_aside_or_later, map_in_processes, can_have_some, run_in_worker
+from labbook.publish.site.worker_processes import (
+    can_have_some,
+    map_in_processes,
+    run_aside_or_later,
+    run_in_worker,
+    share_out,
+)
 
 if TYPE_CHECKING:
     from mkdocs.structure.nav import Navigation
@@ -101,7 +107,9 @@ def build_changed(
     gc.disable()
     try:
         before = BuildRecord() if everything else read_record(record_path)
-        return _Build(config, before, warnings, on_pages_ready, notify or (lambda done, total: None)).run(record_path, workers)
+        build = _Build(config, before, warnings, on_pages_ready)
+        build.notify = notify
+        return build.run(record_path, workers)
     finally:
         gc.enable()
 
@@ -109,15 +117,11 @@ def build_changed(
 class _Build:
     """One build."""
 
+    notify: Callable[[int, int], None] | None = None
+
     def __init__(
-        self,
-        config: MkDocsConfig,
-        before: BuildRecord,
-        warnings: list[str],
-        on_pages_ready: Callable[[], None] | None,
-        notify: Callable[[int, int], None],
+        self, config: MkDocsConfig, before: BuildRecord, warnings: list[str], on_pages_ready: Callable[[], None] | None
     ) -> None:
-        self._notify = notify
         self._before = before
         self._on_pages_ready = on_pages_ready
         self._warnings = warnings
@@ -190,7 +194,8 @@ class _Build:
         made: dict[str, WrittenFile] = {}
         for source, written in self._render_stale(stale, keys, workers):
             made[source] = written
-            self._notify(len(made), len(stale))
+            if self.notify is not None:
+                self.notify(len(made), len(stale))
         for source in self._pages:
             if source not in made:
                 self._warnings += self._before.pages[source].warnings
@@ -304,23 +309,14 @@ class _Build:
                 self._warnings += known.warnings
                 yield source, known
             return
-        ours, others = self._shared_out(stale[1:])
+        known_pages = self._before.pages
+        size = {source: known_pages[source].size for source in stale if source in known_pages}
+        ours, others = share_out(stale[1:], size, least=_FOR_TWO)
         with run_aside_or_later(lambda: [work(source) for source in others], workers if others else 1) as made:
             yield from map(work, ours)
             for source, known in made():
                 self._warnings += known.warnings
                 yield source, known
-
-    def _shared_out(self, stale: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Returns the pages in two parts of similar size; the second is empty for few pages."""
-        parts: tuple[list[str], list[str]] = ([], [])
-        sizes = [0, 0]
-        known = self._before.pages
-        for source in sorted(stale, key=lambda source: known[source].size if source in known else 0, reverse=True):
-            smaller = int(sizes[1] < sizes[0])
-            parts[smaller].append(source)
-            sizes[smaller] += known[source].size if source in known else 0
-        return parts if sizes[1] >= _FOR_TWO else (list(stale), [])
 
     def _make(
         self, source: str, keys: Mapping[str, tuple[str, str, str]], doc_files: Sequence[File]

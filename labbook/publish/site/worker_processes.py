@@ -8,7 +8,7 @@ import gc
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -45,6 +45,17 @@ def map_in_processes(work: Callable[[str], Made], names: Sequence[str], workers:
     finally:
         gc.unfreeze()
         _work = None
+
+
+def share_out(names: Sequence[str], sizes: Mapping[str, int], *, least: int) -> tuple[list[str], list[str]]:
+    """Returns names in two parts of similar size; the second is empty if it would be smaller than `least`."""
+    parts: tuple[list[str], list[str]] = ([], [])
+    total = [0, 0]
+    for name in sorted(names, key=lambda name: sizes.get(name, 0), reverse=True):
+        smaller = int(total[1] < total[0])
+        parts[smaller].append(name)
+        total[smaller] += sizes.get(name, 0)
+    return parts if total[1] >= least else (list(names), [])
 
 
 @contextlib.contextmanager
