@@ -56,9 +56,6 @@ if TYPE_CHECKING:
 _FOR_MANY = 60
 """Fewest pages for several processes. Source: chosen by us; starting them takes 50 ms."""
 
-_FOR_TWO = 50_000
-"""Fewest bytes of pages for a second process. Source: chosen by us; they take as long as starting one."""
-
 
 class BuildResult(NamedTuple):
     """Result of a build: numbers of pages, rendered pages, removed files."""
@@ -311,7 +308,7 @@ class _Build:
             return
         known_pages = self._before.pages
         size = {source: known_pages[source].size for source in stale if source in known_pages}
-        ours, others = share_out(stale[1:], size, least=_FOR_TWO)
+        ours, others = share_out(stale[1:], size)
         with run_aside_or_later(lambda: [work(source) for source in others], workers if others else 1) as made:
             yield from map(work, ours)
             for source, known in made():
@@ -321,7 +318,6 @@ class _Build:
     def _make(
         self, source: str, keys: Mapping[str, tuple[str, str, str]], doc_files: Sequence[File]
     ) -> tuple[str, WrittenFile]:
-
         file = self._pages[source]
         config, files = self._config, self._files
         first = len(self._warnings)

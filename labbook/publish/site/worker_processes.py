@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
+_FOR_TWO = 50_000
+"""Fewest bytes of pages for a second process. Source: chosen by us; they take as long as starting one."""
+
 _MOST_AT_ONCE = 32
 _FEWEST_CHUNKS = 6
 """Fewest parts for each process. Source: chosen by us; pages differ in time, and all processes should end together."""
@@ -47,15 +50,15 @@ def map_in_processes(work: Callable[[str], Made], names: Sequence[str], workers:
         _work = None
 
 
-def share_out(names: Sequence[str], sizes: Mapping[str, int], *, least: int) -> tuple[list[str], list[str]]:
-    """Returns names in two parts of similar size; the second is empty if it would be smaller than `least`."""
+def share_out(names: Sequence[str], sizes: Mapping[str, int]) -> tuple[list[str], list[str]]:
+    """Returns names in two parts of similar size; the second is empty where one process is faster."""
     parts: tuple[list[str], list[str]] = ([], [])
     total = [0, 0]
     for name in sorted(names, key=lambda name: sizes.get(name, 0), reverse=True):
         smaller = int(total[1] < total[0])
         parts[smaller].append(name)
         total[smaller] += sizes.get(name, 0)
-    return parts if total[1] >= least else (list(names), [])
+    return parts if total[1] >= _FOR_TWO else (list(names), [])
 
 
 @contextlib.contextmanager
