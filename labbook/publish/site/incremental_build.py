@@ -306,8 +306,7 @@ class _Build:
                 self._warnings += known.warnings
                 yield source, known
             return
-        known_pages = self._before.pages
-        size = {source: known_pages[source].size for source in stale if source in known_pages}
+        size = {source: known.size for source, known in self._before.pages.items()}
         ours, others = share_out(stale[1:], size)
         with run_aside_or_later(lambda: [work(source) for source in others], workers if others else 1) as made:
             yield from map(work, ours)
