@@ -59,3 +59,14 @@ def test_a_frozen_layer_beside_a_low_rank_product(ask, make_model, rank, verdict
         row["init"].update(std=(1 / (3 * 64)) ** 0.5, mean=0.0, fan_in=64, writes={"kaiming_uniform_": 1})
     found = ask("frozen_at_random", signals={"models": (model,)})
     assert (found.verdict if found else None) == verdict
+
+
+@pytest.mark.parametrize(("trainable", "verdict"), [(True, "warn"), (False, None)])
+def test_a_bias_alone_trains_no_model_of_random_weights(ask, make_model, trainable, verdict):
+    model = make_model("Linear", "Linear", "Linear")
+    for parameter in model["parameters"]:
+        parameter["trainable"] = False
+        parameter["init"] = {**parameter["init"], "writes": {"kaiming_uniform_": 1}}
+    model["parameters"].append({**model["parameters"][-1], "name": "2.bias", "shape": [8], "trainable": trainable})
+    found = ask("frozen_at_random", signals={"models": (model,)})
+    assert (found.verdict if found else None) == verdict

@@ -246,19 +246,21 @@ def most_is_trained(run: Run, signals: Signals) -> Outcome | None:
 def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
     """Whether a layer that does not train still has the random weights of its initialisation, though others train.
 
-    Source: chosen by us (tier 2): written by an initialiser, its standard deviation kept within 7 %, no state loaded.
-    Random features below a small trained head are a method, so they are a note; a random output layer is not. A layer
-    beside which two narrow matrices train, as in low-rank adaptation, is left out.
+    Source: chosen by us (tier 2): written by an initialiser, its standard deviation kept within 7 % (more for few
+    weights), no state loaded. Random features below a small trained head are a method, so they are a note; a random
+    output layer is not. A layer beside which two narrow matrices train, as in low-rank adaptation, is left out.
     """
     if any(event.get("what") == "model" and event.get("matched") for event in signals.loaded):
         return None
-    matrices = [p for p in parameters_of(signals) if p.is_matrix and math.isfinite(p.order)]
+    known = parameters_of(signals)
+    matrices = [p for p in known if p.is_matrix and math.isfinite(p.order)]
     for model in sorted({p.model for p in matrices}):
         layers = [p for p in matrices if p.model == model]
         frozen = [p for p in layers if not p.trainable and p.elements >= _FEWEST_WEIGHTS and _as_initialised(p)]
         trained = [p for p in layers if p.trainable]
         frozen = [p for p in frozen if not _is_adapted(p, trained)]
-        if not frozen or not trained:
+        # A model of which nothing trains is a target or a teacher; of one that trains, biases alone are not enough.
+        if not frozen or not any(p.trainable for p in known if p.model == model):
             continue
         last = max(layers, key=lambda p: p.order)
         verdict = "warn" if len(trained) > len(frozen) or last in frozen else "note"
@@ -295,7 +297,8 @@ def _as_initialised(parameter: Parameter) -> bool:
         2 / fan_in,
         *(2 / (fan_in + out) for out in fan_outs),
     ]
-    near = any(abs(deviation / math.sqrt(variance) - 1) < _NEAR for variance in usual)
+    margin = max(_NEAR, 2 / math.sqrt(elements))  # three standard errors of the deviation of so few weights
+    near = any(abs(deviation / math.sqrt(variance) - 1) < margin for variance in usual)
     return near and abs(mean) < 4 * deviation / math.sqrt(elements)
 
 
