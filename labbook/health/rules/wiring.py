@@ -233,8 +233,9 @@ def parameters_registered(run: Run, signals: Signals) -> Outcome | None:
     """Whether the loss reaches parameters that no module and no optimizer knows.
 
     Source: a logical invariant (tier 1) for parameter objects; plain tensors with gradients are inputs or coordinates.
+    A program without modules and optimizers has its parameters to itself.
     """
-    if not signals.optimizers:
+    if not signals.optimizers or not (signals.models or any(one.get("options") for one in signals.optimizers)):
         return None
     leaves = [leaf for graph in signals.graphs for leaf in graph.get("foreign", []) if leaf.get("parameter")]
     if not leaves:

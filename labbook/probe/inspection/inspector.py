@@ -18,8 +18,9 @@ class TensorInspector:
     A framework makes the parts `stats`, `without_modes`, `roots`, `modules`, `functions`, `parameters`, `writes`,
     `describer`, `graphs`, `losses`, `fingerprints`, `batches`, `loaders`, `loading` and `flight_recorder`. It
     implements `after_forward(root, output)` after a dense forward, `before_evaluation(root)` before one that is no
-    training forward, `mark_graph(tensors)`: a weak reference that lives as long as their graph, `totals(loop)`, which
-    fills in names and facts, `note_gradients()` and `_cuda()`, and may extend the other methods.
+    training forward, `leaves(tensors)`: the parameters that their graph reaches, `mark_graph(tensors)`: a weak
+    reference that lives as long as that graph, `totals(loop)`, which fills in names and facts, `note_gradients()` and
+    `_cuda()`, and may extend the other methods.
 
     Args:
         adapter: The adapter of the framework.

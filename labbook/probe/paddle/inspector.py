@@ -7,7 +7,7 @@ from weakref import ref
 from ..inspection import inspector
 from ..inspection.model_inputs import MOST_LEAVES
 from ..inspection.nested import tensors_in
-from .autograd_graph import AutogradGraph
+from .autograd_graph import AutogradGraph, owners, reached_leaves
 from .checkpoints import Checkpoints
 from .dataloader import BatchFingerprints, DataLoaders
 from .detach_finder import DetachFinder
@@ -180,6 +180,13 @@ class TensorInspector(inspector.TensorInspector):
         fill_in(self, self._monitor.loop, now=True)  # at exit the models may be gone
 
     # graphs
+
+    def leaves(self, tensors):
+        """The parameters that the graph of these tensors reaches.
+
+        Cost: a sweep over all objects.
+        """
+        return owners(self.framework, reached_leaves(tensors) or ())
 
     def graph(self, number, tensors):
         """Looks at the graph of a backward call."""

@@ -1,6 +1,7 @@
 """Attaches the health signals of PaddlePaddle: optimizers as they are made, models, losses, loaders, schedulers."""
 
 from ..inspection.health_hooks import start_monitor, wrap_constructor
+from ..training.backward import wrap_grad
 from ..wrapping import transparent_wrapper
 from .framework_state import averaging_kinds
 from .inspector import TensorInspector
@@ -50,15 +51,9 @@ def _watch_optimizers(adapter, inspector):
 
 def _watch_grad(adapter, inspector):
     """Counts gradients that the program asks for without `backward`."""
-    paddle, monitor = adapter.module, adapter.monitor
-    original = paddle.grad
-
-    def grad(*args, **kwargs):
-        monitor.loop.backwards_asked += 1
-        monitor.evaluation.asked = True
-        return original(*args, **kwargs)
-
-    inspector.patches.replace(paddle, "grad", transparent_wrapper(grad, original))
+    paddle = adapter.module
+    grad = wrap_grad(adapter, paddle.grad, lambda tensor: tensor.is_leaf and not tensor.stop_gradient)
+    inspector.patches.replace(paddle, "grad", grad)
 
 
 def _watch_replicas(adapter, inspector):

@@ -59,6 +59,28 @@ class ParameterStats:
         view = self.stats.view(gradient) if gradient.place.is_cpu_place() else None
         return object() if view is None else view.reshape(-1)[:: 1 + view.size // MARKED].tobytes()
 
+    def trace(self, parameter):
+        """`(place, mark, value)` of a parameter: where its gradient is largest, and what an update changes.
+
+        `value` is `None` where reading it would wait for a device.
+        """
+        gradient = parameter._grad_ivar()
+        mark = (parameter.inplace_version, parameter.data_ptr())
+        view = self.stats.view(parameter) if parameter.place.is_cpu_place() else None
+        if view is None or not view.size:
+            return 0, mark, None
+        known = gradient is not None and gradient._is_initialized() and gradient.is_dense()
+        slope = self.stats.view(gradient) if known else None
+        place = int(abs(slope.reshape(-1)).argmax()) if slope is not None and slope.size == view.size else 0
+        return place, mark, float(view.reshape(-1)[place])
+
+    def has_changed(self, parameter, place, mark, value):
+        """Whether a parameter was written since `trace`."""
+        if (parameter.inplace_version, parameter.data_ptr()) != mark:
+            return True
+        view = self.stats.view(parameter) if value is not None else None
+        return view is not None and float(view.reshape(-1)[place]) != value
+
     def clear(self):
         """Forgets what was kept of a step."""
         self._params = []

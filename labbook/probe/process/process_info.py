@@ -109,3 +109,20 @@ def _read(path):
             chunks.append(chunk)
     finally:
         os.close(descriptor)
+
+
+_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "fleetrun")
+_LAUNCHER_MODULES = (
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "paddle.distributed.launch",
+    "accelerate.commands",
+)
+
+
+def is_launcher():
+    """Whether this process only launches the training processes."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    name = getattr(main, "name", "") or ""
+    program = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
+    return program in _LAUNCHERS or name.startswith(_LAUNCHER_MODULES)

@@ -186,6 +186,10 @@ class TensorInspector(inspector.TensorInspector):
 
     # graphs
 
+    def leaves(self, tensors):
+        """The parameters that the graph of these tensors reaches."""
+        return list(self.graphs.reach(tensors).values())
+
     def mark_graph(self, tensors):
         """Marks the graph of a backward call: a weak reference that lives as long as the graph, or most of it, does.
 

@@ -3,6 +3,7 @@
 import sys
 
 from ..inspection.health_hooks import start_monitor, wrap_constructor
+from ..training.backward import wrap_grad
 from ..wrapping import as_import_machinery, transparent_wrapper
 from .inspector import TensorInspector
 
@@ -66,13 +67,5 @@ def _watch_optimizers(adapter, inspector):
 def _watch_grad(adapter):
     """Counts gradients that the program asks for without `backward`."""
     autograd = adapter.module.autograd
-    original, compiling = autograd.grad, adapter.is_compiling
-    monitor = adapter.monitor
-
-    def grad(*args, **kwargs):
-        if not compiling():
-            monitor.loop.backwards_asked += 1
-            monitor.evaluation.asked = True
-        return original(*args, **kwargs)
-
-    autograd.grad = transparent_wrapper(as_import_machinery(grad), original)
+    grad = wrap_grad(adapter, autograd.grad, lambda tensor: tensor.is_leaf and tensor.requires_grad)
+    autograd.grad = transparent_wrapper(as_import_machinery(grad), autograd.grad)

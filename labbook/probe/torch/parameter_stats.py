@@ -63,6 +63,28 @@ class ParameterStats:
         gradient = parameter.grad
         return None if gradient is None else (id(gradient), gradient._version)
 
+    def trace(self, parameter):
+        """`(place, mark, value)` of a parameter: where its gradient is largest, and what an update changes.
+
+        `value` is `None` where reading it would wait for a device.
+        """
+        gradient, mark = parameter.grad, (parameter._version, parameter.data_ptr())
+        if not self.stats.is_plain(parameter) or not parameter.is_cpu:
+            return 0, mark, None
+        known = gradient is not None and self.stats.is_plain(gradient) and gradient.numel()
+        with self.without_modes:
+            place = int(gradient.detach().abs().reshape(-1).argmax()) if known else 0
+            return place, mark, parameter.detach().reshape(-1)[place].item() if parameter.numel() else 0.0
+
+    def has_changed(self, parameter, place, mark, value):
+        """Whether a parameter was written since `trace`."""
+        if (parameter._version, parameter.data_ptr()) != mark:
+            return True
+        if value is None or not parameter.numel():
+            return False
+        with self.without_modes:
+            return parameter.detach().reshape(-1)[place].item() != value
+
     def clear(self):
         """Forgets what was kept of a step."""
         self._params = []

@@ -59,7 +59,7 @@ def wrap_backward(adapter, original):
                     monitor.backward_ended()
                 except Exception as error:
                     failed(name + ".backward ended", error)
-            if training.inside or not training.steps or state["in_step"]:
+            if training.inside or not training.steps or state["in_step"] or training.by_hand is not None:
                 try:
                     if state["in_step"] and state["closure"] and state["recorder"] is not None:
                         adapter.backward_ended_in_closure()
@@ -68,3 +68,54 @@ def wrap_backward(adapter, original):
                     failed(name + ".backward ended", error)
 
     return transparent_wrapper(backward, original)
+
+
+def wrap_grad(adapter, original, is_trained):
+    """Wrap the function that returns gradients instead of writing them into the parameters.
+
+    A call of it counts as one of `backward` where a program without an optimizer may train by it: the gradient of one
+    scalar by tensors that require one and were not computed, without a graph of its own.
+
+    Args:
+        adapter: The adapter of the framework.
+        original: The wrapped function.
+        is_trained: `is_trained(tensor)`: whether it requires a gradient and was not computed.
+    """
+    watched, training, loop = wrap_backward(adapter, original), adapter.training, lambda: adapter.monitor.loop
+
+    def may_train(outputs, inputs=(), grad_outputs=None, retain_graph=None, create_graph=False, *rest, **options):
+        inputs = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+        outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+        alone = training.by_hand is not None or not (loop().backwards or training.steps or loop().optimizers_made)
+        if not alone or create_graph or len(outputs) != 1 or adapter.elements(outputs[0]) != 1:
+            return False
+        return bool(inputs) and all(is_trained(one) for one in inputs)
+
+    def grad(*args, **kwargs):
+        counts = False
+        try:
+            if not adapter.is_compiling():
+                counts = may_train(*args, **kwargs)
+                if counts and not args:
+                    args = (kwargs.pop("outputs"),)
+                if not counts:
+                    loop().backwards_asked += 1
+                    adapter.monitor.evaluation.asked = True
+        except Exception as error:
+            adapter.probe.failed(adapter.name + ".grad", error)
+        if not counts:
+            return original(*args, **kwargs)
+        training.returns_gradients = True
+        try:
+            found = watched(*args, **kwargs)
+        finally:
+            training.returns_gradients = False
+        try:
+            if training.by_hand is not None:
+                given = found if isinstance(found, (tuple, list)) else (found,)
+                training.by_hand.backward_ended([one for one in given if one is not None])
+        except Exception as error:
+            adapter.probe.failed(adapter.name + ".grad ended", error)
+        return found
+
+    return transparent_wrapper(grad, original)

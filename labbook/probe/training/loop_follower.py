@@ -6,7 +6,6 @@ still on a device arrive as pending values (see the `DeviceReader` of an adapter
 be read.
 """
 
-import os
 import sys
 import threading
 import time
@@ -14,8 +13,10 @@ from collections import deque
 from weakref import ref
 
 from ..events.protocol import OPTIMIZER, STATE
+from ..process.process_info import is_launcher
 from ..process.stall_watchdog import StallWatchdog
 from .step_recorder import Budget, StepRecorder
+from .updates_by_hand import TYPE
 
 _MAX_PENDING = 4096
 _BACKWARDS_WITHOUT_STEP = 64
@@ -147,7 +148,8 @@ class Training:
         self.running = 0
         self.inside = 0
         self.fused = None
-        self.without_optimizer = None
+        self.without_optimizer = self.by_hand = None
+        self.returns_gradients = False
         self._reported = set()
         self._closed = False
         self.local.__init__()
@@ -173,9 +175,13 @@ class Training:
         return recorder
 
     def _write_optimizer(self, recorder, optimizer, closure, how):
+        if optimizer is self.by_hand:
+            self.unobserved("learning rate", "the program updates its parameters itself")
+        else:
+            self.by_hand = None
         with self.probe.guard(self.framework + ".describe"):
             fields = self.describe(optimizer, closure)
-            fields["type"] += how
+            fields["type"] = TYPE if optimizer is self.by_hand else fields["type"] + how
             self.probe.event(OPTIMIZER, framework=self.framework, index=recorder.index, **fields)
 
     def _new_recorder(self, owner):
@@ -197,6 +203,8 @@ class Training:
 
     def on_backward(self, losses):
         """Process a call of `backward`, before it runs, with the values passed to it."""
+        if self.by_hand is not None:
+            self.by_hand.check()
         state = self.local.__dict__
         if state["backwards"] and len(state["starts"]) < _MAX_PENDING:
             state["starts"].append(len(state["losses"]))
@@ -212,7 +220,14 @@ class Training:
         if self.fused is not None and self.inside:
             self._step_fused()
             return
+        by_hand = self.by_hand
+        if by_hand is not None and not self.local.in_step and not self.returns_gradients:
+            by_hand.backward_ended()
         if self.steps or self.local.in_step:
+            return
+        if by_hand is not None and by_hand.is_certain:
+            if self.local.backwards == _BACKWARDS_WITHOUT_STEP:
+                self.unobserved("training steps", "%d calls of backward changed no parameter" % self.local.backwards)
             return
         if self.without_optimizer is not None or self.local.backwards >= _BACKWARDS_WITHOUT_STEP:
             self._count_backwards()
@@ -332,6 +347,8 @@ class Training:
         self._closed = True
         with self.probe.guard(self.framework + ".finish"):
             self.catch_up()
+            if self.by_hand is not None:
+                self.by_hand.check(is_over=True)
         deadline = time.monotonic() + _LAST_VALUES_S
         for recorder in list(self.recorders.values()) + [
             m for m in (self.fused, self.without_optimizer) if m is not None
@@ -372,20 +389,3 @@ def may_read_gradients(thread):
 def is_engine_thread():
     """Whether this thread was started by an autograd engine (to run hooks), not by Python."""
     return threading.get_ident() not in threading._active
-
-
-_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "fleetrun")
-_LAUNCHER_MODULES = (
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "paddle.distributed.launch",
-    "accelerate.commands",
-)
-
-
-def is_launcher():
-    """Whether this process only launches the training processes."""
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    name = getattr(main, "name", "") or ""
-    program = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
-    return program in _LAUNCHERS or name.startswith(_LAUNCHER_MODULES)

@@ -21,6 +21,7 @@ from .stale_gradients import StaleGradientCheck
 from .step_losses import StepLosses, step_loss
 from .step_phases import StepPhases
 from .step_sampling import StepSampler
+from .updates_by_hand import UpdatesByHand
 
 
 class TrainingMonitor:
@@ -34,9 +35,8 @@ class TrainingMonitor:
 
     def __init__(self, adapter, inspector):
         self.probe = adapter.probe
-        self.training = adapter.training
-        self.fast_path = adapter.fast_path
-        self.name = adapter.name
+        self.training, self._adapter = adapter.training, adapter
+        self.fast_path, self.name = adapter.fast_path, adapter.name
         self.inspector = inspector
         self.clock = adapter.training.clock
         self.level = str(self.probe.settings.get("level") or "normal")
@@ -64,8 +64,7 @@ class TrainingMonitor:
         self.fresh = None
         self.inside = None
         self.loaders_seen = 0
-        self.cost = 0.0
-        self.skipping = False
+        self.cost, self.skipping = 0.0, False
         self.step_sampler = StepSampler(now)
         self.memory = ProcessMemory(self.probe.event, self.name, now)
         self.last_root, self.roles = None, ModelRoles()
@@ -87,9 +86,7 @@ class TrainingMonitor:
 
     def is_followed_thread(self):
         """Whether this thread is followed; the first caller is."""
-        if self.thread is None:
-            self.thread = get_ident()
-            return True
+        self.thread = get_ident() if self.thread is None else self.thread
         if self.thread == get_ident():
             return True
         if not self._trained_elsewhere:
@@ -128,6 +125,8 @@ class TrainingMonitor:
         """
         if self.inside not in (None, root) or self.thread not in (None, get_ident()):
             return False
+        if self.training.by_hand is not None:
+            self.training.by_hand.check()
         if self.skipping and grad and training and not self.evaluation.open:
             if root is self.last_root:
                 self.loop.train_grad += 1
@@ -230,6 +229,8 @@ class TrainingMonitor:
         self.stale_gradients.before_backward(loop, self.dense)
         self.inspector.flight_recorder.backward(tensors)
         self.inspector.graph(loop.backwards, tensors)
+        if loop.backwards == 1 and not loop.optimizers_made and not loop.steps and not self.training.steps:
+            self.training.by_hand = UpdatesByHand(self._adapter, self, self.inspector.leaves(tensors))
         if self.memory.wants_mark(self.dense, loop.backwards):
             self.memory.mark(self.inspector.mark_graph(tensors))
         self._check_losses(losses, tensors)
@@ -362,8 +363,7 @@ class TrainingMonitor:
         if extra is not None and "scale" in extra:
             self.loop.scale(extra["scale"])
         normal = loss is None or self.normal_loss.accepts(loss)
-        if norm is not None:
-            normal = self._normal_norm.accepts(norm) and normal
+        normal = (norm is None or self._normal_norm.accepts(norm)) and normal
         if not normal and self.schedule.alarm(self.step_sampler.steps) and not self.probe.is_profiling:
             self.dense = True
             self.skipping = False
