@@ -306,8 +306,7 @@ class _Build:
                 self._warnings += known.warnings
                 yield source, known
             return
-        size = {source: known.size for source, known in self._before.pages.items()}
-        ours, others = share_out(stale[1:], size)
+        ours, others = share_out(stale[1:], {source: known.size for source, known in self._before.pages.items()})
         with run_aside_or_later(lambda: [work(source) for source in others], workers if others else 1) as made:
             yield from map(work, ours)
             for source, known in made():
