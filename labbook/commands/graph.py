@@ -14,12 +14,14 @@ from labbook.errors import NotebookError, NothingFoundError, UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
+    from labbook.model.run import Run
     from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
 
 
 @click.command(cls=HelpCommand)
 @click.option("--autograd", is_flag=True, help="Draw the autograd graph. Default.")
+@click.option("--model", is_flag=True, help="Draw the modules of the model with their health, into the file of --to.")
 @click.option("--onnx", is_flag=True, help="Export the model as ONNX: run the program to its first optimizer step.")
 @click.option("--around", default="", metavar="NAME", help="Show only the part around an operation or parameter.")
 @click.option(
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 )
 @notebook_option
 @run_argument()
-def command(autograd: bool, onnx: bool, around: str, target: Path | None, notebook: str | None, run: str) -> None:
+def command(
+    autograd: bool, model: bool, onnx: bool, around: str, target: Path | None, notebook: str | None, run: str
+) -> None:
     """Show the autograd graph of a run, or export its model as ONNX.
 
     The probe records it at the first backward call, up to 400 operations. Each line is a chain of operations with the
@@ -50,6 +54,9 @@ def command(autograd: bool, onnx: bool, around: str, target: Path | None, notebo
         _export_onnx(book, say, run, target)
         return
     found = load_run(book.paths, find_run(book, run).id)
+    if model:
+        _write_model(book, found, target or Path(f"{run}.svg"))
+        return
     health: Mapping[str, Any] = found.health if found is not None else {}
     graph = health.get("autograd") or {}
     boxes = graph_drawing.fold_graph(graph.get("operations") or [])
@@ -57,7 +64,9 @@ def command(autograd: bool, onnx: bool, around: str, target: Path | None, notebo
         raise NothingFoundError("terminal.graph.none")
     shown = graph_drawing.boxes_around(boxes, around)
     if not shown:
-        raise NothingFoundError("terminal.graph.not_around", name=around)
+        missed = [name for name in graph.get("unreachable") or [] if around.lower() in str(name).lower()]
+        key = "terminal.graph.not_reached" if missed else "terminal.graph.not_around"
+        raise NothingFoundError(key, name=around, names=missed[:12])
     labels = words(book.config.language_in_use(), book.paths.templates)["autograd"]
     flight = health.get("flight") or {}
     if target is None:
@@ -68,9 +77,26 @@ def command(autograd: bool, onnx: bool, around: str, target: Path | None, notebo
         return
     if target.suffix == ".svg":
         suspect = graph_drawing.suspect_of(found) if found is not None else ""
-        text = graph_drawing.graph_svg(boxes, shown, labels, graph.get("unreachable") or [], suspect)
+        text = graph_drawing.graph_svg(
+            boxes, shown, labels, graph.get("unreachable") or [], suspect, graph_drawing.graph_remarks(health, say)
+        )
     else:
         text = graph_drawing.graph_mermaid(boxes, shown, labels["other"])
+    _write(target, text)
+
+
+def _write_model(book: Notebook, run: Run | None, target: Path) -> None:
+    from labbook.report.model_mermaid import model_mermaid
+    from labbook.report.model_svg import has_diagram, model_svg
+    from labbook.store.text.templates import words
+
+    if run is None or not has_diagram(run):
+        raise NothingFoundError("terminal.graph.no_model")
+    labels = words(book.config.language_in_use(), book.paths.templates)["diagram"]
+    _write(target, (model_svg if target.suffix == ".svg" else model_mermaid)(run, labels))
+
+
+def _write(target: Path, text: str) -> None:
     try:
         target.write_text(text, "utf-8")
     except OSError as error:
@@ -99,24 +125,15 @@ def _remarks(
     graph: Mapping[str, Any], flight: Mapping[str, Any], shown: int, boxes: int, say: Sentences
 ) -> Sequence[str]:
     """Returns what is wrong with the graph, and what is left out of the lines."""
+    from labbook.report.graph_drawing import graph_remarks
+
     lines = [""]
     missed = [str(name) for name in graph.get("unreachable") or []]
     if missed:
         lines.append(say.line("terminal.graph.missed", count=len(missed), names=missed[:12]))
-    cut = graph.get("cut") or {}
-    if cut.get("op"):
-        lines.append(say.line("terminal.graph.cut", op=str(cut["op"]), place=_place(cut)))
-    if flight.get("finding"):
-        lines.append(
-            say.line("terminal.graph.flight", step=flight.get("step"), op=str(flight.get("op")), place=_place(flight))
-        )
+    lines += graph_remarks({"autograd": graph, "flight": flight}, say)
     if shown < boxes:
         lines.append(say.line("terminal.graph.part", shown=shown, count=boxes))
     if graph.get("more"):
         lines.append(say.line("terminal.graph.more"))
     return lines if len(lines) > 1 else []
-
-
-def _place(facts: Mapping[str, Any]) -> str:
-    file = Path(str(facts.get("file") or "")).name
-    return f"{file}:{facts.get('line')}" if file else "?"

@@ -26,6 +26,8 @@ MOST_ROWS = 36
 
 _LISTS = ("ModuleList", "LayerList")
 _SMALLEST = 2
+_LEADING = re.compile(r"(?<![x\d])(\d+)(?=x)")
+"""The first numbers of the shapes in a text."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,9 @@ class _Part:
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """What is equal in parts that are drawn as one."""
+        """What is equal in parts that are drawn as one: a router gives each expert another number of rows."""
         below = tuple((child.names[0].rpartition(".")[2], len(child.names), child.form) for child in self.children)
-        return self.type, self.shape, self.parameters, self.trainable, below
+        return self.type, _LEADING.sub("#", self.shape), self.parameters, self.trainable, below
 
 
 def model_tree(model: Model, signals: Signals) -> list[dict[str, Any]]:
@@ -214,7 +216,7 @@ def _join(parts: list[_Part], names: tuple[str, ...] = ()) -> _Part:
     return _Part(
         names=names or tuple(name for part in parts for name in part.names),
         type=first.type,
-        shape=first.shape,
+        shape=_join_shapes([part.shape for part in parts]),
         order=first.order,
         parameters=first.parameters,
         trainable=first.trainable,
@@ -226,6 +228,12 @@ def _join(parts: list[_Part], names: tuple[str, ...] = ()) -> _Part:
         # A part of equal blocks is drawn once, inside the block, with the name that it has in the first of them.
         children=tuple(_join(list(column), column[0].names) for column in columns),
     )
+
+
+def _join_shapes(shapes: Sequence[str]) -> str:
+    """Returns the shape of equal parts; numbers that differ as `least-greatest`."""
+    columns = zip(*(_LEADING.split(shape) for shape in shapes), strict=True)
+    return "".join(each[0] if len(set(each)) == 1 else f"{min(each, key=int)}-{max(each, key=int)}" for each in columns)
 
 
 def _merge_parts(parts: Sequence[_Part]) -> tuple[tuple[float, ...], dict[str, dict[str, float]]]:

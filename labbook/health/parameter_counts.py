@@ -15,6 +15,7 @@ def count_parameters(model: Model) -> dict[str, tuple[int, int]]:
     """Name of a module -> parameters and trainable parameters in it and in all modules below it.
 
     A parameter that several modules share counts once in each module that has it, where all parameters are listed.
+    Modules of which the probe left out a part, those around the last one, have no number; the root has zero.
     """
     listed, shared = model.get("parameters", []), model.get("shared", [])
     found: dict[str, tuple[int, int]] = {"": (0, 0)}
@@ -25,8 +26,13 @@ def count_parameters(model: Model) -> dict[str, tuple[int, int]]:
             found[name] = before[0] + every, before[1] + trainable
 
     if not listed or model.get("left_out", {}).get("parameters") or len(shared) >= _MOST_SHARED:
-        for row in model.get("modules", []):
+        rows = model.get("modules", [])
+        for row in rows:
             add(_with_parents(row.get("name", "")), row.get("parameters", 0), row.get("trainable", 0))
+        if rows and model.get("left_out", {}).get("modules"):
+            for name in _with_parents(rows[-1].get("name", "").rpartition(".")[0]):
+                found.pop(name, None)
+            found[""] = (0, 0)
         return found
     others = {names[0]: names for names in shared if names}
     for parameter in listed:

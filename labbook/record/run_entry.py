@@ -12,6 +12,7 @@ from labbook.model.run import Run
 from labbook.record.kept_files import draw_lineage
 from labbook.store.journal import write_atomically
 from labbook.store.paths import check_stays_inside
+from labbook.store.text.sentences import Sentences
 from labbook.store.text.templates import words
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _draw_model(notebook: Notebook, run: Run, folder: Path) -> None:
         picture = model_svg(run, words(language, own)["diagram"])
         write_atomically(folder / "model.svg", picture.encode("utf-8"), durable=False)
     if is_incomplete(run):
-        picture = run_graph_svg(run, words(language, own)["autograd"])
+        picture = run_graph_svg(run, words(language, own)["autograd"], Sentences(language, own))
         write_atomically(folder / "autograd.svg", picture.encode("utf-8"), durable=False)
 
 

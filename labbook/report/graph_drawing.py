@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from labbook.model.run import Run
+from labbook.report.model_mermaid import escape_mermaid
 from labbook.report.svg import frame, svg_text
+
+if TYPE_CHECKING:
+    from labbook.store.text.sentences import Sentences
 
 MOST_BOXES = 60
 """Most boxes that are drawn. Source: chosen by us; a picture that one can still read."""
@@ -41,7 +46,7 @@ def is_incomplete(run: Run) -> bool:
     return bool(graph.get("operations")) and bool(graph.get("unreachable") or graph.get("cut"))
 
 
-def run_graph_svg(run: Run, words: Mapping[str, str]) -> str:
+def run_graph_svg(run: Run, words: Mapping[str, str], say: Sentences) -> str:
     """Returns the picture of the graph of a run, near the loss; the operation of the first bad value is marked.
 
     Args:
@@ -49,13 +54,31 @@ def run_graph_svg(run: Run, words: Mapping[str, str]) -> str:
     """
     graph = run.health["autograd"]
     boxes = fold_graph(graph["operations"])
-    return graph_svg(boxes, boxes_around(boxes), words, graph.get("unreachable") or [], suspect_of(run))
+    missed, remarks = graph.get("unreachable") or [], graph_remarks(run.health, say)
+    return graph_svg(boxes, boxes_around(boxes), words, missed, suspect_of(run), remarks)
 
 
 def suspect_of(run: Run) -> str:
     """Returns the operation that made the first value that is not finite, or "" if none was shown to have."""
-    found = re.search(r"(\w+)!", str((run.health.get("flight") or {}).get("op") or ""))
-    return found.group(1) if found else ""
+    flight = run.health.get("flight") or {}
+    operation = str(flight.get("op") or "")
+    found = re.search(r"(\w+)!", operation)
+    return found.group(1) if found else operation if flight.get("finding") == "forward" else ""
+
+
+def graph_remarks(health: Mapping[str, Any], say: Sentences) -> list[str]:
+    """Returns where the graph of a run was cut and where its first value came from that is not finite."""
+    cut, flight = ((health.get("autograd") or {}).get("cut") or {}), health.get("flight") or {}
+    lines = [say.line("terminal.graph.cut", op=str(cut["op"]), place=_place(cut))] if cut.get("op") else []
+    if flight.get("finding"):
+        operation = str(flight.get("op"))
+        lines.append(say.line("terminal.graph.flight", step=flight.get("step"), op=operation, place=_place(flight)))
+    return lines
+
+
+def _place(facts: Mapping[str, Any]) -> str:
+    file = Path(str(facts.get("file") or "")).name
+    return f"{file}:{facts.get('line')}" if file else "?"
 
 
 def fold_graph(rows: Sequence[Sequence[Any]]) -> list[Box]:
@@ -176,17 +199,19 @@ def graph_mermaid(boxes: Sequence[Box], shown: Sequence[int], other: str) -> str
     lines = ["flowchart TD"]
     for at in shown:
         box = boxes[at]
-        text = " → ".join(box.operations) + (
-            f"<br/>{short_parameters(box.parameters, other)}" if box.parameters else ""
-        )
-        safe = "".join(f"#{ord(c)};" if c in '"#[]{}|`' else c for c in text)
-        lines.append(f'  b{at + 1}["{safe}"]')
+        texts = [" → ".join(box.operations), short_parameters(box.parameters, other) if box.parameters else ""]
+        lines.append(f'  b{at + 1}["{"<br/>".join(map(escape_mermaid, filter(None, texts)))}"]')
         lines += [f"  b{at + 1} --> b{one + 1}" for one in box.below if one in inside]
     return "\n".join(lines) + "\n"
 
 
 def graph_svg(
-    boxes: Sequence[Box], shown: Sequence[int], words: Mapping[str, str], unreachable: Sequence[str], suspect: str = ""
+    boxes: Sequence[Box],
+    shown: Sequence[int],
+    words: Mapping[str, str],
+    unreachable: Sequence[str],
+    suspect: str = "",
+    remarks: Sequence[str] = (),
 ) -> str:
     """Returns the picture, from the loss down to the parameters.
 
@@ -194,7 +219,8 @@ def graph_svg(
         shown: Numbers of those to draw.
         words: Labels, `autograd` of the words.
         unreachable: Names of trainable parameters that the graph does not reach; they are listed in red.
-        suspect: Name of an operation to mark, if exactly one box has it.
+        suspect: Name of an operation to mark, if exactly one box has it, as `log_softmax` or `LogSoftmax`.
+        remarks: Sentences below the graph.
     """
     inside = set(shown)
     level: dict[int, int] = {}
@@ -211,7 +237,8 @@ def graph_svg(
     rows: dict[int, list[int]] = {}
     for at in shown:
         rows.setdefault(level[at], []).append(at)
-    marked = [at for at in shown if suspect and suspect in boxes[at].operations]
+    plain = suspect.replace("_", "").lower()
+    marked = [at for at in shown if plain and plain in map(str.lower, boxes[at].operations)]
     place: dict[int, tuple[float, float, float]] = {}
     top = 42.0
     for number in sorted(rows):
@@ -246,6 +273,9 @@ def graph_svg(
         )
     if unreachable:
         top += 30 + 16 * min(len(unreachable), _MOST_NAMES)
+    for remark in remarks:
+        parts.append(f'<text class="bad" x="{_EDGE:.0f}" y="{top + 6:.0f}">{svg_text(remark, 120)}</text>')
+        top += 20
     return frame(_WIDTH, top, words["title"], parts)
 
 

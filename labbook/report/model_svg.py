@@ -38,7 +38,7 @@ _SHARES = ("dead", "saturated")
 
 def has_diagram(run: Run) -> bool:
     """Whether the modules of a model were observed, so that there is something to draw."""
-    return bool(_trees(run))
+    return bool(drawn_models(run))
 
 
 def model_svg(run: Run, labels: Mapping[str, str]) -> str:
@@ -50,7 +50,7 @@ def model_svg(run: Run, labels: Mapping[str, str]) -> str:
         run: A run with `health["models"]`.
         labels: The section `diagram` of the words file.
     """
-    trees = _trees(run)
+    trees = drawn_models(run)
     rows = [row for model in trees for row in model["tree"]]
     worst = _worst_rows(rows)
     axis = _axis(rows)
@@ -71,7 +71,8 @@ def model_svg(run: Run, labels: Mapping[str, str]) -> str:
     return frame(_WIDTH, top + 4, run.title, parts + legend)
 
 
-def _trees(run: Run) -> list[Mapping[str, Any]]:
+def drawn_models(run: Run) -> list[Mapping[str, Any]]:
+    """Returns the models of a run whose modules were observed, as far as they have room together."""
     models = run.health.get("models")
     found: list[Mapping[str, Any]] = []
     for model in models if isinstance(models, (list, tuple)) else ():
@@ -106,7 +107,7 @@ def _heading(model: Mapping[str, Any], labels: Mapping[str, str], top: float, *,
     summary = labels["summary"].format(
         parameters=numbers.count(int(root["parameters"])), trainable=numbers.count(int(root["trainable"]))
     )
-    parts = [_text(_LEFT, top + 13, summary, 50)]
+    parts = [_text(_LEFT, top + 13, summary, 50)] if root["parameters"] else []
     if columns:
         y = top + 13
         parts += [
@@ -191,6 +192,15 @@ def _texts(
 def _title(x: float, y: float, row: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     """Returns the type and the name of a row, cut to the room in front of the columns."""
     room = _COLUMNS - x
+    kind, name = row_words(row, labels)
+    cut = svg_text(kind, max(8, int(room / 7.2)))
+    left = int((room - 7.2 * len(kind)) / 5.9) - 1
+    rest = f'<tspan class="p" dx="6">{svg_text(name, left)}</tspan>'
+    return f'<text class="t" x="{x:.0f}" y="{y:.1f}">{cut}{rest if left >= 6 and name else ""}</text>'
+
+
+def row_words(row: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[str, str]:
+    """Returns the type of a row, with the number of equal modules, and its name."""
     count = int(row["count"])
     kind = str(row["type"]) or labels["between"].format(count=count)
     kind = f"{count} × {kind}" if count > 1 and row["type"] else kind
@@ -200,22 +210,23 @@ def _title(x: float, y: float, row: Mapping[str, Any], labels: Mapping[str, str]
         name += f" … {end if head and name.startswith(head + '.') else row['last']}"
     if row["inside"]:
         name += f" ({labels['inside'].format(count=row['inside'])})"
-    cut = svg_text(kind, max(8, int(room / 7.2)))
-    left = int((room - 7.2 * len(kind)) / 5.9) - 1
-    rest = f'<tspan class="p" dx="6">{svg_text(name, left)}</tspan>'
-    return f'<text class="t" x="{x:.0f}" y="{y:.1f}">{cut}{rest if left >= 6 and name else ""}</text>'
+    return kind, name
+
+
+def state_words(one: Mapping[str, Any], row: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Returns the words of a state of a row: `dead 100 % (3/8)`."""
+    state = str(one["state"])
+    text = str(labels.get(state, state))
+    if state in _SHARES:
+        text += f" {numbers.percent(one['value'])}"
+    return f"{text} ({one['modules']}/{row['total']})" if row["total"] > 1 else text
 
 
 def _state(
     one: Mapping[str, Any], y: float, row: Mapping[str, Any], labels: Mapping[str, str], worst: Mapping[str, int]
 ) -> list[str]:
-    state = str(one["state"])
-    text = str(labels.get(state, state))
-    if state in _SHARES:
-        text += f" {numbers.percent(one['value'])}"
+    state, text = str(one["state"]), state_words(one, row, labels)
     mark = f'<text class="i" x="{_HEALTH - 12:.0f}" y="{y:.1f}">▲</text>' if worst.get(state) == id(row) else ""
-    if row["total"] > 1:
-        text += f" ({one['modules']}/{row['total']})"
     summary = svg_text(labels["in_modules"].format(count=one["modules"], name=one["name"]), 120)
     title = f"<title>{summary}</title>" if row["total"] > 1 else ""
     paint = _PAINT.get(state, "--c7")

@@ -68,6 +68,21 @@ def test_equal_blocks_in_a_row_are_one_part_and_their_list_is_left_out():
     assert [row["total"] for row in rows] == [1, 1, 12, 12, 1, 1]
 
 
+def test_experts_that_get_different_numbers_of_rows_are_one_part():
+    model = rows_of(*blocks(3))
+    for number, rows in enumerate((7, 3, 13)):
+        for row in model["modules"]:
+            row["output"] = [{"shape": (rows, 4)}] if row["name"].startswith(f"layers.{number}") else row["output"]
+
+    assert [(row["count"], row["output"]) for row in tree(model)[1:]] == [(3, "3-13x4"), (1, "3-13x4"), (1, "3-13x4")]
+
+
+def test_modules_of_which_a_part_is_not_known_have_no_number_of_parameters():
+    model = rows_of(*blocks(3)) | {"parameters": [], "left_out": {"modules": 900, "parameters": 900}}
+
+    assert [row["parameters"] for row in tree(model) if row["type"] in ("Net", "ModuleList", "Block")] == [0, 0, 10, 0]
+
+
 def test_parts_stand_in_the_order_in_which_they_run():
     model = rows_of(("last", "Linear"), ("first", "ReLU"))
     model["modules"][1]["order"], model["modules"][2]["order"] = 2, 1

@@ -10,8 +10,10 @@ from xml.etree import ElementTree
 import pytest
 from order_of_tests import in_one_test
 
+from labbook.model.run import Run
 from labbook.probe.inspection.graph_operations import MOST, operations_of, replace_names
-from labbook.report.graph_drawing import boxes_around, fold_graph, graph_lines, graph_mermaid, graph_svg
+from labbook.report.graph_drawing import boxes_around, fold_graph, graph_lines, graph_mermaid, graph_svg, run_graph_svg
+from labbook.store.text.sentences import Sentences
 from labbook.store.text.templates import words
 
 RESIDUAL = [
@@ -118,6 +120,19 @@ def test_the_operations_of_torch():
     assert sorted(boxes[0].parameters) == ["0.bias", "0.weight"]
 
 
+def test_the_picture_names_the_cut_and_marks_the_operation_of_the_first_bad_value():
+    here = {"file": "/p/train.py", "line": 8}
+    health = {
+        "autograd": {"operations": RESIDUAL, "unreachable": [], "cut": {**here, "op": "detach"}},
+        "flight": {**here, "finding": "forward", "op": "nll_loss", "step": 3},
+    }
+    run = Run("i", "finished", ("python",), "/", 0.0, health=health)
+    svg = run_graph_svg(run, words("en")["autograd"], Sentences("en"))
+
+    assert "cut by `detach` at train.py:8" in svg and "step 3, nll_loss, train.py:8" in svg
+    assert svg.count('class="bl"') == 1
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("framework", "head", "loop"),
@@ -153,4 +168,8 @@ def test_a_recorded_run_shows_what_the_graph_misses(book, framework, head, loop)
     ElementTree.parse(book.folder / "graph.svg")
     assert "/autograd.svg)" in book.entry()
     assert book("graph", "--around", "no such name", check=False).returncode == 1
+    missed = book("graph", "--around", "unused", check=False)
+    assert missed.returncode == 1 and "does not reach unused.weight, unused.bias" in missed.stderr
+    book("graph", "--model", "--to", "model.mmd")
+    assert "unused" in (book.folder / "model.mmd").read_text("utf-8")
     assert book("graph", "--to", "graph.png", check=False).returncode == 2

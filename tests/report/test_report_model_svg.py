@@ -10,6 +10,7 @@ import pytest
 from labbook.health.model_tree import STATES
 from labbook.model.run import Run
 from labbook.report.entry.entry_page import entry_markdown
+from labbook.report.model_mermaid import model_mermaid
 from labbook.report.model_svg import has_diagram, model_svg
 from labbook.store.text.templates import words
 
@@ -57,6 +58,32 @@ def test_the_worst_part_is_marked_and_folded_parts_count():
     assert any("dead 60 % (3/12)" in text for text in shown) and shown.count("▲") == 1
     assert shown[shown.index("▲") - 1].strip() == "dead 90 %"
     assert "9,600 further modules were not observed" in shown
+
+
+def test_mermaid_has_a_frame_for_modules_with_others_inside_and_words_for_states():
+    rows = [
+        row(0, "", "Net"),
+        row(1, "layers.0", "Block", last="layers.11", count=12),
+        row(2, 'a"]', "ReLU", total=12, states=[state("dead", 0.6, 3)]),
+        row(2, "fc"),
+        row(1, "head", output=""),
+    ]
+    lines = model_mermaid(run_with(rows), words("en")["diagram"]).splitlines()
+
+    assert [line.strip() for line in lines] == [
+        "flowchart TD",
+        'subgraph m0_0["Net<br/>64x10"]',
+        'subgraph m0_1["12 × Block layers.0 … 11<br/>64x10"]',
+        'm0_2["ReLU a#34;#93;<br/>64x10<br/>dead 60 % (3/12)"]',
+        'm0_3["Linear fc<br/>64x10"]',
+        "m0_2 --> m0_3",
+        "end",
+        'm0_4["Linear head"]',
+        "m0_1 --> m0_4",
+        "end",
+        "classDef dead stroke:#9a6700,stroke-width:3px",
+        "class m0_2 dead",
+    ]
 
 
 def test_everything_lies_inside_the_picture_and_no_column_covers_another():
