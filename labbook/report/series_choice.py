@@ -28,6 +28,8 @@ _FEWEST_PRINTED = 3
 _MEAN = 1e-3
 """Relative deviation up to which a last value is the printed mean of those before, where half of its last digit is not
 more. Source: chosen by us."""
+_MEAN_OF_STEPS = 0.02
+"""Relative deviation of a printed mean from that of the recorded steps. Source: chosen by us."""
 _LEAST_FIXED = 1e-4
 """Smaller numbers have an exponent in their text. Source: Python's `repr`."""
 _FEWEST_STEPS = 3
@@ -102,7 +104,8 @@ def primary_direction(run: Run) -> str:
 def split_direction(run: Run, name: str) -> str:
     """Returns the direction of a printed metric that has only the name of a data split: `Loss: 0.4, Val: 0.81`.
 
-    What is printed beside a loss is another quantity, whose values improve early in the training.
+    Where the values of the training split are the measured losses (`train 0.61 val 0.65`), so are the others. What is
+    printed beside a loss is another quantity, whose values improve early in the training.
 
     Returns:
         "max" or "min"; "" for any other series and where its first value is in the middle of all.
@@ -110,11 +113,29 @@ def split_direction(run: Run, name: str) -> str:
     series = find_series(run, name)
     if series is None or series.source != "text" or name not in SPLITS:
         return ""
+    if (training := find_series(run, "train")) is not None and _prints_measured_loss(run, training):
+        return "min"
     if not any(metric_kind(p.name).quantity == "loss" for p in (*run.printed, *run.series) if p.source == "text"):
         return ""
     values = [v for v in series.values if math.isfinite(v)]
     usual = median(values) if values else 0.0
     return "max" if values and usual > values[0] else "min" if values and usual < values[0] else ""
+
+
+def _prints_measured_loss(run: Run, printed: Series) -> bool:
+    """Whether each printed value is the loss of a step, to the digits of the print, or the mean since the last one."""
+    measured = find_training_loss(run)
+    values = [v for v in printed.values if math.isfinite(v)]
+    if measured is None or measured.source != "probe" or not _FEWEST_REPEATED <= len(values) <= len(measured.values):
+        return False
+    digits = max(len(repr(value).partition(".")[2]) for value in values)
+    for place, value in enumerate(values):
+        begin, end = (round((place + k) * len(measured.values) / len(values)) for k in (0, 1))
+        is_step = any(abs(loss - value) < 0.51 * 10.0**-digits for loss in measured.values[begin : end + 1])
+        losses = [v for v in measured.values[begin:end] if math.isfinite(v)]
+        if not is_step and (not losses or abs(fmean(losses) - value) > _MEAN_OF_STEPS * abs(value)):
+            return False
+    return True
 
 
 def has_epoch_values(series: Series, steps: int) -> bool:

@@ -120,6 +120,18 @@ def test_a_value_of_the_validation_split_is_the_headline_beside_a_printed_loss(v
     assert split_direction(run, primary) == direction
 
 
+@in_one_test(
+    ("train", "primary", "direction"),
+    [((0.8, 0.4), "val", "min"), ((0.803, 0.497), "val", "min"), ((0.2, 0.9), "loss", "")],
+    ids=["losses of steps", "means of steps", "accuracies"],
+)
+def test_splits_are_losses_where_that_of_training_is_what_was_measured(train, primary, direction):
+    loss = of("loss", [0.9, 0.7, 0.8, 0.6, 0.5, 0.4], "probe")
+    run = replace(RUN_OF_60, series=(loss, of("train", train), of("val", (0.6, 0.7))))
+    assert primary_series(run) == primary
+    assert split_direction(run, primary) == direction
+
+
 def test_a_loss_beside_rewards_has_no_best_value():
     loss, reward = of("loss", [1.0, -2.0, 0.5], "probe"), of("reward", [1.0, 3.0, 2.0])
     run = replace(RUN_OF_60, series=(loss, reward), primary="reward")
