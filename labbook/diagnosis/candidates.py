@@ -26,11 +26,8 @@ _COMPUTING = (
     "no_grad_path",
 )
 """Failures of the computation itself. A programming error in the code that handles one of them is not the cause."""
-_CERTAIN = 3
 _DISTINCT = 15
-"""Characters of a pattern from which on a message is hardly found in another failure. Source: chosen by us; our
-own texts have too few wrong findings to fit it."""
-_RIVAL_SHARE = 0.7
+"""Characters of a pattern from which on a line is hardly found in another text. Source: chosen by us."""
 _PRINTED_NAN = "loss_printed_nan"
 _MAX_DEPTH = 12
 
@@ -44,7 +41,6 @@ class Candidate:
         fatal: Whether it ended a program, as far as is known.
         order: Position in time.
         depth: Place in the chain of one exception: 0 happened first.
-        rivalled: Whether a page of another family fits the same message about as well.
     """
 
     match: Match
@@ -54,14 +50,14 @@ class Candidate:
     order: float = 0.0
     rank: int | None = None
     depth: int = 0
-    rivalled: bool = False
 
     @property
     def is_distinct(self) -> bool:
-        """Whether its message excludes other failures: many words, or a class of its own, no rival, no prose."""
-        enough = self.match.length >= _DISTINCT or (self.match.typed and self.match.weight == _CERTAIN)
-        words = self.line.text if self.line is not None and self.exception is None else ""
-        return not self.rivalled and not is_prose(words) and (enough or (self.exception is None and self.line is None))
+        """Whether its message leaves no other reading: it is whole, no consequence of anything, and no prose."""
+        whole = self.match.whole and ANYTHING not in self.match.symptom.caused_by
+        if self.line is None or self.exception is not None:
+            return whole
+        return whole and self.match.length >= _DISTINCT and not is_prose(self.line.text)
 
     @property
     def id(self) -> str:
@@ -157,18 +153,8 @@ def _match_chain(raised: ObservedException, matcher: Matcher, framework: str) ->
             one = replace(one, frames=raised.frames)
         matches = matcher.match_exception(one, framework)
         chosen = matches[:1] + [m for m in matches[1:] if m.weight == 3 and _is_related(m, matches[0])]
-        rivalled = any(_is_rival(m, matches[0]) for m in matches[1:])
-        found += [
-            Candidate(match, one, None, raised.ended_process, raised.order, raised.rank, depth, rivalled)
-            for match in chosen
-        ]
+        found += [Candidate(m, one, None, raised.ended_process, raised.order, raised.rank, depth) for m in chosen]
     return found
-
-
-def _is_rival(match: Match, first: Match) -> bool:
-    apart = match.symptom.family != first.symptom.family and match.weight == first.weight
-    related = _is_related(match, first) or _is_related(first, match)
-    return apart and not related and match.length >= _RIVAL_SHARE * first.length
 
 
 def _is_related(match: Match, first: Match) -> bool:

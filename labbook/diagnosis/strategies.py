@@ -136,8 +136,8 @@ def choose_findings(case: Case) -> list[Finding]:
 def _page_findings(case: Case, candidates: Sequence[Candidate]) -> list[Finding]:
     """The findings of pages; consequences of the first are marked, hints beside a certain first are left out.
 
-    Certain is only what a distinct message shows, in a text whose exceptions are all explained, and, where it has no
-    traceback, after which the training did not go on.
+    Certain is only what a distinct message shows, in a text whose exceptions are all explained and in which no later
+    one ended the program, and, where it has no traceback, after which the training did not go on.
     """
     findings: list[Finding] = []
     last_step = int(case.evidence.facts.get(LAST_STEP, 0))
@@ -147,7 +147,8 @@ def _page_findings(case: Case, candidates: Sequence[Candidate]) -> list[Finding]
         if findings and candidate.match.weight == 1 and first.match.weight > 1:
             continue
         finding = build_finding(candidate.match, candidate.exception, candidate.line, case.evidence, case.language)
-        if not candidate.is_distinct or unexplained or _program_continues(candidate, last_step):
+        doubtful = unexplained or _is_overtaken(candidate, case.candidates) or _program_continues(candidate, last_step)
+        if doubtful or not candidate.is_distinct:
             finding = replace(finding, tier=max(finding.tier, _LIKELY))
         if findings:
             follows = ANYTHING in candidate.match.symptom.caused_by or is_cause_of(first, candidate)
@@ -155,6 +156,17 @@ def _page_findings(case: Case, candidates: Sequence[Candidate]) -> list[Finding]
             finding = replace(finding, follows_from=first.id if follows or same_exception else "")
         findings.append(finding)
     return findings
+
+
+def _is_overtaken(candidate: Candidate, candidates: Sequence[Candidate]) -> bool:
+    """Whether a later exception of the same process, that is no consequence of it, ended the program.
+
+    An exit status has no place of its own: any exception is later.
+    """
+    since = -1.0 if candidate.order == float("inf") else candidate.order
+    later = (c for c in candidates if c.exception is not None and c.fatal and c.order > since)
+    own = (c for c in later if c.rank == candidate.rank or None in (c.rank, candidate.rank))
+    return any(ANYTHING not in c.match.symptom.caused_by and not is_cause_of(candidate, c) for c in own)
 
 
 def _program_continues(candidate: Candidate, last_step: int) -> bool:

@@ -131,13 +131,3 @@ def test_messages_among_sentences(family_of: Callable[[str], str], family: str, 
 def test_a_message_comes_before_a_guess(family_of: Callable[[str], str]) -> None:
     message = "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED\n"
     assert family_of(message) == family_of(message + "maybe it slowly runs out of memory?\n") == "cudnn_error"
-
-
-def test_a_title_ends_the_traceback_that_was_cut(family_of: Callable[[str], str]) -> None:
-    """What reads the environment is a setting, whatever the class of its error."""
-    title = "起训就 `ValueError: Not supported value: 0`\n"
-    cut = (
-        'Traceback (most recent call last):\n  File "train.py", line 12, in <module>\n    import sd_args\n'
-        '  File "sd_args.py", line 3, in <module>\n    if str2bool(os.getenv("FLAG_FUSED", "False")):\n'
-    )
-    assert family_of(title + cut) == "config_error"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from labbook.diagnosis.catalogue.pattern import NormalisedText, compile_pattern, is_different, normalise_text
@@ -32,6 +33,7 @@ class Match:
         length: Characters of the pattern; of two that fit, the longer one is more specific.
         values: What its placeholders captured.
         typed: Whether the pattern names the class of the exception.
+        whole: Whether the message begins with it, and is one of its kind: not a class alone, nor a line like a message.
     """
 
     symptom: Symptom
@@ -39,6 +41,7 @@ class Match:
     length: int
     values: Mapping[str, str]
     typed: bool = False
+    whole: bool = False
 
     @property
     def strength(self) -> tuple[int, bool, int]:
@@ -83,7 +86,7 @@ class Matcher:
         for name in names:
             for shape in self._by_type.get(name, ()):
                 if _fits_framework(shape, framework) and not _is_excluded(shape.symptom, text):
-                    found.append(Match(shape.symptom, shape.pattern.weight, 0, {}, typed=True))
+                    found.append(Match(shape.symptom, shape.pattern.weight, 0, {}, typed=True, whole=not text.low))
         if not any(match.length for match in found):
             found += self._cut(raised.message, names, framework)
         return _keep_strongest(found)
@@ -100,7 +103,8 @@ class Matcher:
         if line.kind == "warning":
             found += self._matching(self._shapes["warning"], text, set(), framework)
         elif as_exception:
-            found += self._matching(self._shapes["exception"], text, set(), framework)
+            shown = self._matching(self._shapes["exception"], text, set(), framework)
+            found += [replace(match, whole=False) for match in shown]
         return _keep_strongest(found)
 
     def match_ending(self, ending: ProcessEnd) -> list[Match]:
@@ -113,7 +117,7 @@ class Matcher:
             if wanted & (names | known):
                 # A known reason is more specific than a status or signal.
                 specific = 1 if wanted & known else 0
-                found.append(Match(shape.symptom, shape.pattern.weight, specific, {}, typed=True))
+                found.append(Match(shape.symptom, shape.pattern.weight, specific, {}, typed=True, whole=True))
         return _keep_strongest(found)
 
     def _cut(self, message: str, names: set[str], framework: str) -> list[Match]:
@@ -150,7 +154,8 @@ class Matcher:
             if values is None or (quantity and not is_different(quantity, values["a"], values["b"])):
                 continue
             if not _is_excluded(shape.symptom, text):
-                found.append(Match(shape.symptom, shape.pattern.weight, template.length, values, typed))
+                whole = template.is_whole(text)
+                found.append(Match(shape.symptom, shape.pattern.weight, template.length, values, typed, whole))
         return found
 
 
@@ -168,7 +173,9 @@ def _keep_strongest(found: Sequence[Match]) -> list[Match]:
     ordered = sorted(sorted(found, key=lambda m: m.symptom.id), key=lambda m: m.strength, reverse=True)
     best: dict[str, Match] = {}
     for match in ordered:
-        best.setdefault(match.symptom.id, match)
+        first = best.setdefault(match.symptom.id, match)
+        if match.whole and match.weight == first.weight:
+            best[first.symptom.id] = replace(first, whole=True)
     return list(best.values())
 
 

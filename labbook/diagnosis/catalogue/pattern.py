@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from labbook.diagnosis.toml_data import read_toml, take_words
@@ -35,6 +35,8 @@ _BRACES = {1: "{", 2: "}"}
 _SPACES = re.compile(r"[^\S\n]+")
 _BREAKS = re.compile(r" ?\n\s*")
 _JOINED = re.compile(r"(?<=[A-Za-z)\]])([:,])(?=[A-Za-z'])")
+_INSIDE = re.compile(r"\w[^\S\n]*\Z")
+"""The end of what stands in front of the middle of a sentence."""
 _LEAST_CUT = 24
 """Characters that a message without its end must have. Source: chosen by us; the shortest beginning that nearly always
 distinguishes the messages of torch 2.13 and paddle 3.3 in the catalogue."""
@@ -99,19 +101,23 @@ class CompiledPattern:
 
     def find(self, text: NormalisedText) -> dict[str, str] | None:
         """The values of its placeholders at the first place where it fits, or `None`."""
-        if self.anchor not in text.low:
-            return None
+        return next((captured for _, captured in self._places(text)), None)
+
+    def is_whole(self, text: NormalisedText) -> bool:
+        """Whether it fits from where a sentence begins, at most behind codes in punctuation."""
+        return any(not _INSIDE.search(text.flat[max(0, at - _ANY) : at]) for at, _ in self._places(text))
+
+    def _places(self, text: NormalisedText) -> Iterator[tuple[int, dict[str, str]]]:
+        """Where it fits, with the values of its placeholders; one that begins with a placeholder fits from 0."""
         lead = 1 if not self.pieces[0].literal else 0
-        first = self.pieces[lead].literal
         position = -1
-        for _ in range(_MOST_STARTS):
-            position = text.low.find(first, position + 1)
+        for _ in range(_MOST_STARTS if self.anchor in text.low else 0):
+            position = text.low.find(self.pieces[lead].literal, position + 1)
             if position < 0:
-                return None
+                return
             captured = self._match_from(text, position, lead)
             if captured is not None:
-                return captured
-        return None
+                yield (0 if lead else position), captured
 
     def _match_from(self, text: NormalisedText, position: int, lead: int) -> dict[str, str] | None:
         captured: dict[str, str] = {}

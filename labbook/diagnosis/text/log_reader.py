@@ -103,25 +103,14 @@ def _read_region(region: ErrorWindow, collected: EvidenceCollector) -> None:
         found = [
             one for one in reader.read() if one.frames or not (one.at.is_edge or _RE["retried"].search(one.at.text))
         ]
-        found = _merge_exceptions(found) if region.whole else found
         rest = [line for place, line in enumerate(shaped) if place not in reader.used]
         if region.whole and not any(one.type for one in found):
             # A title often has the last line of a traceback whose end was cut off.
-            found = _merge_exceptions([*found, *_inline(rest)])
+            found = [*found, *_inline(rest)]
         collected.add_exceptions(found)
         collected.stacks.extend(reader.stacks[: 100 - len(collected.stacks)])
         _collect_lines(rest, collected, whole=region.whole, blocks=region.whole and not found)
     collected.note_wording("\n".join(line.text for line in lines), whole=region.whole)
-
-
-def _merge_exceptions(found: list[ParsedException]) -> list[ParsedException]:
-    """The exceptions of a report; an exception in the title completes a traceback without its end."""
-    named = [one for one in found if one.type and one.bare and not one.frames]
-    cut = [one for one in found if one.frames and not one.type and one.inner is None]
-    if len(found) != 2 or len(named) != 1 or len(cut) != 1:
-        return found
-    named[0].frames = cut[0].frames
-    return named
 
 
 def _collect_lines(rest: list[LogLine], collected: EvidenceCollector, *, whole: bool, blocks: bool) -> None:

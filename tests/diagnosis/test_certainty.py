@@ -1,0 +1,50 @@
+"""What a diagnosis says with certainty: the whole message of what ended the program, on a page with one cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from labbook.diagnosis.catalogue.matcher import Matcher
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.diagnosis.cause_ranking import diagnose
+from labbook.diagnosis.text.log_reader import read_text
+
+CATALOGUE = load_catalogue()
+MATCHER = Matcher(CATALOGUE)
+TRACEBACK = 'Traceback (most recent call last):\n  File "run.py", line {line}, in {place}\n    {source}\n'
+LAST = TRACEBACK.format(line=31, place="<module>", source="main()")
+
+
+def certain(text: str) -> list[str]:
+    return [one.symptom for one in diagnose(read_text(text), MATCHER).findings if one.tier == 1]
+
+
+@pytest.mark.parametrize("last", ["GroveError: the second part is missing", "KeyError: 'epoch'"])
+def test_no_page_is_certain_of_an_exception_before_the_one_that_ended_the_program(last):
+    own = certain(LAST + last)
+    wrong = []
+    for page in CATALOGUE.symptoms.values():
+        for example in page.matches[:2]:
+            first = TRACEBACK.format(line=8, place="load", source="part = read(name)") + example.text.strip()
+            found = [one for one in certain(f"{first}\ntrying the next part\n{LAST}{last}") if one not in own]
+            wrong += [(page.id, found, example.text)] if found else []
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "id_"),
+    [
+        ("RuntimeError: {}index out of range in self", "embedding_index_out_of_range"),
+        ("ValueError: {}optimizer got an empty parameter list", "optimizer_empty_params"),
+    ],
+)
+def test_only_a_message_that_begins_with_the_words_of_a_page_is_certain(text, id_):
+    assert certain(LAST + text.format("")) == [id_]
+    assert certain(LAST + text.format("(InvalidArgument) ")) == [id_]
+    assert certain(LAST + text.format("stage 3 stopped: ")) == [id_]
+    assert not certain(LAST + text.format("the report says that "))
+
+
+def test_a_class_with_a_message_that_no_page_has_is_not_certain():
+    for kind in ("SyntaxError", "OutOfMemoryError", "RecursionError", "KeyboardInterrupt"):
+        assert not certain(f"{LAST}{kind}: the second part is missing")
