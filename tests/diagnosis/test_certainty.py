@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from labbook.diagnosis.catalogue.matcher import Matcher
-from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, read_pages
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.log_reader import read_text
 
-CATALOGUE = load_catalogue()
+CATALOGUE = read_pages(BUILT_IN.glob("*.md"))
 MATCHER = Matcher(CATALOGUE)
 TRACEBACK = 'Traceback (most recent call last):\n  File "run.py", line {line}, in {place}\n    {source}\n'
 LAST = TRACEBACK.format(line=31, place="<module>", source="main()")
