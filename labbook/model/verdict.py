@@ -21,11 +21,11 @@ VERDICTS = ("healthy", "suspect", "unhealthy", "failed", "unknown")
 """healthy: training was observed and no check warned. suspect: a check warned. unhealthy: a check failed, or the loss
 ended as NaN or infinity. failed: the command failed or was killed. unknown: not enough was observed to say."""
 
-REASONS = ("running", "lost", "no_step", "trials", "not_measured", "no_checks", "exit")
+REASONS = ("running", "lost", "no_step", "evaluation", "trials", "not_measured", "no_checks", "exit")
 """Reasons that are no symptoms. running: the run has not ended. lost: how it ended is not known. no_step: no training
-step was observed. trials: each trial of the run has its own verdict. not_measured: steps were counted, but neither loss
-nor gradients were observed. no_checks: an older entry without health checks. exit: the command failed without a
-diagnosis."""
+step was observed. evaluation: the run evaluated a model and did not train one. trials: each trial of the run has its
+own verdict. not_measured: steps were counted, but neither loss nor gradients were observed. no_checks: an older entry
+without health checks. exit: the command failed without a diagnosis."""
 
 LIKELY = 2
 """Last tier of certainty that counts for a verdict; hints do not."""
@@ -71,7 +71,9 @@ def judge_run(run: Run) -> Verdict:
     if not run.imported_from and not run.steps:
         if run.captured.get("trials"):
             return Verdict("unknown", "trials")
-        return Verdict("unknown", "no_step")
+        evaluated = any(signals.evaluations for signals in run.signals)
+        warned = _first_check(run, "warn") if evaluated else ""
+        return Verdict("suspect", warned) if warned else Verdict("unknown", "evaluation" if evaluated else "no_step")
     stood_still = any(f.symptom == _STANDSTILL and f.tier <= LIKELY for f in run.findings)
     warned = _first_check(run, "warn") or (_STANDSTILL if stood_still else "")
     if warned:

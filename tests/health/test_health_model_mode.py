@@ -37,3 +37,22 @@ def test_validation_without_a_loss_that_looks_like_training(ask, make_series, na
     }
     found = ask("eval_in_train_mode", make_series(name, [0.5, 0.7], "console"), signals=signals)
     assert found.verdict == verdict and (verdict != "warn" or "24 forward passes" in found.observed)
+
+
+@in_one_test(
+    ("phase", "names", "verdict"),
+    [
+        ({}, ("accuracy",), "warn"),
+        ({"grad": False}, ("accuracy",), "warn"),
+        ({"loss": {"cross_entropy": 0.5}}, ("accuracy",), "fail"),
+        ({}, (), "ok"),
+        ({"training": False}, ("accuracy",), "ok"),
+        ({"asked": True}, ("accuracy",), "ok"),
+        ({"stochastic": False}, ("accuracy",), "ok"),
+    ],
+    ids=["with gradients", "without", "with a loss", "generates", "evaluation mode", "attack", "no such layer"],
+)
+def test_a_program_that_only_evaluates(ask, make_series, phase, names, verdict):
+    known = {"training": True, "stochastic": True, "grad": True, "batches": 6, "begin_step": 1, **phase}
+    series = [make_series(name, [0.5], "text") for name in names]
+    assert ask("eval_in_train_mode", *series, signals={"evaluations": (known,)}, processes=()).verdict == verdict

@@ -8,6 +8,7 @@ from order_of_tests import in_one_test
 from labbook.model.finding import Finding
 from labbook.model.run import CheckResult, Process, Run
 from labbook.model.series import Series
+from labbook.model.signals import Signals
 from labbook.model.verdict import VERDICTS, Verdict, judge_entry, judge_run
 
 
@@ -20,6 +21,7 @@ TRAINED = Run(
     processes=(Process(1, 0, ("python", "a.py"), "main", steps=40),),
     checks=(row("loss_nonfinite", "ok"), row("dead_relu", "note")),
 )  # fmt: skip
+EVALUATED = (Signals("torch", evaluations=({"batches": 3},)),)
 NO_LOSS = Series("val_loss", "text", (1, 2), (math.nan, math.nan))
 ERROR = Finding("softmax_before_cross_entropy", "loop-bug", "loop-bug", 1, "error", "Softmax before cross entropy")
 CAUSE = Finding("x", "data", "data", 2, "warning", "Inputs not normalised")
@@ -35,6 +37,8 @@ CAUSE = Finding("x", "data", "data", 2, "warning", "Inputs not normalised")
         ({"status": "failed"}, Verdict("failed", "exit")),
         ({"status": "killed", "findings": (replace(ERROR, symptom="oom"),)}, Verdict("failed", "oom")),
         ({"processes": ()}, Verdict("unknown", "no_step")),
+        ({"processes": (), "signals": EVALUATED}, Verdict("unknown", "evaluation")),
+        ({"processes": (), "signals": EVALUATED, "checks": (row("x", "warn"),)}, Verdict("suspect", "x")),
         ({"checks": ()}, Verdict("unknown", "not_measured")),
         ({"checks": (row("loss_nonfinite", "not observed"),)}, Verdict("unknown", "not_measured")),
         ({"checks": (*TRAINED.checks, row("x", "warn"))}, Verdict("suspect", "x")),

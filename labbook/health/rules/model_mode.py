@@ -42,7 +42,7 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     where labels are learnt and nothing acts or plays against another. Without `no_grad` a validation looks like
     training, and no `backward` follows.
     """
-    unused = _judge_unused_forwards(run, signals)
+    unused, trains = _judge_unused_forwards(run, signals), bool(run.steps or signals.loop)
     if unused is not None:
         return unused
     reason = missing_reason(run, signals, "evaluations")
@@ -51,14 +51,17 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     wrong = [
         e
         for e in signals.evaluations
-        if e.get("training") and e.get("stochastic") and not e.get("grad") and "Averaged" not in e.get("root", "")
+        if e.get("training") and e.get("stochastic") and "Averaged" not in e.get("root", "")
+        if not e.get("grad") or not (trains or e.get("asked"))
     ]
     scored = [e for e in wrong if e.get("loss", {}) or e.get("accuracy") is not None]
     long = [e for e in wrong if e.get("batches", 0) >= _CALLS]
     short = [e for e in wrong if e not in long and e not in scored]
     judged = scored if sum(e.get("batches", 0) for e in scored) >= _CALLS else long
-    batches, verdict = sum(e.get("batches", 0) for e in judged), "fail"
-    if judged is long and batches <= _PHASE:
+    batches, verdict = sum(e.get("batches", 0) for e in judged), "fail" if trains or scored else "warn"
+    if not trains and judged is long and not (run.series or run.printed):
+        judged = []  # it generates, or computes features
+    if trains and judged is long and batches <= _PHASE:
         judged, verdict = short if len(short) >= _CALLS and _supervised(run, signals) else [], "warn"
         batches = sum(e.get("batches", 0) for e in judged)
     if judged:

@@ -177,6 +177,11 @@ class TensorInspector:
 
     def evaluates(self, root, args, kwargs):
         """Looks at a forward that is no training forward, and at its first input where the phase is new."""
+        self.look_at_inputs(args, kwargs)
+        self.before_evaluation(root)
+
+    def look_at_inputs(self, args, kwargs):
+        """Looks at the first input of a forward where an evaluation phase has begun with it."""
         evaluation = self._monitor.evaluation
         if evaluation.wants_inputs() and self.without_modes.is_possible():
             tensor = first_tensor((args, kwargs), self.stats)
@@ -184,7 +189,6 @@ class TensorInspector:
                 with self.without_modes:
                     look = self.stats.inspect(tensor)
                 evaluation.inputs = {name: look[name] for name in ("shape", "min", "max", "mean", "std")}
-        self.before_evaluation(root)
 
     # steps
 

@@ -9,6 +9,7 @@ from .checkpoints import Checkpoints
 from .collectives import Collectives
 from .compiler import has_compiled, is_compiling_next
 from .dataloader import BatchFingerprints, DataLoaders
+from .evaluated_models import EvaluatedModels
 from .flight_recorder import FlightRecorder
 from .framework_state import parameters
 from .functional_calls import FunctionalCalls
@@ -55,7 +56,8 @@ class TensorInspector(inspector.TensorInspector):
         self.flight_recorder = FlightRecorder(torch, self)
         self.collectives = Collectives(torch, self)
         self.copies = ModelCopies(torch, self)
-        self.loading.model_loads = self.copies.on_load_state
+        self.evaluated = EvaluatedModels(torch, self)
+        self.loading.model_loads = self.on_load_state
         self.forget()
         adapter.probe.after_fork(self.forget)
 
@@ -68,13 +70,25 @@ class TensorInspector(inspector.TensorInspector):
         self._evaluated = False
         self.collectives.forget()
         self.copies.forget()
+        self.evaluated.forget()
 
     # models
 
     def optimizer_made(self, optimizer):
         """Processes a new optimizer, whose parameters may be those of a model that was not known."""
         self._hold(optimizer)
+        self.evaluated.end()
         super().optimizer_made(optimizer)
+
+    def on_load_state(self, module, state):
+        """Processes the loading of a state into a model."""
+        self.copies.on_load_state(module, state)
+        self.evaluated.add(module)
+
+    def graph(self, number, tensors):
+        """Looks at the graph of a backward call."""
+        self.evaluated.end()
+        super().graph(number, tensors)
 
     def observe_forwards(self, reached):
         """Observes `model.forward(x)` of models that train without being called, given the ids of reached parameters.

@@ -49,6 +49,8 @@ def hook_monitor(adapter):
         inspector.writes.install(adapter.module, compiling)
     with probe.guard("torch.health copies"):
         inspector.copies.install(compiling)
+    with probe.guard("torch.health evaluations"):
+        inspector.evaluated.install(compiling)
     with probe.guard("torch.health collectives"):
         inspector.collectives.install(compiling)
     with probe.guard("torch.health gradients"):

@@ -75,6 +75,10 @@ class Evaluation:
             self._training = self._stochastic = True
         self._grad = self._grad or grad
 
+    def has_phase(self):
+        """Whether a phase was written, or would be if the program ended now."""
+        return bool(self.phases or (self.open and (self.batches > 1 or self._losses)))
+
     def wants_inputs(self):
         """Whether to look at the inputs of the forward that has begun."""
         return self.open and self.batches == 1 and self.phases < LOOKED

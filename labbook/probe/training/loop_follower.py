@@ -364,7 +364,10 @@ class Training:
         if self.steps or self.backwards:
             self.probe.totals["backwards"] = self.backwards
         elif self.probe.role != "fork" and not is_launcher():
+            evaluates = self.monitor is not None and self.monitor.evaluation.has_phase()
             nothing = "this process imported %s and made no optimizer step and no backward call" % self.framework
+            if evaluates:
+                nothing = "this process evaluated a model and made no optimizer step and no backward call"
             self.unobserved("training steps", self.steps_hidden or nothing)
         self._hand_over()
 

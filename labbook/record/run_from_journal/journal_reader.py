@@ -346,9 +346,11 @@ def _probe_report(processes: Sequence[ProcessEvents]) -> ProbeReport:
         return ProbeReport("absent")
     unobserved: dict[tuple[str, str], None] = {}
     errors: dict[tuple[str, str], int] = {}
+    stepped = any(process.events_of_kind(Step) for process in processes)
     for process in processes:
         for event in process.events_of_kind(UnobservedSignal):
-            unobserved[(event.get("what", ""), event.get("reason", ""))] = None
+            if not (stepped and event.get("what") == "training steps"):  # the parent of processes that train
+                unobserved[(event.get("what", ""), event.get("reason", ""))] = None
         latest: dict[tuple[str, str], int] = {}
         for error in process.events_of_kind(ProbeError):
             latest[(error.get("where", ""), error.get("error", ""))] = error.get("count") or 1

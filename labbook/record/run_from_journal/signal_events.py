@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import typing
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, TypeVar
 
 from labbook.model.events import KIND_NAMES
@@ -51,16 +52,25 @@ _Kind = TypeVar("_Kind", bound=Event)
 def fold_signals(processes: Sequence[ProcessEvents]) -> tuple[Signals, ...]:
     """Returns the signals of each process and framework that trained, ordered by rank.
 
-    One that only called losses counts if none made a step: the parent of processes that train may evaluate the model.
+    One that only called losses or evaluated counts if none made a step. The phases of the parent of processes that
+    train are those of the first of these.
     """
     stepped = any(process.events_of_kind(Step) for process in processes)
-    kinds = [kind for kind in _TRAINING_KINDS if kind is not LossCall or not stepped]
-    signals = []
+    kinds = [kind for kind in _TRAINING_KINDS if kind is not LossCall] if stepped else [*_TRAINING_KINDS, Evaluation]
+    signals: list[Signals] = []
+    beside: list[Evaluation] = []
     for process, label in zip(processes, process_labels(processes), strict=True):
         trained = {event.get("framework", "") for kind in kinds for event in process.events_of_kind(kind)}
         frameworks = dict.fromkeys(event.get("framework", "") for event in process.events)
         signals += [_Folder(process, framework).signals(label) for framework in frameworks if framework in trained]
-    return tuple(sorted(signals, key=lambda s: s.rank or 0))
+        if not trained:
+            beside += process.events_of_kind(Evaluation)
+    signals.sort(key=lambda s: s.rank or 0)
+    first = next((at for at, one in enumerate(signals) if not one.evaluations), None) if beside else None
+    if first is not None:
+        own = [phase for phase in beside if phase.get("framework") == signals[first].framework]
+        signals[first] = replace(signals[first], evaluations=tuple(own))
+    return tuple(signals)
 
 
 class _Folder:

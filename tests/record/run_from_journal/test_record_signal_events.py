@@ -139,3 +139,11 @@ def test_a_parent_that_only_evaluates_is_not_judged_beside_the_processes_that_tr
     assert [s.pid for s in fold_signals([parent, *spawned])] == [2, 3]
     assert [s.label for s in fold_signals([parent, *spawned])] == ["", "process"]
     assert [s.pid for s in fold_signals([parent])] == [1]
+
+
+def test_a_validation_in_the_parent_is_one_of_the_processes_that_it_started():
+    phase = {"k": "evaluation", "batches": 10, "training": False}
+    parent = process(phase, pid=1)
+    first, second = (process(step(1, losses=[2.0]), pid=pid) for pid in (2, 3))
+    assert [(s.pid, len(s.evaluations)) for s in fold_signals([parent, first, second])] == [(2, 1), (3, 0)]
+    assert [(s.pid, len(s.evaluations)) for s in fold_signals([parent])] == [(1, 1)]

@@ -1,0 +1,49 @@
+"""A PyTorch program that evaluates and does not train: its phases are seen, and dropped where it trains after all."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.forked("torch"), pytest.mark.torch]
+
+START = """
+import torch
+from torch import nn
+net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+x, y = torch.randn(40, 4), torch.randint(0, 3, (40,))
+def evaluate():
+    for part in x.split(10):
+        nn.functional.cross_entropy(net(part), y[: len(part)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "seen"),
+    [
+        ("net.eval()\nwith torch.no_grad(): evaluate()", (False, False, 4)),
+        ("net.load_state_dict(nn.Sequential(*net).state_dict())\nevaluate()", (True, True, 4)),
+        ("net.eval(); net[0].eval()\nwith torch.inference_mode(): evaluate()", (False, False, 4)),
+    ],
+    ids=["eval", "load_state_dict", "a part"],
+)
+def test_forwards_before_any_training_are_an_evaluation(run, healthy, body, seen):
+    outcome = healthy(run(START + body, fork="torch"))
+    (phase,) = outcome.of("evaluation")
+    assert (phase["training"], phase["grad"], phase["batches"]) == seen
+    assert phase["stochastic"] and phase["samples"] == 40 and phase["inputs"]["shape"] == [10, 4]
+    (missing,) = outcome.of("unobserved")
+    assert missing["reason"].startswith("this process evaluated a model")
+
+
+def test_a_first_look_at_a_model_that_is_trained_then_is_no_validation(run, healthy):
+    train = """
+net.eval()
+with torch.no_grad(): evaluate()
+optimizer = torch.optim.SGD(net.train().parameters(), lr=0.1)
+for _ in range(3):
+    nn.functional.cross_entropy(net(x), y).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    outcome = healthy(run(START + train, fork="torch"))
+    assert outcome.of("evaluation") == [] and len(outcome.of("step")) == 3
