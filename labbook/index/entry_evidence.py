@@ -1,12 +1,13 @@
 """The text of an entry that says something about its run.
 
-A check that is fine names the fault that the run does not have, and tables of tensors and of the machine name
-everything: they are no evidence.
+A check that is fine names the fault that the run does not have, the advice of a diagnosis is that of the page of its
+symptom and names other faults, and tables of tensors and of the machine name everything: they are no evidence.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 from labbook.store.text.entry_text import split_parts
@@ -27,9 +28,27 @@ def evidence_text(body: str) -> tuple[str, str]:
         if not part.name:
             own.append(_HEADING.sub("", part.text))
         elif part.name not in _LEFT_OUT:
-            lines = [line for line in part.text.splitlines() if not is_quiet_row(line)]
+            lines = [line for line in without_advice(part.text.splitlines()) if not is_quiet_row(line)]
             generated.append(_DENIED.sub(" ", "\n".join(lines)))
     return "\n".join(own), "\n".join(generated)
+
+
+def without_advice(lines: Iterable[str]) -> Iterator[str]:
+    """Yields the lines of an entry, empty ones for the causes and fixes of its diagnosis."""
+    is_advice = False
+    for line in lines:
+        if line and not line.startswith(" "):
+            is_advice = line.startswith(_advice())
+        yield "" if is_advice else line
+
+
+@cache
+def _advice() -> tuple[str, ...]:
+    """Returns how the items of a diagnosis begin that are copied from the page of its symptom."""
+    words = [
+        read_words(builtin_folder() / "words" / f"{language}_diagnosis.toml")["diagnosis"] for language in ("en", "zh")
+    ]
+    return tuple(f"- **{each[key]}**" for each in words for key in ("why", "fixes"))
 
 
 def is_quiet_row(line: str) -> bool:

@@ -23,6 +23,7 @@ _SPACED = re.compile(r"(?<=\w)\s+(<=|>=|!=|<|>)\s+(?=[-+.\d]|nan\b|inf\b)")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
 _DAY = re.compile(r"\d{4}-\d\d(?:-\d\d)?|\d{4}-W\d\d?|today|yesterday|今天|昨天", re.IGNORECASE)
 _AGE = re.compile(r"(\d{1,5})([hdw])")
+_ENDING = re.compile(r"(?:ies|ied|ing|ed|es|s)$")
 _DAY_S = 86400.0
 _MOST_FORM = 12
 _SENTENCE = 4
@@ -352,7 +353,8 @@ def _form_expression(form: str, *, prefix: bool) -> str:
     phrase, open_end = segment_phrase(form.rstrip("*"))
     if not any(c.isalnum() for c in phrase):
         return ""
-    wide = star or open_end or (prefix and len(phrase) > 2 and not is_cjk(phrase.replace(" ", "")))
+    # The stemmer writes `di` for `dies`, which would be the beginning of every "Diagnosis".
+    wide = star or open_end or (prefix and len(_ENDING.sub("", phrase)) > 2 and not is_cjk(phrase.replace(" ", "")))
     if wide and len(phrase) > 4 and phrase[-1] in "yYeE":
         # The stemmer writes `memori` for `memory` and `converg` for `converge`; the prefix must match both.
         phrase = phrase[:-1]

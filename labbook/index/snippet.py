@@ -9,7 +9,7 @@ from pathlib import Path
 
 from labbook.index.cjk import is_cjk, normalize_text
 from labbook.index.documents import MAX_BYTES
-from labbook.index.entry_evidence import is_quiet_row
+from labbook.index.entry_evidence import is_quiet_row, without_advice
 
 _WIDTH = 160
 _MARKUP = re.compile(r"<!--.{0,200}?-->|</?[a-zA-Z][^<>]{0,200}>|\]\([^()\s]{0,300}\)|[`*|\[\]]+")
@@ -43,7 +43,7 @@ def find_snippet(path: Path, words: Sequence[str]) -> tuple[int, str]:
 
 def _body(text: str) -> Iterator[tuple[int, str]]:
     """Yields the lines after the front matter with their numbers."""
-    lines = text.splitlines()
+    lines = list(without_advice(text.splitlines()))
     start = 0
     if lines and lines[0].strip() == "---":
         start = next((i + 1 for i in range(1, len(lines)) if lines[i].strip() in ("---", "...")), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 from labbook.frozen import dataclass
 from labbook.model.entry import Entry
 from labbook.model.run import Change
+from labbook.model.run_fields import as_number
 from labbook.model.verdict import VERDICTS
 from labbook.report import numbers
 from labbook.report.best_runs import BROKEN, best_run, trend_of
@@ -241,11 +243,15 @@ def _lessons(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, Any
 
 
 def _changes(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, Any]]:
-    """Returns the settings and code changed this week, most frequent first, without metrics."""
+    """Returns the settings and code changed this week, most frequent first, without metrics.
+
+    A text option that the next run of the script changes back was only tried, and is not listed.
+    """
+    tried_only = _tried_only(rows, source.changes)
     seen: dict[tuple[str, str], list[tuple[Change, RunRow]]] = defaultdict(list)
     for row in rows:
         for each in source.changes.get(row.id, ()):
-            if each.kind != "metric":
+            if each.kind != "metric" and (row.id, each.what) not in tried_only:
                 change = translate_change(each, source.sentences)
                 seen[change.kind, change.what].append((change, row))
     found = []
@@ -264,6 +270,29 @@ def _changes(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, Any
             }
         )
     return found
+
+
+def _tried_only(rows: Sequence[RunRow], changes: Mapping[str, Sequence[Change]]) -> set[tuple[str, str]]:
+    """Returns run and option of each text that a single run had, as `--fault nan`, and of the way back from there."""
+    histories: dict[tuple[str, str], list[tuple[str, Change]]] = defaultdict(list)
+    single = set()
+    newest: dict[str, set[str]] = {}
+    for row in sorted(rows, key=lambda row: (row.started, row.id), reverse=True):
+        options = {each.what: each for each in changes.get(row.id, ()) if each.kind == "argument"}
+        for what, each in options.items():
+            if not _has_number(each):
+                histories[row.script, what].append((row.id, each))
+                single |= {(row.id, what)} if what in newest.get(row.script, options) else set()
+        newest[row.script] = set(options)
+    for (_, what), history in histories.items():
+        if next((each.now for run, each in history if (run, what) not in single), None) == history[-1][1].before:
+            single |= {(run, what) for run, _ in history}
+    return single
+
+
+def _has_number(change: Change) -> bool:
+    values = (as_number(value) for value in (change.before, change.now))
+    return any(value is not None and math.isfinite(value) for value in values)
 
 
 def _open_runs(rows: Sequence[RunRow], period: Period, link: Link) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from functools import cache
 
 from labbook.frozen import dataclass
 from labbook.model.entry import Entry
@@ -16,6 +17,7 @@ from labbook.model.verdict import judge_entry
 from labbook.report.numbers import number
 from labbook.store.moments import first_moment
 from labbook.store.paths import is_run_id
+from labbook.store.text.templates import builtin_folder, read_words
 
 Goals = Callable[[str], MetricGoal]
 """Experiment -> the metric that people chose for it."""
@@ -84,11 +86,35 @@ class RunRow:
         head, _, rest = self.title.replace("：", ": ", 1).partition(": ")
         return rest if rest and head == self.script else self.title
 
+    @property
+    def outcome(self) -> str:
+        """The subject without what columns for status and metric show: "0.41 → 0.93 in 80 steps", "dead ReLU units"."""
+        text = self.subject
+        for beginning in _status_words():
+            if text.startswith(beginning):
+                text = text[len(beginning) :]
+                break
+        text = text.removeprefix(f"{self.metric} ") if self.metric else text
+        is_value = self.metric_text in (self.subject, f"{self.metric} {text}")
+        return "" if is_value or text in _status_words() else text
+
     def is_better_than(self, other: RunRow) -> bool:
         """Whether the best value of the metric is better than that of another run."""
         if self.best is None or other.best is None:
             return self.best is not None and other.best is None
         return self.best > other.best if self.direction == "max" else self.best < other.best
+
+
+@cache
+def _status_words() -> tuple[str, ...]:
+    """Returns how titles begin that repeat the status, in all languages, the longest first."""
+    found: set[str] = set()
+    for language in ("en", "zh"):
+        title = read_words(builtin_folder() / "words" / f"{language}.toml")["title"]
+        found |= {
+            str(title[key]).partition("{")[0] for key in ("finished", "finished_with", "finished_but", "failed_with")
+        }
+    return tuple(sorted(found, key=len, reverse=True))
 
 
 def run_row(entry: Entry, goals: Goals | None = None) -> RunRow:

@@ -62,7 +62,7 @@ def test_runs_are_called_by_the_options_in_which_they_differ(site, open_page):
     page = compared(open_page, site, [wanted[rate] for rate in ("0.1", "0.2", "3.0")])
     page.wait_for_selector(".lb-plot canvas")
 
-    names = page.locator(".u-legend .u-label").all_inner_texts()[1:]
+    names = page.locator(".lb-legend span").all_inner_texts()
     assert sorted(name.split(" · ")[0] for name in names) == ["lr 0.1", "lr 0.2", "lr 3.0"], names
     assert page.locator(".lb-head small").first.inner_text().count("2026-") == 1, "a card has the date, too"
 
@@ -74,10 +74,15 @@ def test_two_runs_their_numbers_and_their_curves(site, open_page):
 
     assert page.locator(".lb-head__line").count() == 3
     assert "--lr" in page.locator(".lb-compare-table").first.inner_text()
-    assert page.locator(".lb-plot .u-legend .u-series").count() >= 3
-    before = page.locator(".lb-plot canvas").screenshot()
+    metrics = page.locator(".lb-plots figcaption b").all_inner_texts()
+    assert len(metrics) > 1 and len(set(metrics)) == len(metrics), "a diagram for each metric"
+    assert page.locator(".lb-legend .lb-swatch").count() == 3
+    plot = page.locator("figure", has=page.get_by_text("loss", exact=True))
+    before = plot.locator("canvas").screenshot()
     page.get_by_label("Log scale").set_checked(not page.get_by_label("Log scale").is_checked())
-    assert page.locator(".lb-plot canvas").screenshot() != before
+    assert plot.locator("canvas").screenshot() != before
+    plot.locator(".u-over").hover()
+    assert plot.locator(".lb-plot__one").count() >= 2, "the values of all runs at a step"
     page.get_by_label("Also show equal values").check()
     assert page.locator("tr:not(.lb-differs) th[scope=row]", has_text="numpy").count() >= 1
 

@@ -19,10 +19,26 @@ HEALTH = """## Health checklist
 """
 
 
+DIAGNOSIS = """## Diagnosis
+
+### Host out of memory (`oom_host`, certain)
+
+- **Evidence:** the kernel logged it
+- **{why}** A request far beyond the machine.
+    - Or: the loader keeps its shards.
+
+- **{fixes}**
+    1. Use a smaller prefetch.
+- **Consequences:** quenched
+"""
+
+
 @pytest.fixture(params=[("ok", "not observed", "fail"), ("正常", "未观察到", "不通过")], ids=["en", "zh"])
 def book(notes, request):
     ok, unobserved, fail = request.param
+    why, fixes = ("Cause:", "Fix:") if ok == "ok" else ("原因：", "修复：")
     parts = [
+        block("diagnosis", DIAGNOSIS.format(why=why, fixes=fixes)),
         block("health", HEALTH.format(ok=ok, unobserved=unobserved, fail=fail)),
         block("unobserved", "vanishing_gradient: too few layers"),
         block("console", "```text\nepoch 1 overflow False scaler=None\nwarning: tensor exotic\n```"),
@@ -32,12 +48,14 @@ def book(notes, request):
     return notes.notebook
 
 
-@pytest.mark.parametrize("words", ["infinity", "relu", "dead", "vanishing", "overflow", "scaler"])
+@pytest.mark.parametrize(
+    "words", ["infinity", "relu", "dead", "vanishing", "overflow", "scaler", "beyond", "shards", "prefetch"]
+)
 def test_what_the_run_does_not_have_is_not_found(book, words):
     with pytest.raises(NothingFoundError):
         search(book, words)
 
 
-@pytest.mark.parametrize("words", ["saturated sigmoid", "exotic", "scheduler off by one"])
+@pytest.mark.parametrize("words", ["saturated sigmoid", "exotic", "scheduler off by one", "kernel logged", "quenched"])
 def test_what_it_has_is_found(book, words):
     assert [hit.meta["id"] for hit in search(book, words).hits] == [RUN]

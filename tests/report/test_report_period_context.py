@@ -228,6 +228,20 @@ def test_what_people_turned():
     ]
 
 
+def test_a_flag_that_one_run_had_is_no_change():
+    rows = [row(number, 16) for number in range(1, 6)]
+    toggles = ["", "nan", "dead", "", ""]
+    changes = {
+        one.id: [Change("argument", "--fault", before, now)] if before != now else []
+        for one, before, now in zip(rows, ["", *toggles], toggles, strict=False)
+    }
+    changes[rows[1].id] += [Change("argument", "--optimizer", "sgd", "adam"), Change("code", "a.py", "", "", "+1 -1")]
+    changes[rows[4].id] += [Change("argument", "--lr", "0.1", "0.2"), Change("argument", "--amp", "", "yes")]
+
+    found = story(rows, changes=changes)["changes"]
+    assert sorted(each["what"] for each in found) == ["--lr", "--optimizer", "a.py"]
+
+
 @pytest.mark.parametrize(("language", "heading"), [("en", "## Results"), ("zh", "## 结果")])
 def test_the_page_of_a_week(language, heading):
     rows = [row(1, 16, best=0.3, metric="loss"), row(2, 17, "failed", author="")]

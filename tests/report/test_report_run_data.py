@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from labbook.model.entry import Entry
 from labbook.model.run import FileUse, Run
 from labbook.model.run_json import run_to_json
 from labbook.model.series import Series
 from labbook.report.run_data import load_run, run_data
+from labbook.report.run_row import RunRow
 from labbook.report.terminal_page import strip_markup
 
 RUN = Run(
@@ -78,3 +81,23 @@ def test_reading_on_a_terminal_leaves_markup_out():
     assert "id: x" not in shown and "labbook:begin" not in shown and "<details>" not in shown
     assert "# T" in shown and "all" in shown and "<div>kept</div>" in shown
     assert "broken" in strip_markup("---\n[broken\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "title", "outcome"),
+    [
+        ("finished", "train.py: finished, val_acc 0.41 → 0.93 in 80 steps", "0.41 → 0.93 in 80 steps"),
+        ("finished", "train.py：完成，val_acc 0.41 → 0.93，共 80 步", "0.41 → 0.93，共 80 步"),
+        ("finished", "train.py: finished, val_acc 0.93", ""),
+        ("finished", "train.py: finished, but dead ReLU units", "dead ReLU units"),
+        ("finished", "train.py：完成，但有问题：ReLU 单元失活", "ReLU 单元失活"),
+        ("finished", "train.py: finished, loss is NaN since step 4", "loss is NaN since step 4"),
+        ("finished", "train.py: finished", ""),
+        ("failed", "train.py: failed, script not found", "script not found"),
+        ("failed", "train.py: ValueError at train.py:3", "ValueError at train.py:3"),
+        ("finished", "My own title", "My own title"),
+    ],
+)
+def test_the_outcome_of_a_run_repeats_no_column(status, title, outcome):
+    row = RunRow("20261122-035531-ab2c", "x.md", status, title, script="train.py", metric="val_acc", last=0.93)
+    assert row.outcome == outcome

@@ -51,7 +51,12 @@ def compare_page(templates: Templates, say: Sentences) -> Page:
     title = str(templates.words["site_compare"]["title"])
     named = {f"word_{word}": say.template(key) for word, key in WORDS.items()}
     context = {"script_words": script_words(templates, "site_compare", **named)}
-    scripts = ("assets/vendor/uPlot/uPlot.iife.min.js", "assets/rows.js", "assets/compare.js")
+    scripts = (
+        "assets/vendor/uPlot/uPlot.iife.min.js",
+        "assets/rows.js",
+        "assets/compare_curves.js",
+        "assets/compare.js",
+    )
     return template_page(templates, "compare", "compare/index.md", title, context, wide=True, scripts=scripts)
 
 

@@ -15,7 +15,7 @@ from labbook.publish.pages.compare_data import compare_files, compare_page
 from labbook.publish.pages.experiment_view import experiment_files
 from labbook.publish.pages.month_pages import month_pages
 from labbook.publish.pages.page import Page, SiteFile, SiteSource, link, run_cells, template_page
-from labbook.publish.pages.run_table_data import group_by_month, table_files
+from labbook.publish.pages.run_table_data import group_by_month, option_columns, table_files
 from labbook.publish.pages.script_words import script_words
 from labbook.publish.pages.symptom_pages import fix_cells, problem_cells, symptom_cells, symptom_pages
 from labbook.publish.pages.symptom_view import OPEN_DAYS, SymptomView, symptom_view
@@ -29,6 +29,8 @@ from labbook.store.text.templates import Templates
 
 _LATEST = 8
 _NEWEST = 100
+_MOST_OPTIONS = 4
+"""Most columns of options in a table of runs. Source: chosen by us; the table fits the page."""
 
 
 def site_pages(source: SiteSource, templates: Templates, view: SymptomView | None = None) -> list[Page]:
@@ -74,15 +76,32 @@ def experiment_runs(name: str, source: SiteSource, templates: Templates) -> str:
     path = f"experiments/{name}.md"
     rows = [row for row in source.rows if row.experiment == name]
     best = best_run(rows)
+    shown = rows[:_NEWEST]
+    values = {row.path: option_columns(source.fronts.get(row.path, {})) for row in shown}
     data = {
         "name": name,
+        "options": _varied(list(values.values())),
         "script_words": script_words(templates, "site_explore"),
-        "rows": [run_cells(row, path) | {"best": best is not None and row.id == best.id} for row in rows[:_NEWEST]],
+        "rows": [
+            run_cells(row, path)
+            | {"best": best is not None and row.id == best.id, "options": defaultdict(str, values[row.path])}
+            for row in shown
+        ],
         "total": len(rows),
         "broken": sum(row.status in BROKEN for row in rows),
         "time": numbers.duration(sum(row.duration_s or 0.0 for row in rows)),
     }
     return templates.render_anyway("pages/experiment_runs.md.j2", data)[0]
+
+
+def _varied(runs: Sequence[Mapping[str, str]]) -> list[str]:
+    """Returns the options in which runs differ, those with the most values first; a seed is none."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for values in runs:
+        for name, value in values.items():
+            found[name].add(value)
+    counts = {name: len(given) for name, given in found.items() if name != "seed"}
+    return sorted((name for name in counts if counts[name] > 1), key=lambda name: -counts[name])[:_MOST_OPTIONS]
 
 
 def neighbours(rows: Sequence[RunRow]) -> dict[str, tuple[RunRow | None, RunRow | None]]:

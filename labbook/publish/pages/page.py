@@ -210,6 +210,7 @@ def run_cells(row: RunRow, page: str) -> dict[str, Any]:
         "status": row.status,
         "verdict": row.verdict,
         "title": row.subject,
+        "outcome": row.outcome,
         "script": row.script,
         "experiment": row.experiment,
         "author": row.author,

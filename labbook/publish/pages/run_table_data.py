@@ -21,7 +21,7 @@ from labbook.publish.pages.page import SiteFile, SiteSource
 from labbook.report.run_row import RunRow
 from labbook.store.paths import is_run_id
 
-FORM = 2
+FORM = 3
 """Version of the format, read by `assets/rows.js`."""
 
 _MAX_TEXT = 200
@@ -59,7 +59,7 @@ def _kept_columns(month: str, rows: Sequence[RunRow], source: SiteSource) -> byt
     keys = source.months.get(month)
     if keys is None:
         return columns(rows, source.fronts, source.facts)
-    key = content_key(keys.content, [row.path in source.facts for row in rows])
+    key = content_key(FORM, keys.content, [row.path in source.facts for row in rows])
     return source.kept.get_or_make(f"columns-{month}", key, lambda: columns(rows, source.fronts, source.facts))
 
 
@@ -115,6 +115,7 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
         metrics.append(metric_columns(front))
         params.append(option_columns(front))
     single: dict[str, Callable[[RunRow], str]] = {
+        "outcome": lambda row: row.outcome,
         "status": lambda row: row.status,
         "verdict": lambda row: row.verdict,
         "experiment": lambda row: row.experiment,

@@ -176,8 +176,11 @@ def _overview(view: SymptomView) -> dict[str, Any]:
     ]
     classes: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for symptom in sorted(view.source.symptoms.values(), key=lambda symptom: symptom.id):
-        text = _remove_values(symptom.wording_in(view.source.language).see)
-        classes[symptom.class_].append({**symptom_cells(view, symptom.id, path), "short": _first_sentence(text)})
+        wording = symptom.wording_in(view.source.language)
+        cells = {**symptom_cells(view, symptom.id, path), "short": _first_sentence(_remove_values(wording.see))}
+        # A page of its own has all of them.
+        fix = next(iter(wording.attempts), "") if symptom.id not in view.paged else ""
+        classes[symptom.class_].append(cells | {"fix": _remove_values(fix)})
     listed = {symptom_path(name) for name in view.runs} | {symptom_path(name) for name in view.source.symptoms}
     return {
         "seen": sorted(seen, key=lambda row: -row["runs"]),

@@ -99,7 +99,6 @@
   }
 
   const MOST_NAME = 30; // characters of an option and its value in the name of a run
-  const WHOLE = Array.from({ length: 40 }, (_, n) => [1, 2, 5][n % 3] * 10 ** Math.floor(n / 3)); // between steps on an axis
   const NOT_FINITE = { nan: NaN, inf: Infinity, "-inf": -Infinity };
   const measured = (value) => (typeof value === "string" ? (NOT_FINITE[value] ?? null) : (value ?? null));
 
@@ -141,7 +140,7 @@
 
   const still = document.getElementById("lb-compare-static");
   const home = mount.querySelector(".lb-home-link");
-  let showEqual = false, asked = 0, chart = null;
+  let showEqual = false, asked = 0, picture = null;
 
   const note = (text, kind = "lb-note-line") => window.labbook.sentence("p", kind, text);
   const draw = (...parts) => mount.replaceChildren(home, ...parts.filter(Boolean));
@@ -169,15 +168,14 @@
   }
 
   function show(runs, notes) {
-    chart?.destroy();
-    chart = null;
+    picture?.destroy();
     const pills = notes.map((text) => note(text, "lb-hint"));
     if (!runs.length) {
       still.hidden = false;
       return draw(...pills);
     }
     called(runs);
-    const picture = curves(runs);
+    picture = window.labbook.curvesOf(runs, mount, say, swatch);
     draw(...pills, heads(runs), element("h2", { id: "differences", text: say("differences") }), differenceTable(runs),
       element("h2", { id: "numbers", text: say("numbers") }), numberTable(runs),
       element("h2", { id: "curves", text: say("curves") }), picture.element);
@@ -220,7 +218,7 @@
     });
     return element("div", { class: "lb-heads" }, ...runs.map((run, n) => element("div", { class: "lb-head" },
       element("div", { class: "lb-head__line" }, swatch(n), ...window.labbook.pills(run, say), runs.length > 1 ? remove(run) : null),
-      element("a", { href: site.entry(run), text: run.title || run.id, title: run.title }),
+      element("a", { href: site.entry(run), text: [run.script, run.outcome].filter(Boolean).join(" · ") || run.title || run.id, title: run.title }),
       element("small", { text: [name(run), name(run).includes(moment(run.started)) ? "" : moment(run.started), duration(run.duration), run.author].filter(Boolean).join(" · ") }),
       element("small", { text: run.experiment }))),
     element("a", { class: "lb-head lb-add", href: site.section("runs/"), text: `+ ${say("add")}` }));
@@ -289,60 +287,6 @@
       const texts = values.map((value) => number(value, digits));
       if (digits >= 8 || distinct(texts) >= distinct(values)) return texts;
     }
-  }
-
-  function curves(runs) {
-    const all = names(runs.map((run) => run.data.curves));
-    if (!all.length || !window.uPlot) return { element: note(say("no_curves")), start() {} };
-    const count = (one) => runs.filter((run) => run.data.curves[one]).length;
-    all.sort((a, b) => count(b) - count(a));
-    const select = element("select", { class: "lb-input", "aria-label": say("curve"), onchange: () => { suggest(); plot(); } }, ...all.map((one) => element("option", { value: one, text: one })));
-    const log = element("input", { type: "checkbox", onchange: () => plot() });
-    const place = element("div", { class: "lb-plot", role: "img" });
-
-    /* One run that explodes must not press all others flat. */
-    function suggest() {
-      const values = runs.flatMap((run) => run.data.curves[select.value]?.y ?? []).filter((value) => value !== null);
-      const least = Math.min(...values);
-      log.checked = least > 0 && Math.max(...values) / least > 1e4;
-    }
-
-    function plot() {
-      chart?.destroy();
-      const metric = select.value;
-      const held = runs.map((run, n) => ({ run, n, curve: run.data.curves[metric] })).filter(({ curve }) => curve);
-      const steps = [...new Set(held.flatMap(({ curve }) => curve.x))].sort((a, b) => a - b);
-      const at = new Map(steps.map((step, n) => [step, n]));
-      const series = held.map(({ curve }) => {
-        // Steps that only other runs have are no gap in this one; a value that is not finite is.
-        const line = new Array(steps.length).fill(undefined);
-        curve.x.forEach((step, n) => { line[at.get(step)] = curve.y[n] === null || (log.checked && curve.y[n] <= 0) ? null : curve.y[n]; });
-        return line;
-      });
-      const style = getComputedStyle(mount);
-      const paint = (variable) => style.getPropertyValue(variable).trim();
-      const axis = { stroke: paint("--lb-quiet"), grid: { stroke: paint("--lb-line"), width: 1 }, ticks: { stroke: paint("--lb-line"), width: 1 } };
-      place.setAttribute("aria-label", say("curve_label", { name: metric, n: held.length }));
-      chart = new window.uPlot({
-        width: Math.max(200, place.clientWidth), height: 320,
-        scales: { x: { time: false }, y: { distr: log.checked ? 3 : 1 } },
-        axes: [{ ...axis, label: say("step"), labelSize: 22, size: 34, incrs: steps.every(Number.isInteger) ? WHOLE : undefined }, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : number(tick))) }],
-        series: [{ label: say("step") }, ...held.map(({ run, n }) => ({
-          label: name(run), stroke: paint(`--lb-run-${(n % 10) + 1}`), width: 1.5, dash: n >= 10 ? [6, 4] : undefined,
-          points: { show: steps.length < 40 }, value: (_, value) => number(value) || "–",
-        }))],
-        cursor: { drag: { x: true, y: false } },
-      }, [steps, ...series], place);
-    }
-
-    new ResizeObserver(() => chart?.setSize({ width: Math.max(200, place.clientWidth), height: 320 })).observe(place);
-    // The colours of the lines are those of the scheme that is shown.
-    new MutationObserver(() => { if (place.isConnected) plot(); }).observe(document.body, { attributeFilter: ["data-md-color-scheme"] });
-    return {
-      element: element("div", {}, element("div", { class: "lb-tools" }, select, element("label", { class: "lb-check" }, log, element("span", { text: say("log") })),
-        element("span", { class: "lb-quiet", text: say("zoom") })), place),
-      start: () => { suggest(); plot(); },
-    };
   }
 
   if (window.labbook.offline()) {

@@ -84,9 +84,15 @@
       picture.append(shape("line", { class: "lb-axis-line", x1: at, x2: at, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM + 5 }), text(at, HEIGHT - BOTTOM + 18, name, { "text-anchor": "middle" }));
     }
     picture.append(text((LEFT + width) / 2, HEIGHT - 6, choice.option, { class: "lb-axis-name", "text-anchor": "middle" }));
-    // The newest runs are drawn last, on top.
+    // The newest runs are drawn last, on top. Marks at one place stand side by side, as far as there is room.
+    const taken = new Map();
     for (const run of shown.slice(0, MOST_MARKS).reverse()) {
-      const across = x.at(run.params[choice.option]), up = y.at(result(run));
+      const place = [x.at(run.params[choice.option]), y.at(result(run))];
+      const spot = place.map((one) => Math.round(one / 9)).join();
+      const before = taken.get(spot) ?? 0;
+      taken.set(spot, before + 1);
+      const aside = Math.min(Math.ceil(before / 2), 6) * 9 * (before % 2 ? 1 : -1);
+      const across = Math.max(LEFT + 5, Math.min(width - RIGHT - 5, place[0] + aside)), up = place[1];
       const broken = isBroken(run);
       const mark = broken ? shape("path", { class: "lb-point", d: `M${across - 4} ${up - 4}l8 8m0 -8l-8 8` }) : shape("circle", { class: "lb-point", cx: across, cy: up, r: 5 });
       mark.style[broken ? "stroke" : "fill"] = broken ? "var(--lb-bad)" : "var(--lb-run-1)";

@@ -104,16 +104,26 @@
   const TEXT_PX = 20; // size of the text for which the widths are
   const WIDTHS = { started: 144, verdict: 112, status: 116, title: 230, experiment: 190, project: 150, script: 150, duration: 96, author: 96, host: 96, symptoms: 190, tags: 150, frameworks: 130, mode: 88, fixed: 72 };
 
-  function link(run) {
-    return element("a", { href: site.entry(run), tabindex: "-1", title: run.title, text: run.title || run.id });
+  const flat = (text) => text.toLowerCase().replaceAll("`", "");
+
+  /* Script and result, without what other columns show: the status, the metric, a symptom (its place stays). */
+  function called(run, keys = []) {
+    const named = keys.includes("symptoms") && run.symptoms.some((name) => flat(run.outcome).includes(flat(known.titles[name] ?? name)));
+    const result = named ? (run.outcome.match(/\S+:\d+$/)?.[0] ?? "") : run.outcome;
+    const script = keys.includes("script") || result.startsWith(run.script) ? "" : run.script;
+    return [script, result].filter(Boolean).join(" · ") || run.title || run.id;
   }
 
-  function cell(key) {
+  function link(run, text = called(run)) {
+    return element("a", { href: site.entry(run), tabindex: "-1", title: run.title, text });
+  }
+
+  function cell(key, keys) {
     const value = sortable(key);
     if (key === "started") return (run) => moment(run.started) || run.id;
     if (key === "verdict") return (run) => pill(run.verdict, say(`verdict_${run.verdict}`));
     if (key === "status") return (run) => pill(run.status, say(`status_${run.status}`));
-    if (key === "title") return link;
+    if (key === "title") return (run) => link(run, called(run, keys));
     if (key === "duration") return (run) => duration(run.duration);
     if (key === "fixed") return (run) => (run.fixed ? element("span", { class: "lb-fix", text: say("fixed") }) : "");
     if (key === "symptoms") return (run) => run.symptoms.map((name) => known.titles[name] ?? name).join(", ");
@@ -149,7 +159,7 @@
       const width = Math.round((WIDTHS[key] ?? 100) * scale);
       const wide = key === "title" || (key === keys.at(-1) && !keys.includes("title"));
       const end = key === "duration" || key.includes(":");
-      return { key, label: label(key), width: wide ? `minmax(${width}px, 1fr)` : `${width}px`, least: width, end, sort: true, cell: cell(key) };
+      return { key, label: label(key), width: wide ? `minmax(${width}px, 1fr)` : `${width}px`, least: width, end, sort: true, cell: cell(key, keys) };
     })], 34);
   }
 
