@@ -136,6 +136,22 @@ QUESTIONS = (
 )  # fmt: skip
 
 
+def test_an_empty_box_has_examples_and_of_many_values_one_is_typed(search):
+    examples = search.locator(".lbs__examples button")
+    examples.first.wait_for()
+    assert examples.count() > 3
+    examples.first.click()
+    search.wait_for_selector(".lbs__group--symptom a")
+    assert search.locator(".lbs__box").input_value() == "loss is nan" and not examples.count()
+    field = search.get_by_label("symptom")
+    assert field.evaluate("one => one.tagName") == "INPUT" and search.locator("#lbs-symptom option").count() > 100
+    everything = asked(search, "loss")
+    field.fill("loss_nonf")
+    assert asked(search, "loss ") == everything, "half a name is no filter"
+    field.fill("loss_nonfinite")
+    assert len(asked(search, "loss")["Symptoms"]) == 1
+
+
 def test_conditions_and_dates_find_the_same_runs_as_in_the_terminal(site, search):
     book = find_notebook(site.notes.parent, chosen=site.notes.parent, environ={})
     differs = {}

@@ -64,7 +64,8 @@ def test_only_symptoms_that_were_seen_have_a_page_and_all_stand_in_the_overview(
     overview = pages["symptoms/index.md"]
     assert "[NaN or infinite loss](loss_nonfinite.md)" in overview.split("## ")[1]
     assert "**NaN or infinite weights**" in overview and "](nonfinite_parameter.md)" not in overview
-    assert overview.count("<br>") == len(load_catalogue().symptoms) and "labbook explain" in overview
+    assert all(f"<small>{name}</small>" in overview for name in load_catalogue().symptoms)
+    assert "Fix: " in overview and "labbook explain" in overview
 
 
 def test_the_page_of_a_symptom_tells_what_to_do_what_cured_it_and_who_had_it():

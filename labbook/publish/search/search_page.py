@@ -13,7 +13,7 @@ from labbook.store.notebook import Notebook
 from labbook.store.text.sentences import Sentences
 from labbook.store.text.templates import Templates
 
-SCRIPTS = ("assets/search_words.js", "assets/search_conditions.js", "assets/search.js")
+SCRIPTS = ("assets/search_words.js", "assets/search_conditions.js", "assets/search_fields.js", "assets/search.js")
 
 
 def interface(templates: Templates) -> dict[str, Any]:

@@ -9,6 +9,7 @@
   const site = new URL(here.dataset.site, document.baseURI);
   const { fitsOf, groupsOf, placed, ranked, termsOf, vocabularyOf } = window.labbookSearch;
   const { conditionsOf, idOf } = window.labbookConditions;
+  const { filter, examples } = window.labbookFields;
 
   const GROUPS = ["fix", "symptom", "run", "note"];
   const FACETS = ["framework", "symptom", "status", "experiment", "author"];
@@ -115,7 +116,7 @@
   const filters = made("div", "lbs__filters");
   const status = made("p", "lbs__status", said.hint);
   const results = made("div", "lbs__results");
-  const selects = {};
+  const fields = {};
 
   const build = () => {
     const top = made("div", "lbs__top");
@@ -128,13 +129,8 @@
     status.setAttribute("role", "status");
     top.append(box, close);
     for (const facet of FACETS) {
-      const label = made("label", "lbs__filter");
-      const select = made("select");
-      select.append(new Option(said.any, ""));
-      label.append(made("span", "", said[facet]), select);
-      select.addEventListener("change", () => ask());
-      filters.append(label);
-      selects[facet] = select;
+      fields[facet] = filter(facet, said[facet], said.any, () => ask());
+      filters.append(fields[facet].label);
     }
     dialog.append(top, filters, status, results);
     document.body.append(dialog);
@@ -155,13 +151,7 @@
   };
 
   const fillFilters = (manifest) => {
-    for (const facet of FACETS) {
-      const values = manifest.facets[facet] || [];
-      if (selects[facet].options.length === 1) {
-        for (const value of values) selects[facet].append(new Option(value.slice(0, 60), value));
-        selects[facet].parentElement.hidden = values.length === 0;
-      }
-    }
+    for (const facet of FACETS) fields[facet].fill(manifest.facets[facet] || []);
   };
 
   let waiting = 0;
@@ -174,7 +164,7 @@
     const mine = asked;
     const question = box.value;
     const chosen = Object.fromEntries(
-      FACETS.filter((facet) => selects[facet].value).map((facet) => [facet, [selects[facet].value]]),
+      FACETS.filter((facet) => fields[facet].value()).map((facet) => [facet, [fields[facet].value()]]),
     );
     wanted = all ? MORE : SHOWN;
     const answer = (sentence) => {
@@ -187,7 +177,10 @@
       if (mine !== asked) return;
       if (conditions?.problem) return answer(conditions.problem);
       const words = conditions ? conditions.words : question;
-      if (!termsOf(words).length && !conditions) return answer(said.hint);
+      if (!termsOf(words).length && !conditions) {
+        answer(said.hint);
+        return results.append(examples(said.examples, said.example_list.split(" | "), (text) => open(text)));
+      }
       const found = await engine();
       fillFilters(found.manifest);
       if (!termsOf(words).length) {
