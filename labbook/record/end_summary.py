@@ -31,6 +31,7 @@ class FinishedRun:
         shown_path: Path of the entry as the user would type it.
         language: Language of the summary, "en" or "zh".
         proposal: A failure that this run may have fixed, or `None`.
+        living: Number of its processes that go on in the background.
     """
 
     run: Run
@@ -39,6 +40,7 @@ class FinishedRun:
     shown_path: str
     language: str = "en"
     proposal: Proposal | None = None
+    living: int = 0
 
     def seen_from(self, folder: Path | None) -> FinishedRun:
         """Returns the same with `shorten_path` as from a folder; `None` changes nothing."""
@@ -110,6 +112,8 @@ class FinishedRun:
             lines.append(f"         {proposal_line(self.proposal, self.language)}")
         if self.run.probe.status == "absent" and any(why == PATH_REPLACED for _, why in self.run.probe.unobserved):
             lines.append(f"         {sentences.line('terminal.record.path_replaced')}")
+        if self.living:
+            lines.append(f"         {sentences.line('record.background', count=self.living)}")
         if self.commit.status == "off":
             commit = sentences(self.commit.cause) or sentences.line("record.commits_off")
         elif self.commit.status == "queued":

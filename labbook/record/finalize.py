@@ -20,6 +20,7 @@ from labbook.findings.configuration_check import add_configuration_check
 from labbook.fixes.propose_fix import propose_fix
 from labbook.model.message import message_of
 from labbook.model.run import Console, Facts, Run
+from labbook.record.background_processes import note_background
 from labbook.record.captured_facts import add_captured, capture_context, separate_results_of_code
 from labbook.record.end_summary import FinishedRun, path_from
 from labbook.record.jobs.job_console import read_consoles
@@ -145,7 +146,9 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
         },
         durable=False,
     )
-    return FinishedRun(run, entry, outcome, path_from(entry, Path.cwd()), notebook.config.language_in_use(), proposal)
+    living = note_background(notebook.paths, journal, start, recorded) if len(journal.parts()) == 1 else 0
+    shown, language = path_from(entry, Path.cwd()), notebook.config.language_in_use()
+    return FinishedRun(run, entry, outcome, shown, language, proposal, living)
 
 
 def _leave_deleted_folder(notebook: Notebook) -> None:

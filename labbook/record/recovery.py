@@ -6,10 +6,12 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import LabbookError
 from labbook.frozen import dataclass
+from labbook.record.background_processes import journals_with_late_ends
 from labbook.record.jobs.job_place import JobPlace, open_places, place_of
 from labbook.store.journal import Journal, open_journals
 from labbook.store.locks import is_locked
@@ -47,13 +49,13 @@ def recover(notebook: Notebook, print_line: Callable[[str], None] | None = None)
         recovered.append(finished)
         if print_line is not None:
             print_line(finished.message)
-    for journal in open_journals(notebook.paths):
-        if place_of(notebook.paths, journal.read(journal.paths.start)) is not None:
-            continue
-        if not _is_dead(journal) or not journal.claim():
+    late = ((journal, _add_late_processes) for journal in journals_with_late_ends(notebook.paths))
+    dead = ((journal, _finish) for journal in open_journals(notebook.paths) if _is_dead(journal))
+    for journal, work in chain(late, dead):
+        if place_of(notebook.paths, journal.read(journal.paths.start)) is not None or not journal.claim():
             continue
         try:
-            outcome = _attempt(notebook, journal, partial(_finish, notebook, journal))
+            outcome = _attempt(notebook, journal, partial(work, notebook, journal))
         finally:
             journal.release()
         if outcome is not None:
@@ -110,6 +112,15 @@ def _finish(notebook: Notebook, journal: Journal) -> RecoveredRun | None:
         return None
     _note_last_seen(journal, start)
     return _write_entry(notebook, journal)
+
+
+def _add_late_processes(notebook: Notebook, journal: Journal) -> RecoveredRun | None:
+    """Writes the entry of a run again, with the processes that have ended after its command."""
+    note = notebook.paths.background / journal.run_id
+    try:
+        return _write_entry(notebook, journal) if note.exists() else None
+    finally:
+        note.unlink(missing_ok=True)
 
 
 def _write_entry(notebook: Notebook, journal: Journal, place: JobPlace | None = None) -> RecoveredRun | None:

@@ -131,6 +131,8 @@ class NotebookPaths:
     """Journals, index, queue and kept files; ignored by git, mode 0700; without kept files it may be deleted."""
     journals = _ChildPath(".labbook/runs")
     """Journals, one folder per run."""
+    background = _ChildPath(".labbook/background")
+    """Processes that go on after the command of their run, one file per run."""
     artifacts = _ChildPath(".labbook/artifacts")
     """Kept files: all of them without the setting `artifact_store`, else those that are not uploaded yet."""
     jobs = _ChildPath(".labbook/jobs")

@@ -133,6 +133,20 @@ def test_a_running_run_is_not_recovered(book):
     assert book.run()["status"] == "finished"
 
 
+def test_a_process_that_goes_on_after_the_command_is_added_when_it_has_ended(book):
+    (book.folder / "late.py").write_text(
+        "import time, labbook\ntime.sleep(3)\nlabbook.log(late_score=0.5)\nprint('over', flush=True)\n"
+    )
+    done = book("record", "--", "sh", "-c", f"{sys.executable} late.py > late.txt 2>&1 & sleep 0.5")
+    assert "go on in the background: 1" in done.stderr
+    assert "late_score" not in book.entry()
+
+    wait_for(lambda: "over" in (book.folder / "late.txt").read_text())
+    wait_for(lambda: "recovered" in book("recover").stdout)
+    assert "late_score" in book.entry()
+    assert "nothing to recover" in book("recover").stdout
+
+
 @pytest.mark.slow
 def test_the_command_survives_its_recorder(book):
     """Only the recorder is killed: the program must end as if nothing had happened."""

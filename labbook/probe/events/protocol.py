@@ -99,8 +99,8 @@ OPTIMIZER = "optimizer"
 """An optimizer took its first step. `options`: lr, momentum, weight_decay, ... A group has those options, such as
 weight_decay, in which groups differ. `trains`: number of its model, in the order of first steps; optimizers of one
 model share it. `root`: class of that model, "" where none is found. `tensors`: how many parameters the optimizer has.
-`dropout`: the different rates of the dropout modules of that model.
-`parameters`, `trainable`: elements of the model."""
+`dropout`: the different rates of the dropout modules of that model. `parameters`, `trainable`: elements of the model.
+`thread`: identifier of a thread that is not the main one."""
 
 STEP = "step"
 """One optimizer step, or a window of `n` consecutive ones; in a static graph, a run of a program with an optimizer.

@@ -182,6 +182,8 @@ class Training:
         with self.probe.guard(self.framework + ".describe"):
             fields = self.describe(optimizer, closure)
             fields["type"] = TYPE if optimizer is self.by_hand else fields["type"] + how
+            if threading.current_thread() is not threading.main_thread():
+                fields["thread"] = threading.get_ident()
             self.probe.event(OPTIMIZER, framework=self.framework, index=recorder.index, **fields)
 
     def _new_recorder(self, owner):

@@ -45,7 +45,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
     found = find_trainings(processes)[:_MOST]
     if not found:
         return {}
-    is_pool = any(one.process is not found[0].process for one in found)
+    is_pool = found[0].is_of_thread or any(one.process is not found[0].process for one in found)
     options = [_plain_options(one.last_optimizer) for one in found]
     for name, sizes in (("parameters", _model_sizes(found)), ("batch_size", _batch_sizes(found))):
         if min(sizes) > 0 and max(sizes) > _LARGER * min(sizes):
@@ -125,6 +125,7 @@ def trainings_as_trials(run: Run, processes: Sequence[ProcessEvents]) -> list[Tr
             one.begin,
             one.phases[-1].end,
             (parts[at],),
+            together=one.is_of_thread,
             result=facts["metric"],
         )
         for at, one in enumerate(found)
@@ -135,7 +136,8 @@ def _split(process: ProcessEvents, own: Mapping[int, Training], has_ended: bool)
     """Returns the events of each training of a process; an error is of the last one unless that has ended."""
     labels = {at: label for label, at in enumerate(own, 1)}
     of_optimizer = {o.get("index", 0): labels[at] for at, one in own.items() for p in one.phases for o in p.optimizers}
-    during = _logged_during(process, [one.phases for one in own.values()])
+    is_in_turn = not any(one.is_of_thread for one in own.values())
+    during = _logged_during(process, [one.phases for one in own.values()]) if is_in_turn else ()
     logged = {id(event): label for label, events in enumerate(during, 1) for event in events}
     marked: list[Event] = []
     for event in process.events:

@@ -54,12 +54,14 @@ class Training:
         label: What the names of its series begin with.
         phases: Its phases, in order.
         is_whole: Whether the process did no other training.
+        is_of_thread: Whether it ran in a thread, beside those of other threads.
     """
 
     process: ProcessEvents
     label: str
     phases: Sequence[Phase]
     is_whole: bool = False
+    is_of_thread: bool = False
 
     @property
     def begin(self) -> float:
@@ -88,7 +90,36 @@ def find_trainings(processes: Sequence[ProcessEvents]) -> list[Training]:
     ]
     if len(trained) > 1 and (pool := _trainings_of_pool(trained, {process.hello.get("pid") for process in processes})):
         return pool
-    return [Training(process, label, phases) for process, label in trained[:1] for phases in trainings_in_turn(process)]
+    process, label = next(iter(trained), (None, ""))
+    if process is None:
+        return []
+    threads = _trainings_of_threads(process, label)
+    return threads or [Training(process, label, phases) for phases in trainings_in_turn(process)]
+
+
+def _trainings_of_threads(process: ProcessEvents, label: str) -> list[Training]:
+    """Returns the trainings of a process that trained in several threads, each a model of its own with other options.
+
+    With the same options, one model in several threads, or models that get the state of others, threads may train one
+    model together.
+    """
+    made: dict[int, list[int]] = {}
+    for optimizer in process.events_of_kind(Optimizer):
+        made.setdefault(optimizer.get("thread", 0), []).append(optimizer.get("index", 0))
+    if len(made) < 2 or 0 in made or times_of_model_loads(process):
+        return []
+    found: list[Training] = []
+    for indices in made.values():
+        several: list[list[Phase]] = []
+        for phase in phases_in_turn(process, indices):
+            if several and phase.models & several[-1][-1].models:
+                several[-1].append(phase)
+            else:
+                several.append([phase])
+        found += [Training(process, label, phases, is_of_thread=True) for phases in several]
+    models = [set().union(*(phase.models for phase in one.phases)) for one in found]
+    are_own = sum(map(len, models)) == len(set().union(*models))
+    return _in_order(found) if are_own and _differ_in_options_only(found) else []
 
 
 def _trainings_of_pool(trained: Sequence[tuple[ProcessEvents, str]], pids: set[int | None]) -> list[Training]:
@@ -108,11 +139,18 @@ def _trainings_of_pool(trained: Sequence[tuple[ProcessEvents, str]], pids: set[i
     for process, label in trained:
         several = trainings_in_turn(process)
         found += [Training(process, label, phases, not several) for phases in several or [phases_in_turn(process)]]
+    return _in_order(found) if _differ_in_options_only(found) else []
+
+
+def _in_order(found: Sequence[Training]) -> list[Training]:
+    return sorted(found, key=lambda one: (one.begin, one.label))
+
+
+def _differ_in_options_only(found: Sequence[Training]) -> bool:
+    """Whether all train models of the same classes, not all with the same options of the optimizer."""
     kinds = {_kind_of(one.phases) for one in found}
     options = {str((one.last_optimizer.get("type"), one.last_optimizer.get("options"))) for one in found if one.phases}
-    if len(kinds) > 1 or any("" in kind or not kind for kind in kinds) or len(options) < 2:
-        return []
-    return sorted(found, key=lambda one: (one.begin, one.label))
+    return len(kinds) == 1 and not any("" in kind or not kind for kind in kinds) and len(options) > 1
 
 
 def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
@@ -148,10 +186,14 @@ def times_of_model_loads(process: ProcessEvents) -> list[float]:
     return [e.get("t", 0.0) for e in loads if e.get("what") == "model" and e.get("matched", 0) > 0]
 
 
-def phases_in_turn(process: ProcessEvents) -> list[Phase]:
-    """Returns the phases of a process in order; optimizers whose steps overlap in time are in one."""
+def phases_in_turn(process: ProcessEvents, indices: Sequence[int] | None = None) -> list[Phase]:
+    """Returns the phases of a process in order; optimizers whose steps overlap in time are in one.
+
+    Args:
+        indices: Optimizers that count, by default all.
+    """
     made = {event.get("index", 0): event for event in process.events_of_kind(Optimizer)}
-    spans = step_spans(process)
+    spans = {at: span for at, span in step_spans(process).items() if indices is None or at in indices}
     if not spans or not spans.keys() <= made.keys():
         return []
     found: list[Phase] = []

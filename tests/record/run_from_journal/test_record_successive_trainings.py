@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from labbook.compare.comparison import metric_table
@@ -286,3 +288,51 @@ def test_workers_of_a_pool_that_try_options_are_trainings_of_one_run(workers):
 def test_other_processes_that_train_are_no_trainings_of_a_pool(other):
     processes = pool_of(["O1 s1=1 s1=0.5", "O3 s3=1 s3=0.3"], **other)
     assert successive_trainings(run_of(0.5), processes) == {}
+
+
+def threads_of(rows, loaded=False):
+    """Steps that alternate; a row is (thread, model, learning rate) of each optimizer."""
+    made = [
+        {
+            "k": "optimizer",
+            "index": at,
+            "type": "SGD",
+            "options": {"lr": lr},
+            "trains": model,
+            "root": "Net",
+            "t": 1.0 + at,
+        }
+        | ({"thread": thread} if thread else {})
+        for at, (thread, model, lr) in enumerate(rows)
+    ]
+    steps = [
+        {"k": "step", "opt": at, "step": step, "loss": 1.0 / step, "t": 2.0 + 10 * (at // 2) + step + at / 10}
+        for step in (1, 2, 3)
+        for at in range(len(rows))
+    ]
+    steps = sorted(steps, key=lambda event: event["t"])
+    loads = [{"k": "loaded", "what": "model", "matched": 2, "t": 1.5}] if loaded else []
+    return [ProcessEvents("0.jsonl", ({"k": "hello", "t": 0.0}, *made, *loads, *steps))]
+
+
+@pytest.mark.parametrize(
+    ("rows", "loaded", "rates"),
+    [
+        ([(7, 0, 0.1), (8, 1, 0.01)], False, [0.1, 0.01]),
+        ([(7, 0, 0.1), (8, 1, 0.01), (7, 2, 0.001), (8, 3, 0.2)], False, [0.1, 0.01, 0.001, 0.2]),
+        ([(7, 0, 0.1), (8, 0, 0.01)], False, []),  # one model
+        ([(7, 0, 0.1), (8, 1, 0.1)], False, []),  # equal options: clients of a federation
+        ([(7, 0, 0.1), (8, 1, 0.01)], True, []),  # models get the state of others
+        ([(0, 0, 0.1), (8, 1, 0.01)], False, []),  # the main thread trains, too
+        ([(7, 0, 0.1)], False, []),
+    ],
+)
+def test_threads_that_train_a_model_each_are_trials(rows, loaded, rates):
+    processes = threads_of(rows, loaded)
+    run = run_of(*[0.3] * len(rows))
+    run = replace(run, captured={"trainings": successive_trainings(run, processes)})
+    trials = trainings_as_trials(run, processes)
+    assert [trial.params["lr"] for trial in trials] == rates
+    assert all(trial.together for trial in trials)
+    steps = [[e["step"] for e in trial.processes[0].events if e["k"] == "step"] for trial in trials]
+    assert steps == [[1, 2, 3]] * len(rates)
