@@ -8,6 +8,7 @@ from typing import Any
 
 from labbook.model.events.process_kinds import Bye, UncaughtException
 from labbook.record.jobs.job_place import JobPlace, Member, last_sign
+from labbook.record.jobs.node_clocks import clock_offsets, shift_clock
 from labbook.record.run_from_journal.roll_call import TaskFacts
 from labbook.store.journal import Journal, ProcessEvents
 
@@ -27,10 +28,15 @@ class JobJournal(Journal):
     world: int = 0
     key: str = ""
     _events: dict[int, list[ProcessEvents]] = field(default_factory=dict, repr=False)
+    _ahead: dict[int, float] = field(default_factory=dict, repr=False)
 
     def _processes_of(self, member: Member) -> list[ProcessEvents]:
-        if member.rank not in self._events:
-            self._events[member.rank] = member.journal.processes()
+        """Read the events of a task, with times as the clock of the first task would have them."""
+        if not self._events:
+            read = {each.rank: each.journal.processes() for each in self.members}
+            self._ahead = clock_offsets(read)
+            for rank, found in read.items():
+                self._events[rank] = [shift_clock(process, self._ahead[rank]) for process in found]
         return self._events[member.rank]
 
     def processes(self) -> list[ProcessEvents]:
@@ -45,7 +51,7 @@ class JobJournal(Journal):
         end, start = member.journal.read_ending(), member.start
         processes = self._processes_of(member)
         raised = [e.get("t", 0.0) for p in processes for e in p.events_of_kind(UncaughtException) if e.get("exit")]
-        ended = float(end.get("ended") or last_sign(member.journal))
+        ended = float(end.get("ended") or last_sign(member.journal)) - self._ahead[member.rank]
         code, signal = end.get("code"), str(end.get("signal") or "")
         lost = ""
         if not end:
