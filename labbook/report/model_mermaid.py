@@ -57,18 +57,19 @@ def _add(
         if row["states"]:
             used.setdefault(str(row["states"][0]["state"]), []).append(name)
         if end == at + 1:
-            lines.append(f'{indent}{name}["{_label(row, labels)}"]')
+            lines.append(f'{indent}{name}["{_label(row, labels, "<br/>")}"]')
             continue
-        lines.append(f'{indent}subgraph {name}["{_label(row, labels)}"]')
+        lines.append(f'{indent}subgraph {name}["{_label(row, labels, " · ")}"]')
+        lines.append(f"{indent}  direction TB")
         _add(lines, rows, at + 1, end, prefix, labels, used)
         lines.append(f"{indent}end")
     lines += [f"{indent}{prefix}{a} --> {prefix}{b}" for a, b in pairwise(heads)]
 
 
-def _label(row: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+def _label(row: Mapping[str, Any], labels: Mapping[str, str], separator: str) -> str:
     title = " ".join(filter(None, row_words(row, labels)))
     states = [state_words(one, row, labels) for one in row["states"]]
-    return "<br/>".join(escape_mermaid(text) for text in filter(None, [title, str(row["output"]), *states]))
+    return separator.join(escape_mermaid(text) for text in filter(None, [title, str(row["output"]), *states]))
 
 
 def escape_mermaid(text: str) -> str:

@@ -72,8 +72,10 @@ def test_mermaid_has_a_frame_for_modules_with_others_inside_and_words_for_states
 
     assert [line.strip() for line in lines] == [
         "flowchart TD",
-        'subgraph m0_0["Net<br/>64x10"]',
-        'subgraph m0_1["12 × Block layers.0 … 11<br/>64x10"]',
+        'subgraph m0_0["Net · 64x10"]',
+        "direction TB",
+        'subgraph m0_1["12 × Block layers.0 … 11 · 64x10"]',
+        "direction TB",
         'm0_2["ReLU a#34;#93;<br/>64x10<br/>dead 60 % (3/12)"]',
         'm0_3["Linear fc<br/>64x10"]',
         "m0_2 --> m0_3",
