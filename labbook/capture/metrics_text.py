@@ -25,7 +25,7 @@ from labbook.capture.metric_names import (
 )
 from labbook.capture.metric_tables import TableReader
 from labbook.model.downsampling import downsample
-from labbook.model.metric_kinds import SPLITS
+from labbook.model.metric_kinds import COUNTERS, SPLITS
 from labbook.model.series import Series
 
 _MAX_LINE = 2000
@@ -56,7 +56,7 @@ _SPLIT_PAIR = re.compile(
     rf"(?P<number>\d{{1,9}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s，；]|$))",
     re.IGNORECASE,
 )
-_WORD_BEFORE = re.compile(r"(?<![\w.])([A-Za-z][A-Za-z_]{0,30})[ ]\Z")
+_WORD_BEFORE = re.compile(r"(?<![\w.'])([A-Za-z]\w{0,30}?)(?:'s)?[ ]\Z")
 _PERCENT = re.compile(r"(?P<number>\d{1,3}(?:\.\d{1,20})?)[ ]?%[ ](?P<name>correct|accuracy|acc)\b", re.IGNORECASE)
 _PHRASE = re.compile(
     r"\baccuracy(?P<of>[ ](?:of|on|for|over)[ ](?=[^:=\n]{0,60}\b(?:network|model|net|images|samples|data|set)\b)"
@@ -168,6 +168,7 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
     Behind a value of a batch of an evaluation the mean so far counts, in training the value, as the probe measures it.
     """
     seen: dict[str, float] = {}
+    words_before: dict[str, str] = {}
     part, following = None, ""
     placed = bool(_PLACED.search(line))
     for match in _PAIR.finditer(line):
@@ -185,8 +186,13 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
         following = _split_before(match["name"]) if has_split(name) else following
         own = part or following
         full = name if not own or has_split(name) or name == "lr" else f"{own}/{name}"
-        if full in seen and (word := _WORD_BEFORE.search(line[: match.start()])):
-            full = f"{word[1]}_{full}"  # "accuracy 0.71 ema accuracy 0.74"
+        word = _WORD_BEFORE.search(line[: match.start()])
+        if full in words_before and word is not None:
+            first = words_before[full]  # "accuracy 0.71 ema accuracy 0.74", "D loss: 0.6 G loss: 0.9"
+            if first and first not in COUNTERS and full in seen:
+                seen = {f"{first}_{full}" if other == full else other: number for other, number in seen.items()}
+            full = f"{word[1]}_{full}"
+        words_before.setdefault(full, word[1] if word is not None else "")
         mean = _AVERAGE.match(line, match.end()) if has_split(full) and not match["of"] else None
         if mean is not None and full not in seen:
             running.add(full)

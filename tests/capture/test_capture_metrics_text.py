@@ -197,6 +197,11 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
         ("Epoch 1/2\nstep 9/9 - loss: 0.3 - 2ms/step\nEval begin...\nstep 2/2 - loss: 0.5\nEpoch 2/2\nloss: 0.2",
          {"loss": [(1, 0.3), (2, 0.2)], "val/loss": [(2, 0.5)]}),
         ("cost: 12.5 sec", {}),
+        ("epoch 0 D loss: 0.5 G loss: 0.6", {"D_loss": [(0, 0.5)], "G_loss": [(0, 0.6)]}),
+        (
+            "step 1 training's auc: 0.5 valid_1's auc: 0.6",
+            {"training_auc": [(1, 0.5)], "valid_1_auc": [(1, 0.6)]},
+        ),
         ("epoch 0 accuracy 0.5 ema accuracy 0.6", {"accuracy": [(0, 0.5)], "ema_accuracy": [(0, 0.6)]}),
         ("correlation 0.73", {"correlation": [(1, 0.73)]}),
         ("a correlation 0.73 was found", {}),
