@@ -50,12 +50,23 @@ _PAIR = re.compile(
     r"(?P<time>[ \t]?(?:s|secs?|seconds|ms|min|hours?)\b)?",
     re.IGNORECASE,
 )
+_ANY_SPLIT = "|".join(sorted(SPLITS, key=len, reverse=True))
 _SPLIT_PAIR = re.compile(
-    rf"(?<![\w./\\-])(?P<name>{'|'.join(sorted(SPLITS, key=len, reverse=True))})"
+    rf"(?<![\w./\\-])(?P<name>{_ANY_SPLIT})"
     rf"(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)"
     rf"(?P<number>\d{{1,9}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s，；]|$))",
     re.IGNORECASE,
 )
+_SECTION = re.compile(rf"(?<![\w/.-])({_ANY_SPLIT})\W{{1,5}}\Z", re.IGNORECASE)
+"""What begins the metrics of a data split within a line: "Val: loss 0.6", "[Valid] loss", "【验证】损失"."""
+_HEADING = re.compile(
+    rf"(?<![\w/.-])([A-Za-z][\w@]{{0,30}}|[\u4e00-\u9fff]{{2,6}})\s{{0,3}}[:=({{\[：（]\s{{0,3}}"
+    rf"(?:(?:{_ANY_SPLIT})[\s:=：]{{1,4}}\d[\d.]{{0,20}}%?[,;|\s，；/]{{1,4}}){{0,3}}\Z",
+    re.IGNORECASE,
+)
+"""A metric before its values of several data splits: "loss: train 0.51 val 0.61"."""
+_NEAR = 200
+"""Characters before a number that may say what it is of."""
 _WORD_BEFORE = re.compile(r"(?<![\w.'])([A-Za-z]\w{0,30}?)(?:'s)?[ ]\Z")
 _PERCENT = re.compile(r"(?P<number>\d{1,3}(?:\.\d{1,20})?)[ ]?%[ ](?P<name>correct|accuracy|acc)\b", re.IGNORECASE)
 _PHRASE = re.compile(
@@ -169,7 +180,7 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
     """
     seen: dict[str, float] = {}
     words_before: dict[str, str] = {}
-    part, following = None, ""
+    part, following, end = None, "", 0
     placed = bool(_PLACED.search(line))
     for match in _PAIR.finditer(line):
         named = metric_name(match["name"])
@@ -182,6 +193,9 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
             continue
         if part is None:
             part = data_split(line[: match.start()])
+        elif section := _SECTION.search(line[max(end, match.start() - _NEAR) : match.start()]):
+            part, following = SPLITS[section[1].lower()].removeprefix("train"), ""
+        end = match.end()
         # "val loss 0.6 acc 0.7": the second one is of the same data.
         following = _split_before(match["name"]) if has_split(name) else following
         own = part or following
@@ -207,11 +221,15 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
     # A learning rate alone is a printed option, not a measurement.
     if not any("loss" in name.lower() or "acc" in name.lower() for name in seen) and len(seen) == 1:
         seen.pop("lr", None)
-    splits = {
-        SPLITS[match["name"].lower()]: float(match["number"])
-        for match in _SPLIT_PAIR.finditer(line)
-        if placed or not match["separator"].isspace()
-    }
+    splits: dict[str, float] = {}
+    for match in _SPLIT_PAIR.finditer(line):
+        if placed or not match["separator"].isspace():
+            split, heading = (
+                SPLITS[match["name"].lower()],
+                _HEADING.search(line[max(0, match.start() - _NEAR) : match.start()]),
+            )
+            of = metric_name(heading[1]) if heading is not None else None
+            splits.setdefault(f"{split}/{of[0]}" if of is not None else split, float(match["number"]))
     return [*seen.items(), *(splits.items() if len(splits) > 1 else ())]
 
 
