@@ -26,8 +26,7 @@ _COMPUTING = (
     "no_grad_path",
 )
 """Failures of the computation itself. A programming error in the code that handles one of them is not the cause."""
-_DISTINCT = 15
-"""Characters of a pattern from which on a line is hardly found in another text. Source: chosen by us."""
+_DISTINCT = 15  # characters of a pattern from which on a line is hardly found in another text; chosen by us
 _PRINTED_NAN = "loss_printed_nan"
 _MAX_DEPTH = 12
 

@@ -12,6 +12,7 @@ from labbook.model.evidence import Evidence, ObservedException, OutputLine
 
 _SAID = "message: "
 _LATER = 10
+_NEAR = 6  # frames from the line of a model in transformers to the call of torch in its `nn.Embedding`
 MARK = 255
 """Label of pixels and tokens that do not count. Source: Cityscapes and Pascal VOC; ignore_index of mmsegmentation."""
 _ABSURD_BYTES = 64 * 2**30
@@ -53,12 +54,12 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
 
 
 def conditions_said(keys: Iterable[str], raised: ObservedException | None, line: OutputLine | None) -> set[str]:
-    """The conditions `message: words|other words` of which some are in a message or the source line that raised it.
+    """The conditions `message: words|other words` of which some are in a message or the source lines that led to it.
 
     Of several parts, joined by ` & `, each must have one.
     """
     said = {key: key.removeprefix(_SAID).split(" & ") for key in keys if key.startswith(_SAID)}
-    source = raised.frames[-1].source if raised and raised.frames else ""
+    source = "\n".join(frame.source for frame in raised.frames[-_NEAR:]) if raised else ""
     low = f"{raised.message if raised else line.text if line else ''}\n{source}".lower()
     return {key for key, parts in said.items() if all(any(word in low for word in part.split("|")) for part in parts)}
 
