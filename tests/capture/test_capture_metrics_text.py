@@ -197,7 +197,10 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
         ("Epoch 1/2\nstep 9/9 - loss: 0.3 - 2ms/step\nEval begin...\nstep 2/2 - loss: 0.5\nEpoch 2/2\nloss: 0.2",
          {"loss": [(1, 0.3), (2, 0.2)], "val/loss": [(2, 0.5)]}),
         ("cost: 12.5 sec", {}),
-        ("epoch 0 Train: loss 0.5 | Val: loss 0.6 acc 0.7", {"loss": [(0, 0.5)], "val/loss": [(0, 0.6)], "val/acc": [(0, 0.7)]}),
+        (
+            "epoch 0 Train: loss 0.5 | Val: loss 0.6 acc 0.7",
+            {"loss": [(0, 0.5)], "val/loss": [(0, 0.6)], "val/acc": [(0, 0.7)]},
+        ),
         ("epoch 0 [Train] loss: 0.5, [Test] loss: 0.6", {"loss": [(0, 0.5)], "test/loss": [(0, 0.6)]}),
         ("epoch 0 train(loss=0.5) val(loss=0.6)", {"loss": [(0, 0.5)], "val/loss": [(0, 0.6)]}),
         ("epoch 0 | Train Loss 0.5 | Val. Loss 0.6", {"Train_Loss": [(0, 0.5)], "val/loss": [(0, 0.6)]}),
