@@ -22,6 +22,7 @@ CLASSIFIERS = ("cross_entropy", "nll_loss")
 REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1", "huber")
 BINARY = ("binary_cross_entropy", "bce_with_logits")
 
+_REWARDS = frozenset({"reward", "rewards", "rew", "return", "returns", "奖励", "回报"})
 _POLICIES = frozenset({"policy", "actor", "critic", "advantage", "td", "pg", "rollout"})
 _ADVERSARIES = frozenset({"generator", "discriminator", "gan", "adv", "adversarial", "fake", "disc"})
 """Words in the names of series of trainings whose loss may rise rightly."""
@@ -54,6 +55,8 @@ def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
         return message("health.not_observed.no_loss")
     if run.imported_from and (reason := _imported_kind(run)) is not None:
         return reason
+    if any(_REWARDS & set(name_words(one.name)) for one in (*run.series, *run.printed)):
+        return message("health.not_observed.rewarded")
     if has_opposed_optimizers(run, signals):
         return message("health.not_observed.several_optimizers")
     if any(use.get("set_aside", 0) for use in signals.loop.get("accumulated", {}).values()):
@@ -156,8 +159,11 @@ def acts_in_environment(signals: Signals) -> bool:
     Source: chosen by us; at least one such forward in two steps: policies that act. Those of models that are not
     trained, as of a teacher, say nothing of the loss and are left out. A policy may act with gradients, too, on far
     fewer samples than it is trained on, or many times for each `backward`; a solver calls the model on what the model
-    has computed. Phases in evaluation mode on batches as large as those of training validate.
+    has computed. Phases in evaluation mode on batches as large as those of training validate. A loss with a ratio of
+    probabilities, or with advantages, is that of a policy.
     """
+    if any(graph.get("ratios") or graph.get("advantage") for graph in signals.graphs):
+        return True
     forwards = signals.loop.get("forwards", {})
     compared = forwards.get("compared", 0)
     if compared >= 10 and forwards.get("small", 0) > _ACTING * compared:

@@ -176,7 +176,7 @@ class Training:
 
     def _write_optimizer(self, recorder, optimizer, closure, how):
         if optimizer is self.by_hand:
-            self.unobserved("learning rate", "the program updates its parameters itself")
+            self.unobserved("learning rate", "parameters are updated without an optimizer of the framework")
         else:
             self.by_hand = None
         with self.probe.guard(self.framework + ".describe"):

@@ -10,7 +10,7 @@ from weakref import ref
 MOST_COMPARED = 16
 """Parameters of which a value is compared. Source: chosen by us; each update by gradients changes most of them."""
 
-TYPE = "none, the program updates its parameters itself"
+TYPE = "none of the framework, parameters are updated without one"
 
 
 class UpdatesByHand:

@@ -157,7 +157,7 @@ for step in range(100):
 """
     outcome = healthy(run(by_hand, fork="torch"))
     assert [event["loss"] for event in outcome.of("step")] == [3.0 * step for step in range(100)]
-    assert outcome.of("optimizer")[0]["type"].startswith("none, the program updates")
+    assert outcome.of("optimizer")[0]["type"].startswith("none of the framework")
     assert all("lr" not in event for event in outcome.of("step"))
     assert [event["grad_norm"] for event in outcome.of("step")[:3]] == approx([0.0, 3**0.5, 12**0.5])
     assert [event["what"] for event in outcome.of("unobserved")] == ["learning rate"]
