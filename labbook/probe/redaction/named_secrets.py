@@ -2,7 +2,7 @@
 
 from .line_context import class_in_section
 from .rules import has_digit, lower_keeping_length, rules_data
-from .secret_names import LOOSE, looks_random, name_class, value_is_secret
+from .secret_names import LOOSE, is_key_of_unknown, looks_random, name_class, value_is_secret
 
 _IDENTIFIER = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 _NAME_LIMIT = 64
@@ -81,6 +81,8 @@ def context_spans(line, stems=None, extra=frozenset(), context=None):
             kind = name_class(_prepend_word(line, left, name), extra) or kind
             if not kind and context and name in ("key", "KEY", "Key") and _is_random_after(line, right):
                 kind = class_in_section(name, context.section(line, left), extra)
+        if not kind and is_key_of_unknown(name):
+            kind = "key"
         if not kind:
             continue
         span = _value_span(line, left, right, kind)

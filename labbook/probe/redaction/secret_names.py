@@ -93,6 +93,23 @@ def _token_class(owner, names):
     return "secret" if owner in names["token_owners"] else "weak"
 
 
+def is_key_of_unknown(name):
+    """Whether a name may be that of the key of a service that no rule knows: `acme_key`; not `cache_key`."""
+    words = split_words(name)
+    return len(words) > 1 and words[-1] == "key" and words[-2] not in rules_data()["names"]["key_harmless"]
+
+
+def _is_generated(value):
+    """Whether a value can only be made by a generator of keys: letters in both cases and digits in constant change."""
+    plain = value.rstrip("=").replace("-", "").replace("_", "")
+    if not 20 <= len(plain) <= 200 or not (plain.isascii() and plain.isalnum()) or len(value) - len(plain) > 5:
+        return False
+    kinds = ["digit" if char.isdigit() else "upper" if char.isupper() else "lower" for char in plain]
+    turns = sum(kinds[at] != kinds[at + 1] for at in range(len(kinds) - 1))
+    # `ResNet50BottleneckBlock3` turns at 0.43 of its letters, random ones at 0.62.
+    return kinds.count("digit") > 1 and len(set(kinds)) == 3 and len(set(plain)) > 11 and turns * 100 > 48 * len(plain)
+
+
 def split_words(name):
     """The words of a name in lower case: `WandbAPIKey_2` gives `["wandb", "api", "key", "2"]`."""
     words = []
@@ -151,7 +168,7 @@ def value_is_secret(value, kind, quoted, separator="="):
 
     Args:
         value: The value without its quotes.
-        kind: The result of `name_class`.
+        kind: The result of `name_class`, or "key" for a name of `is_key_of_unknown`.
         quoted: Whether quotes stood around it; without them it may be code.
         separator: What stood between name and value, stripped.
     """
@@ -159,6 +176,8 @@ def value_is_secret(value, kind, quoted, separator="="):
         return False
     if kind == "phrase":
         return _is_phrase(value)
+    if kind == "key":
+        return _is_generated(value) and not _harmless(value, quoted)
     if kind == "weak" and separator != " " and is_login(value):
         return True
     if kind == "password" and separator in LOOSE:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_JUMP_S = 5.0
+"""Least jump of the clock. Source: chosen by us; a time server moves the clock by less than that."""
+
 
 @dataclass(frozen=True)
 class ChildEnd:
@@ -56,6 +59,25 @@ class ChildEnd:
     core_dump: bool = False
     stopped: float = 0.0
     signal_number: int = 0
+
+
+class _Clock:
+    """The time since the start of the command, also where somebody sets the clock of the machine meanwhile."""
+
+    def __init__(self) -> None:
+        self.started = time.time()
+        self._began = _uptime()
+
+    def now(self) -> float:
+        """Returns the Unix time (s); after a jump of the clock, as it would be without that."""
+        now, unchanged = time.time(), self.started + _uptime() - self._began
+        return now if abs(now - unchanged) < _JUMP_S else unchanged
+
+
+def _uptime() -> float:
+    """Returns a time (s) that nobody sets, and that goes on while the machine sleeps, where the system has one."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 def run_child(
@@ -91,7 +113,7 @@ def run_child(
     _flush_own_output()
     command: subprocess.Popen[bytes] | None = None
     end: ChildEnd | None = None
-    started = time.time()
+    clock = _Clock()
     try:
         with open_child_streams(full_pty) as streams, SignalRelay(not streams.full, on_stop) as relay:
             for stream in streams.files:
@@ -100,24 +122,24 @@ def run_child(
             copier = OutputCopier(streams, sink, lock_descriptors)
             try:
                 copier.start(relay)
-                started = time.time()
+                clock = _Clock()
                 command = _start(program, argv, env, cwd, streams, relay)
             except BaseException:
                 copier.abandon()
                 raise
-            end = _supervise(command, started, streams, copier, relay, on_start)
+            end = _supervise(command, clock, streams, copier, relay, on_start)
     except Exception as error:
         if command is None:
             raise
         if end is None:
-            end = replace(_end_of(_wait(command), started), trouble=f"{type(error).__name__}: {error}")
+            end = replace(_end_of(_wait(command), clock), trouble=f"{type(error).__name__}: {error}")
     assert end is not None
     return end
 
 
 def _supervise(
     command: subprocess.Popen[bytes],
-    started: float,
+    clock: _Clock,
     streams: ChildStreams,
     copier: OutputCopier,
     relay: SignalRelay,
@@ -142,18 +164,18 @@ def _supervise(
         status = attempt(relay.wait_for, command)
     if status is None:
         status = _wait(command)
-    end = _end_of(status, started)
+    end = _end_of(status, clock)
     attempt(streams.restore)
     output_open = bool(attempt(copier.finish))
     trouble = "; ".join(errors)
     return replace(end, output_open=output_open, trouble=trouble, core_dump=relay.core_dumped, stopped=relay.stopped)
 
 
-def _end_of(status: int, started: float) -> ChildEnd:
+def _end_of(status: int, clock: _Clock) -> ChildEnd:
     """Returns the end of a command that has just ended with this `Popen.returncode`."""
     name = signal.Signals(-status).name if status < 0 and -status in set(signal.Signals) else ""
     code = status if status >= 0 else None if name else 128 - status
-    return ChildEnd(code, name, started, time.time(), False, signal_number=max(0, -status))
+    return ChildEnd(code, name, clock.started, clock.now(), False, signal_number=max(0, -status))
 
 
 def _wait(command: subprocess.Popen[bytes]) -> int:

@@ -17,6 +17,7 @@ import pytest
 from order_of_tests import further
 
 from labbook.capture.console.console_reader import read_console
+from labbook.record.child import supervisor
 
 RECORDER = Path(__file__).resolve().parents[2] / "programs" / "record_child.py"
 PYTHON = sys.executable
@@ -340,3 +341,13 @@ def test_an_exception_in_on_start_is_reported_and_the_run_continues(tmp_path):
     done = subprocess.run([PYTHON, "-c", program], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
 
     assert done.stdout == "fine\n0 ZeroDivisionError: division by zero\n"
+
+
+@pytest.mark.parametrize("jump", [-400 * 86400.0, -60.0, 86400.0])
+def test_a_clock_that_is_set_during_a_run_does_not_change_its_duration(monkeypatch, jump):
+    clock = supervisor._Clock()
+    real = time.time
+    monkeypatch.setattr(supervisor.time, "time", lambda: real() + jump)
+    assert 0 <= clock.now() - clock.started < 4
+    monkeypatch.setattr(supervisor.time, "time", lambda: real() + 3)
+    assert 3 <= clock.now() - clock.started < 8, "a correction by a time server is the time"
