@@ -91,6 +91,7 @@ def _parent(notebook: Notebook, run_id: str, use: FileUse, fingerprint: str) -> 
 
     run = run_from_json(data)
     wrote = next((one.path for one in run.files if fingerprint in (one.fingerprint, one.samples)), None)
+    wrote = wrote or next((one.path for one in run.artifacts if one.digest == fingerprint), None)
     if wrote is None:
         return None
     return Parent(run_id, use.path, wrote, fingerprint, _last_loss(run), run.title)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from labbook.artifacts.keep_files import find_written_files
 from labbook.capture.used_files import display_path
 from labbook.frozen import dataclass
-from labbook.model.run_files import WEIGHT_ENDINGS, Artifact
+from labbook.model.run_files import WEIGHT_ENDINGS, Artifact, is_beside_weights, name_without_part
 
 if TYPE_CHECKING:
     from labbook.artifacts.keep_files import FileKeeper
@@ -96,6 +96,7 @@ def choose_checkpoint(
     """
     if not checkpoints:
         return None
+    checkpoints = [one for one in checkpoints if not is_beside_weights(one.path)] or checkpoints
     last = Choice(checkpoints[-1], "last")
     if which != "best":
         return last
@@ -111,7 +112,9 @@ def choose_checkpoint(
 
 
 def files_of_checkpoint(chosen: Checkpoint, written: Iterable[Path]) -> list[Path]:
-    """Returns the files that belong to a checkpoint: those of its folder, or those with its name and another ending.
+    """Returns the files that belong to a checkpoint: those of its folder, or those of its name.
+
+    The name is that without the ending and the part that a file has: `model_3.pt` and `optimizer_3.pt` belong together.
 
     Args:
         written: All files that the run has written.
@@ -119,7 +122,8 @@ def files_of_checkpoint(chosen: Checkpoint, written: Iterable[Path]) -> list[Pat
     folder = chosen.path.parent
     same = [path for path in written if path.parent == folder]
     if not _OF_ONE_CHECKPOINT.fullmatch(folder.name):
-        same = [path for path in same if path.stem == chosen.path.stem]
+        name, own = name_without_part(chosen.path), chosen.path.stem
+        same = [p for p in same if p.stem == own or (is_beside_weights(p) and name_without_part(p) == name)]
     return sorted({chosen.path, *same})
 
 

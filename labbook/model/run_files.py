@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+import re
+from pathlib import PurePath, PurePosixPath
 
 from labbook.frozen import dataclass
 
@@ -12,6 +13,12 @@ WEIGHT_ENDINGS = (
     ".msgpack",
 )  # fmt: skip
 """Endings of files that hold weights or the state of a training. Source: the frameworks' documentation."""
+
+_BESIDE_WEIGHTS = re.compile(
+    r"(?<![a-z])(?:optim(?:izer)?|opt|(?:lr_)?sched(?:uler)?|scaler|rng(?:_?states?)?|random_states?)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Names of files that are of use only with the weights: `optimizer.pt`. Source: Transformers, Accelerate, PaddleNLP."""
 
 
 def short_fingerprint(fingerprint: str) -> str:
@@ -23,6 +30,16 @@ def short_fingerprint(fingerprint: str) -> str:
 def is_checkpoint(path: str) -> bool:
     """Whether a path has the ending of a file with weights or the state of a training."""
     return PurePosixPath(path).suffix.lower() in WEIGHT_ENDINGS
+
+
+def is_beside_weights(path: PurePath) -> bool:
+    """Whether a file has the state of an optimizer, a scheduler or random numbers, without the weights."""
+    return path.suffix == ".pdopt" or bool(_BESIDE_WEIGHTS.search(path.stem))
+
+
+def name_without_part(path: PurePath) -> str:
+    """Returns the stem of a checkpoint without the part that a file has: `3` of `model_3` and of `optimizer_3`."""
+    return re.sub(r"[-_.]+|model|net(?:work)?|weights|params", "", _BESIDE_WEIGHTS.sub("", path.stem))
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,13 @@ _PICTURES = {".svg": "svg+xml", ".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", 
 _IMAGE = re.compile(r"(<img\b[^>]*?\bsrc=\")([^\"]+)(\")", re.IGNORECASE)
 _RELATIVE_LINK = re.compile(r"<a\b[^>]*?\bhref=\"(?![a-z]+:|#|//)[^\"]*\"[^>]*>(.*?)</a>", re.IGNORECASE | re.DOTALL)
 _MARKDOWN_IMAGE = re.compile(r"(!\[[^\]\n]*\]\()([^)\s]+)(\))")
+_MARKDOWN_LINK = re.compile(
+    r"(?P<code>^[ \t>*+-]*(?P<fence>`{3,}|~{3,}).*?^[ \t>]*(?P=fence)|`[^`\n]+`)"
+    r"|(?<!!)\[(?P<text>(?:\\.|!\[[^\]\n]*\]\([^)\s]*\)|[^\[\]\\\n])*)\]\((?![a-z]+:|#|//)[^)\s]*\)",
+    re.MULTILINE | re.DOTALL | re.IGNORECASE,
+)
+"""Code, or a link to another file of the notebook."""
+
 _UNWRITTEN = re.compile(r"^## [^\n]+\n\s*<!--[^>]*-->\s*(?=^## |\Z)|^## [^\n]+\s*\Z", re.MULTILINE)
 """A section for people that still has only its hint, or the last one if it is empty."""
 
@@ -59,6 +66,7 @@ h1,h2,h3{line-height:1.25;break-after:avoid;overflow-wrap:anywhere}
 h2{border-bottom:1px solid #d8dee4;padding-bottom:.2em;margin-top:1.6em}
 table{border-collapse:collapse;margin:1em 0;max-width:100%;font-size:.92em}tr{break-inside:avoid}
 td,th{border:1px solid #d8dee4;padding:.3em .6em;text-align:left;overflow-wrap:break-word}
+td:first-child,td:last-child,th{word-break:keep-all}
 td code{overflow-wrap:anywhere}th{background:#f6f8fa}
 pre{background:#f6f8fa;padding:.8em;white-space:pre-wrap;overflow-wrap:anywhere;font-size:.85em}
 code{font-family:ui-monospace,Menlo,Consolas,"Noto Sans Mono CJK SC",monospace}
@@ -149,7 +157,9 @@ def markdown_document(note: Path, root: Path, fill: Fill = str) -> str:
     def replace_reference(found: re.Match[str]) -> str:
         return f"{found[1]}{_data_address(found[2], note, root) or found[2]}{found[3]}"
 
-    return _MARKDOWN_IMAGE.sub(replace_reference, _without_markers(fill(body))).strip() + "\n"
+    # The files that a note links to are not sent along.
+    text = _MARKDOWN_LINK.sub(lambda found: found["text"] or found[0], _without_markers(fill(body)))
+    return _MARKDOWN_IMAGE.sub(replace_reference, text).strip() + "\n"
 
 
 def _without_markers(body: str) -> str:

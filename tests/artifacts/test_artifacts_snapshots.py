@@ -93,12 +93,32 @@ def test_the_word_of_the_program_counts_more_than_the_metric():
 
 
 @in_one_test(
+    ("written", "chosen"),
+    [
+        (["epoch_2.pdparams", "epoch_2.pdopt"], "epoch_2.pdparams"),
+        (
+            ["checkpoint-5/model.safetensors", "checkpoint-5/optimizer.pt", "checkpoint-5/rng_state_0.pth"],
+            "model.safetensors",
+        ),
+        (["model_3.pt", "optimizer_3.pt", "lr_scheduler_3.pt"], "model_3.pt"),
+        (["adopted.pt", "net_lr0.1.pt"], "net_lr0.1.pt"),
+        (["optimizer.pt"], "optimizer.pt"),
+    ],
+)
+def test_the_checkpoint_is_the_file_with_the_weights(written, chosen):
+    found = [at(name, number) for number, name in enumerate(written)]
+
+    assert {choose_checkpoint(found, which).checkpoint.path.name for which in ("best", "last")} == {chosen}
+
+
+@in_one_test(
     ("chosen", "others", "alone"),
     [
         ("best.pdparams", ["best.pdopt"], ["last.pdparams", "log.txt"]),
         ("checkpoint-500/model.safetensors", ["checkpoint-500/optimizer.pt"], ["checkpoint-400/optimizer.pt"]),
         ("checkpoints/a.pt", ["checkpoints/a.json"], ["checkpoints/b.pt"]),
         ("best/model.pt", ["best/config.json"], ["model.pt"]),
+        ("out/model_3.pt", ["out/optimizer_3.pt"], ["out/model_2.pt", "out/optimizer_2.pt", "out/head_3.pt"]),
     ],
 )
 def test_files_that_belong_together_are_kept_together(chosen, others, alone):
@@ -178,6 +198,12 @@ def test_the_saved_state_brings_the_weights_back(recorded, framework, snapshot, 
     assert {"snapshot/requirements.txt", f"snapshot/state{ENDING[framework]}"} <= names
     assert (f"snapshot/best{ENDING[framework]}" in names) == ("save" in options)
     assert not list(book.folder.glob(".labbook/runs/*/state/*"))
+
+    # What goes on from the state is linked to the run that left it.
+    (book.folder / "read.py").write_text(f"open('restored/state{ENDING[framework]}', 'rb').read()")
+    first = book.run()["id"]
+    book("record", "-q", "--", sys.executable, "read.py")
+    assert [parent["run"] for parent in book.run()["parents"]] == [first]
 
 
 @pytest.mark.long

@@ -98,6 +98,8 @@ def _files(run: Run) -> dict[str, Any]:
     written = [use for use in run.files if use.mode != "read" and use.members == 1 and use.size_bytes > 0]
     written.sort(key=lambda use: (not is_checkpoint(use.path), -use.size_bytes, use.path))
     outputs = [short_fingerprint(text) for use in written for text in (use.fingerprint, use.samples) if text]
+    # The state that labbook saved at the end was not written by the program.
+    outputs += [short_fingerprint(one.digest) for one in run.artifacts if one.digest and is_checkpoint(one.path)]
     found = {
         "artifacts": sum(bool(artifact.digest) for artifact in run.artifacts),
         "outputs": list(dict.fromkeys(outputs))[:_MAX_OUTPUTS],

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 from labbook.model.run import Run
+from labbook.model.run_files import Artifact, is_beside_weights
 from labbook.report import numbers
 from labbook.report.entry.section_limits import Limits, shorten_middle
 
@@ -18,6 +21,7 @@ _LOAD = {
 }
 """Ending -> the function that reads such a file. Source: the frameworks' documentation."""
 
+_OPTIMIZER = re.compile(r"opt", re.IGNORECASE)
 _METHOD = {".pt": "load_state_dict", ".pdparams": "set_state_dict"}
 
 
@@ -31,7 +35,7 @@ def snapshot_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     chosen = f"snapshot/{facts.get('checkpoint')}"
     name = PurePosixPath(chosen).name
     checkpoint = next((one for one in files if one.digest and PurePosixPath(one.name).name == name), None)
-    loaded = state or checkpoint
+    beside = [one for one in files if one.digest and checkpoint and is_beside_weights(PurePosixPath(one.name))]
     value = facts.get("value")
     return {
         "checkpoint": shorten_middle(str(facts.get("checkpoint") or ""), limits.cell),
@@ -52,17 +56,29 @@ def snapshot_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         ],
         "more": max(0, len(files) - limits.rows),
         "restore": f"labbook artifact get {run.id} snapshot --to restored",
-        "load": _loading_code(loaded.name.removeprefix("snapshot/"), is_state=state is not None) if loaded else "",
+        "load": "\n".join(_loading_lines(state, checkpoint, beside)),
     }
 
 
-def _loading_code(name: str, *, is_state: bool) -> str:
-    """Returns the lines of Python that load a file of the snapshot; "" for a format that is not known."""
-    ending = PurePosixPath(name).suffix
-    function = _LOAD.get(ending)
-    if function is None:
-        return ""
-    lines = [f"state = {function}({json.dumps(f'restored/{name}', ensure_ascii=False)})"]
-    if is_state:
-        lines += [f'{part}.{_METHOD[ending]}(state["{part}"])' for part in ("model", "optimizer")]
-    return "\n".join(lines)
+def _loading_lines(state: Artifact | None, checkpoint: Artifact | None, beside: Sequence[Artifact]) -> Iterator[str]:
+    """Yields the lines of Python that load the files of the snapshot; none for a format that is not known."""
+    if state is not None:
+        ending = PurePosixPath(state.name).suffix
+        yield f"state = {_call(state)}"
+        yield from (f'{part}.{_METHOD[ending]}(state["{part}"])' for part in ("model", "optimizer"))
+        return
+    optimizer = next((one for one in beside if _OPTIMIZER.search(PurePosixPath(one.name).name)), None)
+    if checkpoint is not None and optimizer is not None and optimizer.name.endswith(".pdopt"):
+        yield f"model.set_state_dict({_call(checkpoint)})"
+        yield f"optimizer.set_state_dict({_call(optimizer)})"
+    elif checkpoint is not None and _call(checkpoint):
+        yield f"state = {_call(checkpoint)}"
+        if optimizer is not None and optimizer is not checkpoint and _call(optimizer):
+            yield f"optimizer_state = {_call(optimizer)}"
+
+
+def _call(file: Artifact) -> str:
+    """Returns the call that reads a file of the snapshot, "" if its format is not known."""
+    name = file.name.removeprefix("snapshot/")
+    function = _LOAD.get(PurePosixPath(name).suffix)
+    return f"{function}({json.dumps(f'restored/{name}', ensure_ascii=False)})" if function else ""
