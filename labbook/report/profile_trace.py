@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,17 +112,29 @@ def read_trace(text: str, mask: Callable[[str], str] = str) -> ProfileTrace:
         return known[raw]
 
     threads: dict[tuple[str, str], list[tuple[float, float, str, str]]] = {}
+    stopped = _end_of_recording(events)
     for event in events:
         if isinstance(event, Mapping) and event.get("ph") == "X" and event.get("cat") not in _LEFT_OUT:
             begin, duration = _number(event.get("ts")), _number(event.get("dur"))
-            if begin is None or duration is None or duration < 0:
+            if begin is None or duration is None or duration < 0 or begin > stopped:
                 continue
+            duration = min(duration, stopped - begin)
             name = name_of(event)
             key = (str(event.get("pid")), _THREAD.sub("", str(event.get("tid"))))
             threads.setdefault(key, []).append((begin, -duration, name, _kind(name, str(event.get("cat")))))
     roots = [_tree(thread) for thread in threads.values()]
     roots.sort(key=lambda root: -(root.total_us - root.own_us))
     return ProfileTrace(tuple(roots[:_MOST_THREADS]), tuple(_memory(events, threads.values())))
+
+
+def _end_of_recording(events: Sequence[Any]) -> float:
+    """Returns when the profiler stopped: ranges that were open then end later, with the work of the stop itself."""
+    for event in events:
+        if isinstance(event, Mapping) and event.get("ph") == "X" and event.get("cat") == "Trace":
+            begin, duration = _number(event.get("ts")), _number(event.get("dur"))
+            if begin is not None and duration:
+                return begin + duration
+    return math.inf
 
 
 def _number(value: object) -> float | None:

@@ -37,6 +37,15 @@ def test_time_is_that_of_the_function_without_what_it_calls():
     assert step.below["aten::add_"].kind == "optimizer", "what the optimizer calls is part of it"
 
 
+def test_a_range_that_was_open_ends_where_the_profiler_stopped():
+    (thread,) = read(
+        call("PyTorch Profiler (0)", 0, 120, cat="Trace"),
+        call("Optimizer.step#SGD.step", 100, 900), call("aten::add_", 105, 10), call("aten::copy_", 500, 10),
+    ).threads  # fmt: skip
+
+    assert (thread.total_us, thread.below["Optimizer.step#SGD.step"].own_us) == (20, 10)
+
+
 def test_layers_and_operators_of_paddle_are_one_thread():
     trace = read(
         call("Linear[80.000 us]", 0, 80, "9(Python)", "Forward"), call("matmul dygraph[50.1 us]", 5, 50, "9(C++)"),
