@@ -16,6 +16,7 @@ from labbook.store.notebook import Notebook
 
 _ERROR = re.compile(r"\b\w*(?:Error|Exception|Traceback|NotMet)\b")
 _LATIN_WORD = re.compile(r"[A-Za-z]{2,}")
+_NAME = re.compile(r"'([A-Za-z_][\w./-]{2,60})'")
 _MOST_WORDS = 12
 _PAGES = 3
 
@@ -75,8 +76,13 @@ def _interpret_paste(book: Notebook, text: str) -> tuple[str, QuerySymptoms]:
     families = [primary.family] if primary is not None and primary.family != "other" else []
     own = [f.fingerprint for f in diagnosis.findings[:1] if f.exception]
     fingerprints = tuple(dict.fromkeys([*own, *list_fingerprints(evidence)]))
+    named = [*(primary.values.values() if primary is not None else ()), *_NAME.findall(message)]
     return _query_words(message), QuerySymptoms(
-        fingerprints, tuple(names[:_PAGES]), tuple(families), whole=bool(primary)
+        fingerprints,
+        tuple(names[:_PAGES]),
+        tuple(families),
+        whole=bool(primary),
+        names=tuple(dict.fromkeys(name for name in named if _NAME.fullmatch(f"'{name}'"))),
     )
 
 

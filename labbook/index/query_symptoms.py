@@ -49,6 +49,7 @@ class QuerySymptoms:
         equal: Number of symptoms that are as likely as the first one.
         said: Whether a title or search phrase of the first symptom is part of the query.
         pages: Pages of the catalogue to show among the results.
+        names: What a message is about: the module, key or option that it names.
     """
 
     fingerprints: tuple[str, ...] = ()
@@ -58,6 +59,7 @@ class QuerySymptoms:
     equal: int = 1
     said: bool = False
     pages: tuple[Hit, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | None = None) -> QuerySymptoms:

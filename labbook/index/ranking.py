@@ -1,6 +1,7 @@
 """Ranks the notes that match a query.
 
-If the query is about a known failure and nothing else, the order is: runs with the same fingerprint; for each symptom
+If the query is about a known failure and nothing else, the order is: runs with the same fingerprint; confirmed fixes of
+the same failure of the same module, key or option, else the newest run with it; for each symptom
 its confirmed fixes, then its page, where symptoms that are as likely are taken together; other runs with the symptom;
 runs of the same family; notes with the words. If the query says more, notes with all its words in the title, the tags
 or the text of people come before them.
@@ -19,7 +20,7 @@ from labbook.frozen import dataclass
 from labbook.index.fix_outcomes import FixOutcome, confirmed_fix, fix_outcome
 from labbook.index.hit import Hit
 from labbook.index.query_fields import Filter
-from labbook.index.query_parser import Question, match_expression
+from labbook.index.query_parser import Question, match_expression, parse_query
 from labbook.index.query_symptoms import QuerySymptoms
 from labbook.index.sql_filters import filter_sql
 
@@ -77,6 +78,7 @@ def find_best(
     terms = match_expression(question)
     counted = 0
     answers.add(_runs_with_failure(index, question, replace(subject, symptoms=(), families=()), limit))
+    answers.add(_runs_with_names(index, question, subject))
     if terms and not subject.whole:
         rows, counted = _match_words(index, question, limit, _COLUMNS_OF_PEOPLE)
         answers.add(rows)
@@ -132,6 +134,18 @@ def _find_named_filters(index: sqlite3.Connection, question: Question) -> list[F
     marks = ", ".join("?" * len(words))
     query = f"SELECT DISTINCT key, value FROM facets WHERE key IN ('author', 'project', 'host') AND value IN ({marks})"
     return [Filter(key, (value,)) for key, value in index.execute(query, [*words]).fetchall()]
+
+
+def _runs_with_names(index: sqlite3.Connection, question: Question, subject: QuerySymptoms) -> list[Row]:
+    """Returns the runs with the symptom or family that have all names of a message: its fixes, else the newest."""
+    expression = match_expression(parse_query(" ".join(subject.names))) if subject.names else ""
+    if not expression:
+        return []
+    query = f"SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT {COUNTED}"
+    named = {number for (number,) in index.execute(query, [expression]).fetchall()}
+    failed = _runs_with_failure(index, question, replace(subject, fingerprints=()), COUNTED)
+    found = [row for row in failed if row.number in named] if named else []
+    return [*_distinct_fixes(row for row in found if row.meta.get("fix"))] or found[:1]
 
 
 def _single_subject(subject: QuerySymptoms, name: str) -> QuerySymptoms:

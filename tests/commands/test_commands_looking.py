@@ -90,6 +90,17 @@ def test_search_answers_with_place_passage_and_fix(team):
     assert f"fixed by {GOOD}" in out and "train.py: loss is NaN" in out
 
 
+@pytest.mark.parametrize("question", ["No module named 'mylib'", "ModuleNotFoundError: No module named 'mylib'"])
+def test_the_failure_with_the_name_of_a_pasted_message_comes_before_others_of_its_kind(notes, question):
+    failed = {"status": "failed", "families": ["missing_dependency"]}
+    other, own = "20261121-100000-eeee", "20261119-100000-ffff"
+    notes.run(other, "No module named 'yourlib'", symptoms=["import_module_missing"], fix="pip install it", **failed)
+    notes.run(own, "No module named 'mylib'", symptoms=["import_path_wrong"], fix="PYTHONPATH src", **failed)
+
+    found = json.loads(notes.labbook("search", question, "--json").stdout)
+    assert own in found[0]["path"]
+
+
 def test_search_as_data(team):
     (hit,) = json.loads(team("search", "变成", "--json").stdout)
 
