@@ -23,6 +23,7 @@ from labbook.store.text.templates import words
 
 _MAX_NAME = 60
 _MAX_OPTIONS = 3
+_SENTENCE_END = re.compile(r"(?<=\S) \(|[.;!](?:\s|$)|[。；！]")
 _NO_MARKUP = re.compile(r"[^\w\s.,:;()'/%+=，。；：（）、“”-]+")
 
 
@@ -71,7 +72,12 @@ def verdict_line(run: Run, language: str = "en") -> str:
     if exception is not None:
         frame = user_frame(exception)
         kind = _display_name(exception.type) or "exception"
-        return kind if frame is None else fill(labels["at"], type=kind, place=_display_name(place(frame, run)))
+        said = _first_words(exception.message)
+        shown = f"{kind}: {said}" if said else kind
+        if frame is None:
+            return shown
+        at = _display_name(place(frame, run))
+        return fill(labels["found"], title=shown, place=at) if said else fill(labels["at"], type=kind, place=at)
     fault = _worst_fault(run) if run.status != "failed" else None
     if fault is not None:
         return _finding_phrase(fault, run, labels)
@@ -201,6 +207,13 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
 
 def _option(value: object) -> str:
     return number(value) if isinstance(value, float) else _display_name(str(value))
+
+
+def _first_words(message: str) -> str:
+    """Returns the first words of a message without markup, up to a bracket or the end of a sentence."""
+    first = next((line for line in message.splitlines() if line.strip(" -=*")), "")
+    clean = " ".join(_NO_MARKUP.sub(" ", _SENTENCE_END.split(first.strip(), maxsplit=1)[0]).split())
+    return clean if len(clean) <= _MAX_NAME else clean[: _MAX_NAME - 3].rpartition(" ")[0] + "..."
 
 
 def _display_name(text: str) -> str:

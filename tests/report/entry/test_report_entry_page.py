@@ -83,7 +83,7 @@ def test_no_table_is_empty_and_every_row_has_its_cells(any_run, notebook):
 
 def test_a_crash_is_told_by_the_line_of_the_users_code(runs, notebook):
     page = entry_markdown(runs["crashed"](), notebook)
-    assert "# train.py: RuntimeError at model.py:18" in page
+    assert "# train.py: RuntimeError: mat1 and mat2 shapes cannot be multiplied, at model.py:18" in page
     assert page.index("## Exception") < page.index("## Goal") < page.index("## Health checklist")
     assert "Raised at `model.py:18` in `forward`" in page and "return self.head(x.flatten(1))" in page
 

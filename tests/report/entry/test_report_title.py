@@ -21,7 +21,11 @@ from labbook.report.series_choice import primary_series
             "train.py: finished, val/accuracy 0.71 → 0.97 in 240 steps",
             "val/accuracy 0.71 → 0.97 in 240 steps",
         ),
-        ("crashed", "train.py: RuntimeError at model.py:18", "RuntimeError at model.py:18"),
+        (
+            "crashed",
+            "train.py: RuntimeError: mat1 and mat2 shapes cannot be multiplied, at model.py:18",
+            "RuntimeError: mat1 and mat2 shapes cannot be multiplied, at model.py:18",
+        ),
         ("interrupted", "train.py: interrupted after 12 s", "val/accuracy 0.71 → 0.97 in 240 steps"),
         ("running", "train.py: running", "no metric recorded"),
         ("probeless", "run.sh: failed, exit code 2", "exit code 2"),
@@ -119,10 +123,21 @@ def test_names_of_the_program_are_made_harmless():
     assert not set("<>{}\n") & set(title) and len(title) < 90 and title.endswith("y.py: finished")
 
 
-def test_a_cell_of_a_notebook_is_named_as_one():
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("no", "ValueError: no, at cell 3:2"),
+        ("", "ValueError at cell 3:2"),
+        ("--------\nthe table is empty. See the docs", "ValueError: the table is empty, at cell 3:2"),
+        ("<part {7}> of `a` (of 9)", "ValueError: part 7 of a, at cell 3:2"),
+        ("word " * 40, "ValueError: word word word word word word word word word word word..., at cell 3:2"),
+        ("标签超出范围。请检查", "ValueError: 标签超出范围, at cell 3:2"),
+    ],
+)
+def test_an_exception_without_a_page_is_named_by_the_first_words_of_its_message(message, shown):
     frame = Frame("In[3]", 2, "<module>", "f()", user=True)
-    raised = CaughtException("main", "ValueError", "builtins", "no", (frame,), ended_process=True)
-    assert verdict_line(run_with(status="failed", exceptions=(raised,))) == "ValueError at cell 3:2"
+    raised = CaughtException("main", "ValueError", "builtins", message, (frame,), ended_process=True)
+    assert verdict_line(run_with(status="failed", exceptions=(raised,))) == shown
 
 
 def test_validation_stands_for_the_run_else_its_loss():
