@@ -107,6 +107,9 @@ def _options(optimizer):
 def _base_rate(rate):
     """The learning rate that a schedule is made for, the one after a warm-up; `None` if it is unknown."""
     while callable(rate):
+        values = getattr(rate, "values", None)  # of `PiecewiseDecay`, whose `base_lr` is the default of the base class
+        if isinstance(values, (list, tuple)) and values:
+            return number(values[0])
         inner = getattr(rate, "learning_rate", None)  # of `LinearWarmup`
         rate = getattr(rate, "base_lr", None) if inner is None else inner
     return rate

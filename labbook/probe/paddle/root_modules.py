@@ -53,7 +53,7 @@ class RootModules(root_modules.RootModules):
         self._held = set()
         self._optimizers = 0
         self._refused = {}
-        self._patches = None
+        self._patches, self._since = None, {}
 
     def forget(self):
         """Lets go of what belongs to the parent, in a forked child."""
@@ -117,7 +117,7 @@ class RootModules(root_modules.RootModules):
             return self._refuse(layer)
         whole = self._running_model(layer)
         if whole is not None and self._observe_forward(whole):
-            return self._refuse(layer)
+            return None  # its next call is seen before any of its layers, or these are asked again
         return self._follow(layer) or self._refuse(layer)
 
     def _running_model(self, layer):
@@ -137,8 +137,13 @@ class RootModules(root_modules.RootModules):
     def _observe_forward(self, layer):
         """Follows a model by direct calls of `forward`; whether that is possible. The one under way is not seen.
 
-        Its parameters are the initial ones if no step was made yet.
+        Its parameters are the initial ones if no step was made yet. It is not possible where another call of it was
+        not seen either, as by a function that the program took from the class.
         """
+        loop, known = self.monitor.loop, self._known.get(id(layer))
+        if known is not None and known.owner() is layer:
+            return loop.backwards == self._since.get(id(layer))
+        self._since[id(layer)] = loop.backwards
         home = next(kind for kind in type(layer).__mro__ if "forward" in kind.__dict__)
         original = home.__dict__["forward"]
         if type(original) is not FunctionType:
@@ -147,14 +152,14 @@ class RootModules(root_modules.RootModules):
         if root is None:
             return False
         inspector = self.monitor.inspector
-        if not self.monitor.loop.steps and (table := inspector.table(root)) is not None:
+        if not loop.steps and (table := inspector.table(root)) is not None:
             table.initial = inspector.describer.initial(table)
         if not hasattr(original, "_labbook"):
-            inside, local, known, outermost = self.inside, self._local, self._known.get, self._outermost
+            inside, local, find, outermost = self.inside, self._local, self._known.get, self._outermost
             dynamic, leave_out = self._dynamic, leave_out_one_frame
 
             def forward(layer, *args, **kwargs):
-                root = None if inside.on or local.in_backward else known(id(layer))
+                root = None if inside.on or local.in_backward else find(id(layer))
                 try:
                     if root is None or root.owner() is not layer or not dynamic():
                         return original(layer, *args, **kwargs)
@@ -167,7 +172,9 @@ class RootModules(root_modules.RootModules):
             replacement = FunctionType(forward.__code__, original.__globals__, "forward", None, forward.__closure__)
             replacement.__signature__ = inspect.signature(original)  # `getfullargspec` does not look behind wrappers
             replacement._labbook = True
-            self._patches.replace(home, "forward", transparent_wrapper(replacement, original))
+            transparent_wrapper(replacement, original)
+            for name in [name for name, value in home.__dict__.items() if value is original]:  # PARL: `value = forward`
+                self._patches.replace(home, name, replacement)
         return True
 
     def register(self, parameters):

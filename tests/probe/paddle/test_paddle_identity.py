@@ -118,7 +118,7 @@ def test_programs_of_every_kind_run_as_alone(probed, program, part, level):
 
 
 DIRECT = """
-import inspect, os, tempfile, traceback, paddle
+import functools, inspect, sys, traceback, paddle
 from paddle import nn
 class Base(nn.Layer):
     def __init__(self):
@@ -132,11 +132,13 @@ class Net(Base):
         self.head = nn.Linear(4, 3)
     def forward(self, x, scale=1.0):
         return self.head(super().forward(x)) * scale
+    value = forward
 paddle.seed(0)
 net, x = Net(), paddle.randn([32, 4])
+taken = functools.partial(Net.forward, net) if sys.argv[1] == "taken" else None
 y, optimizer = x[:, :3].argmax(1), paddle.optimizer.SGD(0.1, parameters=net.parameters())
 for _ in range(30):
-    loss = nn.functional.cross_entropy(net.forward(x, scale=1.5), y)
+    loss = nn.functional.cross_entropy((taken or getattr(net, sys.argv[1]))(x, scale=1.5), y)
     loss.backward()
     optimizer.step()
     optimizer.clear_grad()
@@ -153,15 +155,19 @@ print(float(paddle.jit.to_static(net, full_graph=True)(x).sum()).hex())
 """
 
 
-def test_a_forward_that_is_called_directly_is_observed_and_keeps_its_results_and_errors(probed):
+@pytest.mark.parametrize("how", ["forward", "value", "taken"])
+def test_a_forward_that_is_called_directly_is_observed_and_keeps_its_results_and_errors(probed, how):
     script = probed.write("train.py", DIRECT)
-    bare = probed.plain(sys.executable, script, OMP_NUM_THREADS="1").stdout
-    done = probed(sys.executable, script, OMP_NUM_THREADS="1")
+    bare = probed.plain(sys.executable, script, how, OMP_NUM_THREADS="1").stdout
+    done = probed(sys.executable, script, how, OMP_NUM_THREADS="1")
     assert done.out == bare and not done.of("probe_error")
+    looks = {p["i"] for event in done.of("tensors") for p in event["params"]}
+    if how == "taken":  # before its class was changed: its layers are observed one by one
+        assert {model["modules"][0]["type"] for model in done.of("model")} >= {"Linear"} and looks
+        return
     (model,) = done.of("model")
     assert [(one["name"], one["type"]) for one in model["modules"]] == [
         ("", "Net"), ("inner", "Linear"), ("drop", "Dropout"), ("head", "Linear"),
     ]  # fmt: skip
-    looks = {p["i"] for event in done.of("tensors") for p in event["params"]}
     assert looks == set(range(len(model["parameters"])))
     assert "bias" in {one["name"] for one in model["parameters"]}
