@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +19,7 @@ from labbook.screen import terminal_lines
 
 if TYPE_CHECKING:
     from labbook.record.child.supervisor import ChildEnd
+    from labbook.record.end_summary import FinishedRun
 
 
 _NOTEBOOK = "Use this notebook instead of the one found above the working folder."
@@ -61,6 +65,13 @@ _LEVEL = (
 @click.option(
     "--full-pty", is_flag=True, help="Give the command a full terminal, for programs that draw the screen (htop, vim)."
 )
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Also write the result to FILE as JSON, as `labbook show --json` prints it. Standard output is the command's.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print no messages of labbook.")
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARGUMENTS]...")
 def command(
@@ -77,6 +88,7 @@ def command(
     max_steps: int | None,
     profile: str | None,
     full_pty: bool,
+    json_file: Path | None,
     quiet: bool,
     command_line: tuple[str, ...],
 ) -> None:
@@ -113,9 +125,24 @@ def command(
         if no_commit:
             flags["commit"] = "off"
         request = RecordRequest(command_line, notebook, experiment, flags, notes, tags, full_pty, quiet, requests)
+        if json_file is not None:
+            # The command may change or delete this folder.
+            request = replace(request, on_finished=partial(_write_json, json_file.absolute()))
         return record(request, _say)
 
     record_or_exec(command_line, record_it, _say)
+
+
+def _write_json(path: Path, finished: FinishedRun) -> None:
+    from labbook.commands.options import strict_json
+    from labbook.model.entry import Entry
+    from labbook.report.run_data import run_data
+    from labbook.store.journal import write_atomically
+
+    root = finished.entry.parents[5]  # above notes/runs/YEAR/MONTH/DAY
+    data = run_data(Entry(finished.entry.relative_to(root).as_posix(), {}), finished.run, finished.commit.commit)
+    text = json.dumps(strict_json(data), ensure_ascii=False, indent=2, default=str)
+    write_atomically(path, f"{text}\n".encode("utf-8", "replace"))
 
 
 def _say(line: str) -> None:

@@ -52,6 +52,7 @@ class RecordRequest:
         quiet: Whether labbook prints nothing.
         requests: Actions of the probe inside the program, see `program_requests.parse_requests`.
         on_created: Called with the id of the run before the command starts.
+        on_finished: Called when the entry is written; a failure of it is printed.
         started_in: Folder that printed paths begin at; `None`: where the command runs.
         launcher: Words that start the command in a container; they are no part of the recorded command.
         facts: Further facts of the start: `rerun_of`, `rerun_in` (the folder whose files a rerun has links to) and
@@ -68,6 +69,7 @@ class RecordRequest:
     quiet: bool = False
     requests: Mapping[str, object] = field(default_factory=dict)
     on_created: Callable[[str], None] | None = None
+    on_finished: Callable[[FinishedRun], None] | None = None
     started_in: Path | None = None
     launcher: tuple[str, ...] = ()
     facts: Mapping[str, object] = field(default_factory=dict)
@@ -130,6 +132,8 @@ def write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print_
             start_upload(session.notebook)
         report_to_ci(finished, session.notebook.config, os.environ, quiet=request.quiet)
         recover_pending(session.notebook, print_line)
+        if request.on_finished is not None:
+            request.on_finished(finished)
     except Exception as error:
         print_line(sentences.line("record.later_step_failed", error=describe_error(error)))
 

@@ -129,6 +129,15 @@ def test_a_crash_names_the_line_of_the_user(book):
     assert "boom.py:2" in book.entry()
 
 
+def test_the_result_is_a_file_that_show_would_print(book):
+    (book.folder / "plain.py").write_text("print(1)\n")
+    done = book("record", "--json", "result.json", "--", sys.executable, "plain.py")
+    result = json.loads((book.folder / "result.json").read_text())
+    assert done.stdout == "1\n" and result == book.run()
+    failed = book("record", "--json", "none/result.json", "--", sys.executable, "-c", "exit(3)", check=False)
+    assert failed.returncode == 3 and "none" in failed.stderr
+
+
 @pytest.mark.parametrize("code", [1, 255, *further(0, 3, 77, 137, 139)])
 def test_the_exit_status_is_the_commands(book, code):
     assert book.record("sh", "-c", f"exit {code}", check=False).returncode == code
