@@ -68,7 +68,7 @@ class _Clock:
         self.started = time.time()
         self._began = _uptime()
 
-    def now(self) -> float:
+    def read_time(self) -> float:
         """Returns the Unix time (s); after a jump of the clock, as it would be without that."""
         now, unchanged = time.time(), self.started + _uptime() - self._began
         return now if abs(now - unchanged) < _JUMP_S else unchanged
@@ -175,7 +175,7 @@ def _end_of(status: int, clock: _Clock) -> ChildEnd:
     """Returns the end of a command that has just ended with this `Popen.returncode`."""
     name = signal.Signals(-status).name if status < 0 and -status in set(signal.Signals) else ""
     code = status if status >= 0 else None if name else 128 - status
-    return ChildEnd(code, name, clock.started, clock.now(), False, signal_number=max(0, -status))
+    return ChildEnd(code, name, clock.started, clock.read_time(), False, signal_number=max(0, -status))
 
 
 def _wait(command: subprocess.Popen[bytes]) -> int:
