@@ -40,13 +40,14 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
     Returns:
         Empty, or `kind` and `ranks`: "failed" (raised first), "killed" (ended by a signal first), "lost" (its recorder
         died), "alike" (several failed with one error at one place, none of them first), "missing" (never reported),
-        "ended" (finished while others wait in a collective), "elsewhere" (not in the collective in which the others
-        wait), "apart" (all broke, these at another place than most), "broke" (all broke within `seconds` and none is
-        unlike the others: `ranks` is empty, `all` are those), "aborted" (a library aborted it while the others waited:
-        any of them may be the reason), "differs" (in another call than the others), "behind" (at an earlier step),
-        "bad_loss" (the loss became `loss` first, those of others in step `later`), "slow" (`ratio`
-        to the median); `where`, `call`, `waiting` of the first of them; `others`:
-        `call`, `where` and `ranks` of those that wait.
+        "ended" (finished while others wait in a collective, or before they `broke` in one), "elsewhere" (not in the
+        collective in which the others wait), "apart" (all broke, these at another place than most), "broke" (all broke
+        within `seconds` and none is unlike the others: `ranks` is empty, `all` are those; `halves`: `call`, `where` and
+        `ranks` of each of two equal parts that were at different places), "aborted" (a library aborted it while the
+        others waited: any of them may be the reason), "differs" (in another call than the others), "behind" (at an
+        earlier step), "bad_loss" (the loss became `loss` first, those of others in step `later`), "slow" (`ratio` to
+        the median); `where`, `call`, `waiting` of the first of them; `others`: `call`, `where` and `ranks` of those
+        that wait.
     """
     waiting = [row for row in rows if row.get("waiting") == "collective"]
     first = _first_failed(rows)
@@ -60,7 +61,7 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
     if missing:
         return {"kind": "missing", "ranks": list(missing), **_other_rank_facts(waiting)}
     if ended and (waiting or broken):
-        return _odd_rank_facts("ended", ended, waiting or broken)
+        return {**_odd_rank_facts("ended", ended, waiting or broken), "broke": not waiting}
     apart = [row for row in rows if row.get("where") and row.get("waiting") != "collective" and row not in broken]
     if apart and (waiting or broken):
         return _odd_rank_facts("elsewhere", apart, waiting or broken)
@@ -140,7 +141,7 @@ def _similar_endings(first: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 def _describe_places(broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns who was where when all ranks broke; those are odd that were at another place than most."""
     placed = [row for row in broken if row.get("where")]
-    places = Counter(_line(row) for row in placed).most_common(2)
+    places = Counter(_line(row) for row in placed).most_common()
     if len(places) > 1 and places[0][1] > places[1][1]:
         rest = [row for row in placed if _line(row) != places[0][0]]
         return _odd_rank_facts("apart", rest, placed)
@@ -149,6 +150,10 @@ def _describe_places(broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return _odd_rank_facts("aborted", own, broken)
     times = [float(row["failed_at"]) for row in own if row.get("failed_at")]
     facts = {"kind": "broke", "ranks": [], "all": [row["rank"] for row in own], **_other_rank_facts(placed)}
+    if len(places) == 2 and len(placed) == len(broken):
+        first = _line(placed[0])
+        halves = ([row for row in placed if (_line(row) == first) is is_first] for is_first in (True, False))
+        facts["halves"] = [_other_rank_facts(half)["others"] for half in halves]
     return {**facts, "seconds": round(max(times) - min(times), 3) if times else 0.0}
 
 

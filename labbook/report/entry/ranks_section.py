@@ -110,8 +110,16 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
         "own_s": odd.get("step_s", 0.0),
         "usual_s": odd.get("usual_s", 0.0),
     }
-    sentence = say.line(_SENTENCES[kind], **values)
-    if kind == "broke" and others.get("call") and len(others["ranks"]) > 1:
+    key = "record.ranks.ended_first" if kind == "ended" and odd.get("broke") else _SENTENCES[kind]
+    sentence = say.line(key, **values)
+    if halves := odd.get("halves"):
+        one, other = (_half(half, run) for half in halves)
+        sentence = say.line(
+            "record.ranks.broke_in_two",
+            **{**values, **one},
+            **{f"second_{name}": value for name, value in other.items()},
+        )
+    elif kind == "broke" and others.get("call") and len(others["ranks"]) > 1:
         sentence = say.line("record.ranks.broke_where", sentence=sentence, **values)
     if odd.get("calls"):
         values.update(step=odd["calls"]["step"], own_calls=odd["calls"]["own"], usual_calls=odd["calls"]["usual"])
@@ -126,6 +134,12 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
 def ranks_line(run: Run, say: Sentences) -> str:
     """Returns the sentence on the odd rank for the terminal; "" for a run with one rank or without an odd one."""
     return odd_rank_sentence((run.captured.get("ranks") or {}).get("odd") or {}, say, run)
+
+
+def _half(half: Mapping[str, Any], run: Run | None) -> dict[str, Any]:
+    ranks = half.get("ranks") or ()
+    place = _place(half.get("where"), run) or "?"
+    return {"others": _numbers(ranks), "others_count": len(ranks), "call": str(half.get("call") or "?"), "place": place}
 
 
 def _place(where: Any, run: Run | None) -> str:  # noqa: ANN401 - JSON data

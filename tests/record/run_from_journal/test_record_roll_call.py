@@ -91,6 +91,22 @@ def test_the_odd_rank_is_named_only_with_evidence(name):
         assert ranks or "first," not in sentence
 
 
+@pytest.mark.parametrize(
+    ("rows", "said", "unsaid"),
+    [
+        ([row(0, error=RESET, call="backward"), row(1, line=22, error="RuntimeError: Timed out waiting 60000ms", call="barrier")],
+         ("rank 0 in backward at train.py:64", "rank 1 in barrier at train.py:22"), "unknown"),
+        ([row(0, error=RESET), row(1, "finished")], ("rank 1 ended after step 7; rank 0 then broke in",), "waits"),
+        ([row(0, "interrupted", waiting="collective"), row(1, "finished")], ("rank 0 still waits in",), "broke"),
+    ],
+    ids=["two places", "one had ended", "waits until it is stopped"],
+)  # fmt: skip
+def test_ranks_that_broke_are_named_with_their_places(rows, said, unsaid):
+    sentence = odd_rank_sentence(name_odd(rows), Sentences("en"))
+    assert all(part in sentence for part in said) and unsaid not in sentence
+    assert "{" not in odd_rank_sentence(name_odd(rows), Sentences("zh"))
+
+
 def finished(rank, **more):
     return {"rank": rank, "status": "finished", "steps": 40, "whole_step_s": 0.08, **more}
 
