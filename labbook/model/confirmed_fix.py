@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from labbook.frozen import dataclass
 from labbook.model.message import Message, message
-from labbook.model.run import Change
+
+if TYPE_CHECKING:
+    from labbook.model.run import Change  # 15 ms with the classes of all events, in each command that prints a sentence
 
 NAMED_KINDS = ("code", "command", "environment")
 """Kinds of changes with names that may be words of labbook: "commit", "command", "torch mode", "paddle mode"."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from labbook.model.events.process_kinds import Bye
-from labbook.model.run import Facts
-from labbook.store.journal import Journal, ProcessEvents
+from labbook.store.journal import Journal
 from labbook.store.paths import NotebookPaths, is_run_id
 from labbook.store.process_identity import start_ticks
+
+if TYPE_CHECKING:  # every command looks for such runs, and reads none most often
+    from labbook.model.run import Facts
+    from labbook.store.journal import ProcessEvents
 
 
 def note_background(paths: NotebookPaths, journal: Journal, start: Facts, processes: Sequence[ProcessEvents]) -> int:
@@ -18,6 +21,8 @@ def note_background(paths: NotebookPaths, journal: Journal, start: Facts, proces
 
     The process of a program that records itself (`labbook.recording()`, a kernel) is none of them.
     """
+    from labbook.model.events.process_kinds import Bye
+
     known = {process.name for process in processes}
     if any(path.name not in known for path in journal.paths.events.glob("*.jsonl")):
         processes = journal.processes()  # one has begun since they were read
