@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,12 @@ _NO_BRANCH = message("capture.state.no_branch")
 _ENTRIES_ONLY = message("capture.history.entries_only")
 
 
-def compare_code(before: Mapping[str, Any], now: Mapping[str, Any], results: Collection[str] = ()) -> list[Change]:
+def compare_code(
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    results: Collection[str] = (),
+    loaded: Sequence[Collection[str]] = (),
+) -> list[Change]:
     """Returns the changes of commit, branch and files between two runs.
 
     A change that was uncommitted before and is committed now is no change: contents are compared by git's hashes.
@@ -29,6 +34,8 @@ def compare_code(before: Mapping[str, Any], now: Mapping[str, Any], results: Col
         before: Facts of the code at the earlier run; empty if unknown.
         now: Facts of the code at the later run.
         results: Files that the runs wrote, by path below the top folder; new files among them are no code.
+        loaded: The Python files that each of the runs loaded, by path below the top folder; new ones that neither did
+            are left out, where that is known of both.
     """
     if not before or not now:
         return []
@@ -46,8 +53,10 @@ def compare_code(before: Mapping[str, Any], now: Mapping[str, Any], results: Col
     if before.get("branch") != now.get("branch"):
         changes.append(make_change("branch", *(str(side.get("branch") or "") or _NO_BRANCH for side in (before, now))))
     changes += _compare_files(before, now, changed, counts)
-    new_results = _untracked(before, now) & set(results)
-    return [change for change in changes if change.what not in new_results]
+    untracked = _untracked(before, now)
+    modules = {path for path in untracked if path.endswith(".py")} if loaded and all(loaded) else set()
+    left_out = (untracked & set(results)) | modules.difference(*loaded)
+    return [change for change in changes if change.what not in left_out]
 
 
 def _untracked(*sides: Mapping[str, Any]) -> set[str]:

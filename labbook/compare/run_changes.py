@@ -62,6 +62,7 @@ def compare_runs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chan
             captured_facts(before, "code"),
             captured_facts(now, "code"),
             files_below_top(before, "written") | files_below_top(now, "written"),
+            [files_below_top(side, "loaded") for side in (before, now)],
         ),
         _inputs(before, now),
         _without_repeated_seeds(_states(before, now), arguments),

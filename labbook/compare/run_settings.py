@@ -113,9 +113,15 @@ def is_parsed(option: str, known: set[str]) -> bool:
 
 
 def files_below_top(run: Mapping[str, Any], mode: str) -> set[str]:
-    """Returns the files that a run used in one way ("written", "read"), relative to the top folder of its code."""
+    """Returns the files that a run used in one way, relative to the top folder of its code.
+
+    Args:
+        mode: "written", "read", or "loaded" of the user's Python files.
+    """
     top, cwd = str(captured_facts(run, "code").get("top") or ""), str(run.get("cwd") or "")
-    used = (str(row.get("path")) for row in list_rows(run, "files") if row.get("mode") == mode)
+    used = [str(row.get("path")) for row in list_rows(run, "files") if row.get("mode") == mode]
+    if mode == "loaded":
+        used = [str(path) for path in run.get("sources") or ()]
     places = (path if path.startswith(("/", "~")) else f"{cwd}/{path}" for path in used)
     return {place.removeprefix(f"{top}/") for place in places if place.startswith(f"{top}/")}
 

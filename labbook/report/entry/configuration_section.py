@@ -170,8 +170,8 @@ def resources_section(run: Run) -> dict[str, Any] | None:
     rows += _phases(run)
     cores, cpu = used.get("cpu_mean_cores"), used.get("cpu_s")
     if isinstance(cpu, (int, float)):
-        mean = f", {numbers.number(cores, 3)} cores on average" if isinstance(cores, (int, float)) else ""
-        rows += [{"what": "cpu", "value": numbers.duration(cpu), "cores": numbers.number(cores, 3) if mean else ""}]
+        shown = numbers.number(cores, 3) if isinstance(cores, (int, float)) else ""
+        rows += [{"what": "cpu", "value": numbers.duration(cpu), "cores": shown}]
     peak = used.get("peak_rss_bytes")
     if isinstance(peak, (int, float)) and peak > 0:
         rows.append(
@@ -179,13 +179,14 @@ def resources_section(run: Run) -> dict[str, Any] | None:
         )
     for gpu in used.get("gpus") or ():
         rows.append(_gpu(gpu))
+    trials = captured_facts(run, "trials")  # their steps are in their own entries
     seen = [p for p in run.processes if p.probed]
     people = [p for p in run.processes if p.role != "fork"]
     if len(rows) <= 1 and len(people) <= 1:
         return None
     return {
         "rows": rows,
-        "processes": [_process(p) for p in people[:32]] if len(people) > 1 else [],
+        "processes": [_process(p, has_steps=not trials) for p in people[:32]] if len(people) > 1 else [],
         "ranked": any(p.rank is not None for p in people),
         "more_processes": max(0, len(people) - 32),
         "forks": sum(p.role == "fork" for p in seen),
@@ -231,7 +232,7 @@ def _gpu(gpu: Facts) -> dict[str, str]:
     }
 
 
-def _process(process: Process) -> dict[str, Any]:
+def _process(process: Process, *, has_steps: bool) -> dict[str, Any]:
     argv = [word.rpartition("/site-packages/")[2] for word in process.argv]
     if argv and argv[0] == process.executable:
         argv[0] = PurePosixPath(argv[0]).name
@@ -241,7 +242,7 @@ def _process(process: Process) -> dict[str, Any]:
         "rank": process.rank,
         "pid": process.pid,
         "command": shorten_middle(" ".join(argv), 80),
-        "steps": process.steps,
+        "steps": process.steps if has_steps else None,
         "duration": numbers.duration(process.elapsed_s),
         "probed": process.probed,
         "version": process.version,

@@ -76,8 +76,12 @@ def _name_finding(finding: Finding) -> dict[str, Any]:
 
 
 def _best_seen(seen: Sequence[EarlierRun]) -> list[EarlierRun]:
-    """Returns earlier runs, those with a fix for this failure first, then those with another fix."""
-    return sorted(seen, key=lambda one: (not one.fits, not one.fix))[:_MOST_SEEN]
+    """Returns earlier runs, those with a fix for this failure first, then those with another fix.
+
+    Other failures of the family are left out beside the same one.
+    """
+    own = [one for one in seen if one.same != "family"] or seen
+    return sorted(own, key=lambda one: (not one.fits, not one.fix))[:_MOST_SEEN]
 
 
 def _seen_row(seen: EarlierRun) -> dict[str, Any]:

@@ -146,3 +146,11 @@ def test_a_run_with_another_symptom_of_the_family_did_not_have_the_failure(runs,
     text = page(runs, notebook, other)
     section = text[text.index("## Diagnosis") : text.index("labbook:end diagnosis")]
     assert earlier.run in section and "same family:" in section and "Seen before" not in section
+
+
+def test_beside_the_same_failure_others_of_the_family_are_left_out(runs, notebook):
+    same = dataclasses.replace(CRASH.seen_before[0], same="symptom")
+    family = EarlierRun("20261102-120000-bbbb", fix="another cure", same="family")
+    text = page(runs, notebook, dataclasses.replace(CRASH, seen_before=(family, same)))
+    section = text[text.index("## Diagnosis") : text.index("labbook:end diagnosis")]
+    assert same.run in section and family.run not in section and "once in this notebook" in section
