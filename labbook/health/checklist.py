@@ -114,7 +114,7 @@ _MOST_NAMES = 8
 _OTHERS_TITLE = message("health.other_checks.title")
 
 
-def checklist(run: Run, pages: CheckPages) -> list[CheckResult]:
+def checklist(run: Run, pages: CheckPages, of_code: Sequence[tuple[Check, Outcome]] = ()) -> list[CheckResult]:
     """Returns the rows of the checklist: findings first, causes before effects; then the classic rows, then notes.
 
     Empty for a run that trained nothing. A check that fails itself becomes a row that says so: it must not cost the
@@ -123,11 +123,15 @@ def checklist(run: Run, pages: CheckPages) -> list[CheckResult]:
     Args:
         run: The run.
         pages: What the symptom pages say of the checks.
+        of_code: What the code of the run shows; a check of the same id that found nothing has no row then.
     """
     if not has_trained(run):
         return []
     answers = [(check, answer(check, run)) for check in CHECKS]
     outcomes = [(check, outcome) for check, outcome in correct_significance(answers) if outcome is not None]
+    found = {check.id for check, outcome in outcomes if outcome.verdict in ("fail", "warn")}
+    of_code = [one for one in of_code if one[0].id not in found]
+    outcomes = [one for one in outcomes if one[0].id not in {check.id for check, _ in of_code}] + of_code
     rows = _raise_corroborated([_row(check, outcome, pages) for check, outcome in outcomes], run, pages)
     rows = _add_causes(rows, _causes_of(run, pages.causes_of))
     shown = _select_worth_reading(rows)

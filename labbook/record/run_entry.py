@@ -46,6 +46,7 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
 
     if run.signals or run.series or (run.frameworks and not run.captured.get("trials")):
         from labbook.diagnosis.catalogue.check_pages import load_check_pages
+        from labbook.findings.code_checks import check_code
         from labbook.health.checklist import checklist
         from labbook.health.debug_output import update_ratio
         from labbook.health.model_summary import summary
@@ -53,7 +54,7 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
 
         framework = run.frameworks[0].name if run.frameworks else ""
         pages = load_check_pages(notebook.paths.symptoms, framework)
-        run = replace(run, checks=tuple(checklist(run, pages)), health=summary(run))
+        run = replace(run, checks=tuple(checklist(run, pages, check_code(run))), health=summary(run))
         run = _add_primary_series(notebook, run)
         run = replace(
             run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in visible_findings(run)))))

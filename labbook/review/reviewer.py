@@ -14,12 +14,14 @@ from labbook.model.message import Message
 from labbook.model.symptom import SEVERITIES
 from labbook.review.code_index import Code, last_name
 from labbook.review.rules import (
+    attention_scores,
     data_pipeline,
     image_values,
     loss_functions,
     model_classes,
     modes_and_devices,
     numeric_range,
+    paired_data,
     policy_gradients,
     script_options,
     shared_storage,
@@ -36,8 +38,10 @@ RULES: tuple[Rule, ...] = (
     *model_classes.RULES,
     *shared_storage.RULES,
     *numeric_range.RULES,
+    *attention_scores.RULES,
     *policy_gradients.RULES,
     *data_pipeline.RULES,
+    *paired_data.RULES,
     *image_values.RULES,
     *script_options.RULES,
 )
@@ -81,13 +85,16 @@ def review(paths: Sequence[Path], language: str = "en") -> Review:
     return review_files([file for path in paths for file in _files(path)], language)
 
 
-def review_files(files: Sequence[Path], language: str = "en", seconds: float | None = None) -> Review:
+def review_files(
+    files: Sequence[Path], language: str = "en", seconds: float | None = None, rules: Sequence[Rule] = RULES
+) -> Review:
     """Review files that belong together.
 
     Args:
         files: Python files and notebooks.
         language: "en" or "zh".
         seconds: Time limit; files not reached by then are omitted.
+        rules: The rules to apply.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
     sources: list[Source] = []
@@ -106,7 +113,7 @@ def review_files(files: Sequence[Path], language: str = "en", seconds: float | N
         for source in group:
             if deadline is not None and time.monotonic() > deadline:
                 break
-            violations += _find_violations(code, source, language, deadline)
+            violations += _find_violations(code, source, language, deadline, rules)
     order = {str(source.path): number for number, source in enumerate(sources)}
     violations.sort(key=lambda found: (order.get(found.file, 0), found.cell, found.line, found.rule))
     return Review(tuple(violations), len(sources), tuple(one.texts(language)[0] for one in problems))
@@ -179,12 +186,14 @@ def _are_neighbors(one: Path, other: Path) -> bool:
     )
 
 
-def _find_violations(code: Code, source: Source, language: str, deadline: float | None) -> list[Violation]:
+def _find_violations(
+    code: Code, source: Source, language: str, deadline: float | None, rules: Sequence[Rule]
+) -> list[Violation]:
     if not any(name.split(".")[0] in _FRAMEWORKS for name in source.names.values()):
         return []
     trainer = runs_by_trainer(source)
     found: dict[tuple[str, int], Violation] = {}
-    for rule in RULES:
+    for rule in rules:
         if (rule.loop and trainer) or (deadline is not None and time.monotonic() > deadline):
             continue
         for hit in rule.find(code, source):
@@ -245,6 +254,7 @@ def _violation(rule: Rule, hit: Hit, source: Source, language: str) -> Violation
         what=sentences(Message(rule.message_key("what"), hit.values)),
         advice=sentences(Message(rule.message_key("advice"), hit.values)),
         cell=cell,
+        values=hit.values,
     )
 
 

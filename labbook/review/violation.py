@@ -26,6 +26,7 @@ class Violation:
         file: Path as passed to the review.
         line: From 1; in a notebook the line of the cell.
         cell: Number of the notebook's cell from 1, or 0.
+        values: Values of the sentences.
         text: The source line.
         what: Description, one sentence in the requested language.
         advice: Advice, one sentence in the requested language.
@@ -41,6 +42,7 @@ class Violation:
     what: str
     advice: str
     cell: int = 0
+    values: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def place(self) -> str:
@@ -70,6 +72,7 @@ class Rule:
         find: Yields the violations in one file.
         source: Origin of the rule.
         loop: Whether it checks hand-written loops; it is skipped if a trainer library runs the loop.
+        row: Class of the row that it adds to the checklist of a run, for a fault that no measurement shows; "": none.
     """
 
     name: str
@@ -79,6 +82,7 @@ class Rule:
     find: Find
     source: str
     loop: bool = False
+    row: str = ""
 
     def message_key(self, part: str) -> str:
         """Return the key of a sentence: `part` is "what" (the description) or "advice"."""

@@ -61,6 +61,27 @@ def test_attention_that_sees_the_next_token(ask):
 
 
 @pytest.mark.parametrize(
+    ("target", "ahead", "verdict"), [(1, (-1, -1, -1), "warn"), (0, (-1, -1, -1), None), (1, (-1, 0, -1), None)]
+)
+def test_attention_that_hides_the_token_itself(ask, target, ahead, verdict):
+    leaf = {"path": "0", "role": "input", "shape": [16, 24], "integer": True, "max": 20, "ahead": target}
+    seen = tuple({"step": step, "phase": "train", "leaves": [leaf]} for step in (1, 2, 3, 4))
+    rows = [{"fn": "softmax", "line": "t.py:4", "shape": [16, 4, 24, 24], "ahead": one} for one in ahead]
+    tensors = tuple({"step": step, "model": 0, "functions": [row]} for step, row in enumerate(rows, 2))
+    found = ask("attention_hides_own_token", signals={"batches": seen, "tensors": tensors})
+    assert (found and found.verdict) == verdict
+
+
+@pytest.mark.parametrize(("length", "verdict"), [(20, "warn"), (7, None)])
+def test_heads_without_a_transpose_of_a_tensor_that_attends(ask, length, verdict):
+    view = {"fn": "view", "line": "t.py:3", "viewed": [8, 20, 64], "shape": [8, 4, 20, 16]}
+    weights = {"fn": "softmax", "line": "t.py:4", "shape": [8, 4, length, length]}
+    tensors = ({"step": 2, "model": 0, "functions": [view, weights]},)
+    found = ask("reshaped_not_permuted", signals={"models": ({"model": 0, "modules": []},), "tensors": tensors})
+    assert (found and found.verdict) == verdict
+
+
+@pytest.mark.parametrize(
     ("even", "verdict"), [((True, True, True), "warn"), ((False, True, True), None), ((True,), None)]
 )
 def test_attention_whose_weights_are_all_equal(ask, even, verdict):

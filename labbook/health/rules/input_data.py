@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health.evidence.layer_history import Module, modules_of
-from labbook.health.evidence.measurements import join_names, unobserved
+from labbook.health.evidence.layer_history import Module, functions_of, modules_of
+from labbook.health.evidence.measurements import called_in_sentence, join_names, place_of, unobserved
 from labbook.health.evidence.training_batches import input_leaves
 from labbook.health.evidence.training_kind import training_loss, training_losses
 from labbook.health.evidence.trend_tests import mann_kendall, mean, median, robust_deviation
@@ -20,6 +20,7 @@ from labbook.model.signals import Signals
 
 _SAMPLES = 500
 _FEWEST = 3
+_WEIGHTS = ("softmax", "attention")
 _SHORTEST = 8
 _HIDDEN = 0.2
 """Share of exact zeros in the weights of an attention; a causal mask makes nearly half so. Source: chosen by us."""
@@ -121,7 +122,7 @@ def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
     of a sequence is not its last value. A target of the form of a picture is known where each is a sum of channels of
     its input, as noise is where a denoiser is given the clean picture beside the noisy one.
     """
-    path = _sequence_ahead(signals, 0)
+    path = sequence_ahead(signals, 0)
     if path:
         loss = training_loss(run, signals)
         observed = message("health.target_in_inputs.same", path=path)
@@ -145,7 +146,7 @@ def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-def _sequence_ahead(signals: Signals, ahead: int) -> str:
+def sequence_ahead(signals: Signals, ahead: int) -> str:
     """Returns the path of the only sequence of tokens that a model is given, which the target is `ahead` of; else "".
 
     The target may be given to the model as well, and masks of 0 and 1.
@@ -168,7 +169,7 @@ def attention_is_causal(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1) over at least 3 looks: the target is the input one token later, and no
     attention over that sequence has a mask or, as its softmax shows, zeros; or they begin after the next token.
     """
-    path = _sequence_ahead(signals, 1)
+    path = sequence_ahead(signals, 1)
     lengths = (
         {n for _, _, leaf in input_leaves(signals).get(path, []) for n in leaf.get("shape", ())} if path else set()
     )
@@ -179,8 +180,8 @@ def attention_is_causal(run: Run, signals: Signals) -> Outcome | None:
         rows = [row for row in event.get("functions", []) if row.get("fn") in ("softmax", "attention")]
         softmax = {m.number for m in modules_of(signals) if m.type == "Softmax" and m.model == event.get("model", 0)}
         looks = [*rows, *(row for row in event.get("modules", []) if row.get("i") in softmax)]
-        square = [look for look in looks if _is_over_sequence(look, lengths)]
-        forms = [row for row in rows if _is_over_sequence(row, lengths)]
+        square = [look for look in looks if is_over_sequence(look, lengths)]
+        forms = [row for row in rows if is_over_sequence(row, lengths)]
         ahead += [seen for row in forms if (seen := row.get("ahead")) is not None]
         hidden = any(look.get("masked") or (look.get("zero") or 0.0) > _HIDDEN for look in square)
         # Not every softmax gives exactly 0 for a score of minus a billion.
@@ -196,7 +197,7 @@ def attention_is_causal(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("fail", message("health.attention_sees_target.open", path=path))
 
 
-def _is_over_sequence(look: FunctionInspection | ModuleInspection, lengths: set[int]) -> bool:
+def is_over_sequence(look: FunctionInspection | ModuleInspection, lengths: set[int]) -> bool:
     """Whether these are the weights of an attention over a sequence of one of these lengths, or one token shorter."""
     form = look.get("shape", ())
     return len(form) >= 2 and form[-1] == form[-2] >= _SHORTEST and bool({form[-1], form[-1] + 1} & lengths)
@@ -277,6 +278,8 @@ def channels_first(run: Run, signals: Signals) -> Outcome | None:
 def axes_are_permuted(run: Run, signals: Signals) -> Outcome | None:
     """Whether a module was given the memory of a tensor with at least 3 axes as if these were in another order.
 
+    So are the heads of an attention where (samples, time, features) is made (samples, heads, time, width) at once.
+
     Source: chosen by us (tier 2): `permute` and `transpose` leave the elements where they are, but not in the order of
     the axes, or copy them.
     """
@@ -286,6 +289,20 @@ def axes_are_permuted(run: Run, signals: Signals) -> Outcome | None:
             shapes = {"form": str(list(form)), "given": str(list(given[0].get("shape", ())))}
             observed = message("health.reshaped_not_permuted.view", layer=module.label, **shapes)
             return Outcome("warn", observed)
+    return _heads_are_transposed(signals)
+
+
+def _heads_are_transposed(signals: Signals) -> Outcome | None:
+    """A finding where heads of an attention are split off, or joined, by a new shape without a transpose."""
+    functions = functions_of(signals)
+    looks = [row.get("shape", ()) for (fn, _), rows in functions.items() if fn in _WEIGHTS for _, row in rows]
+    lengths = {form[-1] for form in looks if len(form) >= 2 and form[-1] == form[-2]}
+    for (fn, line), rows in functions.items():
+        form, viewed = rows[0][1].get("shape", ()), rows[0][1].get("viewed", ())
+        if fn == "view" and (form if len(viewed) == 3 else viewed)[-2] in lengths:
+            observed = message("health.reshaped_not_permuted.heads", form=str(list(viewed)), given=str(list(form)))
+            advice = message("health.reshaped_not_permuted.heads_advice")
+            return Outcome("warn", observed, called_in_sentence(line), place_of(line), advice=advice)
     return None
 
 

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from labbook.health.evidence.layer_history import functions_of, modules_of
 from labbook.health.evidence.measurements import called_in_sentence, place_of
 from labbook.health.evidence.regression_outputs import target_of
+from labbook.health.evidence.training_batches import input_leaves
 from labbook.health.evidence.training_kind import CLASSIFIERS, training_losses
 from labbook.health.evidence.trend_tests import median
+from labbook.health.rules.input_data import is_over_sequence, sequence_ahead
 from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import message
@@ -173,6 +175,22 @@ def attention_selects(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check("attention_hides_own_token", family="loop-bug", tier=2, needs=("batches", "tensors"))
+def own_token_is_seen(run: Run, signals: Signals) -> Outcome | None:
+    """Whether attention of a model that predicts the next token hides the token that it continues.
+
+    Source: chosen by us (tier 2), in at least 3 looks and all of them: the target is the input one token later, and
+    each query sees the tokens before its own only. That is right where the target is the input itself.
+    """
+    path = sequence_ahead(signals, 1)
+    lengths = {n for _, _, leaf in input_leaves(signals).get(path, []) for n in leaf.get("shape", ())}
+    rows = [row for event in signals.tensors for row in event.get("functions", []) if is_over_sequence(row, lengths)]
+    ahead = [seen for row in rows if (seen := row.get("ahead")) is not None]
+    if not path or len(ahead) < _LOOKS or max(ahead) >= 0:
+        return None
+    return Outcome("warn", message("health.attention_hides_own_token.strict", path=path, looks=len(ahead)))
+
+
 def _attention_looks(signals: Signals) -> dict[int, list[tuple[int, bool]]]:
     """Returns for each step the length of each sequence that attends to itself, and whether anything is hidden from it.
 
@@ -195,4 +213,4 @@ def _attention_looks(signals: Signals) -> dict[int, list[tuple[int, bool]]]:
     return found
 
 
-CHECKS = (padding_left_out, mask_hides_padding, padding_is_masked, attention_selects)
+CHECKS = (padding_left_out, mask_hides_padding, padding_is_masked, attention_selects, own_token_is_seen)

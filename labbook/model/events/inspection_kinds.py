@@ -152,6 +152,7 @@ class FunctionInspection(ModuleInspection, total=False):
 
     fn: str
     line: str
+    viewed: Shape
     dim: Count
     size: Count
     of_output: bool
@@ -159,7 +160,7 @@ class FunctionInspection(ModuleInspection, total=False):
     hides: bool
     padding_only: bool
     hidden: Finite
-    ahead: Count
+    ahead: int
     even: bool
 
 

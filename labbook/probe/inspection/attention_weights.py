@@ -55,11 +55,33 @@ def _is_even(seen):
 
 
 def _tokens_ahead(rows):
-    """How many later tokens each query sees, where that is the same number for all and the rest is hidden."""
+    """How many later tokens each query sees, where that is the same number for all and the rest is hidden.
+
+    -1 where each sees only the tokens before its own.
+    """
     size = len(rows)
     if rows[-1][0] < _SEEN:
         return None
     last = [max((at for at, weight in enumerate(row) if weight >= _SEEN), default=-1) for row in rows]
     ahead = last[1] - 1
     same = all(at == min(index + ahead, size - 1) for index, at in enumerate(last) if index)
-    return ahead if same and 0 <= ahead <= size - _SHORTEST else None
+    return ahead if same and -1 <= ahead <= size - _SHORTEST else None
+
+
+def mixed_axes(given, form):
+    """Whether a shape that `view` or `reshape` gives treats heads as if they lay in front of time, without a transpose.
+
+    Args:
+        given: (samples, time, heads * width), or (samples, heads, time, width) where heads are joined.
+        form: (samples, heads, time, width), (samples * heads, time, width), or (samples, time, heads * width).
+    """
+    given, form = tuple(given), tuple(form)
+    if len(given) == 3 and len(form) in (3, 4):
+        samples, time, features = given
+        heads = form[1] if len(form) == 4 else form[0] // max(1, samples)
+        split = (samples, heads) if len(form) == 4 else (samples * heads,)
+        return heads > 1 and heads != time > 1 and form == (*split, time, features // heads)
+    if len(given) == 4 and len(form) == 3:
+        samples, heads, time, width = given
+        return heads > 1 and heads != time > 1 and form == (samples, time, heads * width)
+    return False

@@ -9,7 +9,7 @@ from time import thread_time
 from types import FunctionType
 from weakref import ref
 
-from ..inspection.attention_weights import describe_attention
+from ..inspection.attention_weights import describe_attention, mixed_axes
 from ..inspection.model_inputs import HIDDEN, TOKENS, noise_row
 from ..inspection.nested import first_tensor
 from ..training.call_site import line_of, user_frame
@@ -33,6 +33,7 @@ WATCHED = (
     "dropout",
 )
 _NOISE = ("randn", "normal", "standard_normal", "randn_like")
+_VIEWS = ("reshape", "view", "flatten")
 _FLAT = ("sigmoid", "tanh")
 _NORMALISING = ("softmax", "log_softmax")
 
@@ -125,6 +126,10 @@ class FunctionalCalls:
         for name in _NOISE:
             if type(paddle.__dict__.get(name)) is FunctionType:
                 patches.replace(paddle, name, self._drawing(paddle.__dict__[name]))
+        for name in _VIEWS:
+            for home in (paddle, paddle.Tensor):
+                if name in home.__dict__:
+                    patches.replace(home, name, self._viewing(home.__dict__[name]))
         self.ratios.install(paddle, patches)
         patches.replace(functional, "embedding", self._embedding(functional.embedding))
         layers = sys.modules.get("paddle.nn.layer.transformer")
@@ -218,6 +223,15 @@ class FunctionalCalls:
                 self.found.setdefault(("noise", shape), noise_row(shape))
 
         return wrap_function(original, self.inspector.adapter.probe.guard("paddle.noise"), after=on_random_call)
+
+    def _viewing(self, original):
+        def on_view(result, args, kwargs):
+            if self._on and self._outputs is None and args and mixed_axes(args[0].shape, result.shape):
+                line = line_of(user_frame())
+                shapes = {"viewed": list(args[0].shape), "shape": list(result.shape)}
+                self.found.setdefault(("view", line), dict(shapes, fn="view", line=line, calls=1, training=True))
+
+        return wrap_function(original, self.inspector.adapter.probe.guard("paddle.view"), after=on_view)
 
     def _masking(self, original):
         def convert(*args, **kwargs):

@@ -6,7 +6,7 @@ and only while it is on top; while anything in the program is compiled it is nev
 
 import sys
 
-from ..inspection.attention_weights import describe_attention, tokens_ahead_of_mask
+from ..inspection.attention_weights import describe_attention, mixed_axes, tokens_ahead_of_mask
 from ..inspection.model_inputs import HIDDEN, TOKENS, noise_row
 from ..inspection.nested import tensors_in
 from ..training.call_site import line_of, place_of, user_frame
@@ -35,6 +35,7 @@ WATCHED = frozenset(
     ],
 )
 _NOISE = frozenset(["randn", "randn_like", "normal", "normal_"])
+_VIEWS = frozenset(["view", "reshape", "flatten"])
 _ATTENTION = {"scaled_dot_product_attention": (3, 5, -2), "multi_head_attention_forward": (16, None, 0)}
 """Fused attention -> places of its mask and of `is_causal` among the arguments, and the axis of time."""
 
@@ -118,7 +119,9 @@ class FunctionalCalls:
                     leave_out_one_frame(error)
                     raise
                 name = getattr(func, "__name__", "")
-                if (name in WATCHED or name in _ATTENTION or name in _NOISE) and not self.off:
+                if name in _VIEWS and not self.off:
+                    functions._inspect_view(args, result)
+                elif (name in WATCHED or name in _ATTENTION or name in _NOISE) and not self.off:
                     try:
                         if name in WATCHED:
                             look(name.rstrip("_"), args, kwargs, result)
@@ -170,6 +173,16 @@ class FunctionalCalls:
             elif name == "dropout":
                 facts["training"] = bool(args[2] if len(args) > 2 else kwargs.get("training", True))
         self.found[name, line] = facts
+
+    def _inspect_view(self, args, result):
+        """Notes that the axes of heads and of time are exchanged by a new shape alone."""
+        try:
+            if args and len(self.found) < MOST and mixed_axes(args[0].shape, result.shape):
+                line = line_of(user_frame())
+                shapes = {"viewed": list(args[0].shape), "shape": list(result.shape)}
+                self.found.setdefault(("view", line), dict(shapes, fn="view", line=line, calls=1, training=True))
+        except Exception as error:
+            self.inspector.failed("torch.look at view", error)
 
     def _inspect_attention(self, name, args, kwargs):
         """Notes whether an attention over one sequence hides anything from it."""

@@ -312,7 +312,7 @@ RULES = (
     ),
     Rule(
         "fitted-before-split", "train_val_overlap", "warning", 2, fitted_before_split,
-        "scikit-learn, Common pitfalls: data leakage during pre-processing",
+        "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data",
     ),
     Rule(
         "no-set-epoch", "order_identical_each_epoch", "warning", 1, no_set_epoch,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from labbook.probe.inspection.attention_weights import describe_attention, tokens_ahead_of_mask
+from labbook.probe.inspection.attention_weights import describe_attention, mixed_axes, tokens_ahead_of_mask
 from labbook.probe.inspection.model_inputs import ModelInputs
 
 SIZE = 9
@@ -16,8 +16,9 @@ CAUSAL = np.triu(np.ones((SIZE, SIZE)), 1) > 0
 
 def softmax(scores, hidden=None, fill=-np.inf):
     scores = scores if hidden is None else np.where(hidden, fill, scores)
-    powers = np.exp(scores - scores.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True)
 
 
 def scores_of(*leading):
@@ -33,13 +34,22 @@ def described(weights, batches=None, exact=True):
     ("hidden", "ahead"),
     [
         (CAUSAL, 0),
+        (np.triu(np.ones((SIZE, SIZE)), 0) > 0, -1),
         (np.triu(CAUSAL, 2), 1),
         (np.triu(CAUSAL, 3), 2),
         (None, None),
         (CAUSAL & (np.arange(SIZE) > 4), None),
         (np.triu(CAUSAL, 2) | (np.tril(np.ones((SIZE, SIZE)), -3) > 0), None),
     ],
-    ids=["causal", "one too many", "two too many", "none", "a prefix that sees itself", "a window"],
+    ids=[
+        "causal",
+        "without the token itself",
+        "one too many",
+        "two too many",
+        "none",
+        "a prefix that sees itself",
+        "a window",
+    ],
 )
 def test_how_many_later_tokens_a_mask_leaves(leading, hidden, ahead):
     weights = softmax(scores_of(*leading), hidden)
@@ -84,3 +94,22 @@ def test_a_mask_that_leaves_the_padding(is_inverted, fill, lengths):
     hidden = (ids != 0) if is_inverted else (ids == 0)
     weights = softmax(scores_of(3, 2), hidden[:, None, None], fill)
     assert described(weights, batches)["padding_only"] is is_inverted
+
+
+@pytest.mark.parametrize(
+    ("given", "form", "mixed"),
+    [
+        ((8, 20, 64), (8, 4, 20, 16), True),
+        ((8, 20, 64), (32, 20, 16), True),
+        ((8, 4, 20, 16), (8, 20, 64), True),
+        ((8, 20, 64), (8, 20, 4, 16), False),
+        ((20, 8, 64), (20, 32, 16), False),
+        ((8, 20, 4, 16), (8, 20, 64), False),
+        ((8, 64, 20), (8, 4, 16, 20), False),
+        ((8, 20, 64), (8, 1, 20, 64), False),
+        ((8, 20, 64), (160, 64), False),
+        ((8, 4, 64), (8, 4, 4, 16), False),
+    ],
+)
+def test_heads_that_are_split_off_or_joined_without_a_transpose(given, form, mixed):
+    assert mixed_axes(given, form) == mixed

@@ -1,0 +1,209 @@
+"""Rules about the scores of an attention that the program computes itself: their scale, and their mask."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from labbook.review.code_index import Code, Function, assigned_value, assigns, dotted_target, last_name, parameters
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, Rule
+
+_SCALE = re.compile(
+    r"scal|sqrt|temp|tau|norm|gamma|(?<![a-z])(?:relu|elu|softmax|sigmoid|tanh|exp|log|mul|div|multiply|divide)_?\("
+    r"|\*\*\s*\(?-?\s*(?:0?\.5|\(1\s*/\s*2\))",
+    re.IGNORECASE,
+)
+_OTHER_TERM = re.compile(r"bias|alibi|rel_|position|embed", re.IGNORECASE)
+_CAUSAL = re.compile(r"tril|triu|causal", re.IGNORECASE)
+_OWN_START = re.compile(r"init\.\w+\(|\.weight\.data|_init_weights|reset_parameters")
+_QUERY, _KEY = re.compile(r"q(?:s|uery|ueries)?$", re.IGNORECASE), re.compile(r"k(?:s|eys?)?$", re.IGNORECASE)
+_MASK = re.compile(r"(?:^|[._])(?:mask|valid)|ma?sk$|^m$", re.IGNORECASE)
+_TRANSPOSED = re.compile(r"\.(?:transpose|swapaxes|permute|mT|T|t)\b|transpose_y=True|->")
+_FAR_BELOW = re.compile(r"inf|-\s*(?:\d+e|\d{4})|1e\d|finfo")
+_PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
+_FILLS = ("masked_fill", "masked_fill_")
+_AS_IS = {*_FILLS, "float", "to", "type_as", "add", "clone", "contiguous", "astype", "cast"}
+_SAME_MASK = ("unsqueeze", "float", "to", "astype", "cast", "expand", "view", "reshape", "type_as")
+
+
+def unscaled_attention(code: Code, source: Source) -> Iterator[Hit]:
+    """A softmax of products of queries and keys without a scale, in a causal or multi-head attention."""
+    for _, function, steps in _attentions(source):
+        products = [one for step in steps for one in _products(step)]
+        if len(products) != 1 or not _TRANSPOSED.search(ast.unparse(products[0])):
+            continue
+        # A function is given queries that its callers may have scaled.
+        owner = source.class_of(function)
+        homes = [(source, owner)] if owner is not None else _calling_classes(code, source, function)
+        models = [(where, cls) for where, cls in homes if code.is_module(where, cls)]
+        if not models or len(models) < len(homes) or any(_starts_itself(code, *one) for one in models):
+            continue
+        texts = [ast.unparse(value) for value in _sources_of(function, products[0])]
+        texts += [re.sub(r"\bsoftmax\b", "", ast.unparse(step)) for step in steps]
+        if owner is None:
+            texts += [ast.unparse(cls) for _, cls in models]
+        is_attention = any(_CAUSAL.search(ast.unparse(cls)) or _splits_heads(cls) for _, cls in models)
+        plain = not any(_OTHER_TERM.search(ast.unparse(step)) or _has_factor(step) for step in steps)
+        if is_attention and plain and not any(map(_SCALE.search, texts)):
+            yield Hit(products[0], {"scores": ast.unparse(products[0])})
+
+
+def multiplied_mask(code: Code, source: Source) -> Iterator[Hit]:
+    """Scores that a mask multiplies, or fills with 0, before their softmax: a hidden key keeps a weight of exp(0)."""
+    for call, function, steps in _attentions(source):
+        found = next((one for step in steps for one in ast.walk(step) if _hides_by_zero(one)), None)
+        if found is None or any(_FAR_BELOW.search(ast.unparse(step)) for step in steps):
+            continue
+        # Weights that are multiplied by the mask again, and divided by their sum, are right.
+        again = (one for one in ast.walk(function) if isinstance(one, ast.BinOp) and one.lineno > call.lineno)
+        if not any(_is_masked(one) for one in again):
+            yield Hit(found, {"mask": ast.unparse(found)})
+
+
+def _attentions(source: Source) -> Iterator[tuple[ast.Call, Function, list[ast.expr]]]:
+    """Each softmax of products of matrices: its call, its function, and all that the scores are given there."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        func = node.func.func if isinstance(node.func, ast.Call) else node.func
+        function = source.function(node)
+        if last_name(func).lower() != "softmax" or function is None:
+            continue
+        owner = node.func.value if isinstance(node.func, ast.Attribute) and not source.dotted(node.func) else None
+        is_layer = isinstance(owner, ast.Name) and owner.id == "self"
+        given = owner if owner is not None and not is_layer else next(iter(node.args), None)
+        steps = _steps(function, given) if given is not None else []
+        if any(_products(step) for step in steps):
+            yield node, function, steps
+
+
+def _steps(function: Function, scores: ast.expr) -> list[ast.expr]:
+    """An expression, and all that the names which it passes on as scores are assigned in the function."""
+    found, seen = [scores], set()
+    for step in found:
+        for name in _passed_on(step):
+            if name not in seen and len(found) < 50:
+                seen.add(name)
+                found += _assigned(function, name)
+    return found
+
+
+def _passed_on(node: ast.expr) -> Iterator[str]:
+    """The names that an expression passes on as scores: of a sum, of a call that fills."""
+    if dotted_target(node):
+        yield dotted_target(node)
+    elif isinstance(node, ast.BinOp):
+        yield from _passed_on(node.left)
+        if isinstance(node.op, ast.Add):
+            yield from _passed_on(node.right)
+    elif isinstance(node, ast.IfExp):
+        yield from _passed_on(node.body)
+        yield from _passed_on(node.orelse)
+    elif isinstance(node, ast.Call):
+        is_method = isinstance(node.func, ast.Attribute) and last_name(node.func) in _AS_IS
+        for one in [node.func.value] if is_method else node.args if last_name(node.func) == "where" else []:  # type: ignore[attr-defined]
+            yield from _passed_on(one)
+
+
+def _assigned(function: Function, name: str) -> list[ast.expr]:
+    found: list[ast.expr] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.AugAssign) and dotted_target(node.target) == name:
+            found.append(ast.copy_location(ast.BinOp(node.target, node.op, node.value), node))
+        elif assigns(node, name) and (value := assigned_value(node, name)) is not None:
+            found.append(value)
+    return found
+
+
+def _products(node: ast.expr) -> list[ast.expr]:
+    """The matrix products that an expression passes on as scores."""
+    if isinstance(node, ast.BinOp):
+        both = [*_products(node.left), *_products(node.right)]
+        return [node] if isinstance(node.op, ast.MatMult) else both
+    if not isinstance(node, ast.Call) or last_name(node.func) in _PRODUCTS:
+        return [node] if isinstance(node, ast.Call) else []
+    parts = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+    return [one for part in parts for one in _products(part)]
+
+
+def _sources_of(function: Function, product: ast.expr) -> list[ast.expr]:
+    """A product, and all that is assigned in the function to the names which it is made of."""
+    found: list[ast.expr] = [product]
+    seen: set[str] = set()
+    for value in found:
+        for name in {dotted_target(one) for one in ast.walk(value)} - {"", "self"} - seen:
+            seen.add(name)
+            found += [node.value for node in ast.walk(function) if isinstance(node, ast.Assign) and assigns(node, name)]
+            found += [one for one in _assigned(function, name) if isinstance(one, ast.BinOp)]
+    return found
+
+
+def _calling_classes(code: Code, source: Source, function: Function) -> list[tuple[Source, ast.ClassDef]]:
+    """The classes that call a function of queries and keys."""
+    names = parameters(function)
+    if not any(map(_QUERY.match, names)) or not any(map(_KEY.match, names)):
+        return []
+    calls = code.callers(source, function)
+    return [(where, cls) for where, call in calls if (cls := where.class_of(call)) is not None]
+
+
+def _starts_itself(code: Code, source: Source, cls: ast.ClassDef) -> bool:
+    """Whether a class sets its initial weights, which may contain the scale, as in T5."""
+    return any(_OWN_START.search(ast.unparse(one)) for _, one in code.lineage(source, cls))
+
+
+def _splits_heads(cls: ast.ClassDef) -> bool:
+    """Whether a class with heads gives a tensor a fourth axis."""
+    shapes = [
+        node.args[0].elts if len(node.args) == 1 and isinstance(node.args[0], (ast.List, ast.Tuple)) else node.args
+        for node in ast.walk(cls)
+        if isinstance(node, ast.Call) and last_name(node.func) in ("view", "reshape")
+    ]
+    return any(len(shape) >= 4 for shape in shapes) and "head" in ast.unparse(cls).lower()
+
+
+def _has_factor(step: ast.expr) -> bool:
+    """Whether a step has a product or quotient that may be a scale: of anything but a mask."""
+    factors = (one for one in ast.walk(step) if isinstance(one, ast.BinOp) and isinstance(one.op, (ast.Mult, ast.Div)))
+    return any(not _is_masked(one) and not _FAR_BELOW.search(ast.unparse(one)) for one in factors)
+
+
+def _hides_by_zero(node: ast.AST) -> bool:
+    """Whether scores are multiplied by a mask, or filled with 0."""
+    if isinstance(node, ast.Call) and last_name(node.func) in _FILLS and len(node.args) == 2:
+        return isinstance(node.args[1], ast.Constant) and node.args[1].value == 0
+    return _is_masked(node)
+
+
+def _is_masked(node: ast.AST) -> bool:
+    """Whether this is the product of a mask and something that is neither a mask nor a number."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return False
+    others = [side for side in (node.left, node.right) if not _is_mask(side)]
+    return len(others) == 1 and not isinstance(others[0], (ast.Constant, ast.UnaryOp))
+
+
+def _is_mask(node: ast.expr) -> bool:
+    """Whether an expression is the name of a mask, with new axes or as another type."""
+    while isinstance(node, (ast.Subscript, ast.Call)):
+        if isinstance(node, ast.Call) and last_name(node.func) not in _SAME_MASK:
+            return False
+        inner = node.value if isinstance(node, ast.Subscript) else getattr(node.func, "value", None)
+        if not isinstance(inner, ast.expr):
+            return False
+        node = inner
+    return bool(dotted_target(node)) and _MASK.search(dotted_target(node)) is not None
+
+
+RULES = (
+    Rule(
+        "unscaled-attention", "attention_not_scaled", "warning", 2, unscaled_attention,
+        "Vaswani et al. 2017, 3.2.1: scores grow with the width of a head", row="activation",
+    ),
+    Rule(
+        "multiplied-mask", "attention_mask_multiplied", "warning", 2, multiplied_mask,
+        "softmax: a score of 0 has the weight exp(0), not 0", row="loop-bug",
+    ),
+)  # fmt: skip

@@ -1,0 +1,224 @@
+"""Rules about what belongs together: an image and its mask or boxes, a loss and its mask, a target and its end."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from labbook.review.code_index import SCOPES, Code, dotted_target, last_name, walk
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, Rule
+
+_IMAGE = re.compile(r"(?:^|_)(?:im|ims|img|imgs|image|images|x|picture|photo|frame|pixels)(?:$|_|\d)", re.IGNORECASE)
+_SHAPES = re.compile(
+    r"(?:^|_)(?:masks?|segs?|segmentation|bx|box|boxes|bbox|bboxes|keypoints?|kpts?|landmarks?|joints|label_map|heatmaps?"
+    r"|depth|flow)(?:$|_)",
+    re.IGNORECASE,
+)
+_FLIP = re.compile(r"(?:^|_)[hv]?_?(?:flip|fliplr|flipud|mirror)(?:$|_)|(?:horizontal|vertical)_flip", re.IGNORECASE)
+_RANDOM = re.compile(r"rand|bernoulli|choice|coin|flip|augment", re.IGNORECASE)
+_CONSTANTS = ("ones", "zeros", "ones_like", "zeros_like", "full", "len", "tensor", "to_tensor")
+_MASK = re.compile(r"(?:^|_)(?:mask|masks|valid|msk|m)(?:$|_)", re.IGNORECASE)
+_PADDING = re.compile(r"pad|arange|length|!= 0|ne\(0\)|valid", re.IGNORECASE)
+_SAME_MASK = ("float", "to", "astype", "cast", "unsqueeze", "view", "reshape", "bool", "type_as", "long", "squeeze")
+_ENDS = re.compile(r"(?:^|_)(?:d|dones?|is_done|terminals?|terminated|not_dones?|ended|over)(?:$|_)", re.IGNORECASE)
+_BEST = ("max", "amax", "gather", "min", "mean", "sum")
+
+
+def flipped_alone(code: Code, source: Source) -> Iterator[Hit]:
+    """An image is flipped at random, and what lies on it, a mask or boxes, is left as it is."""
+    for node in source.nodes:
+        image = _flipped(node)
+        if not image or not isinstance(node, ast.Assign):
+            continue
+        branch = next((one for one in source.parents_of(node) if isinstance(one, (ast.If, *SCOPES))), None)
+        function = source.function(node)
+        is_random = isinstance(branch, ast.If) and _RANDOM.search(ast.unparse(branch.test))
+        if not is_random and not (function is not None and branch is function and _FLIP.search(function.name)):
+            continue
+        scope = function or source.tree
+        for name in _partners(scope, image):
+            if not _is_changed(scope, branch, name, function) and not _is_constant(scope, name):
+                yield Hit(node, {"image": image, "other": name})
+                break
+
+
+def _flipped(node: ast.AST) -> str:
+    """The name of an image that a statement replaces by its mirror image, or ""."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return ""
+    name, value = dotted_target(node.targets[0]), node.value
+    if not name or not _IMAGE.search(name) or _SHAPES.search(name):
+        return ""
+    names = {dotted_target(one) for one in ast.walk(value)}
+    called = any(isinstance(one, ast.Call) and _FLIP.search(last_name(one.func)) for one in ast.walk(value))
+    mirrored = "FLIP_" in ast.unparse(value) or any(
+        isinstance(one, ast.Slice) and isinstance(one.step, ast.UnaryOp) for one in ast.walk(value)
+    )
+    return name if name in names and (called or mirrored) else ""
+
+
+def _partners(scope: ast.AST, image: str) -> list[str]:
+    """Names of masks, boxes or points that stand beside the image: unpacked, returned or passed together."""
+    found: dict[str, None] = {}
+    for node in ast.walk(scope):
+        group: list[ast.AST] = []
+        if isinstance(node, (ast.Tuple, ast.List)):
+            group = list(node.elts)
+        elif isinstance(node, ast.Dict):
+            group = list(node.values)
+        elif isinstance(node, ast.arguments):
+            names = [one.arg for one in node.args]
+            found.update(dict.fromkeys(n for n in names if _SHAPES.search(n) and image in names))
+            continue
+        names = [dotted_target(one) for one in group]
+        if image in names:
+            found.update(dict.fromkeys(name for name in names if name and _SHAPES.search(name)))
+    return list(found)
+
+
+def _is_changed(scope: ast.AST, branch: ast.AST | None, name: str, function: ast.AST | None) -> bool:
+    """Whether a branch names what belongs to the image, or another part of the function flips it."""
+    if isinstance(branch, ast.If) and any(dotted_target(one) == name for part in branch.body for one in ast.walk(part)):
+        return True
+    for node in ast.walk(scope):
+        if isinstance(node, (ast.If, ast.IfExp)) and node is not branch:
+            parts = node.body if isinstance(node, ast.If) else [node.body]
+            if any(dotted_target(one) == name for part in parts for one in ast.walk(part)):
+                return True
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            written = any(isinstance(t, ast.Subscript) and dotted_target(t.value) == name for t in targets)
+            made = branch is function and any(dotted_target(t) == name for t in targets)
+            if written or made or (any(dotted_target(t) == name for t in targets) and _FLIP.search(ast.unparse(node))):
+                return True
+    return False
+
+
+def _is_constant(scope: ast.AST, name: str) -> bool:
+    """Whether a name is made without the data: `torch.ones(1)`."""
+    for node in ast.walk(scope):
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=False))
+            for one, value in pairs:
+                made = isinstance(value, ast.Call) and last_name(value.func) in _CONSTANTS
+                if dotted_target(one) == name and (made or isinstance(value, ast.Constant)):
+                    return True
+    return False
+
+
+def masked_mean(code: Code, source: Source) -> Iterator[Hit]:
+    """The mean of a loss over all elements is taken after a mask has set some to 0."""
+    for node in source.nodes:
+        given = _mean_of(source, node)
+        function = source.function(node)
+        statement = source.statement(node)
+        if given is None or statement is None or not _is_loss(statement):
+            continue
+        product = code.value(source, dotted_target(given), given) if dotted_target(given) else given
+        if not isinstance(product, ast.BinOp) or not isinstance(product.op, ast.Mult):
+            continue
+        sides = [(product.left, product.right), (product.right, product.left)]
+        mask = next((name for one, other in sides if (name := _mask_name(one)) and not _mask_name(other)), "")
+        around = next((one for one in source.parents_of(node) if isinstance(one, ast.BinOp)), None)
+        if not mask or (around is not None and mask in ast.unparse(around).replace(ast.unparse(node), "")):
+            continue
+        origin = _origin(code, source, mask, function, 0)
+        yield Hit(node, {"mask": mask}, "" if _PADDING.search(origin) and "rand" not in origin else "note")
+
+
+def _mean_of(source: Source, node: ast.AST) -> ast.expr | None:
+    """What the mean over all elements is taken of."""
+    if not isinstance(node, ast.Call) or last_name(node.func) != "mean":
+        return None
+    if source.dotted(node.func).startswith(("torch.", "paddle.")):
+        return node.args[0] if len(node.args) == 1 and not node.keywords else None
+    return node.func.value if isinstance(node.func, ast.Attribute) and not node.args and not node.keywords else None
+
+
+def _is_loss(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Return):
+        return True
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return any("loss" in last_name(one).lower() for one in targets)
+
+
+def _mask_name(node: ast.expr) -> str:
+    """The name of a mask, with new axes or as another type; "" for anything else."""
+    while isinstance(node, (ast.Subscript, ast.Call)):
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        elif isinstance(node.func, ast.Attribute) and last_name(node.func) in _SAME_MASK:
+            node = node.func.value
+        else:
+            return ""
+    name = dotted_target(node)
+    return name if name and _MASK.search(name) else ""
+
+
+def _origin(code: Code, source: Source, name: str, scope: ast.AST | None, depth: int) -> str:
+    """The text of what a mask is made of, through names."""
+    text = name
+    for node in ast.walk(source.tree) if depth < 3 else ():
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=False))
+            for one, value in pairs:
+                if dotted_target(one) == name:
+                    inner = _mask_name(value)
+                    text += " " + ast.unparse(value)
+                    text += " " + _origin(code, source, inner, scope, depth + 1) if inner and inner != name else ""
+    return text
+
+
+def end_ignored(code: Code, source: Source) -> Iterator[Hit]:
+    """The end of an episode is drawn from the memory and not read, so that the target goes on beyond it."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Tuple):
+            continue
+        names = [dotted_target(one) for one in node.targets[0].elts]
+        scope = source.function(node) or source.tree
+        ends = [name for name in names if name and _ENDS.search(name)]
+        if len(names) < 5 or len(ends) != 1:
+            continue
+        body = scope.body if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else []
+        uses = [n for n in walk(body) if isinstance(n, ast.Name) and n.id == ends[0] and isinstance(n.ctx, ast.Load)]
+        if not any(use.lineno > node.lineno for use in uses) and (target := _bootstrapped(body, node)) is not None:
+            yield Hit(target, {"end": ends[0]})
+
+
+def _bootstrapped(body: list[ast.stmt], after: ast.Assign) -> ast.AST | None:
+    """The sum of a reward and a discounted value, in the code after a batch was drawn."""
+    for node in walk(body):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add) or node.lineno < after.lineno:
+            continue
+        for side, other in ((node.left, node.right), (node.right, node.left)):
+            is_reward = re.search(r"(?:^|_)(?:r|rew|rewards?)(?:$|_)", dotted_target(side), re.IGNORECASE)
+            text = ast.unparse(other)
+            if is_reward and isinstance(other, ast.BinOp) and isinstance(other.op, ast.Mult) and "1 -" not in text:
+                return node
+    return None
+
+
+RULES = (
+    Rule(
+        "flipped-alone", "flipped_without_target", "warning", 2, flipped_alone,
+        "torchvision: transforms of images are joint with their masks and boxes since v2", row="data",
+    ),
+    Rule(
+        "masked-mean", "masked_mean_over_all", "warning", 2, masked_mean,
+        "torch.nn.CrossEntropyLoss: `ignore_index` divides by the targets that are not ignored", row="loop-bug",
+    ),
+    Rule(
+        "end-ignored", "terminal_state_bootstrapped", "warning", 2, end_ignored,
+        "Mnih et al. 2015, Algorithm 1: the target of a terminal step is the reward", row="loop-bug",
+    ),
+)  # fmt: skip

@@ -1,0 +1,41 @@
+"""Rows of the checklist for what the code of a run shows."""
+
+from __future__ import annotations
+
+from labbook.diagnosis.catalogue.check_pages import load_check_pages
+from labbook.findings.code_checks import check_code
+from labbook.health.checklist import checklist
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+FLIP = """import random
+import torch
+def augment(image, mask):
+    if random.random() < 0.5:
+        image = image.flip(-1)
+    return image, mask
+"""
+
+
+def run_of(tmp_path, code, **fields):
+    path = tmp_path / "train.py"
+    path.write_text(code, encoding="utf-8")
+    signals = (Signals("a", loop={"steps": 5, "backwards": 5}),)
+    return Run(id="a", status="finished", argv=("python", "train.py"), cwd="", started=0.0,
+               **{"sources": (str(path),), "signals": signals, "steps": 5, **fields})  # fmt: skip
+
+
+def test_a_fault_in_the_code_is_a_row_with_its_place(tmp_path):
+    run = run_of(tmp_path, FLIP)
+    rows = [row for row in checklist(run, load_check_pages(tmp_path), check_code(run)) if row.verdict == "warn"]
+    assert [(row.id, row.where) for row in rows] == [("flipped_without_target", {"file": "train.py", "line": 5})]
+    assert "`image` is flipped" in rows[0].observed and rows[0].evidence == ("in the code: train.py:5",)
+    assert rows[0].detail.startswith("flip both")
+
+
+def test_code_that_is_right_broken_or_not_trained_with_has_no_row(tmp_path):
+    right = FLIP.replace("        image = image.flip(-1)\n", "        image, mask = image.flip(-1), mask.flip(-1)\n")
+    assert check_code(run_of(tmp_path, right)) == []
+    assert check_code(run_of(tmp_path, FLIP + "print 'two'\n")) == []
+    assert check_code(run_of(tmp_path, FLIP, signals=())) == []
+    assert check_code(run_of(tmp_path, FLIP, sources=(str(tmp_path / "gone.py"),))) == []
