@@ -154,6 +154,8 @@ def test_labels_out_of_the_head(ask):
     masked = classifier(target={"min": -100, "max": 2}, ignored=0.25)
     found = ask("label_out_of_head", signals={"losses": (masked,)})
     assert found.verdict == "ok" and found.observed == "-100 to 2, 25 % of them ignored"
+    mixed = classifier(soft=True, target={"min": 0, "max": 1})
+    assert ask("label_out_of_head", signals={"losses": (mixed,)}).expected == "0 to 1"
 
 
 def test_constant_labels(ask):
@@ -172,6 +174,10 @@ def test_imbalance(ask):
     assert ask("class_imbalance", signals=signals([1900, 50, 50], weight=True)).verdict == "ok"
     words = [max(1, 2000 // rank) for rank in range(1, 150)]
     assert ask("class_imbalance", signals=signals(words)).verdict == "note"
+    table = {"i": 0, "name": "e", "type": "Embedding", "order": 0, "options": {"num_embeddings": 149}}
+    model = {"models": ({"model": 0, "modules": [table], "parameters": []},)}
+    for size, verdict in ((149, "not observed"), (150, "note")):
+        assert ask("class_imbalance", signals={**signals(words, classes=size), **model}).verdict == verdict
     assert ask("class_imbalance", signals=signals([600, 500, 40])).verdict == "note"
     assert ask("class_imbalance", signals=signals([130, 2, 4])).verdict == "warn"
     assert ask("class_imbalance", signals=signals([90, 8, 6])).verdict == "ok"

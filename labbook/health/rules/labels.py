@@ -120,7 +120,7 @@ def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
             if loss.get("ignored"):
                 # The extremes are those of all targets: the ignored value is one of them.
                 limits = message("health.label_out_of_head.with_ignored", limits=limits, share=loss["ignored"])
-        expected = _valid_labels(fn, classes)
+        expected = message("health.range", low=0, high=1) if loss.get("soft") else _valid_labels(fn, classes)
         if loss.get("outside", 0) and not (fn in BINARY and has_opposed_optimizers(run, signals)):
             known = limits or message("health.label_out_of_head.not_measured")
             observed = message("health.label_out_of_head.outside", bad=loss.get("outside", 0), limits=known)
@@ -269,8 +269,8 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     """Whether one class is far more frequent than another. Data are often skewed: a note from 10 times on.
 
     Source: SageMaker ClassImbalance (10 times after 500 labels, or as soon as a binomial test rules out that it is
-    less); a warning where one class is over 90 %, or 30 times another of at most 50, is chosen by us: words and
-    products have long tails. A loss with weights takes it into account already.
+    less); a warning where one class is over 90 %, or 30 times another of at most 50, is chosen by us: products have
+    long tails. A loss with weights takes it into account already. Words that an embedding has, too, are no classes.
     """
     loss, counts = _classifies(signals), label_counts(signals)
     if loss is not None and loss.get("fn") in BINARY:
@@ -281,6 +281,9 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
         called = any(one.get("fn") in (*CLASSIFIERS, *BINARY) for one in training_losses(signals))
         several = message("health.not_observed.labels_per_sample")
         return unobserved(several if called else message("health.not_observed.no_classifier"))
+    tables = {m.options.get("num_embeddings") for m in modules_of(signals) if "Embedding" in m.type}
+    if loss.get("classes") and loss.get("classes") in tables:
+        return unobserved(message("health.not_observed.vocabulary"))
     if total < 100 or len(counts) < 2:
         return too_few_data(total, 100, "health.too_few.labels")
     most, least = max(counts.values()), min(counts.values())

@@ -112,6 +112,13 @@ def _options_of_groups(options: object, groups: object) -> dict[str, str]:
     return {str(name): " / ".join(each) for name, each in values.items()}
 
 
+def loss_names_of_optimizers(run: Run) -> dict[str, str]:
+    """Series of the losses of several optimizers -> what the program calls each: `loss.opt1` -> `errG`."""
+    every = [facts for framework in run.frameworks for facts in framework.optimizers]
+    named = [(f"loss.opt{facts['index']}" if facts.get("index") else "loss", _loss_names(facts)) for facts in every]
+    return {series: name for series, name in named if name} if len(every) > 1 else {}
+
+
 def _loss_names(facts: Mapping[str, Any]) -> str:
     """The losses of an optimizer as the program calls them, "" where it calls them what everybody does."""
     names = [str(name) for name in facts.get("losses") or ()]

@@ -20,7 +20,7 @@ from labbook.report.ending_exception import (
 )
 from labbook.report.entry.diagnosis_section import explained_ids
 from labbook.report.entry.merged_rows import merge_unobserved
-from labbook.report.entry.model_section import count_summed_losses, join_names
+from labbook.report.entry.model_section import count_summed_losses, join_names, loss_names_of_optimizers
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.entry.title import verdict_reason
 from labbook.report.gradient_flow_svg import is_worth_drawing
@@ -227,6 +227,7 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         return None
     rows = []
     windows: dict[int, list[str]] = {}
+    called = loss_names_of_optimizers(run)
     for each in shown[: limits.rows]:
         since = first_nonfinite_step(each)
         best = run_best(run, each)
@@ -235,7 +236,9 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
             windows.setdefault(window_of(each), []).append(each.name)
         rows.append(
             {
-                "name": shorten_middle(each.name, limits.cell),
+                "name": shorten_middle(
+                    f"{each.name} ({own})" if (own := called.get(each.name)) else each.name, limits.cell
+                ),
                 "source": each.source,
                 "first": first,
                 "last": last,

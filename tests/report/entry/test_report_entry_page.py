@@ -107,6 +107,20 @@ def test_accumulation_is_told_where_the_loss_and_the_optimizer_stand(runs, noteb
     assert "每步 2 次反向传播 |" in page and "- 每步反向传播 2 次，loss 是各次损失之和。" in page
 
 
+def test_the_loss_of_each_of_several_optimizers_has_the_name_of_the_program(runs, notebook):
+    run = runs["finished"]()
+    first, loss = run.frameworks[0], next(one for one in run.series if one.name == "loss")
+    both = tuple(
+        {**first.optimizers[0], "index": index, "losses": [name]} for index, name in enumerate(("errD", "errG"))
+    )
+    series = (*run.series, dataclasses.replace(loss, name="loss.opt1", values=tuple(v + 1 for v in loss.values)))
+    page = entry_markdown(
+        dataclasses.replace(run, series=series, frameworks=(dataclasses.replace(first, optimizers=both),)), notebook
+    )
+    assert "| loss (errD) |" in page and "| loss.opt1 (errG) |" in page
+    assert "| loss |" in entry_markdown(run, notebook)
+
+
 def test_people_write_while_it_runs_and_keep_every_word(runs, notebook):
     page = entry_markdown(runs["running"](), notebook)
     mine = (
