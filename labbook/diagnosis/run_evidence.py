@@ -152,7 +152,6 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     waited_for = bool(odd.get("others")) and odd.get("kind") in ("elsewhere", "differs", "behind", "ended")
     yield "one_rank", odd.get("kind") == "failed" and len(odd.get("ranks") or ()) == 1 and bool(odd.get("others"))
     yield "waited_for", waited_for
-    # Nothing moved for long before the end, or ranks waited for one that was elsewhere.
     yield "hung", waited_for or bool((run.captured.get("ending") or {}).get("stalled"))
     yield "compiled", run.mode == "compiled" or any(state.get("compiled") for state in states)
     yield "resumed", any(signals.loaded for signals in run.signals)
@@ -170,6 +169,7 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     yield "clips", any(calls) or any(option.get("grad_clip") for option in options)
     on_gpu = any(device.get("kind") == "cuda" for framework in run.frameworks for device in framework.devices)
     yield "arrived_late", (late := on_gpu and any(flight.get("trigger") == "parameter" for flight in flights))
+    yield "never_finite", any(flight.get("step") == 1 and flight.get("trigger") == "loss" for flight in flights)
     yield "known_at_once", bool(flights) and not late
     yield "rising", any(map(_gradients_rose, flights))
     yield "out_of_domain", any(map(_is_out_of_domain, flights))

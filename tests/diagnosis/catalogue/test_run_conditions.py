@@ -39,6 +39,8 @@ def _norms(*values: float) -> list[dict[str, float]]:
         ({"op": "Log <- Softmax", "recent": _norms(0.7, 0.9, 90.0, 4e5)}, "learning rate"),
         ({"op": "LogSoftmax", "recent": _norms(1.0, 1.1)}, "learning rate"),
         ({}, "learning rate"),
+        ({"step": 1, "trigger": "loss"}, "The batch contains"),
+        ({"step": 2, "trigger": "loss"}, "learning rate"),
     ],
 )
 def test_the_likeliest_cause_for_this_run_comes_first(flight: dict[str, object], cause: str) -> None:
