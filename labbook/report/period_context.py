@@ -204,6 +204,7 @@ def _failures(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, An
             "kind": kind,
             "title": source.title(kind) if group[0].symptoms else kind,
             "count": len(group),
+            "failed": sum(row.status in BROKEN for row in group),
             "fixed": sum(bool(row.fix) for row in group),
             "fix": _most_common_fix(group),
             "time": numbers.duration(_sum_time(group)),

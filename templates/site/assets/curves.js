@@ -14,6 +14,7 @@
   const MOST_LINES = 8;
   const WHOLE = Array.from({ length: 40 }, (_, n) => [1, 2, 5][n % 3] * 10 ** Math.floor(n / 3)); // between steps on an axis
   const HEIGHT = 190;
+  const FEWEST_SMOOTHED = 12;
 
   const made = (tag, classes, text) => {
     const element = document.createElement(tag);
@@ -62,7 +63,8 @@
     const bands = [];
     lines.forEach((line, index) => {
       const [values, low, high] = columns.slice(3 * index, 3 * index + 3).map(shown);
-      const faint = settings.weight > 0;
+      // A mean over three points says nothing.
+      const faint = settings.weight > 0 && line.steps.length >= FEWEST_SMOOTHED;
       const common = { spanGaps: true, points: { show: steps.length < 40 } };
       const at = data.length;
       data.push(high, low, values, faint ? smoothed(values, settings.weight) : values.map(() => null));
