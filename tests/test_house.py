@@ -316,14 +316,6 @@ def modules_after(statement: str) -> set[str]:
 
 
 @pytest.mark.process
-def test_sentences_and_recovery_import_no_run_and_no_events():
-    """Every command needs both; the classes of all events take 15 ms."""
-    loaded = modules_after("import labbook.store.text.sentences, labbook.record.recovery")
-
-    assert not loaded & {"labbook.model.run", "labbook.model.events"}
-
-
-@pytest.mark.process
 def test_help_imports_no_command_and_no_slow_library():
     loaded = modules_after("import labbook.cli")
 

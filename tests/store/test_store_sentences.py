@@ -7,6 +7,8 @@ import os
 import pickle
 import re
 import string
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -302,3 +304,11 @@ def test_a_number_has_four_digits(value):
 def test_a_share_is_whole_only_when_it_is(share):
     told = format_percent(share)
     assert (told == "100 %") == (share == 1.0) and (told == "0 %") == (share == 0.0)
+
+
+@pytest.mark.process
+def test_what_every_command_imports_has_no_run_and_no_events():
+    """The classes of all events take 15 ms."""
+    code = "import sys, labbook.store.text.sentences, labbook.record.recovery; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"labbook.model.run", "labbook.model.events"}.intersection(done.stdout.split())

@@ -53,7 +53,8 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
     first = _first_failed(rows)
     ended = [row for row in rows if row["status"] == "finished"]
     # Where ranks fail only because a peer has gone, one that has ended or never came is the reason.
-    broken = [row for row in rows if _may_follow(row, rows)] if first is not None and _may_follow(first, rows) else []
+    follows = first is not None and (_may_follow(first, rows) or _was_waited_for(first, rows))
+    broken = [row for row in rows if _may_follow(row, rows)] if follows else []
     if first is not None and not broken:
         alike = _similar_endings(first, rows)
         kind = {"killed": "killed", "lost": "lost"}.get(str(first["status"]), "failed")
@@ -119,6 +120,15 @@ def _may_follow(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bo
         # The others may still wait for it in theirs, which need not be the same one.
         return bool(failed) or any(other.get("waiting") == "collective" for other in others)
     return bool(failed) and (aborted or not row.get("where"))
+
+
+def _was_waited_for(killed: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a rank was killed long after others had given up waiting for it: the job hung because of where it was."""
+    at = float(killed.get("failed_at") or 0.0)
+    before = [
+        row for row in rows if _may_follow(row, rows) and 0.0 < float(row.get("failed_at") or 0.0) < at - _MOMENTS_S
+    ]
+    return killed["status"] in ("killed", "lost") and bool(killed.get("where")) and bool(before)
 
 
 def _has_broken(row: Mapping[str, Any]) -> bool:

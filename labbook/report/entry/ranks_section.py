@@ -111,6 +111,7 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
         "usual_s": odd.get("usual_s", 0.0),
     }
     key = "record.ranks.ended_first" if kind == "ended" and odd.get("broke") else _SENTENCES[kind]
+    key = "record.ranks.killed_unseen" if kind == "killed" and values["error"] == "?" else key
     sentence = say.line(key, **values)
     if halves := odd.get("halves"):
         one, other = (_half(half, run) for half in halves)

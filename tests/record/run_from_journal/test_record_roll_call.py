@@ -75,6 +75,12 @@ ROWS = {
         [row(0, error="RuntimeError: Timed out waiting 30000ms"), interrupted(1, 70, ""),
          row(2, error="RuntimeError: Timed out waiting 30000ms")], "elsewhere", [1],
     ),
+    "killed long after the others gave up": (
+        [row(0, "killed", at=190.0, line=20, call=""), row(1, at=100.0, line=22, error=TIMED_OUT)], "elsewhere", [0],
+    ),
+    "killed, and the others gave up": (
+        [row(0, "killed", at=100.0, line=20, call=""), row(1, at=101.0, line=22, error=TIMED_OUT)], "killed", [0],
+    ),
     "interrupted in one collective": ([interrupted(rank, 64) for rank in range(3)], None, None),
 }  # fmt: skip
 
@@ -90,6 +96,7 @@ def test_the_odd_rank_is_named_only_with_evidence(name):
         sentence = odd_rank_sentence(odd, Sentences(language))
         assert bool(sentence) == bool(kind) and "{" not in sentence
         assert ranks or "first," not in sentence
+        assert not sentence.endswith("?")
 
 
 @pytest.mark.parametrize(
