@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.model.events import KIND_NAMES
-from labbook.model.events.process_kinds import Bye, Trial, UncaughtException
+from labbook.model.events.process_kinds import Bye, Hello, Trial, UncaughtException
 from labbook.model.events.training_kinds import Step
 from labbook.model.run import Console, ray_node
 from labbook.record.run_from_journal.option_events import read_options
@@ -124,16 +124,14 @@ def output_of_part(
     """
     from labbook.capture.console.console_reader import read_file_part
 
-    hello = part.processes[0].hello
+    first, second = _streams(part.processes[0].hello)
     found: list[Console | None] = []
-    for stream in ("fd1", "fd2"):
-        if hello.get("fd2") == hello.get("fd1") and found:
-            break
-        target, place = hello.get(stream, ""), hello.get(f"{stream}_file")
+    for path, place in [first] if first == second else [first, second]:
         if place:
-            end = _end_in_file(part, stream, processes)
-            found.append(None if end is None else read_file_part(Path(target).expanduser(), *place, end, redactor))
-        elif target in ("", "/dev/null"):
+            end = _end_in_file(part, path, place, processes)
+            read = None if end is None else read_file_part(Path(path).expanduser(), place[0], place[1], end, redactor)
+            found.append(read)
+        elif path in ("", "/dev/null"):
             found.append(Console())
         elif shown not in found:
             found.append(shown)
@@ -146,26 +144,29 @@ def _join(one: Console, other: Console) -> Console:
     return Console(one.text + other.text, one.lines + other.lines, one.left_out + other.left_out, masked)
 
 
-def _end_in_file(part: TrialPart, stream: str, processes: Sequence[ProcessEvents]) -> int | None:
+def _streams(hello: Hello) -> list[tuple[str, list[int]]]:
+    """Returns the targets of stdout and stderr, each with inode and place if it is a file."""
+    pairs = ((hello.get("fd1", ""), hello.get("fd1_file", [])), (hello.get("fd2", ""), hello.get("fd2_file", [])))
+    return [(path, place if len(place) == 2 else []) for path, place in pairs]
+
+
+def _end_in_file(part: TrialPart, path: str, place: Sequence[int], processes: Sequence[ProcessEvents]) -> int | None:
     """Returns where the output of a process in its file ends, 0 at the end of the file; `None` if it is not known.
 
     It ends where a later process begins to write, unless that one has emptied the file, or both run at the same time.
+    A program that started it, and waits for it, has its output in the same file.
     """
-    inode, begin = part.processes[0].hello.get(f"{stream}_file", (0, 0))
-    path, end = part.processes[0].hello.get(stream), 0
-    members = {id(each) for each in part.processes}
+    end = 0
     for other in processes:
-        places = [other.hello.get(f"{name}_file") for name in ("fd1", "fd2") if other.hello.get(name) == path]
-        if id(other) in members or not any(place and place[0] == inode for place in places):
+        places = [at for target, at in _streams(other.hello) if target == path and at[:1] == place[:1]]
+        if not places or any(other is each for each in part.processes) or is_child(part.processes[0], other):
             continue
-        first, last = time_span(other)
-        if first < part.ended and last > part.started:
+        began, ended = time_span(other)
+        begin = min(at[1] for at in places)
+        if began >= part.ended and begin > place[1]:
+            end = min(end or begin, begin)
+        elif ended > part.started:
             return None
-        at = min(place[1] for place in places if place)
-        if first >= part.ended:
-            if at <= begin:
-                return None
-            end = min(end or at, at)
     return end
 
 
