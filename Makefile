@@ -105,6 +105,7 @@ bench-site: $(VENV)/.dev
 bench-team: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.many_runs
 	$(BIN)/python -m benchmarks.sync
+	$(BIN)/python -m benchmarks.afternoon
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache site/*
