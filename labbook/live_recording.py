@@ -28,7 +28,7 @@ _FINISH_S = 300.0
 _SEND_S = 10.0
 """How long this process waits for the recorder before it goes on without it. Source: chosen by us."""
 _PIECE = 60_000
-_SHOWN = ("text/plain", "text/markdown", "text/latex", "image/png", "image/jpeg")
+_SHOWN = ("text/plain", "text/markdown", "text/latex", "text/html", "image/png", "image/jpeg")
 _MOST_DATA = 512 * 1024
 """Most characters of one figure of a cell. Source: chosen by us."""
 _MAIN = (
@@ -166,6 +166,9 @@ class Recording:
     def _send_shown(self, data: Mapping[str, Any]) -> None:
         """Sends what a cell displays; images are text in base64 from here on."""
         shown = {kind: data[kind] for kind in _SHOWN if kind in data}
+        # Of a table, the plain text is enough; of others it is only the name of their class, `<Styler at 0x7f>`.
+        if not str(shown.get("text/plain", "")).startswith("<") or len(shown.get("text/html", "")) > _MOST_DATA // 2:
+            shown.pop("text/html", None)
         for kind, content in shown.items():
             if isinstance(content, bytes):
                 shown[kind] = base64.b64encode(content).decode("ascii")

@@ -90,6 +90,8 @@ def _certainty(value: YamlValue, run: Run, code: str) -> str:
     repaired = next((by for end, by in _REPAIRED_BY.items() if value.kind.endswith(end)), "")
     if repaired and re.search(rf"\b({repaired})\(\s*[^()\n]*\b{re.escape(value.leaf)}\b", code):
         return ""
+    if value.kind.endswith("list_as_text") and ".split(" in code:
+        return ""
     as_text = value.kind.endswith("_as_text")
     if known and not value.kind.endswith("key_as_bool"):
         return "certain" if all((one == value.written) == as_text for one in known) else ""
@@ -98,6 +100,8 @@ def _certainty(value: YamlValue, run: Run, code: str) -> str:
     if value.kind in (
         "configuration.yaml.number_as_text",
         "configuration.yaml.tuple_as_text",
+        "configuration.yaml.list_as_text",
+        "configuration.yaml.special_as_text",
         "configuration.yaml.none_as_text",
     ) and (_EVALUATES.search(code) or "pydantic" in run.packages or "jsonargparse" in run.packages):
         return ""

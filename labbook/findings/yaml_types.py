@@ -18,6 +18,10 @@ from labbook.frozen import dataclass
 _STRING_NUMBER = re.compile(r"[-+]?\d{1,6}(\.\d*)?[eE][-+]?\d{1,3}")
 _LOSES_ZERO = re.compile(r"\d+\.\d*0")
 _TUPLE = re.compile(r"\(\s*[-+\d.eE_]+(\s*,\s*[-+\d.eE_]+)*\s*,?\s*\)")
+_NUMBERS = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?(?:,\s+[-+]?[\d.]+(?:e[-+]?\d+)?)+", re.IGNORECASE)
+_NO_NUMBER = re.compile(r"[-+]?(?:inf|nan)", re.IGNORECASE)
+_NORM_KEYS = re.compile(r"(^|_)(norm|ord|p)(_type)?$", re.I)
+_OCTAL_OF_YAML_2 = re.compile(r"0o[0-7]+")
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(_\d{3})+")
 _DIGITS = re.compile(r"0\d+")
 
@@ -120,6 +124,14 @@ def _scalar(node: Any, path: tuple[str | int, ...]) -> Iterator[YamlValue]:  # n
             yield _value(
                 "configuration.yaml.tuple_as_text", path, node, "[" + text.strip("()").strip().rstrip(",") + "]"
             )
+        elif _NUMBERS.fullmatch(text):
+            yield _value("configuration.yaml.list_as_text", path, node, f"[{text}]")
+        elif _NO_NUMBER.fullmatch(text) and not _NORM_KEYS.search(leaf):
+            yield _value(
+                "configuration.yaml.special_as_text", path, node, re.sub(r"(?=[a-z])", ".", text.lower(), count=1)
+            )
+        elif _OCTAL_OF_YAML_2.fullmatch(text):
+            yield _value("configuration.yaml.special_as_text", path, node, str(int(text, 8)))
         elif text == "None":
             yield _value("configuration.yaml.none_as_text", path, node, "null")
         elif _DIGITS.fullmatch(text):

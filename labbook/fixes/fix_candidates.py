@@ -24,7 +24,7 @@ _KINDS = ("argument", "config", "code", "input", "package", "environment", "hard
 HISTORY = frozenset({"commit", "branch", "repository"})
 """Changes of kind "code" that only say that something was committed."""
 
-_NO_CODE = frozenset({".gitignore", ".gitkeep", ".gitattributes", "labbook.toml", "mkdocs.yml"})
+NO_CODE = frozenset({".gitignore", ".gitkeep", ".gitattributes", "labbook.toml", "mkdocs.yml"})
 
 _COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".sh", ".pyx")
 """Code whose use the probe does not see."""
@@ -216,7 +216,7 @@ def _normal_path(name: str) -> str:
 def _is_unrelated(change: Change) -> bool:
     """Whether a difference is in labbook, its notebook or git's own files, which change no training."""
     if change.kind == "code":
-        return change.what.startswith("notes/") or change.what.rpartition("/")[2] in _NO_CODE
+        return change.what.startswith("notes/") or change.what.rpartition("/")[2] in NO_CODE
     return change.kind == "package" and change.what.split(" ")[0] == "labbook"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 import sys
@@ -43,7 +44,10 @@ _FIGURES = {"image/png": ".png", "image/jpeg": ".jpg"}
 READABLE = ("text/markdown", "text/latex")
 """Forms of an output that people read, where its plain text is only the name of its class."""
 
-_OBJECT = re.compile(r"<[\w.]+ object(?: at 0x\w+)?>")
+_OBJECT = re.compile(r"<[\w.]+(?: object)?(?: at 0x\w+)?>")
+_UNSEEN = re.compile(r"<(style|script)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
+_CELL_END = re.compile(r"</t[dh]>\s*(?=<t[dh]\b)", re.IGNORECASE)
+_LINE_END = re.compile(r"<(?:br|/tr|/p|/div|/li|/h\d|/caption)\b[^>]*>", re.IGNORECASE)
 
 _STATES = ("done", "failed", "running", "not_run")
 
@@ -174,8 +178,16 @@ def text_of(output: Mapping[str, Any]) -> str:
     data = output.get("data") or {}
     text = _join_text(data.get("text/plain"))
     if _OBJECT.fullmatch(text):
-        text = next((_join_text(data[kind]) for kind in READABLE if kind in data), text)
+        readable = [_join_text(data.get(kind)) for kind in READABLE]
+        text = next(filter(None, [*readable, _text_of_html(_join_text(data.get("text/html")))]), text)
     return text and text.rstrip("\n") + "\n"
+
+
+def _text_of_html(page: str) -> str:
+    """Returns what people read of an HTML output, such as a table: a line for each row; "" if that is nothing."""
+    page = _CELL_END.sub("  ", re.sub(r"\s+", " ", _UNSEEN.sub("", page)))
+    lines = html.unescape(re.sub(r"<[^>]*>", "", _LINE_END.sub("\n", page))).split("\n")
+    return "\n".join(line.strip() for line in lines if line.strip())
 
 
 def _join_text(text: Any) -> str:  # noqa: ANN401 - text or a list of lines

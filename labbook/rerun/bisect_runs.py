@@ -8,6 +8,7 @@ from typing import Any
 
 from labbook.compare.run_settings import captured_facts
 from labbook.errors import UsageError
+from labbook.fixes.fix_candidates import NO_CODE
 from labbook.model.message import Message, message
 from labbook.report.period_context import SEARCH_TAG
 from labbook.rerun.bisection import Bisection, Judge, add_required, bisect, likelihood, make_judge
@@ -127,7 +128,12 @@ def _code(notebook: Notebook, good: Mapping[str, Any], bad: Mapping[str, Any]) -
         found = code_differences(one.top, other.top)
     # New files that the program wrote came with the patch: they are results, not code.
     results = {str(path) for run in (good, bad) for path in captured_facts(run, "code").get("results") or ()}
-    return [each for each in found if each.name not in results and each.name.rpartition(":")[0] not in results]
+    names = {each: each.name.rpartition(":")[0] or each.name for each in found}
+    return [
+        each
+        for each, name in names.items()
+        if results.isdisjoint((name, each.name)) and name.rpartition("/")[2] not in NO_CODE
+    ]
 
 
 def bisection_lines(found: Bisection) -> list[Message]:

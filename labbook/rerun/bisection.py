@@ -162,9 +162,10 @@ def make_judge(good: Mapping[str, Any], bad: Mapping[str, Any]) -> Judge:
             return True if _failure(run) == failure else None
 
         return failed
+    ends = {good.get("status"), bad.get("status")}
     own = [name for name in bad.get("symptoms") or () if name not in (good.get("symptoms") or ())]
     if own:
-        return lambda run: own[0] in (run.get("symptoms") or ())
+        return lambda run: own[0] in (run.get("symptoms") or ()) if run.get("status") in ends else None
     name = str(good.get("primary") or bad.get("primary") or "")
     one, other = _value(good, name), _value(bad, name)
     if one is None or other is None or one == other:
@@ -172,7 +173,11 @@ def make_judge(good: Mapping[str, Any], bad: Mapping[str, Any]) -> Judge:
 
     def is_closer_to_bad(run: Mapping[str, Any]) -> bool | None:
         value = _value(run, name)
-        if value is None or (abs(value) == _FAR and _FAR not in (abs(one), abs(other))):
+        if (
+            run.get("status") not in ends
+            or value is None
+            or (abs(value) == _FAR and _FAR not in (abs(one), abs(other)))
+        ):
             return None
         return abs(value - other) < abs(value - one)
 

@@ -24,8 +24,14 @@ _NUMBER = re.compile(r"-?(\d|\.\d)")
 _KEY_VALUE = re.compile(r"\+{0,2}([A-Za-z_][\w./-]*)=")
 _HUNK = re.compile(r"^@@ -(?P<old>\d+)(?:,(?P<old_lines>\d+))? \+(?P<new>\d+)(?:,(?P<new_lines>\d+))? @@", re.MULTILINE)
 _DEFINED = re.compile(
-    r"^\s*(?:(?:async\s+)?def|class)\s+(\w+)|^\s*(\w+)\s*(?::[^=]+)?=[^=]|\bimport\s+(?:\w+\s+as\s+)?(\w+)"
+    r"^\s*(?:(?:async\s+)?def|class)\s+(\w+)|^\s*((?:\w+\s*,\s*)*\w+)\s*(?::[^=]+)?=[^=]"
+    r"|\bimport\s+(?:\w+\s+as\s+)?(\w+)"
 )
+"""A function or class, variables that are assigned, or an imported name."""
+
+_SIGNATURE = re.compile(r"^\s*(?:async\s+)?def\s+(\w+)\s*(\(.*)")
+_PARAMETER = re.compile(r"[(,]\s*\*{0,2}(\w+)")
+
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -223,17 +229,29 @@ def required_hunks(differences: Sequence[Difference]) -> dict[Difference, set[Di
     required: dict[Difference, set[Difference]] = {}
     for one in hunks:
         for side, other_side in ((1, 0), (0, 1)):
-            defined = {
-                next(filter(None, match.groups())) for text in lines[one][side] if (match := _DEFINED.match(text))
-            }
+            defined = _defined(lines[one][side]) | _parameters(lines[one][side], lines[one][other_side])
             defined -= set(_WORD.findall(" ".join(lines[one][other_side])))
             for other in hunks:
                 words = set(_WORD.findall(" ".join(lines[other][side])))
-                kept = set(_WORD.findall(" ".join(lines[other][other_side])))
+                # A name that the hunk itself defines on the other side needs no other definition there.
+                kept = set(_WORD.findall(" ".join(lines[other][other_side]))) - _defined(lines[other][other_side])
                 if other is not one and defined & (words - kept):
                     user, definition = (other, one) if side else (one, other)
                     required.setdefault(user, set()).add(definition)
     return required
+
+
+def _defined(lines: Sequence[str]) -> set[str]:
+    """Returns the names that lines of code define: functions, classes, variables, imports."""
+    found = (match for text in lines if (match := _DEFINED.match(text)))
+    return {name for match in found for name in _WORD.findall(next(filter(None, match.groups())))}
+
+
+def _parameters(lines: Sequence[str], other: Sequence[str]) -> set[str]:
+    """Returns the parameters of the functions of lines that other lines have, too, with another signature."""
+    found = [[match for text in side if (match := _SIGNATURE.match(text))] for side in (lines, other)]
+    changed = [match for match in found[0] if match[1] in {known[1] for known in found[1]}]
+    return {name for match in changed for name in _PARAMETER.findall(match[2])}
 
 
 def _signed_lines(hunk: str, sign: str) -> list[str]:

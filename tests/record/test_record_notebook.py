@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from labbook.errors import UsageError
 from labbook.execute_notebook import _Run
 from labbook.model.run import FileUse, Run
-from labbook.record.notebook_command import _bounded, _pairs_out_of_order, as_command, printed_by_cells
+from labbook.record.notebook_command import _bounded, _pairs_out_of_order, as_command, printed_by_cells, text_of
 from labbook.report.entry.cells_section import cells_section
 from labbook.report.entry.section_limits import Limits, steps
 
@@ -217,6 +217,24 @@ def test_what_cells_printed_under_another_command_is_read_from_the_notebook_that
     run = Run("i", "finished", ("jupyter",), str(tmp_path), 0.0, captured={"command": {"kind": "notebook"}})
     assert printed_by_cells(replace(run, files=tuple(files))) == "val_acc: 0.5\nval_acc: 0.7\n"
     assert printed_by_cells(replace(run, files=tuple(files), captured={})) == ""
+
+
+PAGE = """<style>td {}</style><table><tr><th>layer</th><th>n</th></tr>
+<tr><td>conv &amp; bn</td> <td>3</td></tr></table>"""
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"text/plain": "<IPython.core.display.HTML object>", "text/html": PAGE}, "layer  n\nconv & bn  3\n"),
+        ({"text/plain": "<pandas.io.formats.style.Styler at 0x7f12>", "text/html": [PAGE]}, "layer  n\nconv & bn  3\n"),
+        ({"text/plain": "   layer  n\n0  conv   3", "text/html": PAGE}, "   layer  n\n0  conv   3\n"),
+        ({"text/plain": "<a.Widget at 0x1>", "text/html": "<script>draw()</script>"}, "<a.Widget at 0x1>\n"),
+        ({"text/plain": "<IPython.core.display.Markdown object>", "text/markdown": "*a*", "text/html": PAGE}, "*a*\n"),
+    ],
+)
+def test_a_table_of_html_is_shown_as_text_where_its_plain_text_is_a_class(data, text):
+    assert text_of({"output_type": "display_data", "data": data}) == text
 
 
 @given(st.lists(st.none() | st.integers(1, 50), max_size=30))

@@ -70,7 +70,10 @@ def test_bad_is_what_fails_alike_or_comes_nearer():
     assert (judge(crash), judge(run()), judge(run("failed", exceptions=[{"type": "KeyError"}]))) == (True, False, None)
     judge = make_judge(run(), run(symptoms=["loss_nan"]))
     assert (judge(run(symptoms=["loss_nan"])), judge(run())) == (True, False)
+    # One that fails where neither of the two did is no evidence.
+    assert judge(run("failed", exceptions=[{"type": "NameError"}])) is None
     judge = make_judge(run(loss=0.1), run(loss=0.9))
+    assert judge(run("failed", loss=0.2)) is None
     assert (judge(run(loss=0.8)), judge(run(loss=0.2)), judge(run(loss="nan"))) == (True, False, None)
     with pytest.raises(UsageError, match="do not differ"):
         make_judge(run(id="a"), run(id="b"))
@@ -165,6 +168,25 @@ def test_a_use_is_tried_with_its_definition_and_a_definition_alone():
     )
     assert required == {use: {definition}, gone: {last_use}}
     assert add_required([use], required) == [use, definition] and add_required([definition], required) == [definition]
+
+
+@pytest.mark.parametrize(
+    ("definition", "use"),
+    [
+        (("total, seen = 0, 0", "total = 0"), ("seen += 1", "")),
+        (("def step(net, x, *, clip: float = 1.0):", "def step(net, x):"), ("norm(clip)", "norm()")),
+        (("", "rows = []"), ("rows = [f(x) for x in file]", "for x in file: rows.append(f(x))")),
+        (("import math", ""), ("y = math.sqrt(2)", "y = 2 ** 0.5")),
+    ],
+)
+def test_what_a_use_needs_is_found_in_assignments_and_signatures(definition, use):
+    """A variable of several, a parameter, and a variable that the other hunk fills no more."""
+    one, other = hunk("a.py", *definition), hunk("b.py", *use)
+    innocent = hunk("c.py", "def show(x, width): return x", "")
+    assert list(required_hunks([one, other, innocent, hunk("d.py", "width = 3", "width = 2")]).values()) in (
+        [{one}],
+        [{other}],
+    )
 
 
 def test_code_in_the_traceback_is_likelier_than_comments_and_texts():
