@@ -117,7 +117,9 @@ def _print_table(
     ]
     screen.print_table(columns, table)
     if not rows:
-        click.echo(say.line("terminal.compare.no_difference"), err=True)
+        is_imported = any(run.imported_from for run in runs)
+        key = "terminal.compare.no_difference_known" if is_imported else "terminal.compare.no_difference"
+        click.echo(say.line(key), err=True)
 
 
 def _runs(book: Notebook, run: str, others: Sequence[str]) -> list[Run]:

@@ -137,8 +137,8 @@ def _arguments(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change
     """Returns the changes of parsed options if both runs have them, else of the command line."""
     parsed = [collect_arguments(run) for run in (before, now)]
     words = [parse_command(run.get("argv") or ()) for run in (before, now)]
-    if not all(parsed):
-        return _compare_values("argument", words[0], words[1])
+    if not all(parsed):  # an imported run without parameters has no command either
+        return _compare_values("argument", words[0], words[1]) if before.get("argv") and now.get("argv") else []
     written = {name.lstrip("-").replace("-", "_"): name for name in (*words[0], *words[1]) if name.startswith("-")}
     # Options have the name that the user types, `--lr`, not the name of the variable.
     named = [{written.get(name, name): value for name, value in values.items()} for values in parsed]

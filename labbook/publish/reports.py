@@ -174,9 +174,14 @@ def _number(value: object) -> float | None:
 
 
 def _differences(notebook: Notebook, before: str, now: str) -> Sequence[Change]:
-    """Returns the differences of two runs, () if the data of one is missing."""
+    """Returns the differences of two runs, () if the data of one is missing.
+
+    Nothing is known of the code and the packages of an imported run: its differences from a recorded one are no cause.
+    """
     facts = [read_run_facts(notebook.paths, run_id) for run_id in (before, now)]
-    return compare_runs(facts[0], facts[1]) if all(facts) else ()
+    if not all(facts) or len({bool(run.get("imported_from")) for run in facts}) > 1:
+        return ()
+    return compare_runs(facts[0], facts[1])
 
 
 def _list_runs(notebook: Notebook, source: PeriodSource, data: dict[str, Any], templates: Templates) -> list[Path]:

@@ -206,7 +206,7 @@ def _failures(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, An
             "count": len(group),
             "failed": sum(row.status in BROKEN for row in group),
             "fixed": sum(bool(row.fix) for row in group),
-            "fix": _most_common_fix(group),
+            **_most_common_fix(group),
             "time": numbers.duration(_sum_time(group)),
             "last": run_cells(group[-1], source.link),
         }
@@ -214,9 +214,11 @@ def _failures(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, An
     ]
 
 
-def _most_common_fix(rows: Sequence[RunRow]) -> str:
-    texts = Counter(row.fix_text for row in rows if row.fix_text)
-    return texts.most_common(1)[0][0][:_MAX_TEXT] if texts else ""
+def _most_common_fix(rows: Sequence[RunRow]) -> dict[str, Any]:
+    """Returns the most frequent fix and how often it was confirmed; of equally frequent ones the last."""
+    texts = Counter(row.fix_text for row in reversed(rows) if row.fix_text)
+    text, count = texts.most_common(1)[0] if texts else ("", 0)
+    return {"fix": text[:_MAX_TEXT], "fix_count": count}
 
 
 def _lessons(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, Any]]:

@@ -33,7 +33,8 @@ def _failure(row: Mapping[str, Any]) -> Message:
     if not row["fixed"]:
         return message("report.failure_open", **values)
     if row["fix"]:
-        return message("report.failure_fixed_by", fix=row["fix"], **values)
+        key = "report.failure_fixed_by" if row["fix_count"] > 1 else "report.failure_fixed_last"
+        return message(key, fix=row["fix"], **values)
     return message("report.failure_fixed", **values)
 
 

@@ -324,7 +324,7 @@ def test_very_many_changes_are_counted():
     assert found[-1] == ("package", "and 60 more", "", "")
 
 
-def test_damaged_facts_do_no_harm():
+def test_damaged_facts_and_the_missing_command_of_an_imported_run_are_no_change():
     assert changes({}, {}) == []
     broken = {
         "captured": {"code": [], "python": {"packages": None, "version": "3"}},
@@ -332,7 +332,8 @@ def test_damaged_facts_do_no_harm():
         "files": [1],
         "argv": None,
     }
-    assert changes(broken, run()) == [("argument", "command", "", "python train.py")]
+    assert changes(broken, run()) == []
+    assert changes(run(argv=()), run(argv=("python", "train.py", "--lr", "0.2"))) == []
 
 
 def test_entries_in_the_codes_own_repository_are_no_code(tmp_path, git):

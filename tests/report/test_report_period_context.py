@@ -297,11 +297,24 @@ def test_the_head_of_a_report_says_what_matters():
 
     assert facts(data) == [
         "exp001_x_dynamic: val_acc improved from 0.942 to 0.98, with --lr 0.1 → 0.05.",
-        "CUDA out of memory: 2 runs, 2 min; 1 fixed, most often by: batch size 64 → 32",
+        "CUDA out of memory: 2 runs, 2 min; 1 fixed, by: batch size 64 → 32",
         "1 failure has no fix yet.",
     ]
     assert all(sentence for sentence in facts(data, "zh"))
     assert [(one["what"], one["text"]) for one in data["learnt"]] == [("fix", "batch size 64 → 32")]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (("lr 0.1", "lr 0.2"), "2 fixed, the last one by: lr 0.2"),
+        (("lr 0.1", "lr 0.1", "lr 0.2"), "3 fixed, most often by: lr 0.1"),
+    ],
+)
+def test_most_often_is_said_of_what_was_confirmed_more_than_once(texts, expected):
+    rows = [row(n, 16 + n, "failed", symptoms=("cuda_oom",), fix="x", fix_text=text) for n, text in enumerate(texts)]
+
+    assert facts(story(rows, title={"cuda_oom": "CUDA out of memory"}.get))[0].endswith(expected)
 
 
 def test_noise_is_no_news():

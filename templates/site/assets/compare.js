@@ -252,7 +252,7 @@
             element("td", { class: value && row.differs && odd(row.values, n) ? "lb-odd" : "", text: shownValue(row, value) || "–" })))),
           more > 0 ? element("tr", {}, element("td", { colspan: runs.length + 1, text: say("more", { n: more }) })) : null);
       }).filter(Boolean);
-      return bodies.length ? frame(say("differences"), runs, bodies) : note(say("no_differences"));
+      return bodies.length ? frame(say("differences"), runs, bodies) : note(say(`no_differences${facts.every((each) => each.package) ? "" : "_known"}`));
     }
     holder.append(table());
     return element("div", {}, element("label", { class: "lb-check" }, box, element("span", { text: say("show_equal") })), holder);
