@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Change, Run, is_launcher_error
+from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Change, CheckResult, Run, is_launcher_error
 from labbook.model.series import Series
 from labbook.report import numbers
 from labbook.report.curves import drawable
@@ -212,7 +212,18 @@ def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] |
     explained = explained_ids(run)
     shown = [r for r in rows if (r["verdict"] != "ok" and r["id"] not in explained) or r["id"] == "other_checks"]
     findings = [row for row in shown if row["detail"] or row["evidence"]]
-    return {"rows": merge_unobserved(rows), "findings": findings, "flow": run.id if is_worth_drawing(run) else ""}
+    return {
+        "rows": merge_unobserved(rows),
+        "passed": sum(_count_passed(check) for check in run.checks),
+        "findings": findings,
+        "flow": run.id if is_worth_drawing(run) else "",
+    }
+
+
+def _count_passed(check: CheckResult) -> int:
+    """Returns how many checks of a row are ok: the row of the further checks counts many."""
+    counted = check.observed_message.values if check.observed_message is not None else {}
+    return int(counted.get("passed", 0)) if check.id == "other_checks" else int(check.verdict == "ok")
 
 
 def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:

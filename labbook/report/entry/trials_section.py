@@ -24,7 +24,8 @@ def trials_section(run: Run, paths: NotebookPaths, limits: Limits) -> dict[str, 
         link = paths.link(run.id, paths.entry(of))
         study = str(trial.get("study") or "")
         return {"rows": [], "run": of, "link": link, "number": trial.get("number"), "study": study} | {
-            "shared": bool(trial.get("shared"))
+            "shared": bool(trial.get("shared")),
+            "printed": bool(run.console.lines),
         }
     is_run = bool(run.captured.get("trials"))
     facts = run.captured.get("trials") or run.captured.get("trainings") or {}

@@ -68,3 +68,11 @@ def test_the_entry_tells_the_reason_once(runs, notebook, language, cell):
     spoken = replace(notebook, config=replace(notebook.config, language=language))
     page = entry_markdown(run, spoken)
     assert cell in page and page.count("no optimizer step was seen") + page.count("没有看到优化器") <= 2
+
+
+def test_the_checks_that_are_ok_are_counted_with_those_that_are_not_listed(runs, notebook):
+    ok = [CheckResult(f"c{i}", f"c{i}", "x", "fine", "ok") for i in range(2)]
+    counts = message("health.other_checks.counts", passed=23, unseen=5)
+    further = CheckResult("other_checks", "Further checks", "", "23 ok, 5 not observed", "ok", observed_message=counts)
+    page = entry_markdown(replace(runs["finished"](), checks=(*ok, further)), notebook)
+    assert "<summary>25 checks, all ok</summary>" in page
