@@ -25,6 +25,8 @@ from labbook.diagnosis.text.log_reader import read_text
         "The segmentation fault of Monday was a bad riser, and the node has been stable since.",
         "Ticket 87: could not reproduce 'No space left on device' on the new volume, closing.",
         'The "NCCL timeout" that Mia reported came from her VPN.',
+        "The old segmentation fault with this decoder was fixed by the update in spring.",
+        'Release 3.2.0 (2026-10-02)\n- Docs: how to read "NCCL watchdog timeout" reports',
         "The authors report that the loss became NaN for 2 of 12 seeds.",
         "Please do not catch RuntimeError: CUDA out of memory in the loop.",
         "The target must be long, otherwise cross_entropy raises expected scalar type Long but found Float.",

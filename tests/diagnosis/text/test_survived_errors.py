@@ -29,7 +29,7 @@ def test_what_steps_follow_was_borne(family_of: Callable[[str], str], line: str,
     "end",
     [
         *("INFO trainer: done", "finished in 312 s", "Training complete.", "saved, done after 0:05:12", "训练结束"),
-        "Finished Training, weights saved to out/model.pt",
+        *("Finished Training, weights saved to out/model.pt", "done, best acc 0.80", "Epoch [40/40] lr 0.010"),
     ],
 )
 def test_two_steps_are_enough_before_a_good_end(
