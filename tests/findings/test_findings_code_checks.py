@@ -5,7 +5,7 @@ from __future__ import annotations
 from labbook.diagnosis.catalogue.check_pages import load_check_pages
 from labbook.findings.code_checks import check_code
 from labbook.health.checklist import checklist
-from labbook.model.run import Run
+from labbook.model.run import Process, Run
 from labbook.model.signals import Signals
 
 FLIP = """import random
@@ -20,9 +20,10 @@ def augment(image, mask):
 def run_of(tmp_path, code, **fields):
     path = tmp_path / "train.py"
     path.write_text(code, encoding="utf-8")
+    processes = (Process(1, 0, ("python", "train.py"), "main", steps=5),)
     signals = (Signals("a", loop={"steps": 5, "backwards": 5}),)
     return Run(id="a", status="finished", argv=("python", "train.py"), cwd="", started=0.0,
-               **{"sources": (str(path),), "signals": signals, "steps": 5, **fields})  # fmt: skip
+               **{"sources": (str(path),), "signals": signals, "processes": processes, **fields})  # fmt: skip
 
 
 def test_a_fault_in_the_code_is_a_row_with_its_place(tmp_path):

@@ -298,6 +298,15 @@ def test_gradients_that_grow_while_the_loss_falls_are_no_explosion(ask, make_ser
     assert ask("exploding_gradient", norm, loss).verdict == "ok"
 
 
+@pytest.mark.parametrize(("begin", "end", "verdict"), [(1.0, -3.0, "ok"), (2.0, 1.0, "fail")])
+def test_gradients_of_a_density_that_narrows_are_no_explosion(ask, make_series, begin, end, verdict):
+    norm = make_series(
+        "grad_norm", [1.0 + 0.1 * math.sin(i) for i in range(60)] + [40.0 + 9 * (-1) ** i for i in range(180)]
+    )
+    loss = make_series("loss", [begin] * 60 + [end + (begin - end) * 0.9**i for i in range(180)])
+    assert ask("exploding_gradient", norm, loss).verdict == verdict
+
+
 def test_spikes_of_a_converged_run_are_no_explosion(ask, make_series):
     values = [1.0] * 20 + [1e-4] * 50 + [1e-2] * 6 + [1e-4] * 30
     assert ask("exploding_gradient", make_series("grad_norm", values), make_series("loss", [1.0] * 106)).verdict == "ok"

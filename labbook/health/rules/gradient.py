@@ -298,9 +298,15 @@ def _explosion(values: Sequence[float]) -> int | None:
 
 
 def _is_out_of_proportion(values: Sequence[float], at: int, loss: Series) -> bool:
-    """Whether the norm stays 10 times its first level, above 10 and above 10 times the loss, though the loss falls."""
+    """Whether the norm stays 10 times its first level, above 10 and above 10 times the loss, though the loss falls.
+
+    Not where the loss falls below 0: a density that narrows round its data has larger and larger gradients.
+    """
     after, finite_losses = median(values[at:]), [v for v in loss.values if math.isfinite(v)]
-    level = abs(median(finite_losses[len(finite_losses) // 2 :]))
+    late = median(finite_losses[len(finite_losses) // 2 :])
+    if late < min(0.0, median(finite_losses[:20])):
+        return False
+    level = abs(late)
     return after > 10 * median(values[:20]) and after > 10 * max(level, 1.0)
 
 

@@ -167,6 +167,10 @@ class LoopCounts:
                 self._opens[key] = self._opens.get(key, 0) + 1
             self._open.clear()
 
+    def trains_another(self, model):
+        """Whether only other models ran in training mode since the last backward: a teacher judges what one trains."""
+        return bool(self._open) and model not in self._open
+
     def backward_mode(self, training, stochastic):
         """Count the mode of the model at the beginning of a backward."""
         if training:

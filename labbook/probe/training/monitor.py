@@ -160,7 +160,7 @@ class TrainingMonitor:
             phase, stochastic = "eval", root.has_stochastic_in(training)
             self.inspector.release()
             if grad:
-                self.last_root = root
+                self.last_root = self.last_root if self.loop.trains_another(root.index) else root
                 self.inspector.flight_recorder.on_forward(root, args, kwargs, batch)
                 if self.dense and not self.loop.train_grad:  # it may be trained in this mode
                     self._timed(self.inspector.before_forward, root, args, kwargs, batch)

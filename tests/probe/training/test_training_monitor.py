@@ -86,6 +86,37 @@ def test_an_overflow_that_a_scaler_of_paddle_skips_is_no_failure(probed, kind, f
     assert len(done.of("flight")) == flights
 
 
+TAUGHT = """
+import sys
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+paddle.seed(1)
+x, y = paddle.randn([64, 8]), paddle.randint(0, 3, [64])
+teacher, student = nn.Sequential(nn.Linear(8, 3), nn.Dropout(0.2)), nn.Sequential(nn.Linear(8, 3), nn.Dropout(0.2))
+optimizer = paddle.optimizer.SGD(0.05, parameters=teacher.parameters())
+F.cross_entropy(teacher(x), y).backward()
+optimizer.step()
+teacher.eval()
+optimizer = paddle.optimizer.SGD(0.05, parameters=student.parameters())
+getattr(student, sys.argv[1])()
+for step in range(12):
+    out = student(x)
+    F.mse_loss(out, teacher(x).detach()).backward()
+    optimizer.step()
+    optimizer.clear_grad()
+"""
+
+
+@pytest.mark.paddle
+@pytest.mark.forked("paddle")
+@pytest.mark.parametrize(("mode", "wrong"), [("train", 0), ("eval", 12)])
+def test_a_teacher_in_evaluation_mode_is_not_what_is_trained(probed, mode, wrong):
+    done = probed(sys.executable, probed.write("taught.py", TAUGHT), mode, OMP_NUM_THREADS="1")
+    assert done.of("probe_error") == []
+    assert done.of("loop")[-1]["backward_in_eval"]["count"] == wrong
+
+
 ELSEWHERE = """
 import threading
 import paddle
