@@ -2,8 +2,8 @@
 
 `python -m benchmarks.afternoon [MINUTES] [RUNS]`; 15 and 60 by default. Two of three clones of a bare remote record
 trainings, failures and killed recorders, write and rename notes, accept fixes, move and delete runs, and commit code
-on several branches. One syncs after each run, one by `labbook sync --watch`; the third builds the site, searches and
-syncs by hand. Git is used for the code only. At the end all sync until their branches agree. Counted are entries,
+on several branches. Both sync after each run, one also by `labbook sync --watch`; the third builds the site, searches
+and syncs by hand. Git is used for the code only. At the end all sync until their branches agree. Counted are entries,
 sentences and kept files that are missing, commands that failed, and changes of code, index and branch.
 """
 

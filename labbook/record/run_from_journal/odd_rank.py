@@ -58,7 +58,8 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
     if first is not None and not broken:
         alike = _similar_endings(first, rows)
         kind = {"killed": "killed", "lost": "lost"}.get(str(first["status"]), "failed")
-        return _odd_rank_facts("alike" if kind == "failed" and len(alike) > 1 else kind, alike, waiting)
+        left = [row for row in rows if row.get("call") and _may_follow(row, rows)]  # in a call with one that has gone
+        return _odd_rank_facts("alike" if kind == "failed" and len(alike) > 1 else kind, alike, waiting or left)
     if missing:
         return {"kind": "missing", "ranks": list(missing), **_other_rank_facts(waiting)}
     if ended and (waiting or broken):

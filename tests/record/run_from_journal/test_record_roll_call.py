@@ -12,6 +12,7 @@ from labbook.store.journal import ProcessEvents
 from labbook.store.text.sentences import Sentences
 
 RESET = "RuntimeError: pair.cc:537 Read error: Connection reset by peer"
+LABEL = "ValueError: label 7 is out of range"
 TIMED_OUT = "RuntimeError: Timed out waiting 60000ms for recv operation to complete"
 
 
@@ -29,7 +30,6 @@ def interrupted(rank, line, waiting="collective"):
     return row(rank, "interrupted", at=130.0, line=line, waiting=waiting, signal="SIGTERM")
 
 
-LABEL = "ValueError: label 7 is out of range"
 ROWS = {
     "all aborted at one place": ([aborted(rank, 100.0 + rank / 100) for rank in range(3)], "broke", []),
     "one aborted, the others lost it": (
@@ -105,9 +105,11 @@ def test_the_odd_rank_is_named_only_with_evidence(name):
         ([row(0, error=RESET, call="backward"), row(1, line=22, error=TIMED_OUT, call="barrier")],
          ("rank 0 in backward at train.py:64", "rank 1 in barrier at train.py:22"), "unknown"),
         ([row(0, error=RESET), row(1, "finished")], ("rank 1 ended after step 7; rank 0 then broke in",), "waits"),
+        ([row(0, error=RESET), row(1, error=LABEL, line=70, call="forward")],
+         ("rank 1 failed first, at train.py:70", "rank 0 waited in all_reduce at train.py:64"), "unknown"),
         ([row(0, "interrupted", waiting="collective"), row(1, "finished")], ("rank 0 still waits in",), "broke"),
     ],
-    ids=["two places", "one had ended", "waits until it is stopped"],
+    ids=["two places", "one had ended", "one failed", "waits until it is stopped"],
 )  # fmt: skip
 def test_ranks_that_broke_are_named_with_their_places(rows, said, unsaid):
     sentence = odd_rank_sentence(name_odd(rows), Sentences("en"))
