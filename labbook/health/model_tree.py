@@ -26,6 +26,9 @@ MOST_ROWS = 36
 
 _LISTS = ("ModuleList", "LayerList")
 _SMALLEST = 2
+_POINTS = 20
+"""Points of a history. Source: chosen by us; 74 rows of them take 20 kB in a picture."""
+_History = dict[int, tuple[float, float]]
 _LEADING = re.compile(r"(?<![x\d])(\d+)(?=x)")
 """The first numbers of the shapes in a text."""
 
@@ -33,6 +36,8 @@ _LEADING = re.compile(r"(?<![x\d])(\d+)(?=x)")
 @dataclass(frozen=True)
 class _Part:
     """A module, or `count` equal ones in a row, with what is below it.
+
+    `history` has the least and the largest norm of the gradients at each inspected step.
 
     `modules` are those in one of them, `total` those in all, `gradients` the least and the largest norm, and `states`
     the values of a state (a share, a norm, or 1.0) in the modules at and below it, by the name of the module.
@@ -48,6 +53,7 @@ class _Part:
     total: int
     gradients: tuple[float, ...]
     states: dict[str, dict[str, float]]
+    history: _History
     own: tuple[str, ...] = ()
     children: tuple[_Part, ...] = ()
 
@@ -70,14 +76,16 @@ def model_tree(model: Model, signals: Signals) -> list[dict[str, Any]]:
         Rows in the order of drawing: `depth`, `name` (from the parent on), `last` (name of the last of equal ones, ""
         for one), `count`, `type` ("" for parts without room of their own), `output` (shape), `parameters` and
         `trainable` (of one of them, with all modules in it), `inside` (modules in it that have no row), `total` (all
-        modules of the row), `gradient` ([smallest, largest] norm of the gradients, or nothing), `states`: list of
+        modules of the row), `gradient` ([smallest, largest] norm of the gradients, or nothing), `history` (the same at
+        up to 20 inspected steps, [step, smallest, largest]), `states`: list of
         {`state`, `value`, `modules` (how many have it), `name` (the worst of them)}, the worst state first.
     """
     rows = model.get("modules", [])
     if len(rows) < _SMALLEST or not any(row.get("output") for row in rows):
         return []
     key = model.get("model", 0)
-    root = _build(rows, count_parameters(model), _states(key, rows, signals), _gradients(key, signals))
+    norms = _gradients(key, signals), _histories(key, signals)
+    root = _build(rows, count_parameters(model), _states(key, rows, signals), *norms)
     if root is None or not root.children:
         return []
     return [_row(part, depth, parent, open_) for part, depth, parent, open_ in _choose(root)]
@@ -137,6 +145,22 @@ def _gradients(key: int, signals: Signals) -> dict[str, float]:
     return {name: math.sqrt(value) for name, value in squares.items()}
 
 
+def _histories(key: int, signals: Signals) -> dict[str, _History]:
+    """Name of a module -> the norm of the gradients of its own parameters at each inspected step."""
+    squares: dict[str, dict[int, float]] = {}
+    for parameter in parameters_of(signals):
+        if parameter.model == key:
+            owned = squares.setdefault(_owner(parameter.name), {})
+            for step, row in parameter.history:
+                norm = row.get("g")
+                if norm is not None and math.isfinite(norm):
+                    owned[step] = owned.get(step, 0.0) + norm**2
+    return {
+        name: {step: (math.sqrt(square), math.sqrt(square)) for step, square in owned.items()}
+        for name, owned in squares.items()
+    }
+
+
 def _owner(parameter: str) -> str:
     return parameter.rpartition(".")[0]
 
@@ -146,6 +170,7 @@ def _build(
     counts: dict[str, tuple[int, int]],
     states: dict[str, dict[str, float]],
     gradients: dict[str, float],
+    histories: dict[str, _History],
 ) -> _Part | None:
     """Returns the tree of all modules, repetitions folded."""
     known = {row.get("name", ""): row for row in rows}
@@ -161,7 +186,8 @@ def _build(
     for name in sorted(known, key=lambda name: name.count(".") + bool(name), reverse=True):
         children = [made[child] for child in below.get(name, [])]
         count = counts.get(name, (0, 0))
-        made[name] = _module(known[name], count, children, states.get(name, {}), gradients.get(name))
+        own = states.get(name, {}), gradients.get(name), histories.get(name, {})
+        made[name] = _module(known[name], count, children, *own)
     return made.get("")
 
 
@@ -171,6 +197,7 @@ def _module(
     children: Sequence[_Part],
     states: dict[str, float],
     gradient: float | None,
+    history: _History,
 ) -> _Part:
     name, order = row.get("name", ""), row.get("order")
     orders = [child.order for child in children] + ([float(order)] if order is not None else [])
@@ -191,6 +218,7 @@ def _module(
         total=1 + sum(child.modules for child in children),
         gradients=norms,
         states=collected,
+        history=_merge_histories([*(child.history for child in children), history]),
         own=tuple(states),
         children=_fold(sorted(children, key=lambda child: child.order)),
     )
@@ -224,6 +252,7 @@ def _join(parts: list[_Part], names: tuple[str, ...] = ()) -> _Part:
         total=sum(part.total for part in parts),
         gradients=norms,
         states=states,
+        history=_merge_histories([part.history for part in parts]),
         own=tuple(dict.fromkeys(state for part in parts for state in part.own)),
         # A part of equal blocks is drawn once, inside the block, with the name that it has in the first of them.
         children=tuple(_join(list(column), column[0].names) for column in columns),
@@ -245,6 +274,14 @@ def _merge_parts(parts: Sequence[_Part]) -> tuple[tuple[float, ...], dict[str, d
     return (min(norms), max(norms)) if norms else (), states
 
 
+def _merge_histories(histories: Sequence[_History]) -> _History:
+    found: _History = {}
+    for step, (low, high) in (point for history in histories for point in history.items()):
+        known = found.get(step, (low, high))
+        found[step] = min(known[0], low), max(known[1], high)
+    return found
+
+
 def _omitted_part(parts: Sequence[_Part]) -> _Part:
     """Returns one part without a type for neighbours for which there is no room."""
     norms, states = _merge_parts(parts)
@@ -259,6 +296,7 @@ def _omitted_part(parts: Sequence[_Part]) -> _Part:
         total=sum(part.total for part in parts),
         gradients=norms,
         states=states,
+        history=_merge_histories([part.history for part in parts]),
     )
 
 
@@ -312,11 +350,20 @@ def _row(part: _Part, depth: int, parent: str, is_open: bool) -> dict[str, Any]:
         "inside": 0 if is_open else part.modules - 1,
         "total": 1 if is_open else part.total,
         "gradient": [] if is_open else [float(f"{norm:.3g}") for norm in part.gradients],
+        "history": [] if is_open else _thin(part.history),
         "states": [
             {"state": state, "value": float(f"{value:.3g}"), "modules": len(part.states[state]), "name": name}
             for state, (name, value) in worst
         ],
     }
+
+
+def _thin(history: _History) -> list[list[float]]:
+    """Returns points that are spread evenly, with the first and the last."""
+    steps = sorted(history)
+    if len(steps) > _POINTS:
+        steps = [steps[place * (len(steps) - 1) // (_POINTS - 1)] for place in range(_POINTS)]
+    return [[step, *(float(f"{norm:.3g}") for norm in history[step])] for step in steps]
 
 
 def _worst_state(state: str, places: dict[str, float]) -> tuple[str, float]:

@@ -66,7 +66,7 @@ h1,h2,h3{line-height:1.25;break-after:avoid;overflow-wrap:anywhere}
 h2{border-bottom:1px solid #d8dee4;padding-bottom:.2em;margin-top:1.6em}
 table{border-collapse:collapse;margin:1em 0;max-width:100%;font-size:.92em}tr{break-inside:avoid}
 td,th{border:1px solid #d8dee4;padding:.3em .6em;text-align:left;overflow-wrap:break-word}
-td:first-child,td:last-child,th{word-break:keep-all}
+td:first-child,td:last-child,th{word-break:keep-all}td[style*=right]{white-space:nowrap}
 td code{overflow-wrap:anywhere}th{background:#f6f8fa}
 pre{background:#f6f8fa;padding:.8em;white-space:pre-wrap;overflow-wrap:anywhere;font-size:.85em}
 code{font-family:ui-monospace,Menlo,Consolas,"Noto Sans Mono CJK SC",monospace}

@@ -142,7 +142,11 @@ def _draw(
             inside += more
     has_inside = bool(inside)
     bottom += _GAP if has_inside else 0
-    return [*_box(row, top, bottom), *_texts(row, top, labels, axis, worst), *inside], bottom
+    own = [*_box(row, top, bottom), *_texts(row, top, labels, axis, worst)]
+    points = ";".join(" ".join(f"{value:g}" for value in point) for point in row.get("history") or ())
+    if points.count(";"):  # the site draws it at a click
+        own = [f'<g data-history="{points}">', *own, "</g>"]
+    return [*own, *inside], bottom
 
 
 def _box(row: Mapping[str, Any], top: float, bottom: float) -> list[str]:

@@ -80,6 +80,22 @@ def test_curves_zoom_pan_smooth_and_have_a_log_scale(site, open_page):
     assert len({before, smooth, log}) == 3
 
 
+def test_a_click_on_a_layer_of_the_model_shows_its_series(site, open_page):
+    page = open_page(site.run("a run with a diagram"))
+    layers = page.locator(".lb-model g[data-history]")
+    layers.first.wait_for()
+
+    layers.first.click()
+    dialog = page.locator("dialog.lb-layer")
+    assert "gradient norm at the inspected steps" in dialog.inner_text() and dialog.locator("path").count() == 2
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+    layers.nth(1).focus()
+    page.keyboard.press("Enter")
+    assert dialog.is_visible()
+    assert page.get_by_role("link", name="Open the picture alone").get_attribute("href").endswith("model.svg")
+
+
 def step_of(panel) -> float:
     return float(re.search(r"step ([\d.]+)", panel.locator(".lb-curve__value").inner_text())[1])
 

@@ -67,8 +67,31 @@ def small(folder: Path) -> None:
         _meta("20261120-110000-evil", EVIL, "failed", symptoms=[EVIL], author=EVIL, tags=[EVIL], experiment=EVIL)
         + f"\n# {escape.inline(EVIL)}\n\n{escape.code_span(EVIL)}\n\n## Observations\n\n{escape.inline(EVIL)}\n",
     )
+    _write(
+        notes / "runs" / _DAY / "20261120-115000-nets.md",
+        _meta("20261120-115000-nets", "a run with a diagram", "finished")
+        + "\n# a run with a diagram\n\n## Model\n\n"
+        + "[![diagram](20261120-115000-nets/model.svg)](20261120-115000-nets/model.svg)\n",
+    )
+    _write(notes / "runs" / _DAY / "20261120-115000-nets" / "model.svg", _diagram())
     _write(notes / "runs" / _DAY / "20261120-120000-text.md", "---\nid: [\n---\n# broken\n")
     _write(notes / "ideas.md", "# Ideas for the next quarter\n\nTry cosine schedules and a smaller warm-up.\n")
+
+
+def _diagram() -> str:
+    from labbook.model.run import Run
+    from labbook.report.model_svg import model_svg
+    from labbook.store.text.templates import words
+
+    plain = {"last": "", "count": 1, "output": "8x4", "parameters": 20, "trainable": 20, "inside": 0, "total": 1}
+    plain |= {"gradient": [0.5], "states": []}
+    rows = [{**plain, "depth": 0, "name": "", "type": "Net", "history": []}]
+    rows += [
+        {**plain, "depth": 1, "name": name, "type": "Linear", "history": [[1, 0.5, 0.6], [9, 0.01, 0.2]]}
+        for name in ("first", "second")
+    ]
+    run = Run("i", "finished", ("python",), "/", 0.0, title="t", health={"models": [{"root": "Net", "tree": rows}]})
+    return model_svg(run, words("en")["diagram"])
 
 
 def large(folder: Path, count: int) -> None:

@@ -120,6 +120,7 @@ def test_health_is_at_the_part_and_names_the_worst_of_equal_ones():
     assert state["squash"] == [("saturated", 0.9, 1, "squash")]
     assert state["spare"] == [("no_gradient", 1.0, 1, "spare"), ("not_called", 1.0, 1, "spare")]
     assert state["head"] == state[""] == state["layers.0"] == []
+    assert rows["fc"]["history"] == [[step, 0.5, 1.5] for step in (1, 2, 3, 5)]
     assert rows["fc"]["gradient"] == [0.5, 1.5] and rows["head"]["gradient"] == [2.0, 2.0]
 
 

@@ -88,6 +88,15 @@ def test_mermaid_has_a_frame_for_modules_with_others_inside_and_words_for_states
     ]
 
 
+def test_a_row_has_its_history_for_the_site():
+    rows = [row(0, "", "Net"), row(1, "fc", history=[[1, 0.5, 0.5], [9, 1.25, 3]]), row(1, "one", history=[[1, 2, 2]])]
+    svg = ET.fromstring(model_svg(run_with(rows), words("en")["diagram"]))
+
+    (group,) = svg.iter(f"{_SVG}g")
+    assert group.get("data-history") == "1 0.5 0.5;9 1.25 3"
+    assert "fc" in " ".join(group.itertext())
+
+
 def test_everything_lies_inside_the_picture_and_no_column_covers_another():
     rows = [row(0, "", "N" * 90)]
     rows += [
