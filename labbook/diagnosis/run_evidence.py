@@ -156,8 +156,7 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     yield "hung", waited_for or bool((run.captured.get("ending") or {}).get("stalled"))
     yield "compiled", run.mode == "compiled" or any(state.get("compiled") for state in states)
     yield "resumed", any(signals.loaded for signals in run.signals)
-    yield "changed_code", "code" in changed
-    yield "changed_packages", "package" in changed
+    yield from (("changed_code", "code" in changed), ("changed_packages", "package" in changed))
     yield "validation", run.steps > 0 and _is_evaluating(run)
     yield "fine_tune", any(_frozen(state) for state in states)
     flights = [signals.flight for signals in run.signals if signals.flight]
