@@ -39,6 +39,7 @@ ORDER = (
     "softmax_before_cross_entropy",
     "missing_output_activation",
     "loss_broadcast",
+    "twins_without_stop_gradient",
     "attention_not_scaled",
     "attention_mask_multiplied",
     "attention_hides_own_token",

@@ -16,6 +16,7 @@ from labbook.review.code_index import Code, last_name
 from labbook.review.rules import (
     attention_scores,
     data_pipeline,
+    gradient_paths,
     image_values,
     loss_functions,
     model_classes,
@@ -39,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     *shared_storage.RULES,
     *numeric_range.RULES,
     *attention_scores.RULES,
+    *gradient_paths.RULES,
     *policy_gradients.RULES,
     *data_pipeline.RULES,
     *paired_data.RULES,

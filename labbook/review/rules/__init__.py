@@ -7,6 +7,7 @@ before recall: a rule that cannot resolve a name in the reviewed files yields no
 - `loss_functions`: arguments of losses, and losses that do not reach the model.
 - `numeric_range`: functions that are infinite at a value which their argument can reach.
 - `attention_scores`: scale and mask of an attention that the program computes itself.
+- `gradient_paths`: samples without gradient, twin networks without stop-gradient; the divisor of a metric.
 - `paired_data`: an image and its mask or boxes, a loss and its mask, a target and the end of an episode.
 - `policy_gradients`: the sign of a policy gradient.
 - `model_classes`: layers that are not registered, not used or used wrongly.

@@ -72,7 +72,8 @@ def _partners(scope: ast.AST, image: str) -> list[str]:
             names = [one.arg for one in node.args]
             found.update(dict.fromkeys(n for n in names if _SHAPES.search(n) and image in names))
             continue
-        names = [dotted_target(one) for one in group]
+        # `torch.from_numpy(image)[None]` as well.
+        names = [dotted_target(one) for part in group for one in ast.walk(part)]
         if image in names:
             found.update(dict.fromkeys(name for name in names if name and _SHAPES.search(name)))
     return list(found)
@@ -89,7 +90,9 @@ def _is_changed(scope: ast.AST, branch: ast.AST | None, name: str, function: ast
                 return True
         if isinstance(node, (ast.Assign, ast.AugAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            # `boxes[:, 0] = width - boxes[:, 0]` mirrors; `mask[2:5] = 1` draws.
             written = any(isinstance(t, ast.Subscript) and dotted_target(t.value) == name for t in targets)
+            written = written and any(dotted_target(one) == name for one in ast.walk(node.value))
             made = branch is function and any(dotted_target(t) == name for t in targets)
             if written or made or (any(dotted_target(t) == name for t in targets) and _FLIP.search(ast.unparse(node))):
                 return True
@@ -97,7 +100,10 @@ def _is_changed(scope: ast.AST, branch: ast.AST | None, name: str, function: ast
 
 
 def _is_constant(scope: ast.AST, name: str) -> bool:
-    """Whether a name is made without the data: `torch.ones(1)`."""
+    """Whether a name is made without the data, and nothing is drawn into it: `torch.ones(1)`."""
+    drawn = (one for one in ast.walk(scope) if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store))
+    if any(dotted_target(one.value) == name for one in drawn):
+        return False
     for node in ast.walk(scope):
         if not isinstance(node, ast.Assign):
             continue

@@ -1,0 +1,133 @@
+"""Rules about gradients that are cut, or should be: samples, twin networks; and about the divisor of a metric."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from labbook.review.code_index import Code, dotted_target, last_name
+from labbook.review.gradient_flow import is_under_no_grad
+from labbook.review.rules.data_pipeline import argument, find_loader
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, Rule
+
+_NORMALS = ("torch.distributions.Normal", "torch.distributions.normal.Normal", "paddle.distribution.Normal")
+_FIXED = ("zeros", "ones", "zeros_like", "ones_like", "tensor", "to_tensor", "full")
+_DIVERGENCE = re.compile(r"(?:^|_)kld?(?:$|_)|kl_div", re.IGNORECASE)
+_ANCHORS = re.compile(
+    r"detach|no_grad|stop_gradient|cross_entropy|logsumexp|softmax|temperature|margin|mse_loss|MSELoss|\.(?:var|std)\("
+    r"|\bexp\(|pdist|cov|CrossEntropy|Triplet|nll|requires_grad|momentum_update|ema",
+)
+"""What keeps twin networks apart: a stopped gradient, negatives, variance, another loss."""
+
+
+def sampled_without_gradient(code: Code, source: Source) -> Iterator[Hit]:
+    """The code of a variational autoencoder is drawn by `sample()`, through which no gradient reaches the encoder."""
+    calls = {last_name(node.func) for node in source.nodes if isinstance(node, ast.Call)}
+    names = calls | {last_name(node) for node in source.nodes if isinstance(node, (ast.Name, ast.Attribute))}
+    if "log_prob" in calls or "backward" not in calls or not any(map(_DIVERGENCE.search, names)):
+        return
+    for node in source.nodes:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "sample":
+            continue
+        drawn = code.kind(source, node.func.value)
+        given = drawn.call.args[:2] if drawn is not None and drawn.name in _NORMALS else []
+        if given and not is_under_no_grad(source, node) and not any(_is_fixed(code, source, one) for one in given):
+            yield Hit(node, {"call": ast.unparse(node.func)})
+
+
+def _is_fixed(code: Code, source: Source, node: ast.expr) -> bool:
+    """Whether a parameter of a distribution is a number, or made without a model: that of a prior."""
+    value = code.value(source, dotted_target(node), node) if dotted_target(node) else node
+    return isinstance(value, (ast.Constant, ast.UnaryOp)) or (
+        isinstance(value, ast.Call) and last_name(value.func) in _FIXED
+    )
+
+
+def twins_collapse(code: Code, source: Source) -> Iterator[Hit]:
+    """A model is trained to give two views the same output, and nothing keeps it from giving all samples the same."""
+    if not code.calls.get("backward") or _ANCHORS.search(ast.unparse(source.tree)):
+        return
+    views = Counter(
+        (source.function(node) or source.tree, ast.unparse(node.func))
+        for node in source.nodes
+        if isinstance(node, ast.Call) and not source.dotted(node.func) and _is_model(code, source, node.func)
+    )
+    if not views or max(views.values()) < 2:
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            inner = node.operand
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and isinstance(node.left, ast.Constant):
+            inner = node.right
+        else:
+            continue
+        similarity = next((one for one in ast.walk(inner) if _is_similarity(source, one)), None)
+        if similarity is not None:
+            yield Hit(similarity, {"similarity": ast.unparse(similarity)})
+            return
+
+
+def _is_model(code: Code, source: Source, func: ast.expr) -> bool:
+    kind = code.kind(source, func)
+    if kind is None:
+        return False
+    if kind.class_node is not None:
+        return code.is_module(kind.class_source or source, kind.class_node)
+    return kind.name in ("torch.nn.Sequential", "paddle.nn.Sequential")
+
+
+def _is_similarity(source: Source, node: ast.AST) -> bool:
+    """Whether this is the cosine similarity of two values that are computed."""
+    if not isinstance(node, ast.Call) or last_name(node.func) != "cosine_similarity" or len(node.args) < 2:
+        return False
+    return source.dotted(node.func).startswith(("torch.", "paddle."))
+
+
+def metric_over_batches(code: Code, source: Source) -> Iterator[Hit]:
+    """The number of right predictions is divided by the number of batches."""
+    for node in source.nodes:
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or not isinstance(node.right, ast.Call):
+            continue
+        counted = node.left
+        while isinstance(counted, ast.BinOp) and isinstance(counted.op, ast.Mult):
+            counted = counted.right if isinstance(counted.left, ast.Constant) else counted.left
+        name, length = dotted_target(counted), node.right
+        if not name or last_name(length.func) != "len" or len(length.args) != 1:
+            continue
+        loader = find_loader(code, source, length.args[0])
+        size = argument(loader.call, 1, "batch_size") if loader is not None else None
+        if size is None or (isinstance(size, ast.Constant) and size.value in (1, None)):
+            continue
+        scope = source.function(node) or source.tree
+        sums = [
+            one.value for one in ast.walk(scope) if isinstance(one, ast.AugAssign) and dotted_target(one.target) == name
+        ]
+        if sums and all(_counts_right(one) for one in sums):
+            yield Hit(node, {"count": name, "loader": ast.unparse(length.args[0])})
+
+
+def _counts_right(node: ast.expr) -> bool:
+    """Whether this is the number of equal elements: `(prediction == label).sum().item()`."""
+    called = {last_name(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)}
+    equal = any(isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.Eq) for one in ast.walk(node))
+    divided = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div) for one in ast.walk(node))
+    return "sum" in called and (equal or "eq" in called) and "mean" not in called and not divided
+
+
+RULES = (
+    Rule(
+        "sampled-without-gradient", "detached_graph", "warning", 2, sampled_without_gradient,
+        "torch.distributions: rsample is reparameterised, sample is not; the same in paddle", row="loop-bug",
+    ),
+    Rule(
+        "twins-collapse", "twins_without_stop_gradient", "warning", 2, twins_collapse,
+        "Chen and He 2021, SimSiam, figure 2: without stop-gradient all outputs collapse to a constant", row="loop-bug",
+    ),
+    Rule(
+        "metric-over-batches", "metric_divided_by_batches", "warning", 2, metric_over_batches,
+        "torch.utils.data.DataLoader: its length is the number of batches; the same in paddle", row="loop-bug",
+    ),
+)  # fmt: skip
