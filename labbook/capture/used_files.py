@@ -23,7 +23,7 @@ _PROBE_WHOLE = 16 << 20
 """Larger files are sampled by `probe/process/file_access.py`."""
 _MODES = {"r": "read", "w": "written", "rw": "read and written"}
 _IGNORED_FOLDERS = ("/proc/", "/sys/", "/dev/")
-_CODE = (".py", ".pyc", ".pyo", ".pyi", ".so")
+_CODE = (".pyc", ".pyo", ".pyi", ".so")
 
 
 @dataclass

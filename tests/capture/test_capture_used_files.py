@@ -143,7 +143,7 @@ def test_rows_are_bounded_and_the_rest_is_counted(tmp_path):
 
 
 def test_code_and_the_kernels_files_are_passed_over(tmp_path):
-    items = [item(make(tmp_path / "a.py")), item("/proc/self/stat"), item("/dev/null", "w"), {"path": "relative"}, {}]
+    items = [item(make(tmp_path / "a.so")), item("/proc/self/stat"), item("/dev/null", "w"), {"path": "relative"}, {}]
     assert summarize_files(items, tmp_path, Config()) == []
 
 

@@ -96,7 +96,7 @@ class FileAccess:
         if isinstance(path, int) or self._configs.reading:
             return
         path = _absolute(path)
-        if path not in self._files and (path.endswith(_CODE) or self._is_ignored(path)):
+        if path not in self._files and (path.endswith(_CODE) or self._is_ignored(path)) and not _is_argument(path):
             return
         use = _use(mode, flags)
         if isinstance(flags, int) and flags & _TEMPORARY == _TEMPORARY:
@@ -284,7 +284,7 @@ def install(probe):
 
     def handle(args):
         path = args[0]
-        if type(path) is str and path.endswith(_CODE):
+        if type(path) is str and path.endswith(_CODE) and not _is_argument(path):
             return
         with guard:
             opened(path, args[1], args[2])
@@ -300,6 +300,15 @@ def install(probe):
             inputs.on_rename(args[0], args[1])
 
     return {"open": handle, "sqlite3.connect": on_connect, "os.rename": on_rename}
+
+
+def _is_argument(path):
+    """Whether a Python file is an argument of a script, as a configuration that it executes."""
+    program, *words = getattr(sys, "argv", None) or [""]
+    if not path.endswith(".py") or not program.endswith(".py"):
+        return False
+    named = [word.rpartition("=")[2] for word in words if word.endswith(".py")]
+    return bool(named) and os.path.abspath(path) in map(os.path.abspath, named)
 
 
 def _absolute(path):

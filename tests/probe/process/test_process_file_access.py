@@ -199,3 +199,20 @@ def test_logs_of_ray_and_lines_of_compiled_packages_are_not_the_users(tmp_path):
     own = tmp_path / "fast.pyx"
     own.write_text("")
     assert is_user_file(str(own)) and not is_user_file(str(tmp_path / "python/ray/_raylet.pyx"))
+
+
+def test_a_python_file_among_the_arguments_is_a_configuration(probed, python):
+    for name in ("executed.py", "imported.py", "given.py", "helper.py"):
+        probed.write(name, "rate = 0.1")
+    probed.write(
+        "train.py",
+        "import sys, importlib.util, helper\n"
+        "exec(open(sys.argv[1]).read())\n"
+        "spec = importlib.util.spec_from_file_location('config', sys.argv[2])\n"
+        "spec.loader.exec_module(importlib.util.module_from_spec(spec))\n"
+        "open(sys.argv[3].partition('=')[2]).read(); open('helper.py').read()\n",
+    )
+    done = probed(python, "train.py", "executed.py", "./imported.py", "--config=given.py")
+    assert {name: item["mode"] for name, item in by_name(done).items()} == {
+        "executed.py": "r", "imported.py": "r", "given.py": "r",
+    }  # fmt: skip
