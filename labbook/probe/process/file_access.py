@@ -201,7 +201,8 @@ class FileAccess:
         if _ANNEX in resolved or _DVC in resolved:
             # git-annex and DVC put links in the place of files: the link has the name that people know.
             resolved = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-        if resolved != path and (self._is_ignored(resolved) or resolved.endswith(_CODE)):
+        is_code = resolved.endswith(_CODE) and not _is_argument(path)
+        if resolved != path and (is_code or self._is_ignored(resolved)):
             self._files[path] = None
             return
         if resolved in self._files:
