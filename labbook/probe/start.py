@@ -20,6 +20,7 @@ WATCHED = {
     "numpy.random": "training.seeds",
     "torch.utils.tensorboard.writer": "process.metric_loggers",
     "tensorboardX.writer": "process.metric_loggers",
+    "paddle.hapi.callbacks": "process.metric_loggers",
     "visualdl.writer.writer": "process.metric_loggers",
     "wandb.sdk.wandb_run": "process.metric_loggers",
     "lightning.fabric.loggers.csv_logs": "process.metric_loggers",

@@ -119,7 +119,7 @@ parameters, made inside `backward`, that this step represents. `samples`: first 
 bytes on the device."""
 
 SCALARS = "scalars"
-"""Numbers that the program logged. `source`: "tensorboard", "visualdl", "wandb", "mlflow", "optuna", "labbook"."""
+"""Numbers that the program logged. `source`: "tensorboard", "visualdl", "wandb", "mlflow", "paddle", "labbook"."""
 
 NOTE = "note"
 """A sentence from `labbook.note()`."""

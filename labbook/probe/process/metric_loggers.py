@@ -30,7 +30,7 @@ def record(probe, source, step, values):
     Args:
         probe: The probe of this process.
         source: The logging library: "tensorboard", "visualdl", "wandb", "mlflow", "lightning", "transformers",
-            "optuna", "ray" or "labbook".
+            "optuna", "paddle", "ray" or "labbook".
         step: An integer, or `None`.
         values: Name -> value; scalars of NumPy, PyTorch and PaddlePaddle count as numbers.
     """
@@ -201,6 +201,21 @@ def _tune_report(session, metrics, *args, **kwargs):
     return "ray", None, metrics
 
 
+def _paddle_evaluated(callbacks, mode, logs=None):
+    """The result of `Model.evaluate`, and of each validation of `Model.fit`, whose callbacks know the epochs."""
+    fits = any(callback.params.get("epochs") for callback in callbacks.callbacks[:1])
+    return "paddle", None, _named_values(logs, "val/" if fits else "eval/") if mode == "eval" else {}
+
+
+def _paddle_epoch(callbacks, epoch=None, logs=None):
+    return "paddle", None, {name: value for name, value in _named_values(logs, "").items() if name != "loss"}
+
+
+def _named_values(logs, prefix):
+    values = {name: value[0] if type(value) is list and len(value) == 1 else value for name, value in logs.items()}
+    return {prefix + name: value for name, value in values.items() if name not in ("step", "steps", "batch_size")}
+
+
 _TENSORBOARD = {"SummaryWriter": {"add_scalar": _tensorboard_scalar, "add_scalars": _tensorboard_scalars}}
 _LIGHTNING_CSV = {"_ExperimentWriter": {"log_metrics": _lightning_csv}}
 _LIGHTNING = {"_LoggerConnector": {"log_metrics": _lightning_logged}}
@@ -223,6 +238,7 @@ _WATCHED = {
     "tensorboardX.writer": _TENSORBOARD,
     "visualdl.writer.writer": {"LogWriter": {"add_scalar": _visualdl_scalar, "add_scalars": _visualdl_scalars}},
     "wandb.sdk.wandb_run": {"Run": {"log": _wandb_log}},
+    "paddle.hapi.callbacks": {"CallbackList": {"on_end": _paddle_evaluated, "on_epoch_end": _paddle_epoch}},
     "optuna.trial._trial": {"Trial": {"report": _optuna_report}},
     "ray.train._internal.session": {"_TrainSession": {"report": _tune_report}},
     "mlflow.tracking.client": {"MlflowClient": {"log_metric": _mlflow_metric, "log_batch": _mlflow_batch}},

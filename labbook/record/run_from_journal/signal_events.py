@@ -56,8 +56,8 @@ def fold_signals(processes: Sequence[ProcessEvents]) -> tuple[Signals, ...]:
     train are those of the first of these.
     """
     stepped = any(process.events_of_kind(Step) for process in processes)
-    kinds: list[type[Event]] = [*_TRAINING_KINDS] if stepped else [*_TRAINING_KINDS, Evaluation]
-    kinds = [kind for kind in kinds if not (stepped and kind is LossCall)]
+    kinds: list[type[Event]] = [kind for kind in _TRAINING_KINDS if kind is not LossCall or not stepped]
+    kinds += [] if stepped else [Evaluation]
     signals: list[Signals] = []
     beside: list[Evaluation] = []
     for process, label in zip(processes, process_labels(processes), strict=True):

@@ -67,3 +67,34 @@ for step in range(60000):
     assert [step for step, _ in told[:5000]] == list(range(5000))
     assert told[-1][0] == 59999
     assert len(told) < 25000
+
+
+@pytest.mark.paddle
+def test_metrics_of_a_paddle_model_are_those_of_its_callbacks(run, healthy):
+    program = """
+import json, paddle
+from paddle import nn
+paddle.seed(0)
+x = paddle.randn([40, 4])
+class Data(paddle.io.Dataset):
+    def __len__(self):
+        return 40
+    def __getitem__(self, i):
+        return x[i].numpy(), (x[i, :1] > 0).astype("int64").numpy()
+seen = []
+class Seen(paddle.callbacks.Callback):
+    def on_eval_end(self, logs=None):
+        seen.append(logs["acc"])
+net = nn.Linear(4, 2)
+model = paddle.Model(net)
+optimizer = paddle.optimizer.Adam(0.1, parameters=net.parameters())
+model.prepare(optimizer, nn.CrossEntropyLoss(), paddle.metric.Accuracy())
+model.fit(Data(), Data(), epochs=2, batch_size=20, verbose=0, callbacks=[Seen()])
+seen.append(model.evaluate(Data(), batch_size=20, verbose=0)["acc"])
+print(json.dumps(seen))
+"""
+    outcome = healthy(run(program, fork="paddle"))
+    logged = [event["values"] for event in outcome.of("scalars")]
+    assert [values["val/acc"] for values in logged if "val/acc" in values] == outcome.result[:2]
+    assert [values["eval/acc"] for values in logged if "eval/acc" in values] == outcome.result[2:]
+    assert [set(values) for values in logged if "acc" in values] == [{"acc"}] * 2
