@@ -240,11 +240,11 @@ def _facts(run: Run) -> dict[str, Any]:
     for loader in _loaders(run):
         if "batch_size" in loader:
             found.setdefault("batch_size", loader["batch_size"])
-    for framework in run.frameworks:
-        for optimizer in framework.optimizers:
-            rate = (optimizer.get("options") or {}).get("lr")
-            if isinstance(rate, (int, float)):
-                found.setdefault("lr", f"{rate:g}")
+    rates = [value for one in run.series if (one.name, one.source) == ("lr", "probe") for value in one.values]
+    options = [optimizer.get("options") or {} for framework in run.frameworks for optimizer in framework.optimizers]
+    # A schedule, or the program, may change the rate that the optimizer was created with.
+    if highest := [max(rates)] if rates else [o["lr"] for o in options if isinstance(o.get("lr"), (int, float))]:
+        found["lr"] = f"{highest[0]:g}"
     return found | _label_facts(run)
 
 

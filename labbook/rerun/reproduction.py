@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from labbook.compare.run_changes import compare_runs
@@ -262,6 +263,9 @@ def _reasons(before: Mapping[str, Any], now: Mapping[str, Any], possible: Sequen
         if what:
             yield message("rerun.reason_difference", kind=message(name), what=what)
     state = _state(now)
+    if _state(before).get("seeded", True):
+        # A rerun that fails before it sets its seed has the seed of the recorded program.
+        state.pop("seeded", None)
     if not state.get("seeded", True):
         yield message("rerun.reason_seed")
     if state.get("nondeterministic"):
@@ -277,7 +281,12 @@ def _is_unused_package(change: Change, imported: set[str]) -> bool:
 
 
 def _changed_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Returns the inputs of a run whose content its rerun did not read; their paths may differ."""
+    """Returns the inputs of a run whose content its rerun did not read; their paths may differ.
+
+    A rerun that ended otherwise may not have come to a file: then one of the same name counts.
+    """
+    reached = {PurePosixPath(str(row.get("path"))).name for row in list_rows(now, "files")}
+    is_cut = now.get("status") != before.get("status")
     theirs = {row.get("fingerprint") for row in list_rows(now, "files")} | {
         row.get("before") for row in list_rows(now, "files")
     }
@@ -287,6 +296,7 @@ def _changed_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[s
         if str(row.get("mode")).startswith("read")
         and (digest := row.get("before") or row.get("fingerprint"))
         and digest not in theirs
+        and (not is_cut or PurePosixPath(str(row.get("path"))).name in reached)
     ]
 
 

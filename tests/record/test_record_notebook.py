@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from labbook.errors import UsageError
 from labbook.execute_notebook import _Run
-from labbook.model.run import FileUse, Run
+from labbook.model.run import CheckResult, FileUse, Run
 from labbook.record.notebook_command import _bounded, _pairs_out_of_order, as_command, printed_by_cells, text_of
 from labbook.report.entry.cells_section import cells_section
 from labbook.report.entry.section_limits import Limits, steps
@@ -273,3 +273,24 @@ def test_of_many_cells_the_failed_one_and_the_last_are_shown(total, failed):
         assert numbers == sorted(numbers) and total in numbers and shown["more"] == total - len(numbers)
         assert failed >= total or failed + 1 in numbers
         assert not shown["is_running"] and shown["failed"] == (failed + 1 if failed < total else None)
+
+
+def test_the_cell_in_which_a_check_first_failed_is_named():
+    """Checks know the execution, `In[3]`; the entry counts the cells of the file."""
+    rows = [
+        {"cell": n + 2, "count": n + 1, "state": "done", "duration_s": 0.1, "source": "", "output": "", "cut": False,
+         "figures": []}
+        for n in range(4)
+    ]  # fmt: skip
+
+    def unhealthy(*places):
+        checks = tuple(
+            CheckResult(f"c{number}", "t", "e", "o", verdict, where=where)
+            for number, (verdict, where) in enumerate(places)
+        )
+        run = Run("i", "finished", (), "/w", 0.0, captured={"notebook": {"cells": rows}}, checks=checks)
+        return cells_section(run, Limits())["unhealthy"]
+
+    third, fourth = {"file": "In[3]", "line": 2, "step": 9}, {"file": "In[4]", "line": 1, "step": 40}
+    assert unhealthy(("fail", fourth), ("fail", third), ("warn", {"file": "In[1]"})) == {"cell": 4, "line": 2}
+    assert unhealthy(("fail", {"file": "train.py", "line": 3}), ("fail", {"step": 3})) is None

@@ -127,3 +127,14 @@ def test_programs_without_seeds_are_told():
     state = [{"name": "torch", "state": {"seeds": {}}}]
     found = compare_results(run([1.0], frameworks=state), run([2.0], "b", frameworks=state))
     assert [one.key for one in found.reasons] == ["rerun.reason_seed"]
+
+
+def test_a_rerun_that_failed_early_has_no_other_input_and_seed():
+    """As where a module is missing: it came neither to the data nor to the seed."""
+    data = {"path": "data/a.csv", "mode": "read", "fingerprint": "sha256:11"}
+    state = [{"name": "torch", "state": {"seeds": seeds}} for seeds in ({"torch": 3}, {})]
+    before = run([1.0], files=[data], frameworks=state[:1])
+    early = run([], status="failed", frameworks=state[1:])
+    assert {one.key for one in compare_results(before, early).reasons} == {"rerun.reason_unknown"}
+    other = run([], status="failed", files=[{**data, "fingerprint": "sha256:22"}], frameworks=state[1:])
+    assert "rerun.reason_difference" in [one.key for one in compare_results(before, other).reasons]

@@ -4,7 +4,7 @@ import ast
 import os
 import sys
 
-from ..process.user_files import is_user_file, source_line
+from ..process.user_files import display_path, is_user_file, source_line
 
 _USER = {}
 _DIFFERENTIATED = {}
@@ -29,8 +29,11 @@ def user_frame():
 
 
 def line_of(frame):
-    """Return `train.py:41`, "" for no frame."""
-    return "" if frame is None else "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno)
+    """Return `train.py:41`, `In[3]:2` for a cell of a notebook, "" for no frame."""
+    if frame is None:
+        return ""
+    name = frame.f_code.co_filename
+    return "%s:%d" % (os.path.basename(display_path(name, "") if "ipy" in name else name), frame.f_lineno)
 
 
 def place_of(frame):
@@ -43,7 +46,7 @@ def place_of(frame):
 
 def place(name, line, function):
     """Return `file`, `line`, `function` and `source` of a line of code."""
-    path = name if name.startswith("<") else os.path.abspath(name)
+    path = display_path(name, "" if os.path.isabs(name) else os.getcwd())
     return {"file": path, "line": line, "function": function, "source": source_line(name, path, line, {})}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labbook.model.run import Run
@@ -32,10 +32,21 @@ def cells_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "more": max(len(rows), int(facts.get("total") or 0)) - len(shown),
         "failed": failed[0]["cell"] if failed else None,
         "is_running": bool(failed) and failed[0]["state"] == "running",
+        "unhealthy": _unhealthy_cell(run, rows),
         "order": list(facts.get("order") or []),
         "file": str(facts.get("file") or ""),
         "folder": run.id,
     }
+
+
+def _unhealthy_cell(run: Run, rows: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
+    """Returns the cell, and its line, in which a check first failed; `None` if no check knows its line."""
+    cells = {f"In[{row['count']}]": row["cell"] for row in rows if row.get("count")}
+    places = [check.where for check in run.checks if check.verdict == "fail" and check.where.get("file") in cells]
+    if not places:
+        return None
+    first = min(places, key=lambda place: float(place.get("step") or 0))
+    return {"cell": cells[str(first["file"])], "line": int(first.get("line") or 0)}
 
 
 def _cell(row: Mapping[str, Any], limits: Limits) -> dict[str, Any]:

@@ -1,8 +1,31 @@
 """The loss is called what the program calls it."""
 
+import os
+import sys
+from types import SimpleNamespace
+
 import pytest
 
-from labbook.probe.training.call_site import _parse_backward_expression
+from labbook.probe.training.call_site import _parse_backward_expression, line_of, place_of
+
+
+@pytest.mark.parametrize(
+    ("file", "path"),
+    [
+        ("/tmp/ipykernel_14405/454074984.py", "In[6]"),
+        ("/tmp/ipykernel_14405/other.py", "/tmp/ipykernel_14405/other.py"),
+        ("/home/me/skipy/train.py", "/home/me/skipy/train.py"),
+        ("train.py", os.path.abspath("train.py")),
+        ("<string>", "<string>"),
+    ],
+)
+def test_a_line_of_a_notebook_is_named_by_its_cell(monkeypatch, file, path):
+    shell = SimpleNamespace(compile=SimpleNamespace(_filename_map={"/tmp/ipykernel_14405/454074984.py": 6}))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    names = {}
+    exec(compile("import sys\nframe = sys._getframe()\n", file, "exec"), names)
+    assert place_of(names["frame"])["file"] == path
+    assert line_of(names["frame"]) == f"{os.path.basename(path)}:2"
 
 
 @pytest.mark.parametrize(
