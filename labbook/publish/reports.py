@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from labbook.model.entry import Entry
 from labbook.model.run import Change, Run
 from labbook.publish.pages.site_data import read_body
 from labbook.report.period import Period
-from labbook.report.period_context import PeriodSource, period_context
+from labbook.report.period_context import Options, PeriodSource, period_context
 from labbook.report.period_costs import Cost
 from labbook.report.progress_svg import progress_svg
 from labbook.report.report_page import experiment_runs_markdown, report_markdown
@@ -135,6 +135,7 @@ def report_source(
         costs={name: _cost(run) for name, run in recent.items()},
         gained_by=partial(_differences, notebook),
         sentences=Sentences(language, notebook.paths.templates),
+        options=_options(runs.entries),
     )
     return source, runs.refreshed.problems
 
@@ -198,15 +199,15 @@ def _list_runs(notebook: Notebook, source: PeriodSource, data: dict[str, Any], t
             continue
         rows = [one for one in source.rows if one.experiment == name]
         text = read_text(page)
-        changed = _add_runs(text, name, rows, figures.get(name, ""), templates)
+        changed = _add_runs(text, name, rows, figures.get(name, ""), templates, source.options)
         if changed != text:
             write_atomically(page, changed.encode("utf-8", "surrogateescape"))
             written.append(page)
     return written
 
 
-def _add_runs(text: str, name: str, rows: Sequence[RunRow], figure: str, templates: Templates) -> str:
-    block = experiment_runs_markdown(name, rows, figure, templates)
+def _add_runs(text: str, name: str, rows: Sequence[RunRow], figure: str, templates: Templates, options: Options) -> str:
+    block = experiment_runs_markdown(name, rows, figure, templates, options)
     return set_block(text, "runs", block) if "<!-- labbook:begin runs -->" in text else text
 
 
@@ -214,10 +215,18 @@ def add_current_runs(notebook: Notebook, name: str, text: str) -> str:
     """Returns the page of an experiment with its runs of now and their figure, which is inside the text."""
     templates = Templates(notebook.paths.templates, notebook.config.language_in_use())
     labels = templates.words["week"]
-    rows = [row for row in _rows(notebook, list_notes(notebook).entries) if row.experiment == name]
+    entries = list_notes(notebook).entries
+    rows = [row for row in _rows(notebook, entries) if row.experiment == name]
     picture = progress_svg(rows, 0.0, (str(labels["legend_run"]), str(labels["legend_best"])))
     encoded = base64.b64encode(picture.encode()).decode()
-    return _add_runs(text, name, rows, f"data:image/svg+xml;base64,{encoded}" if picture else "", templates)
+    return _add_runs(
+        text, name, rows, f"data:image/svg+xml;base64,{encoded}" if picture else "", templates, _options(entries)
+    )
+
+
+def _options(entries: Iterable[Entry]) -> Options:
+    """Returns the options of the runs by their ids."""
+    return {entry.id: params for entry in entries if isinstance(params := entry.meta.get("params"), Mapping)}
 
 
 def _rows(notebook: Notebook, entries: Iterable[Entry]) -> list[RunRow]:

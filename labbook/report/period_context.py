@@ -31,6 +31,8 @@ _DIGITS = re.compile(r"\d+")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 Link = Callable[[str], str]
+Options = Mapping[str, Mapping[str, Any]]
+"""Id of a run -> its options."""
 """Path of a note, relative to the notebook -> its address on the page."""
 
 
@@ -51,6 +53,7 @@ class PeriodSource:
         title: Returns the title of a symptom.
         costs: Run id -> what the run took, for runs of this period and the time before.
         gained_by: Returns the differences of two runs, the earlier one first, the likeliest cause first.
+        options: Of all runs that have some.
     """
 
     period: Period
@@ -62,6 +65,7 @@ class PeriodSource:
     title: Callable[[str], str] = str
     costs: Mapping[str, Cost] = field(default_factory=dict)
     gained_by: Callable[[str, str], Sequence[Change]] = lambda before, now: ()
+    options: Options = field(default_factory=dict)
     sentences: Sentences = field(default_factory=lambda: Sentences("en"))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from labbook.model.message import Message
 from labbook.report.best_runs import best_run
-from labbook.report.period_context import run_cells
+from labbook.report.period_context import Options, run_cells
 from labbook.report.run_row import RunRow
 from labbook.store.text import frontmatter
 from labbook.store.text.entry_text import merge, tidy
@@ -19,6 +19,7 @@ TEMPLATE = "reports/week.md.j2"
 """Named as in notebooks that have their own template for reports; months and other periods use it as well."""
 EXPERIMENT_TEMPLATE = "reports/experiment_runs.md.j2"
 _MAX_ROWS = 30
+_MAX_OPTIONS = 6
 BLOCKS = ("summary", "results", "failures", "performance", "learnt", "changes", "open", "people")
 """Generated blocks of a report; all other text belongs to people."""
 
@@ -53,11 +54,18 @@ def report_markdown(
     return (merge(existing, page, known=BLOCKS) if existing is not None else page), trouble
 
 
-def experiment_runs_markdown(name: str, rows: Sequence[RunRow], figure: str, templates: Templates) -> str:
+def experiment_runs_markdown(
+    name: str,
+    rows: Sequence[RunRow],
+    figure: str,
+    templates: Templates,
+    options: Options | None = None,
+) -> str:
     """Returns the runs of an experiment as its page shows them where no site is built, such as on a git host.
 
     Args:
         figure: Path of its figure relative to the page, or "".
+        options: Options of the runs; those that differ are shown.
     """
     newest = sorted(rows, key=lambda row: row.started, reverse=True)
     best = best_run(newest)
@@ -65,11 +73,17 @@ def experiment_runs_markdown(name: str, rows: Sequence[RunRow], figure: str, tem
     def link(path: str) -> str:
         return posixpath.relpath(path, "notes/experiments")
 
+    shown = newest[:_MAX_ROWS]
+    known = [(options or {}).get(row.id, {}) for row in shown]
+    names = dict.fromkeys(name for one in known for name in one)
+    differing = [name for name in names if len({str(one.get(name)) for one in known if one}) > 1][:_MAX_OPTIONS]
+    texts = [", ".join(f"{name} {one[name]}" for name in differing if name in one) for one in known]
     data = {
         "name": name,
         "figure": figure,
+        "differing": differing,
         "total": len(newest),
         "best": run_cells(best, link) if best else None,
-        "rows": [run_cells(row, link) for row in newest[:_MAX_ROWS]],
+        "rows": [run_cells(row, link) | {"options": text} for row, text in zip(shown, texts, strict=True)],
     }
     return tidy(templates.render_anyway(EXPERIMENT_TEMPLATE, data)[0])

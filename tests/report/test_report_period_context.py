@@ -306,10 +306,7 @@ def test_the_head_of_a_report_says_what_matters():
 
 @pytest.mark.parametrize(
     ("texts", "expected"),
-    [
-        (("lr 0.1", "lr 0.2"), "2 fixed, the last one by: lr 0.2"),
-        (("lr 0.1", "lr 0.1", "lr 0.2"), "3 fixed, most often by: lr 0.1"),
-    ],
+    [(("a", "b"), "2 fixed, the last one by: b"), (("a", "a", "b"), "3 fixed, most often by: a")],
 )
 def test_most_often_is_said_of_what_was_confirmed_more_than_once(texts, expected):
     rows = [row(n, 16 + n, "failed", symptoms=("cuda_oom",), fix="x", fix_text=text) for n, text in enumerate(texts)]
@@ -389,6 +386,10 @@ def test_the_page_of_an_experiment_lists_its_runs():
     text = experiment_runs_markdown("exp001_x_dynamic", rows, "../reports/w.svg", Templates(None, "en"))
     assert "[train.py: run 0](../runs/2026/11/10/" in text and "../reports/w.svg" in text
     assert [line.count("run 3") for line in text.splitlines() if line.startswith("| [")] == [1, 0, 0, 0]
+    options = {one.id: {"lr": n / 10, "epochs": 3} for n, one in enumerate(rows[:3])}
+    text = experiment_runs_markdown("exp001_x_dynamic", rows, "", Templates(None, "en"), options)
+    shown = [line.split(" | ")[3] for line in text.splitlines() if line.startswith("| ")]
+    assert shown == ["options that differ", "", "lr 0.2", "lr 0.1", "lr 0.0"]
 
 
 def test_runs_of_a_bisection_count_as_time_only():
