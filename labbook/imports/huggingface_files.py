@@ -44,14 +44,14 @@ def _runs(path: Path) -> Iterator[ImportedRun]:
         folder = file.parent.parent if file.parent.name.startswith("checkpoint-") else file.parent
         found.setdefault(folder, []).append((file, read_object(file, root_of(path))))
     for folder, states in found.items():
-        file, state = max(states, key=lambda each: _number(each[1].get("global_step")))
+        # A checkpoint is written before the evaluation of its step is logged.
+        file, state = max(states, key=lambda each: (_number(each[1].get("global_step")), len(_rows(each[1]))))
         yield _run(folder, file, state, path)
 
 
 def _run(folder: Path, file: Path, state: dict[str, Any], root: Path) -> ImportedRun:
     points = SeriesCollector("huggingface")
-    history = state.get("log_history")
-    rows = [row for row in (history if isinstance(history, list) else ()) if isinstance(row, dict)]
+    rows = _rows(state)
     for row in rows:
         for name, value in row.items():
             if name != "step":
@@ -59,7 +59,7 @@ def _run(folder: Path, file: Path, state: dict[str, Any], root: Path) -> Importe
     modified = file.stat().st_mtime
     runtime = max((_number(row.get("train_runtime")) for row in rows), default=0)
     trial = state.get("trial_params")
-    damaged = () if isinstance(history, list) else ((_STATE, UNREADABLE),)
+    damaged = () if "log_history" in state else ((_STATE, UNREADABLE),)
     return ImportedRun(
         tool="huggingface",
         path=folder,
@@ -72,6 +72,11 @@ def _run(folder: Path, file: Path, state: dict[str, Any], root: Path) -> Importe
         ended=modified,
         unobserved=(NO_STATUS, NO_TIMES, *damaged),
     )
+
+
+def _rows(state: dict[str, Any]) -> list[dict[str, Any]]:
+    history = state.get("log_history")
+    return [row for row in history if isinstance(row, dict)] if isinstance(history, list) else []
 
 
 def _number(value: object) -> float:

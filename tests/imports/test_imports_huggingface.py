@@ -17,6 +17,9 @@ def test_the_log_of_a_trainer_is_that_of_its_last_checkpoint(tmp_path):
         log = [row for row in rows if row["step"] <= steps]
         state = {"global_step": steps, "train_batch_size": 8, "log_history": log, "trial_params": {"lr": 0.1}}
         (folder / "trainer_state.json").write_text(json.dumps(state))
+    # As the program saves it at the end; the checkpoint of the same step lacks the evaluation after it.
+    (tmp_path / "out" / "trainer_state.json").write_text(json.dumps(state))
+    (folder / "trainer_state.json").write_text(json.dumps(state | {"log_history": log[:20]}))
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "trainer_state.json").write_text('{"log_history": [')
 
