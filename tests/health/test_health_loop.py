@@ -258,6 +258,12 @@ def test_schedules(ask, make_series):
     assert ask("lr_schedule_wrong", rate, signals={**gone, "prints": epochs[:1]}).verdict == "ok"
     waves = scheduled(type="CosineAnnealingLR", steps=100, options={"T_max": 10})
     assert "rises again" in ask("lr_schedule_wrong", rate, signals=waves).observed
+    again = scheduled(type="CosineAnnealingLR", steps=15, options={"T_max": 10})
+    assert ask("lr_schedule_wrong", rate, signals=again).verdict == "note"
+    assert (
+        ask("lr_schedule_wrong", rate, signals=scheduled(type="CosineAnnealingLR", options={"T_max": 10})).verdict
+        == "ok"
+    )
     dead = make_series("lr", [0.1] * 30 + [1e-9] * 70)
     assert "from step 31 on" in ask("lr_schedule_wrong", dead, signals=loop()).observed
     assert (

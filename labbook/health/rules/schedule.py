@@ -37,7 +37,8 @@ def learning_rate_seen(run: Run, signals: Signals) -> Outcome:
 def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
     """Whether a scheduler was never stepped, stepped first, ran beyond its end, or reached a rate of 0 too early.
 
-    Source: logical invariants (tier 1); torch warns about the order, paddle does not.
+    Source: logical invariants (tier 1); torch warns about the order, paddle does not. A cosine that rises again once
+    may be meant (a note); beyond 2.5 times its length it counts steps instead of epochs.
     """
     schedulers = signals.loop.get("scheduler", {})
     for opt, facts in schedulers.items():
@@ -51,9 +52,9 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
         planned = options.get("T_max")
         length = float(planned) if isinstance(planned, (int, float)) else 0.0
         anneals = kind.startswith("CosineAnnealing") and "Restart" not in kind
-        if anneals and length and steps > 2.5 * length and steps >= 0.9 * updates:
+        if anneals and length and steps > 1.2 * length:
             observed = message("health.lr_schedule_wrong.beyond_end", scheduler=kind, length=length, steps=steps)
-            return Outcome("fail", observed)
+            return Outcome("fail" if steps > 2.5 * length and steps >= 0.9 * updates else "note", observed)
     if not schedulers and signals.loop.get("steps", 0) >= 20 and run.status == "finished":
         rates = {rate for series in process_series(run, signals, "lr") for rate in finite_points(series)[1]}
         for idle in signals.loop.get("idle_schedulers", []):
