@@ -137,9 +137,10 @@ def test_a_gpu_that_the_build_lacks_comes_before_the_symbol_that_is_missing_on_i
     family_of: Callable[[str], str],
 ) -> None:
     text = (
-        "W0102 10:00:00.1 9 gpu_resources.cc:1] The GPU compute capability in your current machine is 120, which is not "
-        "supported by Paddle, it is recommended to install the corresponding wheel\n"
-        "Could not load symbol cublasOther from libcublas.so.12. Error: /lib/libcublas.so.12: undefined symbol: cublasOther\n"
+        "W0102 10:00:00.1 9 gpu_resources.cc:1] The GPU compute capability in your current machine is 120, which is "
+        "not supported by Paddle, it is recommended to install the corresponding wheel\n"
+        "Could not load symbol cublasOther from libcublas.so.12. "
+        "Error: /lib/libcublas.so.12: undefined symbol: cublasOther\n"
         'Traceback (most recent call last):\n  File "fit.py", line 7, in <module>\n    loss.backward()\n'
         "OSError: (PreconditionNotMet) The meta data must be valid when call the mutable data function.\n"
     )
