@@ -63,11 +63,18 @@ def test_constant_columns(ask):
     def signals(constant, columns=8, n=640):
         return batches(constant=constant, constant_n=n, shape=[32, columns])
 
+    def masked_tokens(highest):
+        leaf = {"role": "input", "shape": [32, 8], "constant": 1, "constant_n": 640, "min": 0, "max": highest}
+        words = {**leaf, "path": "0", "integer": True, "max": 20, "constant": 0}
+        return {"batches": ({"step": 2, "phase": "train", "leaves": [words, {**leaf, "path": "1"}]},)}
+
     assert ask("constant_feature", signals=signals(8)).verdict == "fail"
     assert ask("constant_feature", signals=signals(1)).verdict == "warn"
     assert ask("constant_feature", signals=batches(constant=1, constant_n=640, zero=0.9)).verdict == "note"
     assert ask("constant_feature", signals=signals(12, columns=784)) is None
     assert ask("constant_feature", signals=signals(8, n=64)) is None
+    assert ask("constant_feature", signals=masked_tokens(1)) is None
+    assert ask("constant_feature", signals=masked_tokens(20)).verdict == "warn"
     named = ask("constant_feature", signals=batches(constant=2, constant_at=[2, 5], constant_n=640, shape=[32, 8]))
     assert named.observed == "2 of 8 columns of input 0 are constant: column 2, 5 (counted from 0)"
 

@@ -80,7 +80,7 @@ def _scale(path: str, leaves: Sequence[Leaf], first: Module | None) -> Outcome:
 
 @check("constant_feature", family="data", tier=1, needs=("batches",))
 def features_vary(run: Run, signals: Signals) -> Outcome | None:
-    """Whether columns had one value in at least 256 samples. Borders of images do, rare categories may.
+    """Whether columns had one value in at least 256 samples. Borders of images do, masks too, rare categories may.
 
     Source: a logical invariant (tier 1); TheDeepChecker, deepchecks IsSingleValue. Of a lookup table with at least 16
     rows: it was given one and the same id in at least 3 looks and 256 times, and was called once a forward: a look is
@@ -96,8 +96,14 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
         if len(seen) == 1 and len(ids) >= _FEWEST and looked >= 256 and rows >= 16:
             observed = message("health.constant_feature.id", layer=module.label, id=ids[0][0], count=looked, rows=rows)
             return Outcome("warn", observed)
-    for path, looks in input_leaves(signals).items():
-        _, _, leaf = looks[-1]
+    leaves = input_leaves(signals)
+    last = [looks[-1][2] for looks in leaves.values()]
+    tokens = {tuple(one.get("shape", ())) for one in last if one.get("integer") and (one.get("max") or 0) > 1}
+    for path, looks in leaves.items():
+        leaf = looks[-1][2]
+        # All sequences are at least as long as the shortest: a mask begins with columns of 1.
+        if tuple(leaf.get("shape", ())) in tokens and {leaf.get("min"), leaf.get("max")} <= {0, 1}:
+            continue
         columns, constant = (leaf.get("shape", ()) or (0,))[-1], leaf.get("constant", 0)
         image = columns > _TABLE and constant < columns
         if leaf.get("constant") is None or leaf.get("constant_n", 0) < 256 or not constant or image:

@@ -324,6 +324,8 @@ def batchnorm_momentum(code: Code, source: Source) -> Iterator[Hit]:
         argument = next((k.value for k in node.keywords if k.arg == "momentum"), None)
         if argument is None and len(node.args) > 2 and name != "BatchNorm":
             argument = node.args[2]
+        if argument is not None and dotted_target(argument):
+            argument = code.value(source, dotted_target(argument), argument)
         if not isinstance(argument, ast.Constant) or not isinstance(argument.value, float):
             continue
         value = argument.value
@@ -362,6 +364,6 @@ RULES = (
     ),
     Rule(
         "batchnorm-momentum", "batchnorm_frozen_or_tiny_batch", "warning", 2, batchnorm_momentum,
-        _DOCS,
+        _DOCS, row="loop-bug",
     ),
 )  # fmt: skip

@@ -197,14 +197,38 @@ def end_ignored(code: Code, source: Source) -> Iterator[Hit]:
             continue
         body = scope.body if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else []
         uses = [n for n in walk(body) if isinstance(n, ast.Name) and n.id == ends[0] and isinstance(n.ctx, ast.Load)]
-        if not any(use.lineno > node.lineno for use in uses) and (target := _bootstrapped(body, node)) is not None:
+        if (
+            not any(use.lineno > node.lineno for use in uses)
+            and (target := _bootstrapped(body, node.lineno)) is not None
+        ):
             yield Hit(target, {"end": ends[0]})
+    for fields in _record_fields(source):
+        unread = [name for name in fields if _ENDS.search(name) and not code.loaded.get(name)]
+        unpacked = any(isinstance(one, ast.Tuple) and len(one.elts) == len(fields) for one in _targets(source))
+        if unread and not unpacked and (target := _bootstrapped(source.tree.body, 0, into=True)) is not None:
+            yield Hit(target, {"end": unread[0]})
 
 
-def _bootstrapped(body: list[ast.stmt], after: ast.Assign) -> ast.AST | None:
+def _record_fields(source: Source) -> Iterator[list[str]]:
+    """The names of the fields of each named tuple."""
+    for node in source.nodes:
+        if isinstance(node, ast.Call) and last_name(node.func) == "namedtuple" and len(node.args) == 2:
+            given = node.args[1]
+            words = given.elts if isinstance(given, (ast.List, ast.Tuple)) else [given]
+            texts = [str(one.value) for one in words if isinstance(one, ast.Constant)]
+            yield " ".join(texts).replace(",", " ").split()
+
+
+def _targets(source: Source) -> Iterator[ast.expr]:
+    for node in source.nodes:
+        if isinstance(node, (ast.Assign, ast.For)):
+            yield node.targets[0] if isinstance(node, ast.Assign) else node.target
+
+
+def _bootstrapped(body: list[ast.stmt], after: int, into: bool = False) -> ast.AST | None:
     """The sum of a reward and a discounted value, in the code after a batch was drawn."""
-    for node in walk(body):
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add) or node.lineno < after.lineno:
+    for node in walk(body, into):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add) or node.lineno < after:
             continue
         for side, other in ((node.left, node.right), (node.right, node.left)):
             is_reward = re.search(r"(?:^|_)(?:r|rew|rewards?)(?:$|_)", dotted_target(side), re.IGNORECASE)
