@@ -5,7 +5,7 @@ import sys
 from .. import wrapping
 from ..events import protocol
 from .literal_constants import is_setting, literal_constants
-from .settings_values import is_settings_object, read_declared_defaults, settings_of_class, to_plain
+from .settings_values import has_arrays, is_settings_object, read_declared_defaults, settings_of_class, to_plain
 from .user_files import is_user_file
 
 _MOST = 20
@@ -156,7 +156,7 @@ class ParsedOptions:
             self.write_options("absl", name, {flag.name: flag.value for flag in own})
         elif type(value).__module__.partition(".")[0] == "omegaconf":
             self.write_options("omegaconf", name, value)
-        elif not callable(value) and type(value).__name__ != "module":
+        elif not callable(value) and type(value).__name__ != "module" and not has_arrays(value):
             self.write_options("dict", name, value)
 
     def after_fork(self):

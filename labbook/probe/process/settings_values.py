@@ -56,6 +56,11 @@ def is_settings_object(value):
     return is_own and kind.__name__.endswith(_BAGS)
 
 
+def has_arrays(value):
+    """Whether a dictionary holds arrays or tensors: the parameters of a model, or a batch, and no settings."""
+    return isinstance(value, dict) and any(getattr(one, "ndim", 0) and hasattr(one, "dtype") for one in value.values())
+
+
 def read_declared_defaults(settings):
     """The default values that the dataclass of a settings object declares, by name; empty for other objects."""
     fields = getattr(type(settings), "__dataclass_fields__", {})

@@ -304,7 +304,9 @@ def test_settings_of_a_running_function_are_told(probed, python):
         "def main(unused):\n"
         "    config = {'lr': 0.02}\n"
         "    cfg = CfgNode(); cfg.depth = 3\n"
+        "    params = {'weight': Tensor()}\n"
         "    loop()\n"
+        "class Tensor: ndim, dtype = 2, 'float32'\n"
         "main(1)\n",
     )
     assert probed(python, "train.py").options("dict") == [{"lr": 0.02}, {"depth": 3}]
