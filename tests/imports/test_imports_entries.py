@@ -112,6 +112,7 @@ def test_health_checks_judge_imported_series_as_far_as_they_hold(notes, tmp_path
     meta = front(notes.notebook, done.runs[0])
 
     assert (meta["verdict"], meta["verdict_reason"] or "") == (verdict, reason)
+    assert "## Configuration" not in (notes.folder / done.runs[0].path).read_text("utf-8"), "it has no parameters"
 
 
 def test_the_loss_of_a_policy_or_of_an_adversary_is_not_expected_to_fall(notes, tmp_path):
