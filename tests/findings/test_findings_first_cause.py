@@ -36,7 +36,8 @@ def test_what_reports_another_failure_stands_behind_the_first_one(symptom):
     assert own.title == "ValueError: sample 17 of shard 3 is corrupt"
     assert (own.where["file"], own.where["line"], own.where["rank"]) == ("/w/ddp.py", 8, 1)
     assert report.symptom == symptom and report.follows_from == own.family
-    assert verdict_line(replace(RUN, findings=told.findings)) == "ValueError at ddp.py:8"
+    shown = "ValueError: sample 17 of shard 3 is corrupt, at ddp.py:8"
+    assert verdict_line(replace(RUN, findings=told.findings)) == shown
 
 
 @pytest.mark.parametrize("kind", ["ValueError", "RuntimeError", "OSError"])
