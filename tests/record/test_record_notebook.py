@@ -122,7 +122,7 @@ def test_a_cell_that_kills_its_kernel_is_named_and_the_run_ends_by_the_same_sign
 def test_a_command_of_a_cell_that_fails_without_a_word_is_named_by_its_cell(book):
     (book.folder / "silent.ipynb").write_text(notebook("1", "%%bash\nexit 3"))
     done = book("record", "silent.ipynb", check=False)
-    assert "failed after" in done.stderr and "CalledProcessError at cell 2:1" in done.stderr
+    assert "failed after" in done.stderr and "CalledProcessError: " in done.stderr and "at cell 2:1" in done.stderr
     assert "fits CalledProcessError" in done.stderr and "CellExecutionError at" not in done.stderr
 
 

@@ -23,6 +23,7 @@ from labbook.store.text.templates import words
 
 _MAX_NAME = 60
 _MAX_OPTIONS = 3
+_MASK = "[REDACTED"
 _SENTENCE_END = re.compile(r"(?<=\S) \(|[.;!](?:\s|$)|[。；！]")
 _NO_MARKUP = re.compile(r"[^\w\s.,:;()'/%+=，。；：（）、“”-]+")
 
@@ -210,8 +211,13 @@ def _option(value: object) -> str:
 
 
 def _first_words(message: str) -> str:
-    """Returns the first words of a message without markup, up to a bracket or the end of a sentence."""
+    """Returns the first words of a message without markup, up to a bracket or the end of a sentence.
+
+    Nothing of a line with a masked secret: without its brackets the mask would look like the secret.
+    """
     first = next((line for line in message.splitlines() if line.strip(" -=*")), "")
+    if _MASK in first:
+        return ""
     clean = " ".join(_NO_MARKUP.sub(" ", _SENTENCE_END.split(first.strip(), maxsplit=1)[0]).split())
     return clean if len(clean) <= _MAX_NAME else clean[: _MAX_NAME - 3].rpartition(" ")[0] + "..."
 
