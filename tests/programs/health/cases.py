@@ -78,7 +78,7 @@ ODD = {
     "odd2_paddle": """high_level low_precision_weights soft_labels_in_four_parts hinge_adversaries labels_of_its_own
         teacher_of_before judged_by_features looks_ahead average_of_weights low_rank_adapters recomputed_blocks
         unaligned_sequences four_folds no_layer_at_all""",
-    "odd3_paddle": "forward_by_name slot_of_padding",
+    "odd3_paddle": "forward_by_name slot_of_padding taught_by_a_network_of_before density_that_narrows",
 }
 
 DEVICES = {"asks_for_a_device": ("cuda", "cpu"), "wants_a_gpu": ("gpu", "cpu")}

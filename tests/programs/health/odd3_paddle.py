@@ -87,5 +87,32 @@ def slot_of_padding():
     train(model, lambda x, y: loss(model.forward(x), y), *clicks(2000, 2, padded=True), epochs=6)
 
 
+def taught_by_a_network_of_before():
+    """The teacher was trained in the same process, and runs in evaluation mode, with gradients enabled."""
+    x, y = clicks(2000, 3)
+    teacher = nn.Sequential(nn.Embedding(WORDS, 8), nn.Flatten(), nn.BatchNorm1D(SLOTS * 8), nn.Linear(SLOTS * 8, 1))
+    train(teacher, lambda x, y: F.binary_cross_entropy_with_logits(teacher(x), y), x, y)
+    teacher.eval()
+    for parameter in teacher.parameters():
+        parameter.stop_gradient = True
+    student = nn.Sequential(nn.Embedding(WORDS, 4), nn.Flatten(), nn.Dropout(0.1), nn.Linear(SLOTS * 4, 1))
+    train(student, lambda x, y: F.mse_loss(student(x), teacher(x)), x, y)
+
+
+def density_that_narrows():
+    """The likelihood falls below 0, and its gradients grow with it."""
+    paddle.seed(4)
+    x = paddle.rand([1000, 2])
+    y = (x[:, :1] * 2 - x[:, 1:]) + paddle.randn([1000, 1]) * 0.02
+    model = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 2))
+
+    def negative_likelihood(x, y):
+        middle, spread = model(x).split(2, axis=1)
+        spread = spread.clip(-5, 3)
+        return (spread + 0.5 * ((y - middle) / spread.exp()) ** 2).mean()
+
+    train(model, negative_likelihood, x.numpy(), y.numpy(), epochs=12, rate=5e-3)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

@@ -1,0 +1,83 @@
+"""Faults of an attention that a program computes itself, in PyTorch: `attention_torch.py PROGRAM [fixed]`."""
+
+import math
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+WORDS, LENGTH, WIDTH, HEADS = 14, 20, 32, 4
+
+
+class Attention(nn.Module):
+    """Heads are split off and joined by a new shape alone where `mixed`; `diagonal` begins what a query may not see."""
+
+    def __init__(self, mixed=False, diagonal=None):
+        super().__init__()
+        self.parts, self.last = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.mixed, self.diagonal = mixed, diagonal
+
+    def split(self, x):
+        if self.mixed:
+            return x.reshape(len(x), HEADS, LENGTH, WIDTH // HEADS)
+        return x.reshape(len(x), LENGTH, HEADS, WIDTH // HEADS).transpose(1, 2)
+
+    def forward(self, x):
+        query, key, value = (self.split(one) for one in self.parts(x).chunk(3, -1))
+        scores = query @ key.transpose(-2, -1) / math.sqrt(WIDTH // HEADS)
+        if self.diagonal is not None:
+            hidden = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(self.diagonal)
+            scores = scores.masked_fill(hidden, -1e9)
+        seen = scores.softmax(-1) @ value
+        return self.last((seen if self.mixed else seen.transpose(1, 2)).reshape(x.shape))
+
+
+class Model(nn.Module):
+    def __init__(self, attention):
+        super().__init__()
+        self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Embedding(LENGTH, WIDTH)
+        self.attention, self.norm, self.scores = attention, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS)
+
+    def forward(self, x):
+        x = self.words(x) + self.places(torch.arange(LENGTH))
+        return self.scores(self.norm(x + self.attention(x)))
+
+
+def train(model, batch_of, steps=250):
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for step in range(steps):
+        x, y = batch_of()
+        loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 25 == 24:
+            print(f"step {step + 1} loss {loss.item():.4f}")
+
+
+def heads_take_the_place_of_time(broken):
+    """Each word is to become the one two places before it."""
+    torch.manual_seed(1)
+
+    def batch_of():
+        x = torch.randint(0, WORDS, (32, LENGTH))
+        return x, x.roll(2, 1)
+
+    train(Model(Attention(mixed=broken)), batch_of)
+
+
+def mask_without_its_diagonal(broken):
+    """Sequences count up by a step of their own: the next word follows from the two before it."""
+    torch.manual_seed(2)
+
+    def batch_of():
+        first, step = torch.randint(0, WORDS, (2, 32, 1))
+        x = (first + step * torch.arange(LENGTH + 1)) % WORDS
+        return x[:, :-1], x[:, 1:]
+
+    train(Model(Attention(diagonal=0 if broken else 1)), batch_of)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](sys.argv[2:] != ["fixed"])
