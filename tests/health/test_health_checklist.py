@@ -19,6 +19,7 @@ from labbook.model.message import message
 from labbook.model.run import Framework, ProbeReport, Process, Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
+from labbook.review.reviewer import RULES
 
 PAGES = check_pages(load_catalogue().symptoms)
 FIELDS = (
@@ -222,8 +223,10 @@ def test_ids_are_unique_and_known():
     ids = [check.id for check in CHECKS]
     assert len(ids) == len(set(ids))
     assert set(CLASSIC) <= set(ids)
-    assert set(ORDER) <= set(ids) and len(ORDER) == len(set(ORDER))
+    of_code = {rule.symptom for rule in RULES if rule.row}
+    assert set(ORDER) <= {*ids, *of_code} and len(ORDER) == len(set(ORDER))
     assert set(ORDER) <= set(PAGES.causes_of)
+    assert {check.family for check in CHECKS} | {rule.row for rule in RULES} <= {*FAMILIES, ""}
     assert {check.family for check in CHECKS} <= set(FAMILIES) and {check.tier for check in CHECKS} == {1, 2, 3}
 
 
