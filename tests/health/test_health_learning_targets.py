@@ -374,3 +374,12 @@ def test_a_loss_of_a_policy_is_known_by_its_graph_and_by_rewards(ask, make_serie
     signals = {"loop": {"steps": 300, "backwards": 300}, "graphs": (graph,)}
     series = (make_series("loss", rising), make_series(metric, [0.5, 9.0], "text"))
     assert ask("loss_diverging", *series, signals=signals).verdict == verdict
+
+
+def test_a_program_without_modules_and_optimizers_has_its_parameters_to_itself(ask):
+    leaves = ({"foreign": [{"shape": [3, 4], "parameter": True}]},)
+    by_hand = ({"index": 0, "type": "none of the framework, parameters are updated without one"},)
+    assert ask("unregistered_parameters", signals={"graphs": leaves, "optimizers": by_hand}) is None
+    model = ({"model": 0, "modules": [], "parameters": []},)
+    found = ask("unregistered_parameters", signals={"graphs": leaves, "optimizers": by_hand, "models": model})
+    assert found.verdict == "fail"

@@ -235,7 +235,8 @@ def parameters_registered(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1) for parameter objects; plain tensors with gradients are inputs or coordinates.
     A program without modules and optimizers has its parameters to itself.
     """
-    if not signals.optimizers or not (signals.models or any(one.get("options") for one in signals.optimizers)):
+    by_hand = all(one.get("type", "").startswith("none") for one in signals.optimizers)
+    if by_hand and not (signals.optimizers and signals.models):
         return None
     leaves = [leaf for graph in signals.graphs for leaf in graph.get("foreign", []) if leaf.get("parameter")]
     if not leaves:
