@@ -34,8 +34,8 @@ _LAUNCHER_WORDS = (
 _LAUNCHERS = frozenset(_LAUNCHER_WORDS.split())
 """Launchers and libraries that parse options of their own; only the options of the program they run are recorded."""
 
-_WORKER = "/ray/_private/"
-"""Part of the path of the program of a worker of Ray, whose options are Ray's."""
+_RAY = ("/ray/_private/", "-packages/ray/")
+"""Parts of the path of a program of Ray, such as a worker or its dashboard: the options are those of Ray."""
 
 
 class ParsedOptions:
@@ -128,7 +128,7 @@ class ParsedOptions:
             names = getattr(sys.modules.get("__main__"), "__dict__", {})
             # The interpreter takes `__file__` away before the exit handlers run.
             file = str(names.get("__file__") or getattr(names.get("__loader__"), "path", ""))
-            if _WORKER in file:
+            if any(part in file for part in _RAY):
                 return
             trains = "torch" in sys.modules or "paddle" in sys.modules
             bound = self._bound_names(file) if trains else {}
@@ -230,7 +230,7 @@ def _caller_root():
     while frame is not None and frame.f_globals.get("__name__") in ("argparse", wrapping.__name__):
         frame = frame.f_back
     name = frame.f_globals.get("__name__", "") if frame is not None else ""
-    if name == "__main__" and _WORKER in frame.f_code.co_filename:
+    if name == "__main__" and any(part in frame.f_code.co_filename for part in _RAY):
         return "ray"
     package = frame.f_globals.get("__package__") if frame is not None else ""
     return (package or name or "").partition(".")[0]

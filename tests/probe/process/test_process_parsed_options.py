@@ -50,6 +50,19 @@ def test_options_of_a_launcher_are_not_those_of_the_program(probed):
     assert done.options("argparse") == []
 
 
+@pytest.mark.parametrize(
+    ("path", "count"),
+    [
+        ("lib/site-packages/ray/dashboard/dashboard.py", 0),
+        ("lib/ray/_private/log_monitor.py", 0),
+        ("ray/dashboard/train.py", 1),  # of a project
+    ],
+)
+def test_options_of_programs_of_ray_are_not_those_of_the_program(probed, path, count):
+    probed.write(path, ARGPARSE)
+    assert len(probed(sys.executable, path).options("argparse")) == count
+
+
 def test_click_options_are_recorded(probed):
     pytest.importorskip("click")
     probed.write(
