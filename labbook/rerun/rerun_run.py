@@ -74,12 +74,14 @@ def read_run(notebook: Notebook, word: str) -> dict[str, Any]:
     """
     entry = find_run(notebook, word)
     path = notebook.paths.attachments(entry.id) / "run.json"
+    if entry.meta.get("status") == "running":  # its data is written when it ends
+        raise UsageError("errors.rerun.not_ended", run=entry.id)
     try:
         data = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError("errors.rerun.data_not_readable", run=entry.id, path=path) from error
-    if not isinstance(data, dict) or data.get("status") == "running":
-        raise UsageError("errors.rerun.not_ended", run=entry.id)
+    if not isinstance(data, dict):
+        raise UsageError("errors.rerun.data_not_readable", run=entry.id, path=path)
     return data
 
 

@@ -160,7 +160,7 @@ def test_sigterm_lets_the_worktree_be_removed():
     assert removed and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-@pytest.mark.parametrize("harm", ["patch", "data", *further("commit", "masked")])
+@pytest.mark.parametrize("harm", ["patch", "data", "running", *further("commit", "masked")])
 def test_what_cannot_be_run_again_is_told(project, code, harm):
     secret = "sk-" + "abcdefghij0123456789" * 2
     extra = ["--api-key", secret] if harm == "masked" else []
@@ -175,12 +175,16 @@ def test_what_cannot_be_run_again_is_told(project, code, harm):
         patch.write_text(patch.read_text().replace("return 0.5", "return 0.7"))
     elif harm == "data":
         facts.write_text("{")
+    elif harm == "running":  # its entry is there, and has no data yet
+        facts.unlink()
+        entry.write_text(entry.read_text().replace("status: finished", "status: running"))
     done = project("rerun", "last", check=False)
     told = {
         "commit": "is in no repository here",
         "patch": "does not apply",
         "masked": "masked",
         "data": "cannot be read",
+        "running": "has not ended",
     }
     assert done.returncode != 0 and told[harm] in done.stderr and "Traceback" not in done.stderr
 
