@@ -79,7 +79,9 @@ def _retyped(_notebook: Notebook, run: Run) -> Iterator[tuple[str, Message]]:
         for value in values:
             certainty = "certain" if value.kind == "configuration.yaml.repeated_key" else _certainty(value, run, code)
             if certainty:
-                values_of = {"key": value.key, "text": value.written, "read": value.read}
+                # A sentence takes "inf" alone for a number.
+                text = f'"{value.written}"' if value.kind.endswith("special_as_text") else value.written
+                values_of = {"key": value.key, "text": text, "read": value.read}
                 yield certainty, Message(value.kind, {**values_of, "at": f"{_file_name(config, run)}:{value.line}"})
 
 

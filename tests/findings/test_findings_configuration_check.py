@@ -67,6 +67,20 @@ def test_a_conversion_counts_where_it_gives_what_was_meant(check, yaml, code, is
     assert bool(check(f"{yaml}\n", code=code)) == is_found
 
 
+@pytest.mark.parametrize(
+    ("yaml", "code", "row"),
+    [
+        ("clip: inf", "", 'clip (train.yaml:1) is the text "inf", not a number. Write .inf.'),
+        ("clip: inf", "clip = float(cfg['clip'])", ""),
+        ("norm_type: inf", "", ""),
+        ("ms: 30, 60", "", 'ms (train.yaml:1) is the text "30, 60": a list needs brackets. Write [30, 60].'),
+        ("ms: 30, 60", "[int(x) for x in cfg['ms'].split(',')]", ""),
+    ],
+)
+def test_a_list_or_an_infinite_value_that_is_text(check, yaml, code, row):
+    assert [text for _, text in check(yaml, code)] == ([row] if row else [])
+
+
 def test_an_option_that_stands_twice(check):
     found = check(
         options={"lr": 0.2, "tags": ["a", "b"]}, argv=("--lr", "0.1", "--tags", "a", "--tags", "b", "--lr=0.2")
