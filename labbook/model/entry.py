@@ -30,9 +30,12 @@ class Entry:
 
     @property
     def script(self) -> str:
-        """The program that ran, from the front matter or from the title (`train.py: ...`), or ""."""
-        if self.meta.get("script"):
-            return str(self.meta["script"])
+        """The program that ran, from the front matter or from the title (`train.py: ...`), or "".
+
+        The title of an imported run begins with its name.
+        """
+        if self.meta.get("script") or self.meta.get("imported_from"):
+            return str(self.meta.get("script") or "")
         title = str(self.meta.get("title") or "")
         head, colon, _ = title.replace("：", ": ").partition(": ")
         return head if colon and " " not in head else ""

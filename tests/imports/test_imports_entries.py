@@ -15,7 +15,9 @@ from labbook.imports.batch_import import import_runs
 from labbook.imports.formats import FORMATS
 from labbook.imports.imported_run import ImportedRun, LoggedText, Reader
 from labbook.imports.series_export import write_csv, write_tensorboard
+from labbook.model.entry import Entry
 from labbook.report.run_data import load_run
+from labbook.report.run_row import run_row
 from labbook.store.text.frontmatter import parse
 
 FILES = Path(__file__).parent / "files"
@@ -72,6 +74,7 @@ def test_an_entry_shows_source_parameters_text_image_and_series(notes):
         ["baseline"],
     )
     assert meta["params"]["model.width"] == 8
+    assert run_row(Entry(run.path, meta)).subject.startswith("lr0.1_sgd: "), "its name is no script"
     assert "Imported from W&amp;B" in page and "a run of **tests**" in page
     image = page.partition("![Image batch](")[2].partition(")")[0]
     assert (notes.folder / run.path).parent.joinpath(image).read_bytes()[:4] == b"\x89PNG"
