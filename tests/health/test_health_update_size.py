@@ -1,0 +1,98 @@
+"""The size of updates: each check fires on steps that are too large or too small, and on no others."""
+
+import math
+
+import pytest
+from order_of_tests import in_one_test
+
+
+def updates(make_model, looks, ratio, **init):
+    model = make_model("Linear", "Linear", init={1: init, 2: init})
+    tensors = looks(params=lambda step: [{"i": i, "w": 1.0, "g": 1.0, "ratio": ratio(step)} for i in (0, 1)])
+    return {"models": (model,), "tensors": tensors}
+
+
+@in_one_test(
+    ("ratio", "init", "verdict"),
+    [
+        (lambda step: 0.4, {}, "fail"),
+        (lambda step: 1e-3, {}, "ok"),
+        (lambda step: 3.0 / step, {}, "ok"),
+        (lambda step: 0.4, {"std": 0.0}, "not observed"),
+    ],
+)
+def test_size_of_updates(ask, make_model, looks, ratio, init, verdict):
+    assert ask("update_too_large", signals=updates(make_model, looks, ratio, **init)).verdict == verdict
+
+
+@in_one_test(("size", "rate"), [(0.4, 10.0), (5.0, 1.0), (426.0, 0.01)])
+def test_the_advised_rate_brings_updates_below_a_tenth_of_the_weights(ask, make_model, looks, make_series, size, rate):
+    found = ask("update_too_large", make_series("lr", [100.0] * 60), signals=updates(make_model, looks, lambda _: size))
+    assert found.advice == f"Lower the learning rate to about {rate:.2g}."
+
+
+def test_a_short_run_is_judged_by_shattering_updates_only(ask, make_model, looks):
+    def signals(ratio):
+        made = updates(make_model, looks, lambda step: ratio)
+        return {**made, "tensors": made["tensors"][:4]}
+
+    assert ask("update_too_large", signals=signals(5.0)).verdict == "fail"
+    assert ask("update_too_large", signals=signals(0.3)).verdict == "not observed"
+
+
+def test_a_first_update_that_wipes_the_weights_out(ask, make_model, looks, make_series):
+    signals = updates(make_model, looks, lambda step: 10.0 if step == 1 else 0.3 / step)
+    worse = make_series("loss", [0.5, 90.0, *[3.0 + i % 4 for i in range(60)]])
+    better = make_series("loss", [0.5, 0.4, *[0.3] * 60])
+    assert ask("update_too_large", worse, signals=signals).verdict == "fail"
+    assert ask("update_too_large", better, signals=signals).verdict == "ok"
+
+
+@in_one_test(
+    ("ratio", "rates", "verdict"),
+    [
+        (1e-10, [1e-10] * 60, "warn"),
+        (1e-10, [1e-12 * (i + 1) for i in range(60)], "note"),
+        (1e-6, [1e-6] * 60, "note"),
+        (1e-4, [1e-3] * 60, "ok"),
+    ],
+)
+def test_steps_that_move_nothing_are_a_finding_whatever_the_loss_does(
+    rows_of, make_run, make_model, looks, make_series, ratio, rates, verdict
+):
+    signals = updates(make_model, looks, lambda step: ratio) | {"loop": {"optimizers": 1}}
+    series = [make_series("loss", [1.4 - 0.001 * i for i in range(60)]), make_series("lr", rates)]
+    row = rows_of(make_run(*series, signals=signals)).get("update_too_small")
+    assert (row.verdict if row else "ok") == verdict
+
+
+@in_one_test(("first", "fall", "named"), [(1.2, 0.0, True), (1.2, 0.02, False), (0.2, 0.0, False)])
+def test_first_steps_that_shatter_the_weights_are_the_cause_of_a_loss_at_chance(
+    rows_of, make_run, make_model, looks, make_series, first, fall, named
+):
+    losses = [2.31 * math.exp(-fall * i) + 0.01 * math.sin(i * i) for i in range(150)]
+    function = {"fn": "cross_entropy", "classes": 10, "calls": 150}
+    signals = updates(make_model, looks, lambda step: first if step < 3 else 0.02) | {"losses": (function,)}
+    series = [make_series("loss", losses), make_series("lr", [0.1] * 150)]
+    rows = rows_of(make_run(*series, signals=signals | {"loop": {"optimizers": 1}}))
+    assert (rows["update_too_large"].verdict == "fail") is named
+    if named:
+        assert rows["loss_at_chance"].explained_by == "update_too_large"
+
+
+@pytest.mark.parametrize(("ratio", "fall", "named"), [(1e-5, 0.0, True), (1e-3, 0.0, False), (1e-5, 0.01, False)])
+def test_steps_too_small_are_the_cause_of_a_loss_that_stands_still(
+    rows_of, make_run, make_model, looks, make_series, ratio, fall, named
+):
+    losses = [2.31 * math.exp(-fall * i) + 0.01 * math.sin(i * i) for i in range(150)]
+    function = {"fn": "cross_entropy", "classes": 10, "main": True, "calls": 150, "backwards": 150, "first": losses[0]}
+    signals = updates(make_model, looks, lambda step: ratio) | {"losses": (function,)}
+    loop_facts = {"optimizers": 1, "clip": {"calls": 150, "clipped": 150, "limit": 1e-4}}
+    series = [make_series("loss", losses), make_series("grad_norm", [0.4] * 150), make_series("lr", [0.1] * 150)]
+    rows = rows_of(make_run(*series, signals=signals | {"loop": loop_facts}))
+    assert (rows.get("clip_always_active", rows["loss_seen"]).verdict == "warn") is named
+    if named:
+        assert rows["update_too_small"].explained_by == "clip_always_active"
+        assert rows["update_too_small"].tier == 2 and "0.15 %" in rows["update_too_small"].observed
+        flat = [row for name in ("loss_at_chance", "loss_not_decreasing") if (row := rows.get(name)) is not None]
+        assert flat and all(row.explained_by == "clip_always_active" for row in flat)
