@@ -70,5 +70,7 @@ def command(tool: str, path: Path, experiment: str, dry_run: bool, as_json: bool
             unchanged=counts["unchanged"],
         )
     )
+    if book.personal and changed:
+        click.echo(f"labbook: {say.line('record.personal', notebook=harmless(str(book.paths.root)))}", err=True)
     if not done.runs:
         click.get_current_context().exit(1)

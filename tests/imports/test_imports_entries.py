@@ -234,3 +234,6 @@ def test_the_command(project, tmp_path):
     assert (
         wrong.returncode == 2 and "it looks like Weights & Biases" in wrong.stderr and "Traceback" not in wrong.stderr
     )
+    (tmp_path / "elsewhere").mkdir()
+    personal = project("import", "mlflow", str(FILES / "mlflow"), cwd=tmp_path / "elsewhere")
+    assert "your personal notebook" in personal.stderr and "personal notebook" not in said.stderr
