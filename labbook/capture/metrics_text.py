@@ -44,7 +44,7 @@ _NUMBER = (
 _PAIR = re.compile(
     rf"(?<![\w./\\-])(?P<name>(?:(?:{QUALIFIERS})[ ]|{CHINESE_QUALIFIER}[ ]?)?[A-Za-z_][\w./@-]{{0,60}}"
     rf"|(?:{CHINESE_QUALIFIER}[ ]?)?(?:{CHINESE_NAMES}))"
-    rf"(?:[ ](?:sum|mean|avg|average))?(?:\([^()\n]{{0,40}}\))?['\"]?(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)['\"]?"
+    rf"(?:[ ](?:sum|mean|avg|average))?(?:[ ]?\((?P<note>[^()\n]{{0,40}})\))?['\"]?(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)['\"]?"
     rf"(?:tensor\()?(?P<open>\[[ \t]?)?(?P<number>{_NUMBER})(?(open)[ \t]?\])"
     r"(?:/(?P<of>\d{1,12}))?(?!\s{0,3}[*+/]\s{0,3}[A-Za-z_(])(?=['\"%,;:|)\]}\s，；。）】]|\.?(?:\s|$)|-{1,2}\s)"
     r"(?P<time>[ \t]?(?:s|secs?|seconds|ms|min|hours?)\b)?",
@@ -198,7 +198,8 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
         end = match.end()
         # "val loss 0.6 acc 0.7": the second one is of the same data.
         following = _split_before(match["name"]) if has_split(name) else following
-        own = part or following
+        noted = SPLITS.get((match["note"] or "").strip().lower())  # "loss (val) 0.6"
+        own = part or following if noted is None else noted.removeprefix("train")
         full = name if not own or has_split(name) or name == "lr" else f"{own}/{name}"
         word = _WORD_BEFORE.search(line[: match.start()])
         if full in words_before and word is not None:

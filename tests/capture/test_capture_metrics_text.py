@@ -201,6 +201,8 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
             "epoch 0 Train: loss 0.5 | Val: loss 0.6 acc 0.7",
             {"loss": [(0, 0.5)], "val/loss": [(0, 0.6)], "val/acc": [(0, 0.7)]},
         ),
+        ("epoch 0 | loss (train) 0.5 | loss (val) 0.6", {"loss": [(0, 0.5)], "val/loss": [(0, 0.6)]}),
+        ("epoch 0 Test set accuracy (Precision@1) = 0.9", {"test/accuracy": [(0, 0.9)]}),
         ("epoch 0 [Train] loss: 0.5, [Test] loss: 0.6", {"loss": [(0, 0.5)], "test/loss": [(0, 0.6)]}),
         ("epoch 0 train(loss=0.5) val(loss=0.6)", {"loss": [(0, 0.5)], "val/loss": [(0, 0.6)]}),
         ("epoch 0 | Train Loss 0.5 | Val. Loss 0.6", {"Train_Loss": [(0, 0.5)], "val/loss": [(0, 0.6)]}),
