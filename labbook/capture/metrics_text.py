@@ -44,8 +44,9 @@ _NUMBER = (
 _PAIR = re.compile(
     rf"(?<![\w./\\-])(?P<name>(?:(?:{QUALIFIERS})[ ]|{CHINESE_QUALIFIER}[ ]?)?[A-Za-z_][\w./@-]{{0,60}}"
     rf"|(?:{CHINESE_QUALIFIER}[ ]?)?(?:{CHINESE_NAMES}))"
-    rf"(?:[ ](?:sum|mean|avg|average))?(?:[ ]?\((?P<note>[^()\n]{{0,40}})\))?['\"]?(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)['\"]?"
-    rf"(?:tensor\()?(?P<open>\[[ \t]?)?(?P<number>{_NUMBER})(?(open)[ \t]?\])"
+    rf"(?:[ ](?:sum|mean|avg|average))?(?:[ ]?\((?P<note>[^()\n]{{0,40}})\))?['\"]?"
+    rf"(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)['\"]?(?:tensor\()?"
+    rf"(?P<open>\[[ \t]?)?(?P<number>{_NUMBER})(?(open)[ \t]?\])"
     r"(?:/(?P<of>\d{1,12}))?(?!\s{0,3}[*+/]\s{0,3}[A-Za-z_(])(?=['\"%,;:|)\]}\s，；。）】]|\.?(?:\s|$)|-{1,2}\s)"
     r"(?P<time>[ \t]?(?:s|secs?|seconds|ms|min|hours?)\b)?",
     re.IGNORECASE,
