@@ -52,7 +52,7 @@ _INHERITS = re.compile(
 def add_configuration_check(notebook: Notebook, run: Run) -> Run:
     """Returns the run with what is odd in its configuration among the captured facts; never fails."""
     rows: list[dict[str, Any]] = []
-    for find in (_schema_errors, _retyped, _set_twice, _check_unread, _unusual):
+    for find in (_schema_errors, _retyped, _set_twice, _check_unread, _check_unread_keys, _unusual):
         with suppress(Exception):
             # A hostile file or broken index costs these rows, never the entry.
             rows += [{"certainty": certainty, "message": as_data(text)} for certainty, text in find(notebook, run)]
@@ -217,6 +217,30 @@ def _check_unread(_notebook: Notebook, run: Run) -> Iterator[tuple[str, Message]
             files = [Path(name).expanduser() for name in run.sources]
             for name in unread_options(names, files) if files else ():
                 yield "likely", message("configuration.unread.option", name=name, value=str(parsed.values[name]))
+
+
+def _check_unread_keys(_notebook: Notebook, run: Run) -> Iterator[tuple[str, Message]]:
+    """Keys of the configuration files on the command line, or named in the code, that no loaded source file reads."""
+    if run.exit_code != 0 or not run.sources:
+        return
+    from labbook.findings.configuration_schema import read_configuration
+    from labbook.review.unread_keys import unread_keys
+
+    code = ""
+    for config in run.configs:
+        code = code or _code_text(run)
+        if config.truncated or PurePosixPath(config.path).name not in f"{' '.join(run.argv)} {code}":
+            continue
+        with suppress(ValueError):
+            keys = [name for name, _ in flatten(read_configuration(config)) if not _is_template(name, config)]
+            for name in unread_keys(keys, [Path(name).expanduser() for name in run.sources]):
+                yield "likely", message("configuration.unread.key", name=name, file=_file_name(config, run))
+
+
+def _is_template(name: str, config: ConfigFile) -> bool:
+    """Whether a key belongs to a section that other parts of a YAML file repeat, as `base: &base`."""
+    section = re.escape(name.partition(".")[0])
+    return name.startswith(("_", "x-", ".")) or re.search(rf"^{section}\s*:\s*&", config.text, re.MULTILINE) is not None
 
 
 def _unusual(notebook: Notebook, run: Run) -> Iterator[tuple[str, Message]]:

@@ -11,7 +11,7 @@ from labbook.review.source_file import Source, Unreadable, read_source
 
 _PARSING = ("parse_args", "parse_known_args", "parse_intermixed_args")
 _USUAL_NAMES = frozenset(("args", "opt", "opts", "options", "flags", "hparams", "parsed", "arguments"))
-_HARMLESS = frozenset(("print", "str", "repr", "getattr", "hasattr", "setattr", "isinstance", "type", "pprint"))
+HARMLESS = frozenset(("print", "str", "repr", "getattr", "hasattr", "setattr", "isinstance", "type", "pprint"))
 
 
 def unread_options(names: Iterable[str], files: Sequence[Path]) -> list[str]:
@@ -94,7 +94,7 @@ def _is_traceable_use(code: Code, source: Source, node: ast.Name | ast.Attribute
         if outer.func is node:
             return False
         called = last_name(outer.func)
-        return called in _HARMLESS or called in code.functions or called in code.classes
+        return called in HARMLESS or called in code.functions or called in code.classes
     if isinstance(outer, (ast.Assign, ast.AnnAssign)):
         targets = outer.targets if isinstance(outer, ast.Assign) else [outer.target]
         return all(last_name(target) in _USUAL_NAMES for target in targets)

@@ -135,6 +135,38 @@ def test_an_option_that_no_line_reads(check, code, is_unread):
     assert check(code=PARSER + code, options={"lr": 0.1, "warmup": 5}, argv=("--lr", "0.1")) == []
 
 
+LOADED = "import yaml\ncfg = yaml.safe_load(open('train.yaml'))\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "unread"),
+    [
+        ("print(cfg['lr'], cfg['model']['width'])", ["model.warmup", "sched"]),
+        ("print(cfg.get('lr'), cfg['model'].get('width'), len(cfg['sched']))", ["model.warmup"]),
+        ("def build(c):\n    return c['model']['width']\nbuild(cfg)", ["lr", "model.warmup", "sched"]),
+        ("def build(c):\n    return Model(**c)\nbuild(cfg)", []),
+        ("Model(**cfg['model'])\nprint(cfg['lr'])", ["sched"]),
+        ("def load():\n    return yaml.safe_load(f)\nhp = load()\nModel(**hp)", []),
+        ("def load():\n    return cfg\nModel(**load())", []),
+        ("def load():\n    return cfg\nhp = load()\nprint(hp['lr'], hp['model']['width'])", ["model.warmup", "sched"]),
+        ("self.all = cfg\nprint(self.all['lr'])\nrun(self.all)", []),
+        ("m = cfg['model']\nprint(m['width'], cfg['lr'], cfg['sched']['gamma'])", []),
+        ("for name in cfg:\n    print(name)", []),
+        ("print(cfg['lr'], 'warmup', 'width')", ["model", "sched"]),
+        ("Trainer(cfg)", []),
+        ("Config(**yaml.safe_load(open('other.yaml')))", []),
+        ("hp = AttrDict(cfg)", []),
+        ("print(cfg['lr'], [cfg[k] for k in keys])", []),
+    ],
+)
+def test_keys_of_a_configuration_file_that_no_line_reads(check, code, unread):
+    yaml = "lr: 0.1\nmodel: {width: 8, warmup: 5}\nsched: {gamma: 0.5}\n"
+    found = check(yaml, code=LOADED + code)
+    assert found == [("likely", f"{name} stands in train.yaml, but no loaded source file reads it.") for name in unread]
+    assert check(yaml, code=code.replace("cfg", "args")) == []
+    assert check("base: &base {a: 1}\nlr: 0.1\nmodel: *base\n", code=LOADED + "print(cfg['lr'], cfg['model'])") == []
+
+
 def test_a_value_far_from_those_of_earlier_runs(check, tmp_path):
     folder = tmp_path / "notes" / "runs" / "2025" / "01" / "01"
     folder.mkdir(parents=True)
