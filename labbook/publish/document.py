@@ -270,7 +270,8 @@ def _write_word(page: str, target: Path) -> None:
             page = _SVG.sub(lambda found: _as_png(found[1], Path(folder)), page)
         # Nothing but these pictures is read: `--sandbox` is unknown to pandoc before 2.15, and fails in Debian's.
         page = _TAG.sub(lambda found: _OUTSIDE.sub("", found[0]), page)
-        source.write_text(page, "utf-8")
+        # The title of the page is its first heading, too, and pandoc writes both.
+        source.write_text(re.sub(r"<title>[^<]*</title>", "", page, count=1), "utf-8")
         _call([pandoc, "-f", "html", "-o", str(made), str(source)], "pandoc")
         _write(target, made.read_bytes())
 

@@ -165,3 +165,4 @@ def test_pandoc_gets_a_page_that_has_all_its_pictures_inside_and_options_that_ev
     page = (tmp_path / "a.docx").read_text("utf-8")
     assert "data:image/svg+xml;base64," in page and "损失" in page and "kept" in page
     assert "outside.png" not in page and "/etc/a.png" not in page
+    assert "<title>" not in page  # pandoc would write it before the heading that says the same
