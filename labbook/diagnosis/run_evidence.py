@@ -150,8 +150,8 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     yield "amp", any(state.get("amp") for state in states)
     odd = (run.captured.get("ranks") or {}).get("odd") or {}
     waited_for = bool(odd.get("others")) and odd.get("kind") in ("elsewhere", "differs", "behind", "ended", "apart")
+    yield from (("waited_for", waited_for), ("ended_early", waited_for and odd.get("kind") == "ended"))
     yield "one_rank", odd.get("kind") == "failed" and len(odd.get("ranks") or ()) == 1 and bool(odd.get("others"))
-    yield "waited_for", waited_for
     yield "other_call", bool(odd.get("halves")) or odd.get("kind") in ("differs", "apart")
     yield "hung", waited_for or bool((run.captured.get("ending") or {}).get("stalled"))
     yield "compiled", run.mode == "compiled" or any(state.get("compiled") for state in states)

@@ -14,6 +14,8 @@ _MAX_LAST_LINE = 300
 _ANYTHING = "any"
 """In `caused_by` of a page: a consequence of whatever else failed."""
 
+_UNEVEN = "rank_step_count_mismatch"
+
 if TYPE_CHECKING:
     from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue
     from labbook.diagnosis.service import Diagnoser
@@ -88,6 +90,9 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
     page = catalogue.symptoms.get(top.symptom) if top is not None else None
     if first is None or top is None or page is None or _ANYTHING not in page.caused_by:
         return diagnosis
+    if (uneven := _uneven_epochs(diagnosis, run)) is not None:
+        rest = [replace(f, follows_from=uneven.symptom) if f is top else f for f in diagnosis.findings]
+        return replace(diagnosis, findings=(uneven, *(f for f in rest if f is not uneven)), unsure="")
     exception = read_caught_exception(first)
     # Ranks may fail with errors of one class.
     if (top.exception, top.message) == (first.type, first_message_line(exception.message)):
@@ -108,6 +113,13 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
     rest = [replace(f, follows_from=f.follows_from or own.family) for f in diagnosis.findings if f.severity == "error"]
     others = [finding for finding in diagnosis.findings if finding.severity != "error"]
     return replace(diagnosis, findings=(own, *rest, *others), unsure="")
+
+
+def _uneven_epochs(diagnosis: Diagnosis, run: Run) -> Finding | None:
+    """Returns the finding of a shorter epoch where the roll-call says that just that rank ended before the others."""
+    odd = (run.captured.get("ranks") or {}).get("odd") or {}
+    ended = odd.get("ranks") or () if odd.get("kind") == "ended" else ()
+    return next((f for f in diagnosis.findings if f.symptom == _UNEVEN and f.where.get("rank") in ended), None)
 
 
 def _review_code(diagnosis: Diagnosis, run: Run, diagnoser: Diagnoser) -> Diagnosis:

@@ -64,6 +64,24 @@ def test_the_roll_call_decides_where_clocks_of_nodes_differ():
     assert ending_exception(replace(late, captured=named)).rank == 1
 
 
+@pytest.mark.parametrize(
+    ("odd", "first"),
+    [
+        ({"kind": "ended", "ranks": [1]}, "rank_step_count_mismatch"),
+        ({"kind": "ended", "ranks": [0]}, "peer_process_died"),
+        ({"kind": "killed", "ranks": [1]}, "peer_process_died"),
+        ({"kind": "broke", "ranks": []}, "peer_process_died"),
+    ],
+)
+def test_a_shorter_epoch_is_the_cause_where_that_rank_ended_first(odd, first):
+    run = replace(RUN, exceptions=(PEER,), captured={"ranks": {"odd": odd}})
+    broken = found("peer_process_died", "RuntimeError", message=PEER.message)
+    uneven = replace(found("rank_step_count_mismatch", ""), where={"rank": 1})
+    told = name_first_cause(Diagnosis((broken, uneven)), run, CATALOGUE).findings
+    assert (told[0].symptom, len(told)) == (first, 2)
+    assert (told[1].follows_from == first) == (first == uneven.symptom)
+
+
 def test_the_error_of_a_cell_ends_the_run_not_the_report_of_its_runner():
     cell = replace(OWN, ended_process=False, rank=None)
     earlier = replace(cell, type="KeyError", t=0.5)
