@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.errors import LabbookError
 from labbook.frozen import dataclass
-from labbook.record.background_processes import journals_with_late_ends
+from labbook.record.background_processes import add_late_end, journals_with_late_ends
 from labbook.record.jobs.job_place import JobPlace, open_places, place_of
 from labbook.store.journal import Journal, open_journals
 from labbook.store.locks import is_locked
@@ -118,7 +118,10 @@ def _add_late_processes(notebook: Notebook, journal: Journal) -> RecoveredRun | 
     """Writes the entry of a run again, with the processes that have ended after its command."""
     note = notebook.paths.background / journal.run_id
     try:
-        return _write_entry(notebook, journal) if note.exists() else None
+        if not note.exists():
+            return None
+        add_late_end(journal, note)
+        return _write_entry(notebook, journal)
     finally:
         note.unlink(missing_ok=True)
 

@@ -30,7 +30,7 @@ OTHER_FACTS = {
         "failed_at",
         "stack",
         "odd",
-        "others",
+        "others", "halves",
         "kind",
         "step_s",
         "waiting",

@@ -148,6 +148,27 @@ def test_a_process_that_goes_on_after_the_command_is_added_when_it_has_ended(boo
 
 
 @pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("ending", "status"),
+    [("raise ValueError('planted')", "failed"), ("os.kill(os.getpid(), 9)", "killed"), ("sys.exit()", "finished")],
+)
+def test_a_run_ends_as_its_training_in_the_background(book, ending, status):
+    (book.folder / "late.py").write_text(
+        "import os, sys, time, torch\nmodel = torch.nn.Linear(2, 1)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for _ in range(3):\n    optimizer.zero_grad(); model(torch.ones(4, 2)).mean().backward(); optimizer.step()\n"
+        f"time.sleep(2)\nprint('over', flush=True)\n{ending}\n"
+    )
+    book("record", "--", "sh", "-c", f"{sys.executable} late.py > late.txt 2>&1 &")
+    wait_for(lambda: "over" in (book.folder / "late.txt").read_text())
+    wait_for(lambda: "recovered" in book("recover").stdout)
+    assert f"\nstatus: {status}\n" in book.entry()
+    assert ("at late.py:8" in book.entry()) == (status == "failed")
+    assert "\nduration_s: 0." not in book.entry()
+
+
+@pytest.mark.slow
 def test_the_command_survives_its_recorder(book):
     """Only the recorder is killed: the program must end as if nothing had happened."""
     (book.folder / "work.py").write_text(

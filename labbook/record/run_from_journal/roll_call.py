@@ -131,7 +131,7 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str,
     row["status"] = _status(task, raised is not None, ended)
     if task is not None:
         row["signal"], row["code"] = task.signal, task.code
-    if not row.get("signal") and raised is None and not ended and (signal := _written_signal(process)):
+    if not row.get("signal") and raised is None and not ended and (signal := written_signal(process)):
         row["signal"] = signal
         if task is None:
             row["status"] = "interrupted" if signal == "SIGTERM" else "failed"
@@ -202,7 +202,7 @@ def _status(task: TaskFacts | None, raised: bool, ended: bool) -> str:
     return "finished" if task.code == 0 and not task.signal else "failed"
 
 
-def _written_signal(process: ProcessEvents) -> str:
+def written_signal(process: ProcessEvents) -> str:
     """Returns the signal at which the interpreter wrote the stacks of a process; "" without any."""
     text = read_stacks_text(_stacks_path(process))
     if not text.strip():
