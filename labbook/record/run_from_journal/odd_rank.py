@@ -83,6 +83,26 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
     return _first_bad(rows) or _slowest_rank_facts(rows)
 
 
+def name_odd_worker(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the worker that failed first of those that do not wait for each other, or those that did not return.
+
+    Args:
+        rows: The rows of workers of Ray without a process group.
+
+    Returns:
+        Empty, or as `name_odd`: "worker_failed", "worker_alike", "worker_killed", or "worker_busy" (it was in the
+        program's code while all others were idle).
+    """
+    odd = name_odd(rows)
+    if odd.get("kind") in ("failed", "alike", "killed"):
+        return {**odd, "kind": f"worker_{odd['kind']}"}
+    busy = [row for row in rows if row.get("where")]
+    idle = [row for row in rows if row.get("stack") and row not in busy]
+    if not busy or not idle or len(busy) + len(idle) < len(rows):
+        return {}
+    return _odd_rank_facts("worker_busy", busy, idle)
+
+
 def _place(row: Mapping[str, Any]) -> tuple[object, ...]:
     where = row.get("where") or {}
     return row.get("call"), where.get("file"), where.get("line")

@@ -16,7 +16,7 @@ from labbook.model.run import ray_node
 from labbook.probe.events import protocol
 from labbook.record.run_from_journal.blocked_on import classify_wait
 from labbook.record.run_from_journal.ending_events import find_user_line, parse_thread_stacks, read_stacks_text
-from labbook.record.run_from_journal.odd_rank import name_odd, note_other_calls
+from labbook.record.run_from_journal.odd_rank import name_odd, name_odd_worker, note_other_calls
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
 
@@ -69,7 +69,8 @@ def roll_call(
         running: Whether the run goes on: a process without an end is not a killed one.
 
     Returns:
-        `job`; `world`; `rows`, by rank: `rank`, `host`, `pid`, `status`, `steps`, `step_s`, `waiting` (see
+        `of`: "workers" for workers of Ray without a process group, numbered as they began; `job`; `world`;
+        `rows`, by rank: `rank`, `host`, `pid`, `status`, `steps`, `step_s`, `waiting` (see
         `classify_wait`), `call` (name of the collective), `where` (`file`, `line`, `function`, `source`), `stack`,
         `error`; `missing` (ranks that never reported); `odd`: `kind`, `ranks` and what `name_odd` adds, and `calls`
         (`step`, `own`, `usual`: the first step with another number of collective calls).
@@ -80,11 +81,19 @@ def roll_call(
         # Of several processes of a rank, such as data loader workers, the one that trained or failed counts.
         if rank is not None and (rank not in by_rank or _weight(process) > _weight(by_rank[rank])):
             by_rank[rank] = process
+    in_group = bool(by_rank or tasks)
+    if not in_group:
+        by_rank = dict(enumerate(p for p in processes if _is_ray_worker(p) and any(_weight(p)[:2])))
     owners = {name: task for task in tasks for name in task.names}
-    rows = [_row(rank, process, owners.get(str(process.folder / process.name))) for rank, process in by_rank.items()]
+    rows = [
+        _row(rank, process, owners.get(str(process.folder / process.name)), in_group=in_group)
+        for rank, process in by_rank.items()
+    ]
     if not running:
         _end_workers(rows, by_rank, processes)
     _name_ray_nodes(rows, by_rank)
+    if not in_group:
+        _describe_workers(rows, processes)
     seen = {name for process in by_rank.values() for name in [str(process.folder / process.name)]}
     for row in rows if running else ():
         row["status"] = "running" if row["status"] == "killed" else row["status"]
@@ -93,11 +102,14 @@ def roll_call(
         return {}
     rows.sort(key=lambda row: int(row["rank"]))
     missing = sorted(set(range(world)) - {task.rank for task in tasks}) if tasks else []
-    odd = name_odd(rows, missing)
+    odd = name_odd(rows, missing) if in_group else name_odd_worker(rows)
+    for row in () if in_group else rows:
+        row.pop("silent_s" if row.get("where") else "stack", None)
     note_other_calls(odd, {rank: collective_calls(process) for rank, process in by_rank.items()})
     shown = sorted(rows, key=lambda row: (row["rank"] not in odd.get("ranks", ()), row["rank"]))[:_MOST_RANKS]
     facts = {
-        "job": key, "world": max(world, len(rows)), "rows": sorted(shown, key=lambda row: int(row["rank"])),
+        "of": "" if in_group else "workers", "job": key, "world": max(world, len(rows)) if in_group else 0,
+        "rows": sorted(shown, key=lambda row: int(row["rank"])),
         "missing": missing, "odd": odd,
     }  # fmt: skip
     return {name: value for name, value in facts.items() if value}
@@ -108,7 +120,7 @@ def _weight(process: ProcessEvents) -> tuple[int, int, int]:
     return steps, len(process.events_of_kind(UncaughtException)), len(process.events_of_kind(Stacks))
 
 
-def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str, Any]:
+def _row(rank: int, process: ProcessEvents, task: TaskFacts | None, *, in_group: bool) -> dict[str, Any]:
     hello = process.hello
     errors = process.events_of_kind(UncaughtException)
     raised = next((e for e in errors if e.get("exit") or e.get("where") == "task"), None)
@@ -127,7 +139,7 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str,
         message = next(iter(raised.get("message", "").splitlines()), "")
         row["error"] = f"{raised.get('type', '')}: {message}"[:300].rstrip(": .")
         row["where"] = find_user_line(raised.get("frames", []))
-        row["call"] = collective_name(raised.get("frames", []))
+        row["call"] = collective_name(raised.get("frames", [])) if in_group else ""
     row["status"] = _status(task, raised is not None, ended)
     if task is not None:
         row["signal"], row["code"] = task.signal, task.code
@@ -139,7 +151,10 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None) -> dict[str,
     if stopped is not None:
         row["status"], row["signal"], frames, silent = "interrupted", "SIGINT", stopped.get("frames", []), None
     if frames and raised is None and row["status"] != "finished":
-        row["waiting"], row["call"] = classify_wait(frames, in_group=True), collective_name(frames)
+        row["waiting"], row["call"] = (
+            classify_wait(frames, in_group=in_group),
+            collective_name(frames) if in_group else "",
+        )
         row["where"] = find_user_line(frames)
         row["stack"] = [
             f"{f.get('file')}:{f.get('line')} {f.get('function')}"
@@ -164,6 +179,19 @@ def _end_workers(
         died = any(_names_pid(error.get("message", ""), row.get("pid", 0)) for error in errors)
         if row["status"] == "killed" and not died and _is_ray_worker(by_rank[row["rank"]]):
             row["status"] = "interrupted" if errors or row.get("stack") else "finished"
+
+
+def _describe_workers(rows: Sequence[dict[str, Any]], processes: Sequence[ProcessEvents]) -> None:
+    """Adds process ids, which Ray prints; a worker of a program that ended well did not fail to return."""
+    own = [p for p in processes if not _is_ray_worker(p)]
+    ended_well = all(p.events_of_kind(Bye) for p in own) and not any(
+        event.get("exit") for p in own for event in p.events_of_kind(UncaughtException)
+    )
+    for row in rows:
+        row["host"] = f"{row.get('host', '')} pid {row.get('pid')}".strip()
+        if ended_well and row["status"] == "interrupted":
+            row["status"] = "finished"
+            row.pop("where", None), row.pop("stack", None), row.pop("waiting", None)
 
 
 def _names_pid(message: str, pid: int) -> bool:

@@ -29,6 +29,10 @@ _SENTENCES = {
     "lost": "record.ranks.lost",
     "missing": "record.ranks.missing",
     "slow": "record.ranks.slow",
+    "worker_alike": "record.ranks.worker_alike",
+    "worker_busy": "record.ranks.worker_busy",
+    "worker_failed": "record.ranks.worker_failed",
+    "worker_killed": "record.ranks.worker_killed",
 }
 """What is odd about a rank -> key of its sentence."""
 
@@ -45,6 +49,7 @@ def ranks_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | 
     shown = sorted([*first, *rest][: limits.rows], key=lambda row: int(row.get("rank", 0)))
     unlisted = int(facts.get("world") or 0) - len(rows) - len(facts.get("missing") or ())
     return {
+        "of_workers": facts.get("of") == "workers",
         "sentence": odd_rank_sentence(odd, say, run),
         "missing": _numbers(facts.get("missing") or ()) if odd.get("kind") != "missing" else "",
         "rows": [_row(row, run, limits, is_odd=row in first) for row in shown],

@@ -218,6 +218,12 @@ def test_a_worker_that_ray_ended_is_not_a_killed_one(error, of_worker, statuses,
     assert facts.get("odd", {}).get("kind") == odd and facts.get("odd", {}).get("ranks", [1]) == [1]
 
 
+IDLE = {"k": "stacks", "t": 9.0, "reason": "silence", "silent_s": 15.0, "threads": [
+    {"main": True, "frames": [{"file": "/venv/site-packages/ray/_private/worker.py", "line": 1, "user": False}]}]}  # fmt: skip
+PLANTED = {"k": "exception", "t": 3.0, "where": "task", "type": "ValueError", "message": "planted"}
+BYE = {"k": "bye", "t": 9.0}
+
+
 def silent(file, source, *inside):
     frames = [{"file": file, "line": 7, "function": "train", "source": source, "user": True}]
     frames += [
@@ -265,3 +271,39 @@ def test_a_silent_worker_of_ray_has_not_ended_and_the_others_wait_for_it_in_thei
     assert odd_rank_sentence(facts["odd"], Sentences("en")) == (
         "rank 1 has not entered backward at a.py:7, where ranks 0, 2 wait; rank 1 is at b.py:7"
     )
+
+
+@pytest.mark.parametrize(
+    ("end", "message", "of_worker", "of_others", "said"),
+    [
+        ((BYE,), "", (), (), ""),
+        ((BYE,), "", (silent("b.py", "time.sleep(1)"),), (IDLE,), ""),
+        ((), "planted", (PLANTED,), (), "worker 1 failed first, at ? after step 7: ValueError: planted"),
+        ((), "the actor died: pid: 101", (), (), "worker 1 was killed first, after step 7"),
+        ((), "", (silent("b.py", "time.sleep(1)"),), (IDLE,),
+         "worker 1 was still at b.py:7 after step 7; workers 0, 2 were idle"),
+        ((), "", (silent("b.py", "time.sleep(1)"),), (), ""),
+        ((), "", (silent("b.py", "loss.backward()", ("torch/autograd/graph.py", "_engine_run_backward")),), (IDLE,),
+         "worker 1 was still at b.py:7 after step 7; workers 0, 2 were idle"),
+    ],
+    ids=["ended", "silent, and ended", "failed", "killed", "hangs", "others unknown", "hangs in backward"],
+)  # fmt: skip
+def test_workers_of_ray_without_a_process_group_have_a_row_each(end, message, of_worker, of_others, said):
+    def worker(number, *events):
+        hello, _, *rest = ray_worker(number, {"k": "step", "t": 2.5, "framework": "torch", "step": 7}, *events).events
+        return ProcessEvents(f"{number}.jsonl", (hello, *rest))
+
+    raised = () if end else ({"k": "exception", "t": 4.0, "exit": True, "type": "RayError", "message": message},)
+    driver = ProcessEvents("d.jsonl", ({"k": "hello", "t": 0.0, "pid": 1, "argv": ["python", "a.py"]}, *raised, *end))
+    idle = ProcessEvents("i.jsonl", ray_worker(9).events[:1])
+    workers = [worker(0, *of_others), worker(1, *of_worker), worker(2, *of_others)]
+    facts = roll_call([driver, idle, *workers], (), 0, "")
+    assert (facts["of"], [row["rank"] for row in facts["rows"]]) == ("workers", [0, 1, 2]) and "world" not in facts
+    assert [row["host"] for row in facts["rows"]] == ["pid 100", "pid 101", "pid 102"]
+    assert odd_rank_sentence(facts.get("odd", {}), Sentences("en")) == said
+    assert not end or {row["status"] for row in facts["rows"]} == {"finished"}
+    assert [bool(row.get("stack")) for row in facts["rows"]] == [
+        False,
+        "still" in said or (said == "" and not end),
+        False,
+    ]
