@@ -218,8 +218,8 @@ def test_a_worker_that_ray_ended_is_not_a_killed_one(error, of_worker, statuses,
     assert facts.get("odd", {}).get("kind") == odd and facts.get("odd", {}).get("ranks", [1]) == [1]
 
 
-IDLE = {"k": "stacks", "t": 9.0, "reason": "silence", "silent_s": 15.0, "threads": [
-    {"main": True, "frames": [{"file": "/venv/site-packages/ray/_private/worker.py", "line": 1, "user": False}]}]}  # fmt: skip
+LOOP = {"file": "/venv/site-packages/ray/_private/worker.py", "line": 1, "user": False}
+IDLE = {"k": "stacks", "t": 9.0, "silent_s": 15.0, "threads": [{"main": True, "frames": [LOOP]}]}
 PLANTED = {"k": "exception", "t": 3.0, "where": "task", "type": "ValueError", "message": "planted"}
 BYE = {"k": "bye", "t": 9.0}
 
