@@ -43,7 +43,7 @@ class FamilyReading:
 
 def family_of_message(exception: ObservedException) -> FamilyReading | None:
     """The family of an exception, or `None` when nothing shows it."""
-    sentence = " ".join(exception.message[:_MOST_LETTERS].split())
+    sentence = _RE["possible_causes"].sub("", " ".join(exception.message[:_MOST_LETTERS].split()))
     if _RE["general_class"].match(exception.type):
         family = _family_of_system_error(exception, sentence) or family_of_import(exception)
         return FamilyReading(family, 2, sentence) if family else None

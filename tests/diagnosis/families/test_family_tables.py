@@ -121,6 +121,21 @@ def test_the_line_of_an_assert_says_what_was_asked(wanted, line):
     assert (reading.family if reading else None) == wanted
 
 
+@in_one_test(
+    ("wanted", "ending"),
+    [
+        ("illegal_instruction_or_segfault", "{}"),
+        ("illegal_instruction_or_segfault", "{}. Possible causes include a driver"),
+        (None, "Some common causes include: (1) memory, (2) {}"),
+        (None, "Possible reasons: {}"),
+    ],
+)
+def test_a_list_of_possible_causes_is_evidence_of_none(wanted, ending):
+    message = "It has gone. " + ending.format("the worker crashed unexpectedly due to SIGSEGV or another error")
+    reading = family_of_message(ObservedException("WorkerError", message))
+    assert (reading.family if reading else None) == wanted
+
+
 def test_a_class_of_python_says_nothing_and_one_of_a_library_does():
     assert family_of_class("", "TypeError") is None
     assert family_of_class("", "ValueError") is None
