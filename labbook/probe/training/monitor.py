@@ -145,8 +145,7 @@ class TrainingMonitor:
         if grad and training:
             if self.evaluation.open:
                 self._on_evaluation()
-            self.last_root = root
-            phase = "train"
+            self.last_root, phase = root, "train"
             if self.probe.requests is not None:
                 self.probe.requests.on_forward(root, args, kwargs, batch)
             self.phases.samples += samples
@@ -160,7 +159,8 @@ class TrainingMonitor:
             phase, stochastic = "eval", root.has_stochastic_in(training)
             self.inspector.release()
             if grad:
-                self.last_root = self.last_root if self.loop.trains_another(root.index) else root
+                other = self.loop.trains_another(root.index)  # a teacher, or a network that judges
+                self.last_root = self.last_root if other else root
                 self.inspector.flight_recorder.on_forward(root, args, kwargs, batch)
                 if self.dense and not self.loop.train_grad:  # it may be trained in this mode
                     self._timed(self.inspector.before_forward, root, args, kwargs, batch)
