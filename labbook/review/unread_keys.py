@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from labbook.review.code_index import Code, last_name, parameters
-from labbook.review.source_file import Source, Unreadable, read_source
-from labbook.review.unread_options import HARMLESS
+from labbook.review.source_file import Source
+from labbook.review.unread_options import HARMLESS, read_code
 
 _LOADS = frozenset(("safe_load", "full_load", "unsafe_load", "load", "loads"))
 _LOADERS = ("yaml.", "json.", "toml.", "tomllib.", "tomli.", "ruamel.yaml.")
@@ -28,11 +28,9 @@ def unread_keys(keys: Iterable[str], files: Sequence[Path]) -> list[str]:
         keys: Keys of values with the sections around them: "model.width".
         files: All source files that the program loaded.
     """
-    try:
-        sources = [read_source(path, path.name) for path in files]
-    except Unreadable:
+    code = read_code(files)
+    if code is None:
         return []
-    code = Code(sources)
     loads = [(source, call) for name in _LOADS for source, call in code.calls.get(name, ()) if _is_load(source, call)]
     if not loads or not all(isinstance(source.parents[call], (ast.Assign, ast.Return)) for source, call in loads):
         return []
@@ -40,7 +38,7 @@ def unread_keys(keys: Iterable[str], files: Sequence[Path]) -> list[str]:
     if _ELSEWHERE in names or any(code.calls.get(name) for name in _FAR_FROM_SIGHT):
         return []
     opened: set[str] = set()
-    for source in sources:
+    for source in code.sources:
         for node in source.nodes:
             if not isinstance(node, (ast.Name, ast.Attribute)) or last_name(node) not in names:
                 continue

@@ -25,16 +25,20 @@ def unread_options(names: Iterable[str], files: Sequence[Path]) -> list[str]:
         names: Names of options as attributes: "batch_size".
         files: All source files that the program loaded.
     """
-    try:
-        sources = [read_source(path, path.name) for path in files]
-    except Unreadable:
-        return []
-    code = Code(sources)
-    if not code.calls.get("add_argument") or any(_escapes(code, source) for source in sources):
+    code = read_code(files)
+    if code is None or not code.calls.get("add_argument") or any(_escapes(code, source) for source in code.sources):
         return []
     declared = _declared_options(code)
     texts = _other_texts(code)
     return [name for name in names if name in declared and not code.loaded.get(name) and name not in texts]
+
+
+def read_code(files: Sequence[Path]) -> Code | None:
+    """Returns the index of the files, `None` if one of them cannot be parsed."""
+    try:
+        return Code([read_source(path, path.name) for path in files])
+    except Unreadable:
+        return None
 
 
 def _declared_options(code: Code) -> set[str]:

@@ -104,18 +104,20 @@ def _is_constant(scope: ast.AST, name: str) -> bool:
     drawn = (one for one in ast.walk(scope) if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store))
     if any(dotted_target(one.value) == name for one in drawn):
         return False
-    for node in ast.walk(scope):
-        if not isinstance(node, ast.Assign):
-            continue
+    return any(
+        isinstance(value, ast.Constant) or (isinstance(value, ast.Call) and last_name(value.func) in _CONSTANTS)
+        for value in _assigned_values(scope, name)
+    )
+
+
+def _assigned_values(scope: ast.AST, name: str) -> Iterator[ast.expr]:
+    """Yields what a name is assigned within a scope, alone or in a tuple."""
+    for node in (one for one in ast.walk(scope) if isinstance(one, ast.Assign)):
         for target in node.targets:
             pairs = [(target, node.value)]
             if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
                 pairs = list(zip(target.elts, node.value.elts, strict=False))
-            for one, value in pairs:
-                made = isinstance(value, ast.Call) and last_name(value.func) in _CONSTANTS
-                if dotted_target(one) == name and (made or isinstance(value, ast.Constant)):
-                    return True
-    return False
+            yield from (value for one, value in pairs if dotted_target(one) == name)
 
 
 def masked_mean(code: Code, source: Source) -> Iterator[Hit]:
@@ -170,18 +172,10 @@ def _mask_name(node: ast.expr) -> str:
 def _origin(code: Code, source: Source, name: str, scope: ast.AST | None, depth: int) -> str:
     """The text of what a mask is made of, through names."""
     text = name
-    for node in ast.walk(source.tree) if depth < 3 else ():
-        if not isinstance(node, ast.Assign):
-            continue
-        for target in node.targets:
-            pairs = [(target, node.value)]
-            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                pairs = list(zip(target.elts, node.value.elts, strict=False))
-            for one, value in pairs:
-                if dotted_target(one) == name:
-                    inner = _mask_name(value)
-                    text += " " + ast.unparse(value)
-                    text += " " + _origin(code, source, inner, scope, depth + 1) if inner and inner != name else ""
+    for value in _assigned_values(source.tree, name) if depth < 3 else ():
+        inner = _mask_name(value)
+        text += " " + ast.unparse(value)
+        text += " " + _origin(code, source, inner, scope, depth + 1) if inner and inner != name else ""
     return text
 
 
