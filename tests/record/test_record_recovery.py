@@ -158,13 +158,16 @@ def test_a_run_ends_as_its_training_in_the_background(book, ending, status):
         "import os, sys, time, torch\nmodel = torch.nn.Linear(2, 1)\n"
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         "for _ in range(3):\n    optimizer.zero_grad(); model(torch.ones(4, 2)).mean().backward(); optimizer.step()\n"
-        f"time.sleep(2)\nprint('over', flush=True)\n{ending}\n"
+        "open('begun', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.05)\n"
+        f"print('over', flush=True)\n{ending}\n"
     )
-    book("record", "--", "sh", "-c", f"{sys.executable} late.py > late.txt 2>&1 &")
+    begun = "while [ ! -e begun ]; do sleep 0.05; done"
+    book("record", "--", "sh", "-c", f"{sys.executable} late.py > late.txt 2>&1 & {begun}")
+    (book.folder / "go").touch()
     wait_for(lambda: "over" in (book.folder / "late.txt").read_text())
     wait_for(lambda: "recovered" in book("recover").stdout)
     assert f"\nstatus: {status}\n" in book.entry()
-    assert ("at late.py:8" in book.entry()) == (status == "failed")
+    assert ("at late.py:9" in book.entry()) == (status == "failed")
     assert "\nduration_s: 0." not in book.entry()
 
 
