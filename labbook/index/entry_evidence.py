@@ -48,7 +48,8 @@ def _advice() -> tuple[str, ...]:
     words = [
         read_words(builtin_folder() / "words" / f"{language}_diagnosis.toml")["diagnosis"] for language in ("en", "zh")
     ]
-    return tuple(f"- **{each[key]}**" for each in words for key in ("why", "fixes"))
+    # Entries of labbook 0.2 have 修复： for the advice.
+    return (*(f"- **{each[key]}**" for each in words for key in ("why", "fixes")), "- **修复：**")
 
 
 def is_quiet_row(line: str) -> bool:

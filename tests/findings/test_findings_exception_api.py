@@ -63,7 +63,7 @@ def test_all_of_it_is_in_the_language_of_the_settings(tmp_path, monkeypatch, cap
     with pytest.raises(RuntimeError), labbook.diagnosed():
         raise wrong_width()
     told = capsys.readouterr().err
-    assert "修复：" in told and "fix:" not in told
+    assert "解决办法：" in told and "fix:" not in told
 
 
 class SilentError(Exception):

@@ -33,10 +33,16 @@ DIAGNOSIS = """## Diagnosis
 """
 
 
-@pytest.fixture(params=[("ok", "not observed", "fail"), ("正常", "未观察到", "不通过")], ids=["en", "zh"])
+@pytest.fixture(
+    params=[
+        ("ok", "not observed", "fail", "Cause:", "Fix:"),
+        ("正常", "未观察到", "不通过", "原因：", "解决办法："),
+        ("正常", "未观察到", "不通过", "原因：", "修复："),
+    ],
+    ids=["en", "zh", "zh of an older labbook"],
+)
 def book(notes, request):
-    ok, unobserved, fail = request.param
-    why, fixes = ("Cause:", "Fix:") if ok == "ok" else ("原因：", "修复：")
+    ok, unobserved, fail, why, fixes = request.param
     parts = [
         block("diagnosis", DIAGNOSIS.format(why=why, fixes=fixes)),
         block("health", HEALTH.format(ok=ok, unobserved=unobserved, fail=fail)),

@@ -98,7 +98,7 @@ def test_the_terminal_shows_the_same_in_few_lines(runs):
 def test_the_terminal_in_chinese(runs):
     lines = diagnosis_lines(with_findings(runs, CRASH), "zh")
     assert "（" in "".join(lines) or "确定" in lines[0]
-    assert any(line.startswith("修复") for line in lines)
+    assert any(line.startswith("解决办法") for line in lines)
     assert diagnosis_lines(with_findings(runs, unsure="x"), "zh") == ["未能诊断：x"]
 
 
