@@ -54,7 +54,7 @@ FORBIDDEN = {
         r"一无所知",
         r"说明含义",
         r"的东西",
-        # One term for one thing: 敏感信息, 拦截, 屏蔽, 网站, 保存的文件, 复现, 差别, 生成器, 失活, 症状目录, 记录本 or notebook, 次.
+        # One term for one thing.
         r"秘密信息|扣留|遮盖|站点|保留文件|重现|差异(?!（)|发生器|死神经元|症状库|笔记本|\d 个运行|} 个运行",
         # Punctuation of the other language between Chinese characters.
         r"[\u4e00-\u9fff][,;:?!][\u4e00-\u9fff]",

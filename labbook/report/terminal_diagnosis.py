@@ -35,9 +35,9 @@ def print_diagnosis(diagnosis: Diagnosis, language: str, run: Run | None = None)
         _print_finding(finding, labels, run)
         for other in consequences:
             if other.follows_from == (finding.symptom or finding.family):
-                screen.print_line("  ", f"{labels['follows']} ", screen.Cell(headline(other, labels), "dim"))
+                screen.print_line("  ", _lead(labels["follows"]), screen.Cell(headline(other, labels), "dim"))
     for finding in causes[_MAX_SHOWN:]:
-        screen.print_line(f"{labels['further']} ", headline(finding, labels))
+        screen.print_line(_lead(labels["further"]), headline(finding, labels))
 
 
 def describe_doubt(diagnosis: Diagnosis, pages: Sequence[Symptom], language: str) -> list[str]:
@@ -63,6 +63,12 @@ def print_own_fix(meta: Mapping[str, Any], language: str) -> None:
     screen.print_line("  ", screen.Cell(line, "green"))
 
 
+def _lead(label: object) -> str:
+    """Returns a label with the space before its text; a full-width colon has its own."""
+    text = str(label).rstrip()
+    return text if text.endswith("：") else f"{text} "
+
+
 def _print_finding(finding: Finding, labels: Mapping[str, Any], run: Run | None) -> None:
     style = "bold red" if finding.severity == "error" else "bold yellow"
     screen.print_line(screen.Cell(headline(finding, labels), style))
@@ -74,12 +80,12 @@ def _print_finding(finding: Finding, labels: Mapping[str, Any], run: Run | None)
     for sentence in finding.evidence:
         screen.print_line("  ", sentence)
     for number, cause in enumerate(finding.causes):
-        screen.print_line(
-            "  ", screen.Cell(str(labels["why" if number == 0 else "else"]), "bold"), " ", strip_markdown(cause)
-        )
+        lead = _lead(labels["why" if number == 0 else "else"])
+        screen.print_line("  ", screen.Cell(lead, "bold"), strip_markdown(cause))
     for number, fix in enumerate(finding.fixes, 1):
-        lead = str(labels["fixes"]) if number == 1 else " " * len(labels["fixes"])
-        screen.print_line("  ", screen.Cell(lead, "bold"), f" {number}. {strip_markdown(fix)}")
+        lead = _lead(labels["fixes"])
+        lead = lead if number == 1 else " " * screen.display_width(lead)
+        screen.print_line("  ", screen.Cell(lead, "bold"), f"{number}. {strip_markdown(fix)}")
     for seen in finding.seen_before:
         if seen.fits:
             screen.print_line("  ", screen.Cell(fill(labels["cured_line"], run=seen.run, fix=seen.fix), "green"))

@@ -8,6 +8,7 @@ from labbook.model.finding import Finding
 from labbook.model.run import CheckResult, Run
 from labbook.report.entry.diagnosis_section import fill, strip_markdown, user_location
 from labbook.report.entry.section_limits import shorten_middle
+from labbook.screen import display_width
 from labbook.store.text.sentences import Sentences, translate_check
 from labbook.store.text.templates import words
 
@@ -32,14 +33,18 @@ def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
     causes = [check for check in visible_findings(run) if not check.explained_by and check.id != but]
     known = {finding.symptom: finding for finding in run.findings}
     lines = []
+    verdicts = {name: str(label).strip("*") + "  " for name, label in labels["verdicts"].items()}
+    indent = " " * max(display_width(verdicts[name]) for name in ("fail", "warn"))
 
     def add_check(check: CheckResult) -> None:
         row = translate_check(check, say)
-        verdict = str(labels["verdicts"][row.verdict]).strip("*")
-        lines.append(shorten_middle(f"{verdict}  {row.title}{labels['health']['colon']}{row.observed}", _WIDTH))
+        verdict = verdicts[row.verdict] + indent[display_width(verdicts[row.verdict]) :]
+        lines.append(shorten_middle(f"{verdict}{row.title}{labels['health']['colon']}{row.observed}", _WIDTH))
         place = user_location(known[check.id], run) if check.id in known else ""
         if place:
-            lines.append(shorten_middle(f"      {place}  {known[check.id].where.get('source') or ''}".rstrip(), _WIDTH))
+            lines.append(
+                shorten_middle(f"{indent}{place}  {known[check.id].where.get('source') or ''}".rstrip(), _WIDTH)
+            )
 
     for check in causes[:_MOST]:
         add_check(check)
@@ -49,9 +54,9 @@ def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
         fixed = next((seen for seen in known[check.id].seen_before if seen.fits), None) if check.id in known else None
         if fixed is not None:
             line = fill(labels["diagnosis"]["cured_line"], run=fixed.run, fix=strip_markdown(fixed.fix))
-            lines.append(shorten_middle(f"      {line}", _WIDTH))
+            lines.append(shorten_middle(f"{indent}{line}", _WIDTH))
         if advice := _first_advice(check, known.get(check.id), say):
-            lines.append("      " + _whole_sentences(strip_markdown(advice)))
+            lines.append(indent + _whole_sentences(strip_markdown(advice)))
     if len(causes) > _MOST:
         lines.append(str(labels["health"]["more_findings"]).format(count=len(causes) - _MOST))
     return lines

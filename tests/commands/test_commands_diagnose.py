@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+
+import pytest
+
+from labbook.screen import display_width
 
 REPORT = "Training on four cards hangs after the first batch, without any output.\n"
 MESSAGE = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)\n"
@@ -33,6 +38,13 @@ def test_a_message_is_diagnosed_without_proposals(project):
     assert done.returncode == 0 and "4x8" in done.stdout and "labbook explain" not in done.stderr
     data = json.loads(diagnose(project, MESSAGE, "--json").stdout)
     assert data["primary"] == "shape_mismatch_linear" and data["nearest_pages"] == []
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_numbered_advice_begins_in_one_column(project, language):
+    lines = diagnose(project, MESSAGE, "--language", language).stdout.splitlines()
+    numbered = [re.match(r"(.*?)\d\. ", line) for line in lines if re.match(r"  (\S+ ?| +)\d\. ", line)]
+    assert len(numbered) > 1 and len({display_width(found[1]) for found in numbered}) == 1
 
 
 def test_an_exception_that_no_page_knows_gets_no_proposals(project):

@@ -36,6 +36,13 @@ def test_causes_with_their_advice_and_no_effects(runs):
     assert finding_lines(run) == ["warn  title of cause: 0.5 of 2", "      Do this."]
 
 
+def test_chinese_lines_begin_below_each_other(runs):
+    fail, advice, warn = finding_lines(
+        with_checks(runs, result("a", "fail", detail="Do this."), result("b", "warn")), "zh"
+    )
+    assert (fail, advice, warn) == ("不通过  title of a：0.5 of 2", "        Do this.", "警告    title of b：0.5 of 2")
+
+
 def test_what_is_worse_than_its_cause_is_told_below_it(runs):
     run = with_checks(
         runs,
@@ -91,11 +98,11 @@ def test_in_chinese(runs):
         observed_message=message("health.loss_spike.one", loss=9.5, step=7, level=0.2),
         page_words={"zh": {"title": "损失没有尖峰", "expected": "", "detail": "裁剪 `grad`。"}},
     )
-    lines = ["不通过  损失没有尖峰：第 7 步为 9.5，附近为 0.2", "      裁剪 grad。"]
+    lines = ["不通过  损失没有尖峰：第 7 步为 9.5，附近为 0.2", "        裁剪 grad。"]
     assert finding_lines(with_checks(runs, check), "zh") == lines
 
 
 def test_an_entry_from_before_there_were_messages_is_shown_as_it_is(runs):
     check = result("loss_nonfinite", "fail", detail="Do this.")
-    lines = ["不通过  title of loss_nonfinite：0.5 of 2", "      Do this."]
+    lines = ["不通过  title of loss_nonfinite：0.5 of 2", "        Do this."]
     assert finding_lines(with_checks(runs, check), "zh") == lines

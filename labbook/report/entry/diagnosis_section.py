@@ -10,6 +10,7 @@ from labbook.model.finding import EarlierRun, Finding
 from labbook.model.run import Run
 from labbook.report.ending_exception import shorten_path, shorten_paths
 from labbook.report.entry.section_limits import Limits, shorten_middle
+from labbook.screen import display_width
 from labbook.store.text.templates import words
 
 _MOST_WHOLE = 4
@@ -121,11 +122,12 @@ def diagnosis_lines(run: Run, language: str = "en", base: str = "") -> list[str]
     if primary.causes:
         lines.append(shorten_middle(fill(labels["why_line"], cause=strip_markdown(primary.causes[0])), 2 * _WIDTH))
     fixed = next((seen for seen in primary.seen_before if seen.fits), None)
+    label = fill(labels["try_line"], fix="")
     if fixed is not None:
         lines.append(shorten_middle(fill(labels["cured_line"], run=fixed.run, fix=strip_markdown(fixed.fix)), _WIDTH))
     lines += [
         shorten_middle(
-            fill(labels["try_line"], fix=strip_markdown(fix)) if number == 0 else f"     {strip_markdown(fix)}",
+            (" " * display_width(label) if number else label) + strip_markdown(fix),
             2 * _WIDTH,
         )
         for number, fix in enumerate(primary.fixes[: 2 if fixed is None else 1])
@@ -151,7 +153,8 @@ def headline(finding: Finding, labels: Mapping[str, Any]) -> str:
     if not finding.symptom and finding.family == "other":
         return strip_markdown(finding.title)
     certainty = labels["tiers"][str(finding.tier)]
-    return f"{strip_markdown(finding.title)} ({finding.symptom or finding.family}{labels['comma']}{certainty})"
+    name = finding.symptom or finding.family
+    return fill(labels["headline"], title=strip_markdown(finding.title), name=name, certainty=certainty)
 
 
 def fill(sentence: object, **values: object) -> str:
