@@ -67,7 +67,6 @@ def map_in_order(
 
     Args:
         executor: From `open_executor`.
-        workers: Number of its workers.
         work: A function of a module, so that other processes find it.
         items: Arguments; read when they are sent.
     """

@@ -32,7 +32,6 @@ class Readiness:
     Args:
         name: Subject of the check: "git", "notebook" ...
         verdict: "ok", "warn" (entries will lack something) or "fail" (runs cannot be recorded).
-        found: The state.
         advice: What to do, `None` when nothing has to be done.
     """
 

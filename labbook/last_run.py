@@ -16,8 +16,6 @@ class LastRun:
     """A recorded run that shows itself.
 
     Args:
-        run: The run.
-        entry: Its entry.
         text: Its summary, as `labbook record` prints it.
         labels: Status and verdict in the language of the notebook, once if they are the same.
         columns: Names of the columns of the table of metrics in that language.

@@ -180,7 +180,6 @@ class Recording:
 
         Args:
             number: Its number in the history of the kernel.
-            source: Its code.
         """
         self._cell_began = time.time()
         with suppress(OSError):
@@ -191,9 +190,6 @@ class Recording:
 
         Args:
             number: Its number in the history of the kernel.
-            source: Its code.
-            error: What it raised.
-            failed: Whether it failed.
         """
         self._ended_cells.add(number)
         with suppress(OSError):
@@ -335,12 +331,8 @@ def recording(
 
     Args:
         experiment: Experiment of the run: its name, number or a part of its name.
-        notes: Notes for the entry.
-        tags: Tags for the entry.
         level: How much to measure: "off", "light", "normal" or "deep"; by default the setting `level`.
-        commit: Whether the entry is committed.
         probe: Whether the program is observed.
-        quiet: Whether labbook prints nothing.
         notebook: The notebook; by default the one above the working folder.
     """
     flags = {"level": level, "commit": None if commit else "off", "probe": None if probe else False}

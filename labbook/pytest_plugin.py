@@ -23,11 +23,7 @@ _MOST_DIAGNOSES = 200
 
 
 class CheckFailedError(AssertionError):
-    """A check of a model failed; the message is the table of its results.
-
-    Args:
-        result: Result of the check.
-    """
+    """A check of a model failed; the message is the table of its results."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(str(result))

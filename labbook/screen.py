@@ -62,7 +62,6 @@ class Column:
     """A column of a table.
 
     Args:
-        name: Its heading.
         right: Whether it is aligned to the right.
         flexible: Whether it takes the room that is left and is cut where there is too little.
         keep: Rank when the terminal is narrow: columns with the smallest go first; 9 never goes.
@@ -211,7 +210,6 @@ def print_markdown(text: str, *, paged: bool = False) -> None:
     """Prints Markdown for reading; links keep their words only, pictures their description.
 
     Args:
-        text: The Markdown.
         paged: Whether to open the pager of the user (`PAGER`, else `less`) if the text is longer than the terminal.
     """
     from rich.markdown import Markdown

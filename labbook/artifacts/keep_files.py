@@ -45,7 +45,6 @@ class FileKeeper:
     Args:
         notebook: Its settings name the patterns and the limit; its private folder takes the copies.
         cwd: Working folder of the run; paths below it are shown relative to it.
-        redactor: Masks paths and names.
     """
 
     notebook: Notebook
@@ -198,7 +197,6 @@ def find_written_files(items: Iterable[FileItem], patterns: Sequence[str], cwd: 
     Args:
         items: Items of the probe's `files` events.
         patterns: Patterns, see `compile_patterns`.
-        cwd: Working folder of the run.
         started: Unix time of its start: of folders in which files were only counted, older files are left out.
     """
     if not patterns:

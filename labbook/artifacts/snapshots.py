@@ -64,9 +64,7 @@ def find_checkpoints(items: Iterable[FileItem], cwd: Path, started: float, ended
     """Returns the checkpoints that a run has written and nobody has changed since, oldest first.
 
     Args:
-        items: Items of `files` events.
         started: Unix time of the start of the run.
-        ended: Unix time of its end.
     """
     found = []
     for path in find_written_files(items, [f"*{ending}" for ending in WEIGHT_ENDINGS], cwd, started):
@@ -134,7 +132,6 @@ def keep_snapshot(
 
     Args:
         run: The run, which has ended; its own files of a snapshot, such as the state that the probe saved, stay.
-        items: Items of its `files` events.
         which: "best", "last" or "failed".
         value_at: As for `choose_checkpoint`.
 

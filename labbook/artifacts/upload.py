@@ -42,7 +42,6 @@ class UploadState:
 
     Args:
         pending: Number of objects that are not uploaded.
-        pending_bytes: Their size.
         running: Whether a process uploads now.
         error: Why the last upload stopped, or "".
         failed_at: Unix time of that, 0.0 if it did not.

@@ -20,10 +20,8 @@ class CaptureContext:
     """The facts of a run that a capture source may use.
 
     Args:
-        config: Settings of the notebook.
         attachments: Folder of the entry's files; sources may write into it.
         python: The `hello` event of the main Python process; empty before the start and without a probe.
-        notebook: Notebook of the entry.
     """
 
     argv: Sequence[str]

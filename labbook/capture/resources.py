@@ -53,7 +53,6 @@ class ResourceSampler:
     """A thread that samples a process tree into a file until it is stopped; never raises.
 
     Args:
-        pid: The command's process.
         path: The file to append to.
         interval_s: Time between two samples after the first seconds; it grows in very long runs.
         redactor: Masks secrets in command lines; without one only program names and options without values are stored.

@@ -37,7 +37,6 @@ class Batch:
     Args:
         whole: The batch as loaded, on the device of the model.
         inputs: Positional inputs of the model; empty for a dictionary.
-        named: Inputs by name.
         target: Target of the loss; the whole dictionary for a dictionary; `None` for a single input.
     """
 

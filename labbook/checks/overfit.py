@@ -30,7 +30,6 @@ def overfit_one_batch(
 
     Args:
         model: A module of PyTorch or a layer of PaddlePaddle.
-        batch: A batch of a loader.
         loss: `loss(output, target)`; without it, `output.loss` of the model.
         optimizer: The user's optimizer; without it, Adam with up to three learning rates.
         steps: Steps per learning rate.

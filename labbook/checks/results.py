@@ -42,7 +42,6 @@ class Result:
     """The result of a check.
 
     Args:
-        title: Name of the check.
         verdict: "ok", "note", "warn" or "fail": the worst of its rows.
         summary: One sentence.
     """

@@ -17,7 +17,6 @@ class MetricRow:
     """One number of several runs.
 
     Args:
-        name: The series.
         what: "last" or "best".
         values: The value in each run, `None` for a run without one.
     """
@@ -90,12 +89,7 @@ def runs_data(runs: Sequence[Run], rows: Rows, metrics: Sequence[MetricRow]) -> 
 def comparison_markdown(
     runs: Sequence[Run], rows: Rows, metrics: Sequence[MetricRow], labels: Mapping[str, Any]
 ) -> str:
-    """Returns the comparison of several runs as a Markdown table with one column per run.
-
-    Args:
-        rows: Their differences.
-        metrics: Their numbers.
-    """
+    """Returns the comparison of several runs as a Markdown table with one column per run."""
     words, kinds = labels["comparison"], labels["week"]["kinds"]
 
     def line(kind: str, what: str, values: Sequence[str]) -> str:

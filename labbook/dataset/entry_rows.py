@@ -40,7 +40,6 @@ def add_run(rows: Rows, paths: NotebookPaths, path: str, meta: Mapping[str, Any]
     Args:
         rows: From `empty_rows`.
         path: Path of the entry, relative to the notebook.
-        meta: Its front matter.
         digest: Its digest, as the index has it.
     """
     entry = Entry(path, meta)

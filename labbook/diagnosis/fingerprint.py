@@ -45,7 +45,6 @@ def fingerprint_fault(symptom: str, place: str = "") -> str:
     """The fingerprint of a silent fault.
 
     Args:
-        symptom: Its id.
         place: Name of the module that shows it ("Linear"), or of the framework.
     """
     return _digest(("fault", symptom, place, ""))
@@ -64,7 +63,6 @@ def normalise_message(message: str, kind: str = "") -> str:
     """A message in lower case without values that differ between runs of the same failure.
 
     Args:
-        message: As the exception gives it.
         kind: Class of the exception; for some classes the quoted name counts.
     """
     text = _RE["escapes"].sub("", message[:_MOST_LETTERS]).strip()

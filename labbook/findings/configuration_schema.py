@@ -38,8 +38,6 @@ def schema_errors(setting: str, root: Path, run: Run) -> Iterator[Message]:
 
     Args:
         setting: Value of `config_schema`: a file relative to the notebook, or "module:Dataclass".
-        root: Folder of the notebook.
-        run: The run.
     """
     try:
         schema = _load_schema(setting, root, run)

@@ -34,7 +34,6 @@ def search_notes(query: str, *, limit: int = 10, notebook: str | Path | None = N
 
     Args:
         query: Words in English or Chinese, conditions as of `labbook list`, or a pasted error message.
-        limit: Maximum number of answers.
         notebook: The notebook; by default the one above the working folder.
 
     Raises:

@@ -138,7 +138,6 @@ def add_earlier_runs(
     """Returns the diagnosis with the earlier runs of the notebook that had the same findings.
 
     Args:
-        notebook: Notebook to search.
         diagnosis: Diagnosis of one run.
         but: Id of that run, which is left out.
         script: Script of that run, as its title names it; "" if the run is in the notebook or has no script.

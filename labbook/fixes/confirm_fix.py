@@ -107,7 +107,6 @@ def reject(notebook: Notebook, run: str, by: str = "") -> RecordedFix:
     """Writes that a run did not fix another one, and removes it as fix and as proposal.
 
     Args:
-        notebook: Notebook of both runs.
         run: The failed run, or the run that has a proposal.
         by: The run to reject; "" for the proposed or confirmed one.
 

@@ -51,7 +51,6 @@ def find_earlier_runs(
     """Returns earlier runs with the same failures.
 
     Args:
-        notebook: Notebook to search.
         run: Id of that run, which is left out.
         script: Project and script of that run (`labbook.index.documents.script_key`), "" to look it up in the index.
         now: That run, to tell whether an earlier fix is still to be made in it; `None` if only a text is known.
@@ -151,7 +150,6 @@ def find_newest_run(notebook: Notebook, key: str, value: str, *, before: float) 
     """Returns the id of the newest run that started before a moment, or "".
 
     Args:
-        notebook: Notebook to search.
         key: A facet of `labbook.index.documents.note_facets`, such as "experiment".
         value: Value of the facet.
         before: Unix time, s.

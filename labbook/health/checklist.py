@@ -121,7 +121,6 @@ def checklist(run: Run, pages: CheckPages, of_code: Sequence[tuple[Check, Outcom
     entry. The last row counts the checks that have none.
 
     Args:
-        run: The run.
         pages: What the symptom pages say of the checks.
         of_code: What the code of the run shows; a check of the same id that found nothing has no row then.
     """

@@ -35,7 +35,6 @@ class ImportOutcome:
 
     Args:
         action: "added", "updated" or "unchanged".
-        id: Id of its entry.
         path: Path of the entry, relative to the notebook.
     """
 
@@ -54,7 +53,6 @@ class Import:
     """The outcome of an import.
 
     Args:
-        runs: What became of each run.
         problems: Runs that cannot be read, as (path, reason).
         uncommitted: Why a batch was not committed, one sentence each.
     """

@@ -38,11 +38,7 @@ _CHART = re.compile("(.+) - (.+)")
 
 
 class CsvColumns:
-    """Places of the columns of a table; of several columns of one kind, the first in the order of the lists above.
-
-    Args:
-        header: Names of the columns.
-    """
+    """Places of the columns of a table; of several columns of one kind, the first in the order of the lists above."""
 
     def __init__(self, header: Sequence[str]) -> None:
         plain = {place: re.sub(r"[\s-]+", "_", name.lower()) for place, name in enumerate(header)}

@@ -125,7 +125,6 @@ class _Place:
 
     Args:
         count: Last number in the column of steps.
-        step: Last step.
         steps: Steps in ascending order; a row that goes back adds none.
         offsets: First step of an epoch, where steps count from the beginning of each epoch.
         restarts: How often the steps began again.
@@ -230,7 +229,6 @@ class _Rows:
 
         Args:
             key: The run.
-            name: Name of the file.
         """
         header, columns = self._table.header, self._columns
         *cells, chart, restarts = key

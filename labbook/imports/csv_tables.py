@@ -27,10 +27,7 @@ class CsvTable:
     """A table: names of its columns, and where its rows begin.
 
     Args:
-        file: Path of the file.
         header: Names of the columns, stripped; empty if the file has no row of names.
-        encoding: Encoding of the text.
-        separator: Character between cells.
         lines_before: Lines before the first row of values.
     """
 

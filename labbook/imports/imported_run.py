@@ -176,7 +176,6 @@ class SeriesCollector:
         """Adds a point if the value is a number, a truth value or one of "NaN", "Infinity", "-Infinity".
 
         Args:
-            name: Name of the series.
             value: Anything.
             begun: As of `add_of_file`, for a point of one of several files.
         """

@@ -66,7 +66,6 @@ def runs_of_databases(
     """Yields the runs of the databases in a folder; a damaged one gives those before the damage, and an empty one.
 
     Args:
-        tool: Name of the format.
         path: A file or a folder.
         patterns: Names of the files in a folder.
         read: Yields the runs of a database, none if it is another tool's.

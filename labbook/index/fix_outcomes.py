@@ -82,7 +82,6 @@ def runs_with(
         key: "fingerprint", "symptom" or "family".
         value: Its value; "" finds nothing.
         fixed: 1 for runs with a confirmed fix, 0 for the others.
-        most: Maximum number of runs.
     """
     if not value:
         return []

@@ -15,8 +15,6 @@ class Hit:
     Args:
         path: Path relative to the notebook, with forward slashes.
         line: Line of the best passage, from 1.
-        snippet: The passage as plain text.
-        meta: The front matter.
         kind: "run", "experiment", "symptom", "report", "note", or "catalogue" for a built-in page.
         loose: True if the note has only some of the words, because no note has all of them.
         why: Kind of the match: "same fingerprint", "same symptom", "same family", "words" or "filters".

@@ -15,7 +15,6 @@ def nearest_pages(text: str, symptoms: Iterable[Symptom], most: int = 3) -> list
 
     Args:
         text: Question or description in English or Chinese.
-        most: Maximum number of pages.
     """
     pages = {symptom.id: symptom for symptom in symptoms}
     ranked = page_scores(pages.values()).rank_pages(text[:_MOST_LETTERS])

@@ -42,7 +42,6 @@ class SearchResult:
 
     Args:
         hits: Results, best first.
-        total: Number of all matching notes.
         refreshed: Result of the update of the index, with the notes that cannot be read.
         words: Words to highlight in the snippets.
     """
@@ -84,7 +83,6 @@ def search(
 
     Args:
         words: Words, "quoted phrases" and conditions (`key:value`, `lr<0.02`), in English or Chinese.
-        limit: Maximum number of results.
         subject: Failures that the query is about.
         notify: Called with (files read, files to read) while the index is updated.
 

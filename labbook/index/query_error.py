@@ -28,8 +28,6 @@ def unknown(
     """Returns the error for an unknown name or value, with the nearest one and a list of the known ones.
 
     Args:
-        key: Key of the message.
-        name: What is unknown.
         known: What is known, the most important first.
         write: Formats a known name for a query.
         field: The field that has no such value, if it is a value.

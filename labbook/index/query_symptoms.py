@@ -118,7 +118,6 @@ def _has_evidence(page: PageScore, known: int, count: int) -> bool:
     """Whether a query has enough words of a page.
 
     Args:
-        page: The page.
         known: Number of meanings of the query that some page has.
         count: Number of meanings of the query.
     """

@@ -54,7 +54,6 @@ class OutputLine:
         kind: "output" or "warning".
         line: Line number, from 1.
         rank: Rank in the line's prefix, or `None`.
-        count: Number of similar lines.
         order: Position in time, comparable with that of exceptions of the same evidence.
     """
 

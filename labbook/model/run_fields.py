@@ -76,7 +76,6 @@ def field_values(front: Front, key: str) -> list[Any]:
     """Returns the values of an option and a metric with a name, else of a field of the front matter.
 
     Args:
-        front: Front matter of the run.
         key: `duration_s`, `code.branch`, `lr`, `optimizer.lr`, `val_acc`, `val_acc.best`.
     """
     wanted = field_key(ALIASES.get(key.lower(), key))

@@ -50,7 +50,6 @@ class Probe:
 
     Attributes:
         settings: As given.
-        writer: The event file.
         totals: Fields for the last event, such as `steps` and `backwards`; set by the framework adapters.
         step: Number of the last optimizer step, or `None`; set by the framework adapters.
         requests: What the user asked for besides looking (`--watch` and its kin), or `None`.

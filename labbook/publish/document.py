@@ -83,7 +83,6 @@ def write_document(note: Path, root: Path, to: str, target: Path, fill: Fill = s
         note: A Markdown file of the notebook.
         root: Folder of the notebook; pictures outside of it are left out.
         to: One of `FORMATS`.
-        target: The file to write.
         fill: Changes the text of the note before it is written.
 
     Raises:

@@ -44,8 +44,6 @@ class WrittenReport:
     """A written report.
 
     Args:
-        path: Its file.
-        data: Data of the period.
         trouble: Names a broken template of the notebook, or "".
         problems: Notes that could not be read, as (path, reason).
     """

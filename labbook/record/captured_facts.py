@@ -36,7 +36,6 @@ def add_captured(
     """Adds the facts of the capture sources; `after.json` stores those of the end for a later recovery.
 
     Args:
-        notebook: Notebook of the run.
         processes: Events of its processes, without those of its trials.
         recorded: All events as they are in the journal, by which calls of `labbook.keep()` are known.
     """

@@ -44,9 +44,7 @@ def report_to_ci(finished: FinishedRun, config: Config, environ: Mapping[str, st
 
     Args:
         finished: The run, with its entry on disk.
-        config: Settings of the notebook.
         environ: The environment, which names the CI service.
-        quiet: Whether no annotation is printed.
     """
     run = finished.run
     if run.verdict not in ("failed", "unhealthy") or finished.commit.status == "withheld":

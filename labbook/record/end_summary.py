@@ -130,9 +130,6 @@ def end_lines(
     """Returns a few lines on how the run ended and where its entry is.
 
     Args:
-        finished: The run.
-        sentences: Formats messages.
-        notebook: The notebook of the entry.
         quiet: Only a commit that failed.
         is_fallback: The requested notebook cannot be used: then there is one to mend, not to make.
     """

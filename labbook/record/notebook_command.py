@@ -129,7 +129,6 @@ def write_cells(folder: Path, rows: Sequence[Mapping[str, Any]], redactor: Redac
         folder: Where they are written; it exists.
         rows: One a cell: "cell", "state", "source", "outputs" in the form of nbformat, perhaps "duration_s", "before",
             "count": the number of the execution, as in `In[3]`.
-        redactor: Masks texts.
 
     Raises:
         OSError: The folder cannot be written.

@@ -24,7 +24,6 @@ def parse_requests(
         watch: Conditions of `--watch`.
         breaks: Conditions of `--break`.
         stop_on: Conditions of `--stop-on`.
-        max_steps: Value of `--max-steps`.
         profile: Number of steps to profile, as typed; `None` for no profile.
 
     Raises:

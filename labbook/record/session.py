@@ -46,10 +46,7 @@ class RecordRequest:
         notebook: Path of a notebook, or `None` to find one.
         experiment: Slug of an experiment, or "" for the experiment of the script.
         flags: Settings from the command line, by the name of their field in `Config`.
-        notes: Sentences for the entry.
-        tags: Tags for the entry.
         full_pty: Whether the command gets a terminal of its own, as curses programs need.
-        quiet: Whether labbook prints nothing.
         requests: Actions of the probe inside the program, see `program_requests.parse_requests`.
         on_created: Called with the id of the run before the command starts.
         on_finished: Called when the entry is written; a failure of it is printed.

@@ -41,7 +41,6 @@ def split_processes(
     """Returns the processes without their trainings, and these as trials, each with its output where that is known.
 
     Args:
-        console: The output of the command.
         redactor: Masks output that a process wrote to a file.
     """
     parts = trainings_of_processes(processes, journal.read_ending().get("stopped"))

@@ -28,7 +28,6 @@ def flame_svg(trace: ProfileTrace, labels: Sequence[str], words: Mapping[str, An
 
     Args:
         trace: What the profiler has written.
-        labels: Name of each thread.
         words: Labels in the language of the notebook, `profile` of the words.
         steps: Number of profiled steps.
     """

@@ -19,8 +19,6 @@ class Period:
     Args:
         kind: "week", "month" or "days".
         name: `2026-W47`, `2026-11` or `2026-11-03_2026-11-20`; the name of the report's file.
-        begin: The first day.
-        end: The last day.
     """
 
     kind: str

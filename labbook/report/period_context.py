@@ -48,7 +48,6 @@ class PeriodSource:
         rows: All runs that count, also earlier and later ones.
         experiments: Pages of experiments, with their text.
         changes: Run id -> changes since its previous run.
-        link: Returns addresses.
         now: Unix seconds; what was before is compared up to the same moment of its period. `None`: the period is over.
         title: Returns the title of a symptom.
         costs: Run id -> what the run took, for runs of this period and the time before.

@@ -29,10 +29,8 @@ class Stack:
     """A function as called by the functions above it.
 
     Attributes:
-        name: Its name.
         kind: "forward", "backward", "optimizer" or "gpu".
         own_us: Time in it alone, in microseconds.
-        calls: Number of calls.
         below: The functions that it calls, by name.
     """
 
@@ -62,7 +60,6 @@ class Memory:
         device: "CPU" or "GPU 0".
         times_us: Microseconds since the first event, ascending. Shape: `(n,)`.
         allocated: Bytes at these times. Shape: `(n,)`.
-        peak_bytes: Largest value.
         peak_in: Innermost function at that time, or "".
     """
 
@@ -80,7 +77,6 @@ class ProfileTrace:
     Attributes:
         threads: The root of each thread or GPU stream, the busiest first; the time of a root itself is that outside
             of all functions that the profiler knows. A GPU stream has none.
-        memory: Of each device.
     """
 
     threads: tuple[Stack, ...]
@@ -89,9 +85,6 @@ class ProfileTrace:
 
 def read_trace(text: str, mask: Callable[[str], str] = str) -> ProfileTrace:
     """Returns what a trace in the Trace Event Format shows.
-
-    Args:
-        mask: Masks secrets in a name.
 
     Raises:
         ValueError: It is no such trace.

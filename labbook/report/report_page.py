@@ -32,7 +32,6 @@ def report_markdown(
     Args:
         data: Data of `labbook.report.period_context.period_context`, and `figures` (paths of pictures, each with its
             experiment) and `people` (whether runs are counted by author).
-        say: Formats the facts.
         existing: The report on disk, or `None`.
 
     Returns:

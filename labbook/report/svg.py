@@ -23,11 +23,7 @@ text{font:11px system-ui,"Segoe UI",Roboto,"Noto Sans CJK SC","Microsoft YaHei",
 
 
 def frame(width: float, height: float, title: str, parts: Sequence[str]) -> str:
-    """Returns a complete SVG picture, on a card with round corners.
-
-    Args:
-        title: Text alternative.
-    """
+    """Returns a complete SVG picture, on a card with round corners."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'height="{height:.0f}" '

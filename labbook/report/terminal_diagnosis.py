@@ -44,7 +44,6 @@ def describe_doubt(diagnosis: Diagnosis, pages: Sequence[Symptom], language: str
     """Returns why there is no finding, and pages that may be related.
 
     Args:
-        diagnosis: A diagnosis without findings.
         pages: Pages of the catalogue, nearest first.
     """
     labels = words(language)["diagnosis"]

@@ -31,7 +31,6 @@ class Bisection:
     Args:
         guilty: The smallest known set of differences that makes the good run bad.
         proven: Whether a run with just these was bad.
-        runs: Number of runs.
         candidates: Number of differences that were searched.
     """
 
@@ -91,7 +90,6 @@ def bisect(candidates: Sequence[Difference], attempt: Try, most: int, likelihood
     Args:
         candidates: The differences, the likeliest first; all of them together are the bad run.
         attempt: Runs with some of them.
-        most: Most runs.
         likelihoods: How likely each is guilty; equally likely without.
     """
     weights = dict(zip(candidates, likelihoods or [1.0] * len(candidates), strict=True))

@@ -37,7 +37,6 @@ class OnnxModel:
     """An exported model.
 
     Args:
-        path: Its file.
         model: Class of the model.
         weights: Name of the kept file with its weights; "" for those of the first step.
         notes: Why kept weights were not used.

@@ -45,7 +45,6 @@ class RebuiltEnvironment:
     """An environment with the recorded packages.
 
     Args:
-        programs: Its `bin` folder.
         sources: Folders of local packages, which Python imports from first.
         notes: What is not as it was recorded.
     """

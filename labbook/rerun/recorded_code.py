@@ -76,7 +76,6 @@ def recorded_code(
     Args:
         run: Its `run.json`.
         incomplete: Whether code is accepted of which the entry lacks a part.
-        keep: Whether the folder is kept.
 
     Raises:
         UsageError: The code was not recorded, is incomplete, its commit is gone, or its patch does not apply.

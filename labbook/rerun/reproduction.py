@@ -45,9 +45,8 @@ class FirstDifference:
     """Where two runs first differ.
 
     Args:
-        series: The quantity.
-        before: Its value in the recorded run, `None` if it has none at this step.
-        now: Its value in the rerun, likewise.
+        before: The value in the recorded run, `None` if it has none at this step.
+        now: The value in the rerun, likewise.
     """
 
     series: str
@@ -70,8 +69,6 @@ class Reproduction:
 
     Args:
         verdict: One of `VERDICTS`.
-        values: Number of compared values.
-        series: Names of the compared series.
         files: Number of written files with equal contents.
         printed: Whether all that was compared are printed numbers, which are rounded.
         first: The first difference, or `None`.

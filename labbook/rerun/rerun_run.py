@@ -41,7 +41,6 @@ class Rerun:
     """A run that was run again.
 
     Args:
-        run: Id of the new run.
         code: Exit status of the command.
         notes: What differed from the recorded run before the command started.
         stopped: Whether labbook got SIGINT or SIGTERM meanwhile, and passed it on to the command.
@@ -106,16 +105,12 @@ def rerun(
     Args:
         notebook: The notebook of the run; the new run is recorded there, in the same experiment.
         run: The `run.json`.
-        more: Words added to the command.
         notify: Called with what differs before the command starts.
         incomplete: Whether code is accepted of which the entry lacks a part.
         rebuild: Whether it runs in the recorded container image, or in an environment with the recorded packages.
         requests: Requests to the probe, see `labbook.record.program_requests`; by default the one that stopped the
             recorded run, if any.
         change: Called with the folder of the code before the command starts.
-        variables: Further environment variables.
-        tag: Tag of the new run.
-        quiet: Whether the recorder prints nothing.
 
     Raises:
         UsageError: The code cannot be restored, or the command was masked or is missing.

@@ -56,11 +56,7 @@ class Kind:
 
 
 class Code:
-    """Index of files that belong together.
-
-    Args:
-        sources: The parsed files.
-    """
+    """Index of files that belong together."""
 
     def __init__(self, sources: list[Source]) -> None:
         self.sources = sources

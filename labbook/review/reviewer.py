@@ -96,7 +96,6 @@ def review_files(
         files: Python files and notebooks.
         language: "en" or "zh".
         seconds: Time limit; files not reached by then are omitted.
-        rules: The rules to apply.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
     sources: list[Source] = []

@@ -26,7 +26,6 @@ class Source:
     """A parsed file.
 
     Args:
-        path: Path of the file.
         label: Name of the file in messages.
         text: Python code; for a notebook, the code of all cells.
         cells: For a notebook, (first line in the text, number of the cell from 1) in order, else empty.

@@ -26,7 +26,6 @@ class Violation:
         file: Path as passed to the review.
         line: From 1; in a notebook the line of the cell.
         cell: Number of the notebook's cell from 1, or 0.
-        values: Values of the sentences.
         text: The source line.
         what: Description, one sentence in the requested language.
         advice: Advice, one sentence in the requested language.

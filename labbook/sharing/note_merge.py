@@ -89,7 +89,6 @@ def merge_meta(
     Lists are sets: what one side added is added, what one side removed is removed.
 
     Args:
-        base: The common ancestor.
         first: One version; its order of keys is used.
         second: The other version.
     """

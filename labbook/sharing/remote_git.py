@@ -81,7 +81,6 @@ class GitCall:
     """A call of git that talks to a remote, while this process does something else.
 
     Attributes:
-        process: The process.
         chunks: What it printed so far.
         last_output_s: When it last printed something, on the monotonic clock.
         reader: Thread that reads until the end of its output.

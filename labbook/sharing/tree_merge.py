@@ -41,11 +41,7 @@ class TreeMerge:
 
 
 class CodeConflictError(Exception):
-    """Both sides changed the same lines of files outside of the notebook, which labbook does not merge.
-
-    Attributes:
-        paths: The files.
-    """
+    """Both sides changed the same lines of files outside of the notebook, which labbook does not merge."""
 
     def __init__(self, paths: list[bytes]) -> None:
         super().__init__(paths)

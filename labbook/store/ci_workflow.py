@@ -30,7 +30,6 @@ class Workflow:
 
     Args:
         file: The file with the job.
-        written: Files that were written.
         kept: Files that have the same text already.
         include_in: Existing file that must include `file`, or `None`.
         branch: Branch whose pushes start the workflow.

@@ -47,9 +47,7 @@ class ProcessEvents:
     """Events of one process, in order.
 
     Args:
-        name: Name of the event file.
         broken_lines: Number of lines that are not events; the last line of a killed process may be incomplete.
-        folder: Folder of the file.
     """
 
     name: str
@@ -311,7 +309,6 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> Non
     """Replace a file atomically, through a temporary file.
 
     Args:
-        content: The new content.
         durable: Whether to wait for the disk, so that it survives a power loss (5 ms here). Used for the end of the
             command and for the entry; other files can be generated again.
 

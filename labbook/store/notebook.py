@@ -17,8 +17,6 @@ class Notebook:
     """One notebook.
 
     Args:
-        paths: Its folders and files.
-        config: Its settings in force.
         personal: Whether it is the user's personal notebook.
         repository: Top folder of the git repository that it lies in, or `None`.
         git_dir: Git folder of that repository, or `None`.

@@ -29,7 +29,6 @@ def array_script(notebook: Notebook, request: SweepRequest, options: Sequence[st
 
     Args:
         notebook: Notebook of the entries; it must be reachable under the same path on the nodes.
-        folder: Working folder of the trials.
     """
     prepare_private(notebook)
     labbook = (sys.executable, "-m", "labbook", "record", "--notebook", str(notebook.paths.root))

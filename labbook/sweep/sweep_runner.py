@@ -30,7 +30,6 @@ class SweepRequest:
     """What to run.
 
     Args:
-        commands: Command lines of the trials.
         record_options: Options of `labbook record` for each trial.
         jobs: Trials at a time.
         stop_on_unhealthy: Whether no trial starts after one whose verdict is in `BAD`.

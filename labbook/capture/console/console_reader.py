@@ -67,7 +67,6 @@ def split_console(folder: Path, console: Console, starts: Sequence[float]) -> li
 
     Args:
         folder: The `console` folder of a journal.
-        console: Its stored output.
         starts: Unix seconds at which processes began, in order.
     """
     lines = console.text.removesuffix("\n").split("\n") if console.text else []

@@ -126,8 +126,6 @@ def select_tensors(tensors: Sequence[Mapping[str, Any]], family: str, message: s
 
     Args:
         tensors: Each with `name`, `shape`, `dtype`, `device`.
-        family: Of the failure.
-        message: The whole message.
     """
     if family in ("dtype_mismatch", "device_mismatch"):
         quantity = "dtype" if family == "dtype_mismatch" else "device"

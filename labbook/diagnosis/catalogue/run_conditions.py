@@ -35,7 +35,6 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
         values: What the template captured; sizes are called `requested`, `reserved` and `allocated`, memory of another
             process `neighbour`, a label `v`, what a kernel asserts `condition`; and facts of the run (`label_low`,
             `label_high`, `classes`).
-        evidence: Of the run.
         raised: The exception, or `None`.
     """
     step = raised.step if raised is not None else None

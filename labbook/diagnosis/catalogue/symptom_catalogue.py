@@ -98,7 +98,6 @@ def read_page(path: Path, base: Symptom | None = None) -> Symptom | None:
     """One page of the catalogue.
 
     Args:
-        path: The file.
         base: The symptom that it extends; it supplies everything that the page leaves out.
 
     Returns:

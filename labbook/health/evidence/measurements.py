@@ -117,8 +117,6 @@ def missing_reason(run: Run, signals: Signals, need: str) -> Reason | None:
     """Returns why a signal is missing; `None` when it is there.
 
     Args:
-        run: The run.
-        signals: The process in question.
         need: A series ("loss"), a field of `Signals`, "params" or "modules" (of the dense steps), or "loop.<key>".
     """
     field, _, key = need.partition(".")
@@ -140,8 +138,6 @@ def explain_missing(run: Run, signal: str, *words: str) -> Reason:
     """Returns why a signal is missing: the reason that the probe gave, else what the run shows.
 
     Args:
-        run: The run.
-        signal: Name of the signal.
         words: Further names that the probe may use for it.
     """
     if run.imported_from:

@@ -22,7 +22,6 @@ class Single:
     """One number a sample, over the steps that were looked at.
 
     Args:
-        root: The model.
         steps: They, from the fifth on.
         deviations: Standard deviation over the samples, at each.
         target: That of the targets, over all of them.

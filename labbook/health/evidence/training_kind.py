@@ -36,7 +36,6 @@ class TrainingLoss:
     """The loss of a training in which it has to fall.
 
     Args:
-        steps: Step of each value.
         values: Finite losses, in order.
         function: The loss function that gave them, empty when it is not known.
         classes: Number of classes when it is a classifier's loss, else 0.

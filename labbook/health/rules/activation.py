@@ -108,7 +108,6 @@ def saturated_share(module: Module, every: Sequence[Module]) -> float | None:
     """The share of the inputs of a hidden tanh or sigmoid where it is flat, `None` where that was not measured.
 
     Args:
-        module: The activation.
         every: All modules; only an activation with parameters behind it is hidden.
     """
     shares = module.last_values("sat", 9)

@@ -38,11 +38,9 @@ class Checkpoints:
 
     Args:
         module: The module of the framework.
-        emit: `emit(kind, **fields)` writes an event.
         failed: `failed(where, error)` takes failures of ours.
 
     Attributes:
-        FRAMEWORK: Name of the framework in events.
         monitor: Knows the step; set by the inspector.
         model_loads: `model_loads(model, state)` is called before a model loads a state.
     """

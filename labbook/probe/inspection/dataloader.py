@@ -24,12 +24,7 @@ _LEAVES = 8
 
 
 class BatchFingerprints:
-    """Takes fingerprints of batches.
-
-    Args:
-        stats: Looks at tensors.
-        without_modes: The context to look in.
-    """
+    """Takes fingerprints of batches."""
 
     def __init__(self, stats, without_modes):
         self.stats = stats
@@ -95,12 +90,9 @@ class DataLoaders:
     """The data loaders of one process.
 
     Args:
-        fingerprints: Takes fingerprints.
-        emit: `emit(kind, **fields)` writes an event.
         failed: `failed(where, error)` takes failures of ours.
 
     Attributes:
-        FRAMEWORK: Name of the framework in events.
         monitor: Takes the batches; set by the inspector.
     """
 

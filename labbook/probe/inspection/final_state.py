@@ -40,10 +40,6 @@ class FinalState:
     A framework implements `_tensors(model)`: name -> tensor, `_optimizer_state(optimizer)`, `_random_states()`,
     `_bytes_of(tensor)`: size of a tensor, or 0 for anything else, and `_is_idle(deadline)`: whether the devices have
     done all they were given before a time.
-
-    Args:
-        adapter: The adapter of the framework.
-        inspector: Its inspector.
     """
 
     ENDING = ""

@@ -19,8 +19,6 @@ class RecordedCall:
 
     Attributes:
         root: The `RootModule`.
-        args: Its arguments.
-        kwargs: Those by name.
         batch: The `Batch` that it was given, or `None`.
         state: State of the random generator of the host before it.
         device_states: Those of the devices, or `None`.
@@ -100,7 +98,6 @@ class FlightRecorder:
 
         Args:
             trigger: "loss", "gradient" or "parameter".
-            value: It.
             tensors: What `backward` is called on, for a loss.
         """
         if self.done or self.inspector.adapter.capturing():

@@ -16,7 +16,6 @@ class FrameworkAdapter:
 
     Args:
         module: The imported framework.
-        probe: The probe of this process.
         values: The `Scalars` of the framework.
 
     Attributes:
@@ -116,9 +115,8 @@ class FrameworkAdapter:
 
         Args:
             recorder: The `StepRecorder` of the optimizer.
-            optimizer: It.
             scratch: A dict that belongs to the optimizer.
-            pairs: Its parameters with gradients, where the framework hands them over.
+            pairs: The optimizer's parameters with gradients, where the framework hands them over.
 
         Returns:
             A float, or a scalar on the device.

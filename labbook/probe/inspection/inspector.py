@@ -22,9 +22,6 @@ class TensorInspector:
     reference that lives as long as that graph, `totals(loop)`, which fills in names and facts, `note_gradients()` and
     `_cuda()`, and may extend the other methods.
 
-    Args:
-        adapter: The adapter of the framework.
-
     Attributes:
         TABLE: The framework's `ModelTable`.
         has_gradient: `has_gradient(optimizer)`: whether any of its parameters has a gradient.

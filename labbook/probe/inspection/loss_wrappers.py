@@ -41,13 +41,9 @@ class LossFunctions:
 
     Args:
         module: The module of the framework.
-        stats: Looks at tensors.
-        without_modes: The context to look in.
-        emit: `emit(kind, **fields)` writes an event.
         failed: `failed(where, error)` takes failures of ours.
 
     Attributes:
-        FRAMEWORK: Name of the framework in events.
         monitor: Takes the calls; set by the inspector.
         target: The labels of the dense step under way, or `None`.
     """
@@ -94,7 +90,6 @@ class LossFunctions:
         """Looks at what a loss function would not take, such as a label outside of the head.
 
         Args:
-            site: Of the call.
             call: Arguments of `_given`.
         """
         self._busy = False
@@ -202,8 +197,6 @@ class LossFunctions:
         """Counts a dropout that is active although the model is evaluated.
 
         Args:
-            args: Of the call.
-            kwargs: Of the call.
             place: Index of the parameter `training`.
         """
         monitor = self.monitor

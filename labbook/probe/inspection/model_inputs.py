@@ -52,14 +52,6 @@ class ModelInputs:
     `_equal_columns(low, high)`, `_histogram(target)` and `_as_doubles(values)`: a copy of the first `TABLE_ROWS` rows
     in double precision, in host memory, as `_target_doubles(target)` of a target of one axis (`None`: not at hand), and
     `_planes(values)`: at most `PLANES` of (samples, channels, positions).
-
-    Args:
-        stats: Looks at tensors.
-        without_modes: The context to look in.
-        emit: `emit(kind, **fields)` writes an event.
-
-    Attributes:
-        FRAMEWORK: Name of the framework in events.
     """
 
     FRAMEWORK = ""

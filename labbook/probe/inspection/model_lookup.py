@@ -12,7 +12,6 @@ def find_root(base, parameters, children, frozen, known=None, sweep=True):
 
     Args:
         base: Class of all modules.
-        parameters: The parameters of an optimizer.
         children: Name of the attribute that holds the submodules of a module.
         frozen: `frozen(parameter)` is true where a parameter is not trained.
         known: Modules that are looked at first.
@@ -150,7 +149,6 @@ class TrainedModels:
 
         Args:
             optimizer: It; only a weak reference is kept.
-            own: Its parameters.
             find: `find(parameters, sweep)` gives what `find_root` does.
             describe: `describe(root, parameters)` gives name, device, dtype, and elements by id: parameters, trainable.
 

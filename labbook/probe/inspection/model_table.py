@@ -92,14 +92,6 @@ class Describer:
 
     A framework has `FLAG`, the name of the attribute by which a parameter is frozen, and implements
     `_own_parameters(module)`, `_count(parameter)`, `is_trainable(parameter)` and `_options(module)`.
-
-    Args:
-        stats: Looks at tensors.
-        emit: `emit(kind, **fields)` writes an event.
-        writes: The calls of initialisers.
-
-    Attributes:
-        FRAMEWORK: Name of the framework in events.
     """
 
     FRAMEWORK = ""
@@ -113,7 +105,6 @@ class Describer:
         """Writes the event.
 
         Args:
-            root: The model.
             table: Its `ModelTable`.
             initial: From `initial`, or `None` when training had begun.
             modules: `ModuleOutputs` after the first forward, or `None` when nothing could be seen inside.

@@ -26,7 +26,6 @@ class ModuleOutputs:
     framework with `_size(silent)` elements.
 
     Args:
-        stats: Looks at tensors.
         failed: `failed(where, error)` takes failures of ours.
         clock: The processor's time of this thread.
 

@@ -48,9 +48,6 @@ class NonfiniteWatcher:
 
     A framework implements `kinds`, and has `on_operation` called around each operation.
 
-    Args:
-        stats: Looks at tensors.
-
     Attributes:
         modules: The modules that are being called, the innermost last.
     """
@@ -66,9 +63,7 @@ class NonfiniteWatcher:
         """Notes an operation that gave NaN or infinity and was not given any.
 
         Args:
-            name: Of the operation.
             before: The `kinds` of its arguments.
-            result: What it returned.
         """
         nan, inf = self.kinds([result])
         if not ((nan and not before[0]) or (inf and not any(before))) or len(self._events) >= MOST_EVENTS:

@@ -11,15 +11,11 @@ class RootModule:
     """An outermost model.
 
     Args:
-        module: It.
-        index: Its number in this process.
         stochastic: Its modules with dropout or batch normalisation, as `stochastic_modules` lists them.
         hidden: Why its inside cannot be looked at, "" when it can.
 
     Attributes:
-        index: Its number in this process.
         name: Its class.
-        stochastic: Whether it has such modules.
         called: Forwards with gradients so far.
         thread: The thread that its last forward ran in, of those that were taken; `None` before.
         shown: Whether its `model` event was written.

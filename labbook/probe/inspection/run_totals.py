@@ -5,7 +5,6 @@ def note_parameters(inspector, loop, models, held, had_gradient, were_called, ju
     """Fills in which parameters get no gradient, which no optimizer has, and how many are frozen.
 
     Args:
-        inspector: The inspector.
         loop: The `LoopCounts`.
         models: `(root, table)` of the models that were called.
         held: Ids of the parameters of optimizers.
@@ -102,8 +101,7 @@ def describe_lost_parameters(parameters, lost, count_elements):
     """What the totals say of parameters that an optimizer has and no model does; `None` where there are none.
 
     Args:
-        parameters: All parameters of the optimizer.
-        lost: Those of them that are in no model.
+        lost: Those that are in no model.
         count_elements: `count_elements(parameter)` gives its size.
     """
     if not lost:

@@ -25,7 +25,6 @@ class StateSnapshot:
 
     Attributes:
         args: The arguments to run the model with.
-        kwargs: The named ones.
     """
 
     HOOKS = ()

@@ -31,7 +31,6 @@ class Adapter(FrameworkAdapter):
 
     Args:
         module: `paddle`.
-        probe: The probe of this process.
     """
 
     name = NAME
@@ -84,8 +83,7 @@ class Adapter(FrameworkAdapter):
         """Measures the gradients before they are clipped, all of them before the first parameter group is updated.
 
         Args:
-            optimizer: It.
-            pairs: Its parameters with gradients; where they are a dict, the gradients are read from the parameters.
+            pairs: Parameters with gradients; where they are a dict, the gradients are read from the parameters.
             over: Whether the step is over already, because a closure computed the gradients in it.
         """
         training = self.training

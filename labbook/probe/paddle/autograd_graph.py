@@ -187,7 +187,6 @@ class AutogradGraph:
     `bare` says that the last loss had no graph at all, and that the step after it is watched.
 
     Args:
-        paddle: The module.
         inspector: The `TensorInspector`; its `roots`, `tables` and `trained_parameters` are used.
         cuts: The `DetachFinder`.
     """
@@ -229,7 +228,6 @@ class AutogradGraph:
 
         Args:
             number: Of the call, from 1.
-            tensors: What `backward` is called on.
         """
         bare, self.bare = self.bare, False
         if self.cuts.on:

@@ -64,7 +64,6 @@ class BackwardOrigin(NonfiniteWatcher):
 
         Args:
             leaves: What gradients were asked for.
-            gradients: They.
         """
         key = self._first
         if key is None:

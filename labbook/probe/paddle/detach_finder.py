@@ -14,7 +14,6 @@ class DetachFinder:
     While it is on, methods of `paddle.Tensor` are wrapped; they do what they always do.
 
     Args:
-        paddle: The module.
         failed: `failed(where, error)` counts a failure of the probe.
     """
 

@@ -20,7 +20,6 @@ class ElementwiseLosses:
     """The differences and sums of one process.
 
     Args:
-        paddle: The module.
         failed: `failed(where, error)` takes failures of ours.
 
     Attributes:

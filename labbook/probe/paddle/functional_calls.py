@@ -42,7 +42,6 @@ class FunctionalCalls:
     """The watched functions of one process, at dense steps.
 
     Args:
-        paddle: The module.
         inspector: The `TensorInspector` of the process.
     """
 
@@ -81,7 +80,6 @@ class FunctionalCalls:
 
         Args:
             root: The model whose forward has ended.
-            tensors: What it returned.
         """
         if self._on and self._root is root:
             self._outputs = [ref(tensor) for tensor in tensors]

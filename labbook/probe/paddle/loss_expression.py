@@ -23,7 +23,6 @@ class LossExpression:
     """The expression of one loss.
 
     Args:
-        tensors: What `backward` is called on.
         outputs: Weak references to what the model returned: what made that is none of the expression. Where the
             program has kept none of it, this is not known.
     """

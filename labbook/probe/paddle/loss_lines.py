@@ -28,7 +28,6 @@ class LossLines:
     """The lines of the losses of one process.
 
     Args:
-        paddle: The module.
         failed: `failed(where, error)` takes failures of ours.
     """
 

@@ -16,8 +16,6 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
     """The layers of one process that uses PaddlePaddle, at dense forwards.
 
     Args:
-        paddle: The module.
-        stats: Looks at tensors.
         failed: `failed(where, error)` takes failures of ours.
 
     Attributes:
@@ -41,7 +39,6 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         """Prepares for the next forward of a model.
 
         Args:
-            root: The model.
             table: id of a layer -> its number.
             first: Whether inputs and outputs are described, for the table of layers.
         """

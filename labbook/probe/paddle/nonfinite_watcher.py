@@ -35,7 +35,6 @@ class NonfiniteWatcher(nonfinite_watcher.NonfiniteWatcher):
     """The operators of one forward whose results are not finite, while it is entered.
 
     Args:
-        paddle: The module.
         inspector: The `TensorInspector`.
     """
 

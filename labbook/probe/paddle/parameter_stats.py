@@ -23,8 +23,6 @@ class ParameterStats:
     """The parameters of one process, at dense steps.
 
     Args:
-        paddle: The module.
-        stats: Looks at tensors.
         values: The `Scalars` of the adapter.
     """
 
@@ -93,7 +91,6 @@ class ParameterStats:
         """Looks at gradients, and keeps a sample of the parameters.
 
         Args:
-            optimizer: That is about to step.
             table: id of a parameter -> its number in the model.
             closure: Whether gradients are only computed inside the step; then only the sample is taken.
         """
@@ -166,8 +163,7 @@ class ParameterStats:
         """Norm of the gradients that are in an optimizer's parameters; `None` where it is not known without waiting.
 
         Args:
-            optimizer: It.
-            scratch: A dict that belongs to it.
+            scratch: A dict that belongs to the optimizer.
             every: Whether all parameters are looked at, else a few of them.
 
         Cost: 1 microsecond where they are `None`, 25 where they are zeros.

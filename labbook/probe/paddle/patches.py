@@ -15,11 +15,7 @@ _FUNCTIONS = (FunctionType, BuiltinFunctionType)
 
 
 class Patches:
-    """The replaced attributes of one process.
-
-    Args:
-        paddle: The module.
-    """
+    """The replaced attributes of one process."""
 
     def __init__(self, paddle):
         self._paddle = paddle
@@ -41,7 +37,6 @@ class Patches:
 
         Args:
             home: The class or module.
-            name: Of the attribute.
             mine: What takes its place.
             in_static: Whether it stays after `enable_static`: no operator is built inside it.
         """

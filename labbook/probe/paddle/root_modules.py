@@ -30,9 +30,6 @@ class Inside(threading.local):
 class RootModules(root_modules.RootModules):
     """All outermost models of this process.
 
-    Args:
-        adapter: The adapter of PaddlePaddle.
-
     Attributes:
         look: What looks at the layers of the forward under way, `None` at ordinary steps: `look.call(layer, original,
             args, kwargs)`.

@@ -13,9 +13,6 @@ _MAX_UNDER_WAY = 64
 class Scalars:
     """The reading half of the adapter.
 
-    Args:
-        paddle: The module.
-
     Attributes:
         waits: Whether losses and norms are read at once from a device, too, so that a bad step can be replayed.
         capturing: `capturing()` is true while a CUDA graph is captured.

@@ -46,7 +46,6 @@ class LossOperator:
 
     Args:
         function: Name of the loss function in the protocol.
-        shape: Of its input.
         target: Name under which its target is fed, "" where that is computed.
         line: "train.py:41".
         reduction: "mean" or "none".

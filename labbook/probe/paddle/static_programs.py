@@ -37,11 +37,7 @@ _MARKED = 16
 
 
 class StaticPrograms:
-    """The programs of one process that train.
-
-    Args:
-        adapter: The adapter of PaddlePaddle.
-    """
+    """The programs of one process that train."""
 
     def __init__(self, adapter):
         self._adapter = adapter
@@ -69,8 +65,7 @@ class StaticPrograms:
         """Processes an optimizer that was built into the current program.
 
         Args:
-            optimizer: It.
-            loss: The value of the program that it minimizes.
+            loss: The value of the program that the optimizer minimizes.
             startup: The program that initializes its parameters, `None` for the default one.
         """
         program = self._default()
@@ -125,9 +120,7 @@ class StaticTraining:
     Several optimizers in one program step in one run. Looks are those of the first.
 
     Args:
-        adapter: The adapter of PaddlePaddle.
         number: Of the program, among the models of the process.
-        program: The program.
 
     Attributes:
         step: How often it was run.

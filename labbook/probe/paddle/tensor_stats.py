@@ -23,11 +23,7 @@ CLIP = 5.0
 
 
 class TensorStats:
-    """Looks at tensors.
-
-    Args:
-        paddle: The module.
-    """
+    """Looks at tensors."""
 
     def __init__(self, paddle):
         self.paddle = paddle

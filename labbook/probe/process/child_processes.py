@@ -14,7 +14,6 @@ def watch(popen, probe):
 
     Args:
         popen: `multiprocessing.popen_fork`, whose class is the base class of the other start methods.
-        probe: The probe of this process.
     """
     names, fields, requests = {}, set(), set()
 

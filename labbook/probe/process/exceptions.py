@@ -32,7 +32,6 @@ class ExceptionRecorder:
 
         Args:
             where: "main", "thread", "child" or "task" (of Ray).
-            error: The exception.
             thread: Name of the thread, or "".
             ends_process: Whether the process ends because of it.
         """

@@ -31,7 +31,6 @@ def failing_tensors(error, source_of):
     """Return the tensors of the innermost line of the user's code in a traceback.
 
     Args:
-        error: The exception.
         source_of: `source_of(code, first, last)` returns lines of a source file.
 
     Returns:

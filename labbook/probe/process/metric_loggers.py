@@ -28,7 +28,6 @@ def record(probe, source, step, values):
     """Write numbers that were logged at one step, except names beyond `MAX_NAMES` and non-numeric values.
 
     Args:
-        probe: The probe of this process.
         source: The logging library: "tensorboard", "visualdl", "wandb", "mlflow", "lightning", "transformers",
             "optuna", "paddle", "ray" or "labbook".
         step: An integer, or `None`.

@@ -72,7 +72,6 @@ def _add_variables(kwargs, known, probe):
     Args:
         kwargs: Of a function of Ray.
         known: Variables that the job of this process has already.
-        probe: Of this process.
     """
     given = kwargs.get("runtime_env")
     variables = {"PYTHONPATH": os.path.join(probe.folder, "inject") + ":${PYTHONPATH}"}

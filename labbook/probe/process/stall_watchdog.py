@@ -31,11 +31,7 @@ _FAULTS = ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGBUS", "SIGILL")
 
 
 class StallWatchdog:
-    """The watchdog of one process. No method raises.
-
-    Args:
-        probe: The probe of this process.
-    """
+    """The watchdog of one process. No method raises."""
 
     def __init__(self, probe):
         self._probe = probe

@@ -16,7 +16,6 @@ def write_stacks(probe, reason, silent_s, trace=None):
     """Write the stacks of all threads.
 
     Args:
-        probe: The probe.
         reason: "silence" or "interrupt".
         silent_s: Seconds since the last step, batch or forward, or `None`.
         trace: Traceback of the exception that ended the main thread, whose stack no longer exists.

@@ -35,9 +35,6 @@ class Trials:
     """The trials of one process.
 
     Those that run at the same time share its event file: what is known of one by its thread, `probe.labels`, is marked.
-
-    Args:
-        probe: The probe of this process.
     """
 
     def __init__(self, probe):
@@ -130,7 +127,6 @@ class Trials:
             trial: Of `begin`.
             state: "complete", "pruned", "failed" or "interrupted".
             params: Its options, if they are known only now.
-            values: Its results.
             directions: "minimize" or "maximize", for each of them.
         """
         with self._lock:
@@ -184,11 +180,7 @@ def install(probe):
 
 
 class _OptunaStudy:
-    """Follows the studies of Optuna.
-
-    Args:
-        trials: Of the process.
-    """
+    """Follows the studies of Optuna."""
 
     def __init__(self, trials):
         self.trials = trials

@@ -17,7 +17,6 @@ def redact_data(value, redactor, name="", depth=0, section=""):
 
     Args:
         value: Anything.
-        redactor: The rules.
         name: Secret-looking key that `value` is under; empty: none.
         depth: How deep `value` lies.
         section: Key that `value` is under, whether or not it looks secret.

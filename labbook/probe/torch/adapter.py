@@ -37,7 +37,6 @@ class Adapter(FrameworkAdapter):
 
     Args:
         module: `torch`.
-        probe: The probe of this process.
     """
 
     name = NAME

@@ -21,7 +21,6 @@ class AutogradGraph:
     """The graphs of one process.
 
     Args:
-        torch: The module.
         inspector: The `TensorInspector`; its `roots`, `tables` and `optimizers` are used.
     """
 
@@ -53,7 +52,6 @@ class AutogradGraph:
 
         Args:
             number: Of the call, from 1.
-            tensors: What `backward` is called on.
         """
         constant = self.terms.backward(tensors)
         if constant is not None:
@@ -294,7 +292,6 @@ def cut_mode(torch, took):
     """A function mode that calls `took(op, place)` for each call in which a tensor with a graph lost it.
 
     Args:
-        torch: The module.
         took: Called with the name of the operation and `file`, `line`, `function`, `source` of the user's line.
     """
 

@@ -10,11 +10,7 @@ _OF_A_TENSOR = ("shape", "dtype", "min", "max", "mean", "std", "zero", "bad", "n
 
 
 class BatchedStats:
-    """What is still to be computed of one look, tensors in host memory only.
-
-    Args:
-        torch: The module.
-    """
+    """What is still to be computed of one look, tensors in host memory only."""
 
     def __init__(self, torch):
         self.torch = torch

@@ -24,7 +24,6 @@ class Collectives:
     """The collective calls of one process, over all ranks. What wrappers do inside of PyTorch is not seen here.
 
     Args:
-        torch: The module.
         inspector: The `TensorInspector` of the process.
     """
 

@@ -16,7 +16,6 @@ class EvaluatedModels:
     """The models of one process before it trains.
 
     Args:
-        torch: The module.
         inspector: The `TensorInspector`.
     """
 

@@ -47,7 +47,6 @@ class FunctionalCalls:
     """The watched functions of the dense forward under way.
 
     Args:
-        torch: The module.
         inspector: The `TensorInspector` of the process.
     """
 
@@ -249,7 +248,6 @@ class FunctionalCalls:
         """Has the next training forward of a model watched for the place where the graph of some parameters is cut.
 
         Args:
-            root: The model.
             missing: `(name, parameter, module, root)` of what the graph did not reach.
             frame: The user's frame that called `backward`.
         """

@@ -15,9 +15,6 @@ LOOKS = 3
 class LossLines:
     """The lines of the losses of one process.
 
-    Args:
-        torch: The module.
-
     Attributes:
         open: Whether PyTorch keeps lines now.
     """

@@ -19,7 +19,6 @@ class LossTerms:
     """The terms without gradient of one process.
 
     Args:
-        torch: The module.
         inspector: The `TensorInspector` of the process.
     """
 

@@ -64,7 +64,6 @@ class ModelCopies:
     """The copies of one process.
 
     Args:
-        torch: The module.
         inspector: The `TensorInspector` of the process.
     """
 

@@ -6,14 +6,7 @@ from ..training.batch_fingerprints import histogram
 
 
 class ModelInputs(model_inputs.ModelInputs):
-    """The batches of one process that uses PyTorch, at dense steps.
-
-    Args:
-        torch: The module.
-        stats: Looks at tensors.
-        without_modes: The context to look in.
-        emit: `emit(kind, **fields)` writes an event.
-    """
+    """The batches of one process that uses PyTorch, at dense steps."""
 
     FRAMEWORK = "torch"
 

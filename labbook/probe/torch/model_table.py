@@ -67,15 +67,7 @@ def key_of(module):
 
 
 class Describer(model_table.Describer):
-    """Writes the `model` event of PyTorch models.
-
-    Args:
-        torch: The module.
-        stats: Looks at tensors.
-        without_modes: The context to look in.
-        emit: `emit(kind, **fields)` writes an event.
-        writes: The calls of initialisers.
-    """
+    """Writes the `model` event of PyTorch models."""
 
     FRAMEWORK = "torch"
     FLAG = "requires_grad"

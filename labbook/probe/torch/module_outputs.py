@@ -20,9 +20,6 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
     """The modules of one process that uses PyTorch, at dense forwards.
 
     Args:
-        torch: The module.
-        stats: Looks at tensors.
-        without_modes: The context to look in.
         failed: `failed(where, error)` takes failures of ours.
         clock: The processor's time of this thread.
         calls: The `ModuleCalls` of the process.
@@ -51,7 +48,6 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         """Observes the modules of a model in its next forward.
 
         Args:
-            root: The model.
             table: id of a module -> its number.
             first: Whether inputs and outputs are described, for the table of modules.
         """

@@ -40,9 +40,6 @@ class NonfiniteOrigin:
     """One search.
 
     Args:
-        torch: The module.
-        stats: Looks at tensors.
-        tensors: What `backward` is called on.
         outputs: Weak references to what the model returned: what made that is none of the expression.
 
     Attributes:
@@ -226,7 +223,6 @@ class NonfiniteOrigin:
         What cannot be shown may be sums, products and views of what is finite, but nothing of `PARTIAL`.
 
         Args:
-            node: It.
             given: Whether only what has a graph matters.
         """
         divisor = self._saved_tensor(node, "other") if kind(node) == "Div" else None

@@ -25,9 +25,6 @@ class ParameterStats:
     """The parameters of one process, at dense steps.
 
     Args:
-        torch: The module.
-        stats: Looks at tensors.
-        without_modes: The context to look in.
         values: The `Scalars` of the adapter.
     """
 
@@ -97,7 +94,6 @@ class ParameterStats:
         """Looks at gradients, and keeps a sample of the parameters.
 
         Args:
-            optimizer: That is about to step.
             table: id of a parameter -> its number in the model.
             closure: Whether gradients are only computed inside the step; they are looked at after it, where they stay.
         """
@@ -234,8 +230,7 @@ class ParameterStats:
         """Norm of the gradients that are in an optimizer's parameters; `None` where it is not known without waiting.
 
         Args:
-            optimizer: It.
-            scratch: A dict that belongs to it.
+            scratch: A dict that belongs to the optimizer.
             every: Whether all parameters are looked at, else a few of them.
 
         Cost: 1 microsecond where they are `None`, 15 where they are zeros.

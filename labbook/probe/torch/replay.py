@@ -131,12 +131,7 @@ class Replay(replay.Replay):
 
 
 class NonfiniteWatcher(nonfinite_watcher.NonfiniteWatcher):
-    """The operations of one forward whose results are not finite, seen by a function mode.
-
-    Args:
-        torch: The module.
-        stats: Looks at tensors.
-    """
+    """The operations of one forward whose results are not finite, seen by a function mode."""
 
     def __init__(self, torch, stats):
         super().__init__(stats)

@@ -18,7 +18,6 @@ class RootModules(root_modules.RootModules):
     """All outermost models of this process.
 
     Args:
-        torch: The module.
         find: `find(parameters)` gives the module that owns them and nothing else that is trained, and the outermost one
             around it; both may be `None`.
         is_compiling: Whether the compiler is at work.

@@ -16,9 +16,6 @@ _WIDTH = 5 + MAX_LOSSES
 class Scalars:
     """The reading half of the adapter.
 
-    Args:
-        torch: The module.
-
     Attributes:
         waits: Whether losses and norms are read at once from a device, too, so that a bad step can be replayed.
     """
@@ -204,9 +201,7 @@ class DeviceReader:
     """Pinned host memory that scalars of one device are copied to, in the order of its current stream.
 
     Args:
-        torch: The module.
         accelerator: `torch.cuda`, or a module with its `Event`, `current_stream` and `is_current_stream_capturing`.
-        device: Where the scalars lie.
     """
 
     def __init__(self, torch, accelerator, device):

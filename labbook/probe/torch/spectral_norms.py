@@ -11,7 +11,6 @@ def find_untrained_norms(torch, module):
     give. Before the first forward of any kind the weight is still the one that it is made from.
 
     Args:
-        torch: The module.
         module: The model, before its first training forward.
     """
     found = []

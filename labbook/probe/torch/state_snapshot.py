@@ -10,7 +10,6 @@ class StateSnapshot(state_snapshot.StateSnapshot):
     versions, gradients nor hooks are touched.
 
     Args:
-        torch: The module.
         module: The model.
         call: The `RecordedCall`.
         calls: The `ModuleCalls` of the process.

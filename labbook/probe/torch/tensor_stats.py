@@ -18,11 +18,7 @@ def sizes(tensor):
 
 
 class WithoutModes:
-    """A context in which looking stays unseen: no graph, no mode of the program's own. Reusable, not reentrant.
-
-    Args:
-        torch: The module.
-    """
+    """A context in which looking stays unseen: no graph, no mode of the program's own. Reusable, not reentrant."""
 
     def __init__(self, torch):
         c = torch._C
@@ -102,11 +98,7 @@ class _Stack(local):
 
 
 class TensorStats:
-    """Looks at tensors.
-
-    Args:
-        torch: The module.
-    """
+    """Looks at tensors."""
 
     def __init__(self, torch):
         self.torch = torch
@@ -195,7 +187,6 @@ class TensorStats:
         """`shape`, `dtype`, `min`, `max`, `mean`, `std`, `zero`, `bad`, `nan`; numbers are `None` where it has none.
 
         Args:
-            tensor: It.
             most: Elements that mean, deviation and shares are computed from.
             later: A `BatchedStats` that may fill in `mean`, `std` and `zero` when it settles.
 

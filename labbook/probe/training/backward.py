@@ -16,7 +16,6 @@ def wrap_backward(adapter, original):
         adapter: The adapter of the framework; its `loss_values(tensors)` returns the values of the first argument, and
             `read_scalar(tensor)` the value of one scalar in host memory that no gradient scaler has scaled, else
             `None`.
-        original: The wrapped function.
     """
     probe, failed, training = adapter.probe, adapter.probe.failed, adapter.training
     local, clock, roots, name = training.local, training.clock, adapter.loss_values, adapter.name
@@ -77,8 +76,6 @@ def wrap_grad(adapter, original, is_trained):
     scalar by tensors that require one and were not computed, without a graph of its own.
 
     Args:
-        adapter: The adapter of the framework.
-        original: The wrapped function.
         is_trained: `is_trained(tensor)`: whether it requires a gradient and was not computed.
     """
     watched, training, loop = wrap_backward(adapter, original), adapter.training, lambda: adapter.monitor.loop

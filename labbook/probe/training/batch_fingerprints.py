@@ -103,10 +103,6 @@ class Batch:
 class Windows:
     """The windows of one process.
 
-    Args:
-        emit: `emit(kind, **fields)` writes an event.
-        framework: Name of the framework.
-
     Attributes:
         evaluated: Batches of loaders that were evaluated since the last training batch, at most two.
     """

@@ -8,8 +8,6 @@ def batch_facts(module, args, kwargs, batch):
 
     Args:
         module: `torch` or `paddle`.
-        args: Positional inputs of the model.
-        kwargs: Inputs by name.
         batch: Other facts about the batch (`loader`, `samples`, `print`, `labels`), or `None`.
     """
     with module.no_grad():

@@ -9,8 +9,7 @@ class Clip:
     """Result of one call of a clipping function.
 
     Args:
-        parameters: The clipped parameters.
-        value: Their total gradient norm before clipping.
+        value: Total gradient norm of the parameters before clipping.
         local: Whether this is only the part of this rank.
     """
 
@@ -44,8 +43,6 @@ def wrap_clip(adapter, original, norm_type, is_scaled=None):
     """Wrap a clipping function; its norm is stored for the following step.
 
     Args:
-        adapter: The adapter of the framework.
-        original: The wrapped function.
         norm_type: `norm_type(args, kwargs)` returns the order of the norm that `original` returns, `None` if it returns
             none; the 2-norm is then measured first.
         is_scaled: `is_scaled(local)` returns whether gradients still carry the factor of a gradient scaler.

@@ -15,7 +15,6 @@ class Step:
     """The values of one step, some of which are tensors until they are fetched.
 
     Args:
-        losses: Values passed to `backward`.
         norm: Total gradient norm.
         inputs: Sum of the inputs of the models, which is not finite when one of them is not; `None` if unknown.
         extra: Additional fields of the record.
@@ -37,7 +36,6 @@ class Step:
         """Record the gradient scaling of the step.
 
         Args:
-            factor: Factor of the losses.
             divisor: Divisor of the norm, or `None`.
             found: Whether non-finite gradients were found, so that a fused step changes nothing, or `None`.
             losses_scaled: Whether the losses still carry the factor.

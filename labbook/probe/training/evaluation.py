@@ -21,10 +21,6 @@ teacher. Source: chosen by us."""
 class Evaluation:
     """The evaluation phases of one process.
 
-    Args:
-        emit: `emit(kind, **fields)` writes an event.
-        framework: Name of the framework.
-
     Attributes:
         open: Whether a phase has begun.
         batches: Forwards of the current phase.
@@ -52,7 +48,6 @@ class Evaluation:
             step: Number of the step being prepared.
             root: Class name of the model.
             training: Whether it is in training mode.
-            grad: Whether gradients were enabled.
             stochastic: Whether it contains dropout or batch normalisation.
             other: Whether the model is not trained.
             whole: As in `ModelRoles`.

@@ -117,9 +117,8 @@ class FastPath:
         """Process the beginning of an optimizer step without a closure, before it changes anything.
 
         Args:
-            optimizer: The optimizer.
             local: Pending values of the thread.
-            pairs: Its parameters with gradients, if the framework passes them.
+            pairs: The optimizer's parameters with gradients, if the framework passes them.
 
         Returns:
             Whether the step takes the fast path; if not, nothing has changed.

@@ -98,7 +98,6 @@ def optimizer_fields(optimizer, options, groups, closure):
     """Return the fields of the `optimizer` event.
 
     Args:
-        optimizer: The optimizer.
         options: Its options by name, of any type.
         groups: `(rate, sizes)` of each parameter group: its learning rate and the sizes of its parameters.
         closure: Whether its step was called with a closure.

@@ -9,7 +9,6 @@ class ScaledStep:
     """One step of a gradient scaler.
 
     Args:
-        factor: Factor of the losses.
         scaled: Whether the gradients still carry the factor.
     """
 
@@ -74,8 +73,6 @@ def wrap_scaler_step(adapter, original, scaling_of):
     """Wrap the method that steps an optimizer; its effect on the numbers of the step is recorded.
 
     Args:
-        adapter: The adapter of the framework.
-        original: The wrapped method.
         scaling_of: `scaling_of(scaler, optimizer)` returns the `ScaledStep` of this step, `None` if the scaler is
             disabled.
     """

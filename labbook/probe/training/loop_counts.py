@@ -84,11 +84,7 @@ class Teacher:
 
 
 class LoopCounts:
-    """The running totals of one process.
-
-    Args:
-        framework: Name of the framework.
-    """
+    """The running totals of one process."""
 
     def __init__(self, framework):
         self._framework = framework
@@ -142,7 +138,6 @@ class LoopCounts:
         """Note a forward without gradients, in training mode, of a model with dropout or batch normalisation.
 
         Args:
-            root: The model.
             step: The step, `None` where this is the trained model.
             print_of: `print_of(root)` gives what changes with its parameters, `None` where they cannot be read.
         """

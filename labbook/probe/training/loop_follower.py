@@ -100,8 +100,6 @@ class Training:
     """All training of one framework in this process.
 
     Args:
-        probe: The probe of this process.
-        framework: Name of the framework.
         describe: `describe(optimizer, closure)` returns the fields of the `optimizer` event, at its first step.
     """
 

@@ -18,11 +18,9 @@ class LossCallSite:
     Args:
         function: Name of the loss function in the protocol.
         line: "train.py:41".
-        training: Whether gradients are enabled.
         step: Step of the first call.
 
     Attributes:
-        calls: Calls so far.
         observed: Calls whose values were inspected.
         refused: Inspected calls that raised.
     """
@@ -140,12 +138,7 @@ _COUNTED = (*_SHARES, "outside", "broadcast", "negative", "all_ignored", "self_p
 
 
 class LossCallSites:
-    """All lines that call loss functions.
-
-    Args:
-        emit: `emit(kind, **fields)` writes an event.
-        framework: Name of the framework.
-    """
+    """All lines that call loss functions."""
 
     def __init__(self, emit, framework):
         self._emit = emit

@@ -32,11 +32,6 @@ class ModelRoles:
         """Process a forward of a model.
 
         Args:
-            monitor: The monitor.
-            root: The model.
-            args: Its arguments.
-            kwargs: Its named arguments.
-            grad: Whether gradients are enabled.
             samples: Number of samples, 0 if unknown.
 
         Returns:

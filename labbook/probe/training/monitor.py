@@ -116,8 +116,6 @@ class TrainingMonitor:
             root: Facts about the model: `index`, `name`, `stochastic`, `training()`, and `shown`, whether its
                 `model` event was written.
             args: Its arguments; not stored longer than a step.
-            kwargs: Its named arguments.
-            grad: Whether gradients are enabled.
             training: Whether it is in training mode.
 
         Returns:
@@ -259,8 +257,6 @@ class TrainingMonitor:
         """Process the beginning of an optimizer step, before it changes anything.
 
         Args:
-            optimizer: The optimizer.
-            recorder: Its recorder.
             norm: Total gradient norm: a float, a scalar on a device, or `None` if it was not measured.
             closure: Whether gradients are computed inside the step.
         """

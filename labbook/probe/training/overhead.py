@@ -37,8 +37,7 @@ class ProbeOverhead:
         """Process the end of a step without inspection.
 
         Args:
-            step: Number of the step.
-            usual: Whether it is comparable with others: it contained no evaluation.
+            usual: Whether the step is comparable with others: it contained no evaluation.
         """
         now = self._clock()
         if usual:
@@ -49,7 +48,6 @@ class ProbeOverhead:
         """Process the end of an inspected step.
 
         Args:
-            step: Number of the step.
             counted: Measured seconds of its inspection.
             usual: As for `ordinary`.
 

@@ -21,8 +21,6 @@ class ProcessMemory:
     """The memory of one process, as `memory` events.
 
     Args:
-        emit: `emit(kind, **fields)` writes an event.
-        framework: Name of the framework.
         now: Monotonic time, in seconds.
 
     Attributes:

@@ -23,7 +23,6 @@ class Profiling:
 
     Args:
         module: `torch` or `paddle`.
-        probe: The probe.
         steps: Number of profiled steps.
         limit: The run's `--max-steps`, or `None`.
     """

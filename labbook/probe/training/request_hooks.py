@@ -31,7 +31,6 @@ class RequestHooks:
     Args:
         module: The framework.
         probe: The probe of this process; it has `requests`.
-        settings: The settings under `requests`.
     """
 
     def __init__(self, module, probe, settings):

@@ -25,7 +25,6 @@ class StaleGradientCheck:
         """Check the optimizers' parameters for stale gradients, until they were found cleared.
 
         Args:
-            loop: Counts the results.
             every: Whether to check all parameters instead of a few.
         """
         for recorder in list(self._training.recorders.values()):
@@ -45,9 +44,6 @@ class StaleGradientCheck:
         """Record whether an optimizer is about to step without gradients, or with zeros only.
 
         Args:
-            loop: Counts the results.
-            optimizer: The optimizer.
-            recorder: Its recorder.
             norm: As in `TrainingMonitor.step_begins`.
         """
         one = loop.optimizer(recorder.index)

@@ -122,7 +122,6 @@ class StepLosses:
         """Which losses of a step count, and what the program calls them, for `StepRecorder.add`.
 
         Args:
-            optimizer: That steps.
             losses: What the calls of `backward` since the step before were called on.
             backwards: How many calls there were.
             starts: Position in `losses` of what the second call was called on, the third, ...

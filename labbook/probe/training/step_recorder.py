@@ -41,12 +41,9 @@ class StepRecorder:
     """The steps of one optimizer, as `step` events.
 
     Args:
-        emit: `emit(kind, **fields)` writes an event.
-        framework: Name of the framework.
         index: Number of the optimizer in this process.
 
     Attributes:
-        step: Steps so far.
         skipped: Steps of the open window that a gradient scaler skipped.
         ready_s: Time until which steps are queued.
     """

@@ -81,7 +81,6 @@ class StepSampler:
         """Count a step of the program.
 
         Args:
-            now: End of the step.
             spent: Seconds spent in following steps so far, without inspection of tensors.
             looked: Whether tensors were inspected in it; the cost of following is then unknown.
         """

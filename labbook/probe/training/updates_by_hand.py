@@ -17,7 +17,6 @@ class UpdatesByHand:
     """The updates of one process; it has the attributes of an optimizer that the adapters read.
 
     Args:
-        adapter: The adapter of the framework.
         monitor: The `TrainingMonitor`.
         parameters: What the first loss reaches.
 

@@ -39,7 +39,6 @@ class Condition:
 
     Args:
         option: "watch", "break" or "stop-on".
-        expression: As the user typed it.
         condition: See `request_conditions`.
     """
 
@@ -80,7 +79,6 @@ class UserRequests:
     """All requests in this process.
 
     Args:
-        probe: The probe.
         settings: `{"watch": [[text, condition], ...], "break": ..., "stop-on": ..., "max_steps": n or null}`.
 
     Attributes:

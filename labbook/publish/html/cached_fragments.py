@@ -36,7 +36,6 @@ class FrameParts:
     """The rendered parts of one build.
 
     Args:
-        config: Complete configuration of MkDocs.
         outside: Whether a page is neither in the navigation nor in one of its sections.
         addresses: Addresses of the pages in the navigation.
     """

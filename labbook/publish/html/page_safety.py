@@ -66,7 +66,6 @@ def add_policy(page: str, scripts: Collection[str], policy: str = POLICY) -> str
     """Returns the page with its policy in front of everything that the policy governs.
 
     Args:
-        page: A complete page.
         scripts: Hashes of the scripts of the theme; no other script runs.
         policy: The policy with `{scripts}` in place of the hashes; "" for none.
     """

@@ -35,7 +35,6 @@ class WrittenFile(NamedTuple):
         stat: State of its source file, "" if unusable.
         digest: Digest of the source file.
         linked: Files that its links refer to, existing or not.
-        warnings: Warnings of the build.
     """
 
     key: str

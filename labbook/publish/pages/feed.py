@@ -24,7 +24,6 @@ def feed_file(
 
     Args:
         words: Words in the language of the site.
-        site_name: Title of the feed.
         site_url: Address of the site; without it the entries have no addresses, which must be absolute.
         directory_urls: Whether pages are `runs/x/` instead of `runs/x.html`.
     """

@@ -25,7 +25,6 @@ class SiteFix:
 
     Args:
         run: Path of the entry of the failed run.
-        text: Description of the fix.
         by: Id of the run that no longer fails, or "".
         held: Number of later runs of the script that finished without the failure.
         returned: Id of the run in which the failure came back, or "".

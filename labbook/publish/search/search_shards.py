@@ -53,7 +53,6 @@ class Shard:
         month: `2026-11`, or "" for the first shard.
         part: Number within its month, from 0.
         key: Changes with any of its records.
-        count: Number of records.
         facets: Facet -> value -> number of records.
         records: Returns the records; called for shards that are built.
     """
@@ -79,7 +78,6 @@ class SearchReport:
 
     Args:
         built: Names of rebuilt shards; the others did not change.
-        shards: Number of shards.
         problem: Why the site has no search, or "".
     """
 

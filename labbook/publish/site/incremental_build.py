@@ -91,8 +91,6 @@ def build_changed(
         config: Configuration of MkDocs for which `can_build` is true.
         record_path: Record of the last build.
         warnings: Warnings of MkDocs; those of skipped pages are added.
-        workers: Maximum number of processes.
-        everything: Whether to render all pages.
         on_pages_ready: Called when all pages are written, before the search.
         notify: Called with (pages rendered, pages to render).
 

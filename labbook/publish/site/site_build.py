@@ -38,8 +38,6 @@ class BuiltSite:
     """A built site.
 
     Args:
-        pages: Number of pages.
-        seconds: Duration of the build.
         warnings: Distinct warnings of MkDocs on the notes.
         rendered: Number of rendered pages; the others did not change.
     """
@@ -71,7 +69,6 @@ def build_site(
     If `mkdocs.yml` has other plugins or hooks, MkDocs builds the whole site, because they may need every page.
 
     Args:
-        everything: Whether to render all pages.
         workers: Maximum number of processes; by default the number of cores, at most eight.
         engine: One of `ENGINES`; "zensical" renders every page.
         on_pages_ready: Called when all pages are written, before the search.
@@ -134,7 +131,6 @@ def serve_site(
 
     Args:
         port: Port; by default the first free one from 8000 on.
-        print_line: Prints the address.
         polling: Poll for changes (needed on network file systems).
         on_build: Called after each build.
         site: Folder of the site; by default the one of `mkdocs.yml`.

@@ -36,7 +36,6 @@ def map_in_processes(work: Callable[[str], Made], names: Sequence[str], workers:
     Args:
         work: Called in the processes; its result is sent back.
         names: Its arguments.
-        workers: Number of processes.
     """
     global _work
     _work = work

@@ -34,8 +34,6 @@ class Keeper:
 
     Args:
         end: Receiving end of the pump's socket.
-        sink: Redacts and stores the output.
-        names: Names of the channels.
         on_closed: Called with the number of a channel that ended.
     """
 

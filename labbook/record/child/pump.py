@@ -48,7 +48,6 @@ class Pump:
     """Copies the output until every channel has ended.
 
     Args:
-        channels: The streams to copy.
         tee: Sends a copy to the keeper.
         control: Socket to the recorder; it closes when the recorder dies.
         take_over: Called when the recorder has died: starts storing in its place and returns a function to call after

@@ -97,8 +97,6 @@ def run_child(
     becomes the null device if it is no terminal, so that its writer notices when the command stops reading.
 
     Args:
-        env: Its environment.
-        sink: Redacts and stores the output.
         full_pty: Give the command a terminal of its own, for curses programs.
         on_start: Called with the process id as soon as the command runs; its exceptions are noted in `trouble`.
         on_stop: Called with the time of the first SIGINT or SIGTERM, s.

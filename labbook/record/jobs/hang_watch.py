@@ -30,8 +30,7 @@ class HangWatch:
     The recorder of the lowest rank that still runs prints it. Nothing is read while a rank makes progress.
 
     Args:
-        journal: The journal of this recorder.
-        place: Folder of its job, or `None` if the ranks are children of this recorder.
+        place: Folder of the job, or `None` if the ranks are children of this recorder.
         rank: Number of its task.
         sentences: Of the user's language.
         print_line: Prints one line on the terminal; never raises.

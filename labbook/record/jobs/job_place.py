@@ -217,7 +217,6 @@ def note_attempt(paths: NotebookPaths, key: str, number: int, run_id: str) -> st
     Args:
         key: Of `job_identity.batch_attempt`.
         number: Number of restarts so far.
-        run_id: Id of the entry.
     """
     folder = paths.jobs / "attempts"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -58,7 +58,6 @@ def build_run(start: Facts, end: Facts, processes: Sequence[ProcessEvents], cons
     Args:
         start: Content of `run.json`.
         end: Content of `end.json`; empty when the recorder died before the command ended.
-        console: The stored output.
     """
     code = end.get("code")
     run = Run(

@@ -25,7 +25,6 @@ def repeated_values(text: str, optimizer: str, count: int) -> list[dict[str, Val
     Args:
         text: The script.
         optimizer: Class of the optimizer.
-        count: Number of trainings.
     """
     try:
         tree = ast.parse(text)

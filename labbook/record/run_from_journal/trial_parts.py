@@ -52,9 +52,7 @@ class TrialPart:
 
     Args:
         key: Tool, name of the study, and number.
-        params: Its options.
         state: "complete", "pruned", "failed", "interrupted"; "" if it never ended.
-        values: Its results.
         directions: "minimize" or "maximize", for each of them.
         started: Unix seconds.
         ended: Unix seconds; the last event of one that never ended.

@@ -16,7 +16,6 @@ def files_section(run: Run, paths: NotebookPaths, store: str, limits: Limits) ->
 
     Args:
         store: Where kept files go, without credentials; "" for this machine.
-        limits: Limits of the entry.
     """
     if not run.files and not run.artifacts:
         return None

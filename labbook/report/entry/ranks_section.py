@@ -86,7 +86,6 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
 
     Args:
         odd: Of `odd_rank.name_odd`.
-        say: Sentences of the language.
         run: The run, whose folders paths are shown relative to.
 
     Returns:

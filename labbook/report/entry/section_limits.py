@@ -20,7 +20,6 @@ class Limits:
         console_lines: Last lines of the output.
         console_head: First lines of the output, if lines in between are left out.
         console_bytes: Text of the console section.
-        rows: Rows of a table.
         cell: Characters of a cell.
         config_bytes: Text of all configuration files together.
         frames: Frames of a traceback.

@@ -22,7 +22,6 @@ def clear_stale_locks(
     stale, and so is one that is a second old if a labbook died during a commit before it was created.
 
     Args:
-        folders: The repository.
         ref: Full name of the branch.
         trees: The work trees that have it checked out.
         previous_died: When a labbook began a commit in which it died (Unix time, s), or `None`.

@@ -93,7 +93,6 @@ def update_files(top: Path, changes: Sequence[FileChange], before: Mapping[bytes
 
     Args:
         top: Top folder of that work tree.
-        changes: The committed changes.
         before: Path -> whether the file there was as in the commit before (or absent in both).
     """
     for change in changes:

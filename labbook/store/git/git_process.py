@@ -149,7 +149,6 @@ def run_git(
     """Run git once; a non-zero status is no error.
 
     Args:
-        stdin: Input of git.
         timeout_s: Time limit, after which git and its child processes are killed.
         settings: More settings for this call, each `key=value`.
         environment: Added to the cleaned environment.

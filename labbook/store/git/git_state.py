@@ -24,7 +24,6 @@ class WorkTree:
     """One work tree of a repository.
 
     Args:
-        folders: Location.
         ref: Full name of the branch it has checked out, or "" on a detached head.
         busy_with: Full name of the branch that a rebase will move at its end, or "".
     """

@@ -149,7 +149,6 @@ def _join_parts(parts: list[Part], template: list[Part], emptied: Collection[str
         parts: The body on disk.
         template: The generated body: blocks, and headings of hand-written sections between them.
         emptied: Names of blocks without content.
-        newline: Line end of the file.
     """
     blocks = {p.name: p.text for p in template if p.name}
     have = {p.name for p in parts if p.name}
