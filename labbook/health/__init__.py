@@ -17,7 +17,7 @@ effects under their causes (`causes`). The checks are in `rules/`, by subject; w
 series, layers over the run, kind of training, statistics. They read fields of events by the types of `model/events/`,
 without further checks. `model_summary`, `model_tree` and `debug_output` prepare what an entry shows of the model.
 
-To add a check: the function in the module of its subject in `rules/`, its line in `CHECKS`, its symptom page, and its
-sentences in both languages. What measures belongs to the probe, what draws or prints to `report/`, what reads pages to
+To add a check: the function in the module of its subject in `rules/`, its symptom page, and its sentences in both
+languages. What measures belongs to the probe, what draws or prints to `report/`, what reads pages to
 `diagnosis/`: pages come in as `CheckPages`.
 """

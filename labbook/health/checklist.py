@@ -95,8 +95,8 @@ CLASSIC = (
 )
 """Rows that are always shown, in their order; the others only when they found something."""
 
-CHECKS: tuple[Check, ...] = tuple(check for module in _MODULES for check in module.CHECKS)
-"""All checks."""
+CHECKS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Check))
+"""All checks, in the order of the modules and of the functions in them."""
 
 _WORST = ("fail", "warn", "note", "ok", "not observed")
 _ALPHA = 0.01

@@ -9,7 +9,7 @@ Nothing is imported or executed; a rule reports nothing where it cannot resolve 
 - `unread_options` finds options of the command line that no line reads; the check of a configuration calls it.
 - `rules/` contains the rules, one module per subject.
 
-To add a rule, write one function in the right module of `rules/`, add its row to that module's `RULES`, and add a
-faulty and a correct snippet to `tests/data/review/`. A rule names the id of a symptom page, which has
-title, cause and advice. Checks of running programs belong to `health/`.
+To add a rule, write one function in the right module of `rules/`, with the decorator `rule`, and add a faulty and a
+correct snippet to `tests/data/review/`. A rule names the id of a symptom page, which has title, cause and advice.
+Checks of running programs belong to `health/`.
 """

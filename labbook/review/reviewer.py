@@ -32,22 +32,24 @@ from labbook.review.source_file import Source, Unreadable, read_source
 from labbook.review.violation import Hit, Rule, Violation
 from labbook.store.text.sentences import Sentences
 
-RULES: tuple[Rule, ...] = (
-    *training_loop.RULES,
-    *loss_functions.RULES,
-    *modes_and_devices.RULES,
-    *model_classes.RULES,
-    *shared_storage.RULES,
-    *numeric_range.RULES,
-    *attention_scores.RULES,
-    *gradient_paths.RULES,
-    *policy_gradients.RULES,
-    *data_pipeline.RULES,
-    *paired_data.RULES,
-    *image_values.RULES,
-    *script_options.RULES,
+_MODULES = (
+    training_loop,
+    loss_functions,
+    modes_and_devices,
+    model_classes,
+    shared_storage,
+    numeric_range,
+    attention_scores,
+    gradient_paths,
+    policy_gradients,
+    data_pipeline,
+    paired_data,
+    image_values,
+    script_options,
 )
-"""All rules of the review."""
+
+RULES = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Rule))
+"""All rules of the review, in the order of the modules and of the functions in them."""
 
 _MAX_FILES = 5000
 _SKIPPED = {"node_modules", "__pycache__", "site-packages", "build", "dist", "venv", "env"}

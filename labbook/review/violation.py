@@ -86,3 +86,14 @@ class Rule:
     def message_key(self, part: str) -> str:
         """Return the key of a sentence: `part` is "what" (the description) or "advice"."""
         return f"review.{self.name.replace('-', '_')}.{part}"
+
+
+def rule(
+    symptom: str, severity: str, tier: int, source: str, *, loop: bool = False, row: str = ""
+) -> Callable[[Find], Rule]:
+    """Turn the decorated function into a `Rule` of its name; see `Rule` for the arguments."""
+
+    def decorate(find: Find) -> Rule:
+        return Rule(find.__name__.replace("_", "-"), symptom, severity, tier, find, source, loop, row)
+
+    return decorate

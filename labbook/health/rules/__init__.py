@@ -1,4 +1,4 @@
-"""The health checks, one module per subject, each with its tuple `CHECKS`.
+"""The health checks, one module per subject, each a function with the decorator `check`.
 
 - What was recorded: `coverage` (steps, loss, seeds, overhead), `requested_settings`.
 - Before the first step: `initial`, `input_data`, `image_scale`, `labels`, `padding`, `wiring`.

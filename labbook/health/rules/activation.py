@@ -383,16 +383,3 @@ def first_not_normalised(signals: Signals) -> Module | None:
             kind = module.type.lower()
             return None if "embedding" in kind or any(word in kind for word in _NORMS) else module
     return None
-
-
-CHECKS = (
-    units_alive,
-    not_saturated,
-    outputs_diverse,
-    batch_norm_fed,
-    softmax_axis,
-    activations_between,
-    activations_single,
-    dropout_behind_norm,
-    dropout_moderate,
-)

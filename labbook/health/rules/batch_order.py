@@ -382,17 +382,3 @@ def last_batch_large_enough(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.batch_size_irregular.last", last=length % size, samples=length, size=size)
             return Outcome("note", observed)
     return None
-
-
-CHECKS = (
-    batches_differ,
-    order_changes,
-    order_is_shuffled,
-    state_begins_anew,
-    time_is_not_the_batch,
-    stream_is_split,
-    workers_draw_their_own,
-    validation_is_new,
-    validation_stays,
-    last_batch_large_enough,
-)

@@ -294,14 +294,3 @@ def loss_above_nothing(run: Run, signals: Signals) -> Outcome | None:
         return None
     end = median(loss.values[-20:])
     return Outcome("note", message("health.train_loss_to_zero.end", loss=end)) if end < 1e-5 else None
-
-
-CHECKS = (
-    loss_falls,
-    loss_beats_chance,
-    loss_stays_down,
-    loss_without_outliers,
-    loss_does_not_swing,
-    loss_goes_on,
-    loss_above_nothing,
-)

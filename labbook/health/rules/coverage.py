@@ -138,6 +138,3 @@ def probe_overhead(run: Run, signals: Signals) -> Outcome:
     if probe.setup_s is not None:
         cost = message("health.probe_overhead.with_setup", cost=cost, setup=probe.setup_s)
     return Outcome("ok" if share <= _OVERHEAD_HIGH or small else "note", cost)
-
-
-CHECKS = (steps_counted, loss_seen, seeds_set, determinism, probe_overhead)

@@ -199,6 +199,3 @@ def _call(pair: tuple[str, str]) -> Message:
     if pair[1].isdigit():
         return message("health.collective_order_mismatch.elements", call=pair[0], elements=pair[1])
     return message("health.collective_order_mismatch.tensor", call=pair[0], name=pair[1])
-
-
-CHECKS = (replicas_equal, ranks_share_nothing, no_straggler, ranks_do_as_much, collectives_agree)

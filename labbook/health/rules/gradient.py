@@ -364,15 +364,3 @@ def clipping_sees_gradients(run: Run, signals: Signals) -> Outcome | None:
     if calls < _CLIPPED or empty <= 0.9 * calls or not norms or median(norms) <= 0:
         return None
     return Outcome("warn", message("health.clip_without_gradient.empty", empty=empty, calls=calls, norm=median(norms)))
-
-
-CHECKS = (
-    gradients_cleared,
-    micro_batches_accumulate,
-    steps_have_gradients,
-    gradient_nonzero,
-    gradients_reach_the_front,
-    gradients_stay_small,
-    clipping_is_rare,
-    clipping_sees_gradients,
-)

@@ -80,6 +80,3 @@ def _is_normalised_twice(low: float, top: float, mean: float, deviation: float) 
     middle = -low * once**2 / (1 + once)
     near = abs(mean + middle / once) < _NEAR_MEAN * deviation and abs(deviation * once - 1) < _NEAR_DEVIATION
     return near and 0 < middle < 1
-
-
-CHECKS = (images_scaled_once,)

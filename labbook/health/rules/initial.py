@@ -244,13 +244,3 @@ def spectral_norm_ready(run: Run, signals: Signals) -> Outcome | None:
         return None
     observed = message("health.spectral_norm_uninitialised.early", modules=len(early))
     return Outcome("fail", observed, where={"module": early[0]})
-
-
-CHECKS = (
-    initial_loss,
-    initial_weights_differ,
-    initial_scale,
-    initialised_once,
-    initialised_at_all,
-    spectral_norm_ready,
-)

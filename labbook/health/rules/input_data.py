@@ -377,18 +377,3 @@ def indices_inside(run: Run, signals: Signals) -> Outcome | None:
             )
             return Outcome("fail", observed, (message("health.called_in", line=facts.get("line", "")),))
     return None
-
-
-CHECKS = (
-    inputs_normalised,
-    features_vary,
-    inputs_do_not_hold_target,
-    attention_is_causal,
-    leaves_agree,
-    little_padding,
-    channels_first,
-    axes_are_permuted,
-    inputs_do_not_drift,
-    validation_is_scaled_alike,
-    indices_inside,
-)

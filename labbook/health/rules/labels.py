@@ -367,14 +367,3 @@ def validation_classes_known(run: Run, signals: Signals) -> Outcome | None:
         return None
     observed = message("health.new_labels_in_val.new", classes=len(new), names=join_names(new))
     return Outcome("warn", observed)
-
-
-CHECKS = (
-    labels_in_range,
-    labels_vary,
-    classes_have_their_loss,
-    classes_balanced,
-    labels_mixed,
-    labels_consistent,
-    validation_classes_known,
-)

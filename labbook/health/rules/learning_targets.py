@@ -303,18 +303,3 @@ def _largest_rms(layer: Module) -> float | None:
     looks = [row for step, row in layer.history if step >= _TRAINED][-_LOOKS:]
     values = [math.hypot(row.get("mean") or 0.0, row.get("std") or math.inf) for row in looks]
     return max(values) if len(values) == _LOOKS else None
-
-
-CHECKS = (
-    pairs_differ,
-    similarities_are_sharp,
-    targets_have_no_gradient,
-    target_network_follows,
-    reward_rises,
-    adversaries_oppose,
-    teachers_are_fixed,
-    ratio_leaves_one,
-    ratio_is_new_over_old,
-    posterior_differs_from_prior,
-    terms_are_balanced,
-)

@@ -320,18 +320,3 @@ def seeds_once(run: Run, signals: Signals) -> Outcome:
         observed = message("health.seed_reset_in_loop.reset", times=seeded, steps=steps, same=same)
         return Outcome("fail", observed, evidence, place)
     return Outcome("ok", message("health.seed_reset_in_loop.ok"))
-
-
-CHECKS = (
-    backwards_have_steps,
-    steps_have_backwards,
-    losses_have_backwards,
-    optimizer_keeps_its_state,
-    loss_gets_logits,
-    nll_gets_log_probabilities,
-    head_fits_loss,
-    loss_shapes_agree,
-    labels_are_integers,
-    accumulation_scaled,
-    seeds_once,
-)

@@ -143,6 +143,3 @@ def not_fragmented(run: Run, signals: Signals) -> Outcome | None:
                 return None
             return Outcome("note", message("health.fragmentation.unused", share=wasted, bytes=reserved))
     return None
-
-
-CHECKS = (memory_flat, workers_flat, room_left, not_fragmented)

@@ -143,6 +143,3 @@ def _dropout_found(verdict: str, calls: int, batches: int, line: str) -> Outcome
     place = place_of(line)
     observed = message("health.dropout_active_in_eval.active", calls=calls, batches=batches)
     return Outcome(verdict, observed, called_in_sentence(line) if place else (), place)
-
-
-CHECKS = (trains_in_training_mode, evaluates_in_evaluation_mode, no_dropout_in_evaluation)

@@ -304,15 +304,3 @@ def loss_is_something(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.loss_exactly_zero.one_class", function=fn)
             return Outcome("fail", observed, where, place_of(loss.get("line", "")))
     return Outcome("ok", message("health.loss_exactly_zero.ok")) if seen else None
-
-
-CHECKS = (
-    loss_finite,
-    gradient_finite,
-    inputs_finite,
-    outputs_finite,
-    parameters_finite,
-    log_is_honest,
-    loss_in_range,
-    loss_is_something,
-)

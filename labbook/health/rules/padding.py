@@ -211,6 +211,3 @@ def _attention_looks(signals: Signals) -> dict[int, list[tuple[int, bool]]]:
             ):
                 looks.append((form[-1], bool(row.get("zero", 1.0) or row.get("hidden"))))
     return found
-
-
-CHECKS = (padding_left_out, mask_hides_padding, padding_is_masked, attention_selects, own_token_is_seen)

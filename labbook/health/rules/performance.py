@@ -281,18 +281,3 @@ def run_goes_on(run: Run, signals: Signals) -> Outcome | None:
     if silence <= limit:
         return None
     return Outcome("warn", message("health.stalled_no_progress.silence", seconds=silence))
-
-
-CHECKS = (
-    data_are_ready,
-    steps_even,
-    steps_stay_fast,
-    accelerator_used,
-    accelerator_busy,
-    host_runs_ahead,
-    compiled_once,
-    workers_fit,
-    validation_without_gradients,
-    no_needless_search,
-    run_goes_on,
-)

@@ -15,6 +15,19 @@ _LOW_PRECISION = ("float16", "bfloat16")
 _MULTIPLIES = ("linear", "conv", "bilinear")
 
 
+@check("scaled_gradients_stepped", family="numeric", tier=1, needs=("loop",))
+def scaler_steps(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a gradient scaler scales the losses, and the optimizer steps without it on scaled gradients.
+
+    Source: a logical invariant (tier 1), over 5 steps of a run in which the scaler never steps.
+    """
+    scaler = signals.loop.get("scaler", {})
+    raw = scaler.get("raw", 0)
+    if raw < 5 or scaler.get("stepped", 0):
+        return None
+    return Outcome("fail", message("health.scaled_gradients_stepped.raw", bad=raw))
+
+
 @check("amp_scale_collapse", family="numeric", tier=2, whole=True)
 def scaler_holds(run: Run, signals: Signals) -> Outcome | None:
     """Whether the gradient scaler had to skip many steps; `None` when no scaler is used.
@@ -115,19 +128,3 @@ def clipped_unscaled(run: Run, signals: Signals) -> Outcome | None:
     if limit is not None and factor is not None:
         evidence = (message("health.clip_before_unscale.limit", limit=limit, factor=factor),)
     return Outcome("fail", message("health.clip_before_unscale.scaled", bad=scaled, calls=calls), evidence)
-
-
-@check("scaled_gradients_stepped", family="numeric", tier=1, needs=("loop",))
-def scaler_steps(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a gradient scaler scales the losses, and the optimizer steps without it on scaled gradients.
-
-    Source: a logical invariant (tier 1), over 5 steps of a run in which the scaler never steps.
-    """
-    scaler = signals.loop.get("scaler", {})
-    raw = scaler.get("raw", 0)
-    if raw < 5 or scaler.get("stepped", 0):
-        return None
-    return Outcome("fail", message("health.scaled_gradients_stepped.raw", bad=raw))
-
-
-CHECKS = (scaler_steps, scaler_holds, half_precision_has_room, autocast_works, clipped_unscaled)

@@ -67,6 +67,3 @@ def calls_are_current(run: Run, signals: Signals) -> Outcome | None:
         return None
     places = message("health.deprecated_api_warning.places", places=join_names(list(dict.fromkeys(own))))
     return Outcome("note", message("health.deprecated_api_warning.calls", calls=len(own)), (places,))
-
-
-CHECKS = (device_as_asked, determinism_complete, calls_are_current)

@@ -104,6 +104,3 @@ def _dies_early(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.lr_schedule_wrong.dies_early", peak=max(rates), step=alive + 1, steps=steps[-1])
             return Outcome("warn", observed, where={"step": alive + 1})
     return None
-
-
-CHECKS = (learning_rate_seen, schedule_runs)

@@ -43,6 +43,3 @@ def evaluation_leaves_parameters(run: Run, signals: Signals) -> Outcome | None:
     else:
         observed = message("health.evaluation_updates_parameters.copy", runs=runs)
     return Outcome("warn", observed, called_in_sentence(line), place_of(line))
-
-
-CHECKS = (parameters_are_initialised_once, evaluation_leaves_parameters)

@@ -358,13 +358,3 @@ def _decay(run: Run, signals: Signals) -> Outcome | None:
     ratio, parameter = max(looks, key=lambda pair: pair[0])
     observed = message("health.regularisation_dominates.decay", decay=decay, ratio=ratio, name=parameter.name)
     return Outcome("warn", observed, where={"parameter": parameter.name, "step": 1})
-
-
-CHECKS = (
-    steps_change_parameters,
-    updates_are_small,
-    updates_have_effect,
-    most_is_trained,
-    frozen_layers_were_trained,
-    regularisation_is_small,
-)

@@ -81,6 +81,39 @@ def no_overfitting(run: Run, signals: Signals) -> Outcome:
     return Outcome("ok", observed)
 
 
+@check("train_val_collapse_in_eval", family="convergence", tier=2, needs=("models",))
+def same_in_evaluation_mode(run: Run, signals: Signals) -> Outcome | None:
+    """Whether running statistics of batch norms are still near their initial values, and validation is much worse.
+
+    Source: TheDeepChecker's mode switch (tier 2), from the momentum and the number of steps instead of a second pass.
+    """
+    steps = signals.loop.get("steps", 0)
+    initial = [share for m in modules_of(signals) if (share := _initial_share(m, steps)) is not None]
+    losses, training = validation_losses(run, signals), training_loss(run, signals)
+    if not initial or not steps or isinstance(training, Message) or not losses:
+        return None
+    end = median(training.values[-20:])
+    updated = 1 - max(initial)
+    if max(initial) < 0.5 or median(losses[-3:]) < 1.5 * end or _always_in_training(signals):
+        return Outcome("ok", message("health.train_val_collapse_in_eval.ok", share=updated))
+    observed = message("health.train_val_collapse_in_eval.updated", share=updated, steps=steps)
+    evidence = message("health.train_val_collapse_in_eval.losses", training=end, validation=median(losses[-3:]))
+    return Outcome("warn", observed, (evidence,))
+
+
+def _always_in_training(signals: Signals) -> bool:
+    """Whether all validation that was seen ran in training mode."""
+    return bool(signals.evaluations) and all(e.get("training") for e in signals.evaluations)
+
+
+def _initial_share(module: Module, steps: int) -> float | None:
+    """Share of a batch norm's running statistics that is still their initial value."""
+    momentum = module.options.get("momentum")
+    if "BatchNorm" not in module.type or not math.isfinite(module.order) or momentum is None or not 0 < momentum < 1:
+        return None
+    return float((1 - momentum) ** steps)
+
+
 @check("label_noise_or_shuffled", family="data", tier=2, needs=("losses",))
 def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
     """Whether a classifier fits its training data while its validation loss was never below chance level.
@@ -276,39 +309,3 @@ def _as_shares(values: Sequence[float]) -> list[float]:
     if not values or min(values) < 0 or max(values) > 100:
         return []
     return [v / 100 for v in values] if max(values) > 1 else list(values)
-
-
-@check("train_val_collapse_in_eval", family="convergence", tier=2, needs=("models",))
-def same_in_evaluation_mode(run: Run, signals: Signals) -> Outcome | None:
-    """Whether running statistics of batch norms are still near their initial values, and validation is much worse.
-
-    Source: TheDeepChecker's mode switch (tier 2), from the momentum and the number of steps instead of a second pass.
-    """
-    steps = signals.loop.get("steps", 0)
-    initial = [share for m in modules_of(signals) if (share := _initial_share(m, steps)) is not None]
-    losses, training = validation_losses(run, signals), training_loss(run, signals)
-    if not initial or not steps or isinstance(training, Message) or not losses:
-        return None
-    end = median(training.values[-20:])
-    updated = 1 - max(initial)
-    if max(initial) < 0.5 or median(losses[-3:]) < 1.5 * end or _always_in_training(signals):
-        return Outcome("ok", message("health.train_val_collapse_in_eval.ok", share=updated))
-    observed = message("health.train_val_collapse_in_eval.updated", share=updated, steps=steps)
-    evidence = message("health.train_val_collapse_in_eval.losses", training=end, validation=median(losses[-3:]))
-    return Outcome("warn", observed, (evidence,))
-
-
-def _always_in_training(signals: Signals) -> bool:
-    """Whether all validation that was seen ran in training mode."""
-    return bool(signals.evaluations) and all(e.get("training") for e in signals.evaluations)
-
-
-def _initial_share(module: Module, steps: int) -> float | None:
-    """Share of a batch norm's running statistics that is still their initial value."""
-    momentum = module.options.get("momentum")
-    if "BatchNorm" not in module.type or not math.isfinite(module.order) or momentum is None or not 0 < momentum < 1:
-        return None
-    return float((1 - momentum) ** steps)
-
-
-CHECKS = (no_overfitting, same_in_evaluation_mode, labels_mean_something, beats_majority_class, accuracy_fits_outputs)

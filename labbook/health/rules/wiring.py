@@ -378,20 +378,3 @@ def layers_are_separate(run: Run, signals: Signals) -> Outcome | None:
                 observed = message("health.layers_share_weights.same", name=name, type=row.get("type", ""), times=times)
                 return Outcome("warn", observed)
     return None
-
-
-CHECKS = (
-    every_parameter_has_gradient,
-    graph_is_whole,
-    terms_have_gradients,
-    optimizers_hold_all,
-    optimizer_is_fresh,
-    parameters_registered,
-    optimizers_are_separate,
-    state_fits,
-    kept_state_is_a_copy,
-    copies_are_updated,
-    flags_are_on_parameters,
-    last_step_is_read,
-    layers_are_separate,
-)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Function, assigned_value, assigns, dotted_target, last_name, parameters
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, Rule
+from labbook.review.violation import Hit, rule
 
 _SCALE = re.compile(
     r"scal|sqrt|temp|tau|norm|gamma|(?<![a-z])(?:relu|elu|softmax|sigmoid|tanh|exp|log|mul|div|multiply|divide)_?\("
@@ -28,6 +28,13 @@ _AS_IS = {*_FILLS, "float", "to", "type_as", "add", "clone", "contiguous", "asty
 _SAME_MASK = ("unsqueeze", "float", "to", "astype", "cast", "expand", "view", "reshape", "type_as")
 
 
+@rule(
+    "attention_not_scaled",
+    "warning",
+    2,
+    "Vaswani et al. 2017, 3.2.1: scores grow with the width of a head",
+    row="activation",
+)
 def unscaled_attention(code: Code, source: Source) -> Iterator[Hit]:
     """A softmax of products of queries and keys without a scale, in a causal or multi-head attention."""
     for _, function, steps in _attentions(source):
@@ -50,6 +57,7 @@ def unscaled_attention(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(products[0], {"scores": ast.unparse(products[0])})
 
 
+@rule("attention_mask_multiplied", "warning", 2, "softmax: a score of 0 has the weight exp(0), not 0", row="loop-bug")
 def multiplied_mask(code: Code, source: Source) -> Iterator[Hit]:
     """Scores that a mask multiplies, or fills with 0, before their softmax: a hidden key keeps a weight of exp(0)."""
     for call, function, steps in _attentions(source):
@@ -195,15 +203,3 @@ def _is_mask(node: ast.expr) -> bool:
             return False
         node = inner
     return bool(dotted_target(node)) and _MASK.search(dotted_target(node)) is not None
-
-
-RULES = (
-    Rule(
-        "unscaled-attention", "attention_not_scaled", "warning", 2, unscaled_attention,
-        "Vaswani et al. 2017, 3.2.1: scores grow with the width of a head", row="activation",
-    ),
-    Rule(
-        "multiplied-mask", "attention_mask_multiplied", "warning", 2, multiplied_mask,
-        "softmax: a score of 0 has the weight exp(0), not 0", row="loop-bug",
-    ),
-)  # fmt: skip

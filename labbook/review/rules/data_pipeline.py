@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from labbook.review.code_index import Code, Kind, dotted_target, last_name
 from labbook.review.gradient_flow import step_loops
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, Rule
+from labbook.review.violation import Hit, rule
 
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader", "paddle.io.DataLoader")
 _SORTS = {"shuffle", "randperm", "permutation", "random_split", "sample", "train_test_split", "choice", "randint"}
@@ -41,6 +41,13 @@ def find_loader(code: Code, source: Source, node: ast.expr) -> Kind | None:
     return kind if kind is not None and kind.name in LOADERS else None
 
 
+@rule(
+    "training_not_shuffled",
+    "warning",
+    2,
+    "torch.utils.data.DataLoader: shuffle=False by default, the same in paddle",
+    loop=True,
+)
 def not_shuffled(code: Code, source: Source) -> Iterator[Hit]:
     """The loader of a training loop does not shuffle the samples."""
     seen: set[int] = set()
@@ -97,6 +104,7 @@ def _order_is_free(code: Code, kind: Kind) -> bool:
     )
 
 
+@rule("train_val_overlap", "warning", 1, "Humbatova et al., ICSE 2020")
 def validated_on_training(code: Code, source: Source) -> Iterator[Hit]:
     """A validation or test loader reads the dataset of the training loader."""
     loaders: list[tuple[str, ast.Call, ast.AST]] = []
@@ -132,6 +140,7 @@ def _is_validation(name: str) -> bool:
     return name.startswith(("val", "test", "dev", "eval")) and "train" not in name
 
 
+@rule("train_val_overlap", "warning", 1, "torchvision.datasets; paddle.vision.datasets")
 def validated_on_training_split(code: Code, source: Source) -> Iterator[Hit]:
     """A dataset named test or validation is created with `train=True` (paddle: mode="train")."""
     for node in source.nodes:
@@ -150,6 +159,7 @@ def validated_on_training_split(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"name": name, "data": ast.unparse(node.value.func) + "(train)", "other": "training"})
 
 
+@rule("label_noise_or_shuffled", "warning", 2, "numpy.random.shuffle and permutation: each call draws another order")
 def shuffled_apart(code: Code, source: Source) -> Iterator[Hit]:
     """Inputs and labels are brought into two random orders that have nothing to do with each other."""
     found = [(*one, node) for node in source.nodes for one in _shufflings(code, source, node)]
@@ -226,6 +236,9 @@ def _seeds_between(source: Source, one: ast.AST, other: ast.AST) -> bool:
     return any("seed" in (name := last_name(call.func).lower()) or "state" in name or "rng" in name for call in calls)
 
 
+@rule(
+    "train_val_overlap", "warning", 2, "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data"
+)
 def fitted_before_split(code: Code, source: Source) -> Iterator[Hit]:
     """A scaler is fitted on all rows, which are split into training and validation data only after that."""
     for node in source.nodes:
@@ -261,6 +274,7 @@ def _transformed(source: Source, fit: ast.Call, rows: str, scaler: str) -> set[s
     return names
 
 
+@rule("order_identical_each_epoch", "warning", 1, "torch.utils.data.distributed.DistributedSampler", loop=True)
 def no_set_epoch(code: Code, source: Source) -> Iterator[Hit]:
     """`set_epoch` of a `DistributedSampler` of torch is never called. Paddle's counts epochs itself."""
     if code.calls.get("set_epoch") or not trains(code):
@@ -291,31 +305,3 @@ def trains(code: Code) -> bool:
         for _, found in step_loops(code, source)
         if any(e.what == "backward" for e in found)
     )
-
-
-RULES = (
-    Rule(
-        "not-shuffled", "training_not_shuffled", "warning", 2, not_shuffled,
-        "torch.utils.data.DataLoader: shuffle=False by default, the same in paddle", loop=True,
-    ),
-    Rule(
-        "validated-on-training", "train_val_overlap", "warning", 1, validated_on_training,
-        "Humbatova et al., ICSE 2020",
-    ),
-    Rule(
-        "validated-on-training-split", "train_val_overlap", "warning", 1, validated_on_training_split,
-        "torchvision.datasets; paddle.vision.datasets",
-    ),
-    Rule(
-        "shuffled-apart", "label_noise_or_shuffled", "warning", 2, shuffled_apart,
-        "numpy.random.shuffle and permutation: each call draws another order",
-    ),
-    Rule(
-        "fitted-before-split", "train_val_overlap", "warning", 2, fitted_before_split,
-        "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data",
-    ),
-    Rule(
-        "no-set-epoch", "order_identical_each_epoch", "warning", 1, no_set_epoch,
-        "torch.utils.data.distributed.DistributedSampler", loop=True,
-    ),
-)  # fmt: skip

@@ -11,7 +11,7 @@ from labbook.review.code_index import Code, dotted_target, last_name
 from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.rules.data_pipeline import argument, find_loader
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, Rule
+from labbook.review.violation import Hit, rule
 
 _NORMALS = ("torch.distributions.Normal", "torch.distributions.normal.Normal", "paddle.distribution.Normal")
 _FIXED = ("zeros", "ones", "zeros_like", "ones_like", "tensor", "to_tensor", "full")
@@ -23,6 +23,13 @@ _ANCHORS = re.compile(
 """What keeps twin networks apart: a stopped gradient, negatives, variance, another loss."""
 
 
+@rule(
+    "detached_graph",
+    "warning",
+    2,
+    "torch.distributions: rsample is reparameterised, sample is not; the same in paddle",
+    row="loop-bug",
+)
 def sampled_without_gradient(code: Code, source: Source) -> Iterator[Hit]:
     """The code of a variational autoencoder is drawn by `sample()`, through which no gradient reaches the encoder."""
     calls = {last_name(node.func) for node in source.nodes if isinstance(node, ast.Call)}
@@ -46,6 +53,13 @@ def _is_fixed(code: Code, source: Source, node: ast.expr) -> bool:
     )
 
 
+@rule(
+    "twins_without_stop_gradient",
+    "warning",
+    2,
+    "Chen and He 2021, SimSiam, figure 2: without stop-gradient all outputs collapse to a constant",
+    row="loop-bug",
+)
 def twins_collapse(code: Code, source: Source) -> Iterator[Hit]:
     """A model is trained to give two views the same output, and nothing keeps it from giving all samples the same."""
     if not code.calls.get("backward") or _ANCHORS.search(ast.unparse(source.tree)):
@@ -86,6 +100,13 @@ def _is_similarity(source: Source, node: ast.AST) -> bool:
     return source.dotted(node.func).startswith(("torch.", "paddle."))
 
 
+@rule(
+    "metric_divided_by_batches",
+    "warning",
+    2,
+    "torch.utils.data.DataLoader: its length is the number of batches; the same in paddle",
+    row="loop-bug",
+)
 def metric_over_batches(code: Code, source: Source) -> Iterator[Hit]:
     """The number of right predictions is divided by the number of batches."""
     for node in source.nodes:
@@ -115,19 +136,3 @@ def _counts_right(node: ast.expr) -> bool:
     equal = any(isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.Eq) for one in ast.walk(node))
     divided = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div) for one in ast.walk(node))
     return "sum" in called and (equal or "eq" in called) and "mean" not in called and not divided
-
-
-RULES = (
-    Rule(
-        "sampled-without-gradient", "detached_graph", "warning", 2, sampled_without_gradient,
-        "torch.distributions: rsample is reparameterised, sample is not; the same in paddle", row="loop-bug",
-    ),
-    Rule(
-        "twins-collapse", "twins_without_stop_gradient", "warning", 2, twins_collapse,
-        "Chen and He 2021, SimSiam, figure 2: without stop-gradient all outputs collapse to a constant", row="loop-bug",
-    ),
-    Rule(
-        "metric-over-batches", "metric_divided_by_batches", "warning", 2, metric_over_batches,
-        "torch.utils.data.DataLoader: its length is the number of batches; the same in paddle", row="loop-bug",
-    ),
-)  # fmt: skip

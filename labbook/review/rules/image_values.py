@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from labbook.review.code_index import Code, dotted_target, last_name, walk
 from labbook.review.rules.data_pipeline import argument, find_loader, trains
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, Rule
+from labbook.review.violation import Hit, rule
 
 
+@rule("input_not_normalised", "note", 3, "torchvision.transforms")
 def no_normalise(code: Code, source: Source) -> Iterator[Hit]:
     """`ToTensor` is the last transform, and no other code normalises the images."""
     if (
@@ -28,6 +29,7 @@ def no_normalise(code: Code, source: Source) -> Iterator[Hit]:
             return
 
 
+@rule("input_double_normalised", "warning", 1, "torchvision.transforms.ToTensor: scales to [0, 1]")
 def divided_twice(code: Code, source: Source) -> Iterator[Hit]:
     """Images are divided by 255 twice."""
     to_tensor = any(
@@ -98,6 +100,7 @@ def _is_from_tensor_loader(code: Code, source: Source, node: ast.expr) -> bool:
     return False
 
 
+@rule("input_not_normalised", "note", 3, "Karpathy, A Recipe for Training Neural Networks (2019)")
 def raw_bytes(code: Code, source: Source) -> Iterator[Hit]:
     """An image of bytes is converted to a float tensor without scaling."""
     if any("ormali" in name for name in code.calls) or "255" in "\n".join(source.lines):
@@ -124,19 +127,3 @@ def raw_bytes(code: Code, source: Source) -> Iterator[Hit]:
         texts = [text, *(ast.unparse(one) for _, one in code.origins(source, array))]
         if any(word in one for one in texts for word in ("imread(", "Image.open(", "read_image(")):
             yield Hit(node)
-
-
-RULES = (
-    Rule(
-        "no-normalise", "input_not_normalised", "note", 3, no_normalise,
-        "torchvision.transforms",
-    ),
-    Rule(
-        "divided-twice", "input_double_normalised", "warning", 1, divided_twice,
-        "torchvision.transforms.ToTensor: scales to [0, 1]",
-    ),
-    Rule(
-        "raw-bytes", "input_not_normalised", "note", 3, raw_bytes,
-        "Karpathy, A Recipe for Training Neural Networks (2019)",
-    ),
-)  # fmt: skip

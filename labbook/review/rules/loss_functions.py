@@ -9,8 +9,9 @@ from labbook.review.code_index import LOOPS, Code, assigns, dotted_target, last_
 from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, Rule
+from labbook.review.violation import Hit, rule
 
+_FORUM = "PyTorch documentation: autograd mechanics"
 _LOSSES = {
     "cross_entropy": "cross_entropy", "CrossEntropyLoss": "cross_entropy",
     "softmax_with_cross_entropy": "cross_entropy",
@@ -52,6 +53,12 @@ def _loss_calls(code: Code, source: Source) -> Iterator[tuple[ast.Call, str, str
             yield node, loss, last_operation(code, source, given)
 
 
+@rule(
+    "softmax_before_cross_entropy",
+    "error",
+    1,
+    "torch.nn.CrossEntropyLoss, torch.nn.BCEWithLogitsLoss; the same in paddle",
+)
 def softmax_before_loss(code: Code, source: Source) -> Iterator[Hit]:
     """A softmax or sigmoid is applied before a loss that includes one."""
     for call, loss, given in _loss_calls(code, source):
@@ -65,7 +72,8 @@ def softmax_before_loss(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"given": given, "own": "log_softmax"}, "note")
 
 
-def missing_output(code: Code, source: Source) -> Iterator[Hit]:
+@rule("missing_output_activation", "error", 1, "torch.nn.NLLLoss, torch.nn.BCELoss; the same in paddle")
+def missing_output_activation(code: Code, source: Source) -> Iterator[Hit]:
     """Raw outputs are passed to a loss that expects probabilities or log-probabilities."""
     for call, loss, given in _loss_calls(code, source):
         if loss == "nll" and given in ("linear", "softmax", "conv", "sigmoid"):
@@ -74,7 +82,8 @@ def missing_output(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"wants": "sigmoid", "given": given, "other": "binary_cross_entropy_with_logits"})
 
 
-def shadowed(code: Code, source: Source) -> Iterator[Hit]:
+@rule("name_shadowed_callable", "error", 1, "reports of `'Tensor' object is not callable`")
+def shadowed_callable(code: Code, source: Source) -> Iterator[Hit]:
     """A loop assigns the result of a call to the name of the called object."""
     for node in source.nodes:
         if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Call):
@@ -109,7 +118,8 @@ def _leaves_loop(source: Source, node: ast.stmt) -> bool:
     return any(isinstance(one, (ast.Break, ast.Return)) for one in block[index:])
 
 
-def accumulated(code: Code, source: Source) -> Iterator[Hit]:
+@rule("memory_graph_retained", "warning", 1, "PyTorch FAQ: My model reports out of memory")
+def loss_accumulated(code: Code, source: Source) -> Iterator[Hit]:
     """The loss of each step is added to a total without detaching it."""
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
         back = {
@@ -197,6 +207,7 @@ def _cut(source: Source, loop: ast.AST, total: str) -> bool:
 _CUTS = {"detach", "numpy", "item", "tolist"}
 
 
+@rule("detached_graph", "error", 1, _FORUM)
 def detached_loss(code: Code, source: Source) -> Iterator[Hit]:
     """`backward` is called on a loss that is detached from the model."""
     for where, call in code.calls.get("backward", ()):
@@ -293,6 +304,7 @@ def _is_from_model(code: Code, source: Source, node: ast.expr, depth: int) -> bo
     return False
 
 
+@rule("detached_graph", "error", 2, _FORUM)
 def forced_gradient(code: Code, source: Source) -> Iterator[Hit]:
     """`requires_grad` is set on a loss before `backward`, which then ends at the loss."""
     for where, call in code.calls.get("backward", ()):
@@ -330,33 +342,3 @@ def _forces(source: Source, node: ast.stmt, name: str) -> ast.AST | None:
                 inner = node.value.args[:1]
                 return node if inner and not isinstance(inner[0], (ast.Constant, ast.List)) else None
     return None
-
-
-_FORUM = "PyTorch documentation: autograd mechanics"
-
-RULES = (
-    Rule(
-        "softmax-before-loss", "softmax_before_cross_entropy", "error", 1, softmax_before_loss,
-        "torch.nn.CrossEntropyLoss, torch.nn.BCEWithLogitsLoss; the same in paddle",
-    ),
-    Rule(
-        "missing-output-activation", "missing_output_activation", "error", 1, missing_output,
-        "torch.nn.NLLLoss, torch.nn.BCELoss; the same in paddle",
-    ),
-    Rule(
-        "shadowed-callable", "name_shadowed_callable", "error", 1, shadowed,
-        "reports of `'Tensor' object is not callable`",
-    ),
-    Rule(
-        "loss-accumulated", "memory_graph_retained", "warning", 1, accumulated,
-        "PyTorch FAQ: My model reports out of memory",
-    ),
-    Rule(
-        "detached-loss", "detached_graph", "error", 1, detached_loss,
-        _FORUM,
-    ),
-    Rule(
-        "forced-gradient", "detached_graph", "error", 2, forced_gradient,
-        _FORUM,
-    ),
-)  # fmt: skip

@@ -9,7 +9,7 @@ from labbook.review.code_index import Code, dotted_target, last_name
 from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, Rule
+from labbook.review.violation import Hit, rule
 
 _LOGARITHMS = ("log", "log2", "log10")
 _INFINITE = {"acos": "1", "arccos": "1", "sqrt": "0"}
@@ -27,6 +27,7 @@ _STABLE = {
 }
 
 
+@rule("loss_nonfinite", "warning", 2, "torch.nn.functional.softmax: use log_softmax instead; the same in paddle")
 def unstable_logarithm(code: Code, source: Source) -> Iterator[Hit]:
     """A logarithm is taken of probabilities that can be exactly 0: of a softmax, a sigmoid, or 1 minus one of them."""
     for node in source.nodes:
@@ -59,6 +60,12 @@ def _probability(code: Code, source: Source, node: ast.expr, depth: int) -> str:
     return kind if kind in ("softmax", "sigmoid") else ""
 
 
+@rule(
+    "loss_nonfinite",
+    "warning",
+    2,
+    "torch.logsumexp: the computation is numerically stabilized; exp(89) is infinite in float32",
+)
 def overflowing_exponential(code: Code, source: Source) -> Iterator[Hit]:
     """The sum of exponentials of unshifted scores is divided by, or its logarithm taken."""
     for node in source.nodes:
@@ -77,6 +84,12 @@ def overflowing_exponential(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"given": ast.unparse(scores), "stable": stable})
 
 
+@rule(
+    "nonfinite_gradient",
+    "warning",
+    2,
+    "torch issue 8069: the gradient of acos at 1 and -1; issue 4320: the gradient of sqrt at 0",
+)
 def infinite_gradient(code: Code, source: Source) -> Iterator[Hit]:
     """An arc cosine of a cosine that was computed, or a root of a sum of squares in each row, without a bound."""
     for node in source.nodes:
@@ -146,19 +159,3 @@ def _is_row_sum_of_squares(code: Code, source: Source, node: ast.expr) -> bool:
         return axes > 0 and isinstance(square.right, ast.Constant) and square.right.value == 2
     base = _operand(source, square, "square") or _operand(source, square, "pow")
     return axes > 0 and base is not None
-
-
-RULES = (
-    Rule(
-        "unstable-logarithm", "loss_nonfinite", "warning", 2, unstable_logarithm,
-        "torch.nn.functional.softmax: use log_softmax instead; the same in paddle",
-    ),
-    Rule(
-        "overflowing-exponential", "loss_nonfinite", "warning", 2, overflowing_exponential,
-        "torch.logsumexp: the computation is numerically stabilized; exp(89) is infinite in float32",
-    ),
-    Rule(
-        "infinite-gradient", "nonfinite_gradient", "warning", 2, infinite_gradient,
-        "torch issue 8069: the gradient of acos at 1 and -1; issue 4320: the gradient of sqrt at 0",
-    ),
-)  # fmt: skip

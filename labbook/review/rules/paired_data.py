@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import SCOPES, Code, dotted_target, last_name, walk
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, Rule
+from labbook.review.violation import Hit, rule
 
 _IMAGE = re.compile(r"(?:^|_)(?:im|ims|img|imgs|image|images|x|picture|photo|frame|pixels)(?:$|_|\d)", re.IGNORECASE)
 _SHAPES = re.compile(
@@ -26,6 +26,13 @@ _ENDS = re.compile(r"(?:^|_)(?:d|dones?|is_done|terminals?|terminated|not_dones?
 _BEST = ("max", "amax", "gather", "min", "mean", "sum")
 
 
+@rule(
+    "flipped_without_target",
+    "warning",
+    2,
+    "torchvision: transforms of images are joint with their masks and boxes since v2",
+    row="data",
+)
 def flipped_alone(code: Code, source: Source) -> Iterator[Hit]:
     """An image is flipped at random, and what lies on it, a mask or boxes, is left as it is."""
     for node in source.nodes:
@@ -120,6 +127,13 @@ def _assigned_values(scope: ast.AST, name: str) -> Iterator[ast.expr]:
             yield from (value for one, value in pairs if dotted_target(one) == name)
 
 
+@rule(
+    "masked_mean_over_all",
+    "warning",
+    2,
+    "torch.nn.CrossEntropyLoss: `ignore_index` divides by the targets that are not ignored",
+    row="loop-bug",
+)
 def masked_mean(code: Code, source: Source) -> Iterator[Hit]:
     """The mean of a loss over all elements is taken after a mask has set some to 0."""
     for node in source.nodes:
@@ -179,6 +193,13 @@ def _origin(code: Code, source: Source, name: str, scope: ast.AST | None, depth:
     return text
 
 
+@rule(
+    "terminal_state_bootstrapped",
+    "warning",
+    2,
+    "Mnih et al. 2015, Algorithm 1: the target of a terminal step is the reward",
+    row="loop-bug",
+)
 def end_ignored(code: Code, source: Source) -> Iterator[Hit]:
     """The end of an episode is drawn from the memory and not read, so that the target goes on beyond it."""
     for node in source.nodes:
@@ -230,19 +251,3 @@ def _bootstrapped(body: list[ast.stmt], after: int, into: bool = False) -> ast.A
             if is_reward and isinstance(other, ast.BinOp) and isinstance(other.op, ast.Mult) and "1 -" not in text:
                 return node
     return None
-
-
-RULES = (
-    Rule(
-        "flipped-alone", "flipped_without_target", "warning", 2, flipped_alone,
-        "torchvision: transforms of images are joint with their masks and boxes since v2", row="data",
-    ),
-    Rule(
-        "masked-mean", "masked_mean_over_all", "warning", 2, masked_mean,
-        "torch.nn.CrossEntropyLoss: `ignore_index` divides by the targets that are not ignored", row="loop-bug",
-    ),
-    Rule(
-        "end-ignored", "terminal_state_bootstrapped", "warning", 2, end_ignored,
-        "Mnih et al. 2015, Algorithm 1: the target of a terminal step is the reward", row="loop-bug",
-    ),
-)  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code, dotted_target, last_name
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, Rule
+from labbook.review.violation import Hit, rule
 
 _LOG_PROBABILITY = re.compile(r"(?:^|_)log_?(?:probs?|pi|p)s?(?:$|_)", re.IGNORECASE)
 _GAIN = re.compile(r"(?:^|_)(?:rewards?|returns?|advantages?|adv)(?:$|_)", re.IGNORECASE)
@@ -20,6 +20,7 @@ _AS_IS = frozenset(
 _ENTROPIES = frozenset({"cross_entropy", "softmax_with_cross_entropy", "nll_loss"})
 
 
+@rule("reward_falling", "warning", 2, "Sutton and Barto, Reinforcement Learning (2018), chapter 13")
 def policy_gradient_sign(code: Code, source: Source) -> Iterator[Hit]:
     """A loss is log-probability times reward or advantage without a minus, so that good actions become less likely."""
     maximises = any(isinstance(node, ast.keyword) and node.arg == "maximize" for node in source.nodes)
@@ -114,11 +115,3 @@ def _may_be_negative(source: Source, name: str) -> bool:
 
 def _names(node: ast.expr) -> set[str]:
     return {last_name(one) for one in ast.walk(node)} - {""}
-
-
-RULES = (
-    Rule(
-        "policy-gradient-sign", "reward_falling", "warning", 2, policy_gradient_sign,
-        "Sutton and Barto, Reinforcement Learning (2018), chapter 13",
-    ),
-)  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from labbook.review.code_index import LOOPS, Code, Kind, assigns, dotted_target, last_name, walk
 from labbook.review.gradient_flow import is_optimizer, is_under_no_grad, step_loops
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, Rule
+from labbook.review.violation import Hit, rule
 
 _SAVES_OUTPUT = {
     "relu",
@@ -28,6 +28,9 @@ _SAVES_OUTPUT = {
 _IN_PLACE = {"add_", "mul_", "sub_", "div_", "clamp_", "fill_", "zero_", "copy_", "masked_fill_"}
 
 
+@rule(
+    "inplace_on_leaf", "error", 1, "PyTorch: a leaf Variable that requires grad is being used in an in-place operation"
+)
 def leaf_in_place(code: Code, source: Source) -> Iterator[Hit]:
     """`w -= lr * w.grad` outside `no_grad`, where `w` is a leaf that requires a gradient."""
     for node in source.nodes:
@@ -80,6 +83,7 @@ def _is_leaf(code: Code, source: Source, node: ast.expr) -> bool:
     )
 
 
+@rule("optimizer_non_leaf", "error", 1, "PyTorch: autograd mechanics")
 def leaf_replaced(code: Code, source: Source) -> Iterator[Hit]:
     """`w = w - lr * w.grad` in a loop: `w` is then no leaf and has no gradient in the next step."""
     for loop, found in step_loops(code, source):
@@ -101,6 +105,7 @@ def leaf_replaced(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(node, {"name": name})
 
 
+@rule("inplace_modified_saved_tensor", "error", 1, "PyTorch: in-place correctness checks")
 def saved_in_place(code: Code, source: Source) -> Iterator[Hit]:
     """An in-place change of an output that its operation needs for the gradient (torch)."""
     for cls in (n for n in source.nodes if isinstance(n, ast.ClassDef) and code.is_module(source, n)):
@@ -159,6 +164,7 @@ def _saving(code: Code, source: Source, call: ast.Call) -> str:
     return name if name in _SAVES_OUTPUT else ""
 
 
+@rule("best_checkpoint_alias", "error", 1, "PyTorch: saving and loading models")
 def best_alias(code: Code, source: Source) -> Iterator[Hit]:
     """The best weights are stored as `model.state_dict()`, whose tensors change with the next step."""
     for node in source.nodes:
@@ -258,6 +264,7 @@ def _leaves_loop(source: Source, node: ast.stmt) -> bool:
     return any(isinstance(one, (ast.Break, ast.Return)) for one in block[index:])
 
 
+@rule("optimizer_params_stale", "error", 1, "torch.optim: constructing it")
 def stale_optimizer(code: Code, source: Source) -> Iterator[Hit]:
     """A layer of a model, or the model, is replaced after the optimizer was created."""
     for node in source.nodes:
@@ -337,27 +344,3 @@ def _replaces(code: Code, source: Source, node: ast.stmt, model: str) -> str:
     )
     zoo = kind.name.startswith(("torchvision.models.", "paddle.vision.models.")) and inner is target
     return ast.unparse(target) if made_model or layer or zoo else ""
-
-
-RULES = (
-    Rule(
-        "leaf-in-place", "inplace_on_leaf", "error", 1, leaf_in_place,
-        "PyTorch: a leaf Variable that requires grad is being used in an in-place operation",
-    ),
-    Rule(
-        "leaf-replaced", "optimizer_non_leaf", "error", 1, leaf_replaced,
-        "PyTorch: autograd mechanics",
-    ),
-    Rule(
-        "saved-in-place", "inplace_modified_saved_tensor", "error", 1, saved_in_place,
-        "PyTorch: in-place correctness checks",
-    ),
-    Rule(
-        "best-alias", "best_checkpoint_alias", "error", 1, best_alias,
-        "PyTorch: saving and loading models",
-    ),
-    Rule(
-        "stale-optimizer", "optimizer_params_stale", "error", 1, stale_optimizer,
-        "torch.optim: constructing it",
-    ),
-)  # fmt: skip

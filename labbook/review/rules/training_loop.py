@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from labbook.review.code_index import LOOPS, Code, dotted_target, last_name, walk
 from labbook.review.gradient_flow import Event, events, is_scheduler, loops, step_loops
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, Rule
+from labbook.review.violation import Hit, rule
+
+_RECIPE = "Karpathy, A Recipe for Training Neural Networks (2019)"
+_PAPER = "Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems (ICSE 2020)"
 
 
 def _has_event(found: list[Event], what: str) -> bool:
@@ -32,6 +35,7 @@ def _is_manual_update(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in walk(loop.body))
 
 
+@rule("grad_not_cleared", "error", 1, _RECIPE, loop=True)
 def missing_zero_grad(code: Code, source: Source) -> Iterator[Hit]:
     """A loop calls `backward` and `step`, but clears no gradients."""
     for _, found in step_loops(code, source):
@@ -51,6 +55,7 @@ def _is_call_of_loss(event: Event) -> bool:
     return isinstance(node, ast.Call) and last_name(node.func) == "backward"
 
 
+@rule("grad_not_cleared", "error", 1, _RECIPE, loop=True)
 def missing_zero_grad_by_hand(code: Code, source: Source) -> Iterator[Hit]:
     """A loop updates leaves with their `.grad`, but never clears it."""
     for loop, found in step_loops(code, source):
@@ -107,6 +112,7 @@ def _is_paddle(source: Source) -> bool:
     return "paddle" in roots and "torch" not in roots
 
 
+@rule("step_without_backward", "error", 1, _PAPER, loop=True)
 def missing_backward(code: Code, source: Source) -> Iterator[Hit]:
     """A loop clears gradients and calls `step`, but never `backward`."""
     for loop, found in step_loops(code, source):
@@ -125,6 +131,7 @@ def missing_backward(code: Code, source: Source) -> Iterator[Hit]:
         yield Hit(step.inner or step.node, {"optimizer": step.on})
 
 
+@rule("backward_but_no_step", "error", 1, _PAPER, loop=True)
 def missing_step(code: Code, source: Source) -> Iterator[Hit]:
     """A loop clears the gradients of an optimizer and calls `backward`, but never `step`."""
     for loop, found in step_loops(code, source):
@@ -164,6 +171,7 @@ def _mentions(node: ast.AST, name: str) -> bool:
     )
 
 
+@rule("step_with_no_gradient", "error", 1, _PAPER, loop=True)
 def cleared_before_step(code: Code, source: Source) -> Iterator[Hit]:
     """A loop has no `backward` between clearing the gradients of an optimizer and its step."""
     for loop, found in step_loops(code, source):
@@ -209,6 +217,7 @@ def _line(source: Source, event: Event) -> str:
     return str(source.line(event.node)[0])
 
 
+@rule("lr_schedule_wrong", "warning", 1, "torch.optim: how to adjust learning rate (since 1.1)", loop=True)
 def scheduler_before_optimizer(code: Code, source: Source) -> Iterator[Hit]:
     """A loop always steps a scheduler before the optimizer."""
     for loop in loops(source):
@@ -233,6 +242,7 @@ def _nearest_loop(source: Source, node: ast.AST) -> ast.AST | None:
     return next((one for one in source.parents_of(node) if isinstance(one, LOOPS)), None)
 
 
+@rule("lr_schedule_wrong", "warning", 2, "torch.optim.lr_scheduler.CosineAnnealingLR", loop=True)
 def schedule_per_batch(code: Code, source: Source) -> Iterator[Hit]:
     """A cosine schedule with a period in epochs is stepped for each batch."""
     for name in ("step",):
@@ -279,6 +289,7 @@ def _epochs(node: ast.expr) -> set[str]:
     return set()
 
 
+@rule("step_changed_nothing", "warning", 2, "chosen by us", loop=True)
 def hidden_failures(code: Code, source: Source) -> Iterator[Hit]:
     """A handler for all exceptions around a training step does nothing."""
     for node in source.nodes:
@@ -294,6 +305,7 @@ def hidden_failures(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(handler, {"caught": f"except {caught}".strip()})
 
 
+@rule("memory_graph_retained", "note", 3, "torch.autograd.backward", loop=True)
 def retained_each_step(code: Code, source: Source) -> Iterator[Hit]:
     """`retain_graph=True` in a loop with a single `backward` call."""
     for loop, found in step_loops(code, source):
@@ -313,6 +325,7 @@ def retained_each_step(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(back[0].node)
 
 
+@rule("seeds_set", "note", 3, "PyTorch: Reproducibility", loop=True)
 def no_seed(code: Code, source: Source) -> Iterator[Hit]:
     """A training script sets no seed."""
     if code.calls.get("manual_seed") or any("seed" in name.lower() for name in code.calls):
@@ -329,50 +342,3 @@ def no_seed(code: Code, source: Source) -> Iterator[Hit]:
         if step is not None and _has_event(found, "backward"):
             yield Hit(step.node, {"seed": "paddle.seed(0)" if _is_paddle(source) else "torch.manual_seed(0)"})
             return
-
-
-_RECIPE = "Karpathy, A Recipe for Training Neural Networks (2019)"
-_PAPER = "Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems (ICSE 2020)"
-
-RULES = (
-    Rule(
-        "missing-zero-grad", "grad_not_cleared", "error", 1, missing_zero_grad,
-        _RECIPE, loop=True,
-    ),
-    Rule(
-        "missing-zero-grad-by-hand", "grad_not_cleared", "error", 1, missing_zero_grad_by_hand,
-        _RECIPE, loop=True,
-    ),
-    Rule(
-        "missing-backward", "step_without_backward", "error", 1, missing_backward,
-        _PAPER, loop=True,
-    ),
-    Rule(
-        "missing-step", "backward_but_no_step", "error", 1, missing_step,
-        _PAPER, loop=True,
-    ),
-    Rule(
-        "cleared-before-step", "step_with_no_gradient", "error", 1, cleared_before_step,
-        _PAPER, loop=True,
-    ),
-    Rule(
-        "scheduler-before-optimizer", "lr_schedule_wrong", "warning", 1, scheduler_before_optimizer,
-        "torch.optim: how to adjust learning rate (since 1.1)", loop=True,
-    ),
-    Rule(
-        "schedule-per-batch", "lr_schedule_wrong", "warning", 2, schedule_per_batch,
-        "torch.optim.lr_scheduler.CosineAnnealingLR", loop=True,
-    ),
-    Rule(
-        "hidden-failures", "step_changed_nothing", "warning", 2, hidden_failures,
-        "chosen by us", loop=True,
-    ),
-    Rule(
-        "retained-each-step", "memory_graph_retained", "note", 3, retained_each_step,
-        "torch.autograd.backward", loop=True,
-    ),
-    Rule(
-        "no-seed", "seeds_set", "note", 3, no_seed,
-        "PyTorch: Reproducibility", loop=True,
-    ),
-)  # fmt: skip
