@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
+from typing import NamedTuple
 
 from labbook.capture.metric_names import (
     CHINESE_NAMES,
@@ -103,29 +104,50 @@ _BATCH = re.compile(
     r"|[\[|]\s{0,6}(\d{1,12})\s{0,3}/\s{0,6}\d{1,12}(?=\]|\s{0,6}[(\[])",
     re.IGNORECASE,
 )
+_OF = re.compile(r"[ ]{0,6}/[ ]{0,6}(\d{1,15})(?![\d.])")
+_LABEL = re.compile(r"(?<![\w./-])([A-Za-z]\w{0,30})[\s|:\[\]>-]{1,5}ep(?:och)?\b", re.IGNORECASE)
+_MOST_LABELS = 3
+"""Trainings of a program whose values a word before the epoch separates. Source: chosen by us; folds are more."""
 _SOURCE_LINE = re.compile(r'\s*File ".{0,400}", line \d+')
 _MESSAGE = re.compile(r"\s*(?:[\w.]{1,80}(?:Error|Exception|Warning)\b|Namespace\(|usage:)")
 
 
+class _Place(NamedTuple):
+    """Where in the training a line is: `None` for a step or epoch that it does not name.
+
+    Args:
+        total: Number of steps behind the step, 30 of "[21/30]"; 0 where there is none.
+        label: The word before the epoch, "teacher" of "teacher | epoch 3"; "" where there is none.
+    """
+
+    step: int | None
+    epoch: int | None
+    total: int = 0
+    label: str = ""
+
+
 @dataclass
 class _Points:
-    """Points of one metric; `None` for a step or epoch that the line does not name."""
+    """Points of one metric."""
 
     values: list[float] = field(default_factory=list)
-    steps: list[int | None] = field(default_factory=list)
-    epochs: list[int | None] = field(default_factory=list)
+    places: list[_Place] = field(default_factory=list)
     running: int | None = None
     """Batch of the last value if that was the mean over an evaluation that may go on."""
 
-    def add(self, value: float, step: int | None, epoch: int | None, *, is_running: bool) -> None:
+    def add(self, value: float, place: _Place, *, is_running: bool) -> None:
         """Adds a value; the mean of an evaluation so far is replaced by the mean after a later batch."""
-        if is_running and self.running is not None and step is not None and step > self.running:
-            self.values[-1], self.steps[-1] = value, step
+        if is_running and self.running is not None and place.step is not None and place.step > self.running:
+            self.values[-1], self.places[-1] = value, place._replace(epoch=self.places[-1].epoch)
         elif len(self.values) < _MAX_POINTS:
             self.values.append(value)
-            self.steps.append(step)
-            self.epochs.append(epoch)
-        self.running = step if is_running else None
+            self.places.append(place)
+        self.running = place.step if is_running else None
+
+    def select(self, indices: Iterable[int]) -> _Points:
+        """Returns the points of some indices."""
+        chosen = list(indices)
+        return _Points([self.values[n] for n in chosen], [self.places[n] for n in chosen])
 
 
 _AVERAGE = re.compile(rf"[ \t]{{0,3}}\([ \t]{{0,12}}(?P<number>{_NUMBER})\)")
@@ -162,15 +184,14 @@ def metrics_from_console(text: str) -> list[Series]:
             pairs = [(name if has_split(name) or name == "lr" else f"val/{name}", value) for name, value in pairs]
         if not pairs and not _EPOCH_WORD.search(line):
             continue
-        step, line_epoch = _position(line)
-        step, line_epoch = places.get("step", step), places.get("epoch", line_epoch)
-        if line_epoch is not None:
-            epoch = line_epoch
+        place = _place_of(line)._replace(**places)
+        epoch = epoch if place.epoch is None else place.epoch
+        place = place._replace(epoch=epoch)
         for name, value in pairs:
             if name not in metrics and len(metrics) >= _MAX_SERIES:
                 continue
-            metrics.setdefault(name, _Points()).add(value, step, epoch, is_running=name in running)
-    found = [_series(name, points) for name, points in metrics.items()]
+            metrics.setdefault(name, _Points()).add(value, place, is_running=name in running)
+    found = [_series(*one) for name, points in metrics.items() for one in _split_by_label(name, points)]
     return [one for one in found if not may_be_goal(one.name) or len(set(one.values)) > 1]
 
 
@@ -258,21 +279,35 @@ def _value(match: re.Match[str], *, strong: bool, placed: bool) -> float | None:
     return None if not strong and not math.isfinite(value) else value
 
 
-def _position(line: str) -> tuple[int | None, int | None]:
-    """Returns step and epoch of a line; a fraction of an epoch is ignored."""
-    step = _first_group(_STEP, line)
-    if step is None:
-        step = _first_group(_BATCH, line) or _first_group(_EPISODE, line)
-    epoch = _first_group(_EPOCH, line)
-    return (
-        int(step) if step is not None else None,
-        int(epoch) if epoch is not None and "." not in epoch else None,
+def _place_of(line: str) -> _Place:
+    """Returns where in the training a line is; a fraction of an epoch is ignored."""
+    found = _STEP.search(line) or _BATCH.search(line) or _EPISODE.search(line)
+    group = next((n for n, text in enumerate(found.groups(), 1) if text is not None), 0) if found else 0
+    total = _OF.match(line, found.end(group)) if found and group else None
+    epoch, label = _EPOCH.search(line), _LABEL.search(line)
+    number = next((text for text in epoch.groups() if text is not None), "") if epoch else ""
+    return _Place(
+        int(found[group]) if found and group else None,
+        int(number) if number and "." not in number else None,
+        int(total[1]) if total else 0,
+        label[1] if label else "",
     )
 
 
-def _first_group(pattern: re.Pattern[str], line: str) -> str | None:
-    match = pattern.search(line)
-    return next((g for g in match.groups() if g is not None), None) if match else None
+def _split_by_label(name: str, points: _Points) -> list[tuple[str, _Points]]:
+    """Returns the points of a metric, apart for each of several trainings that the lines name, the last one first.
+
+    "teacher | epoch 0 | acc 0.8", and when that has ended "student | epoch 0 | acc 0.4".
+    """
+    blocks = [list(block) for _, block in groupby(range(len(points.places)), lambda n: points.places[n].label)]
+    labels = {points.places[block[0]].label: points.select(block) for block in blocks}
+    is_measured = name.lower() in ("loss", "lr")  # the probe records those of each optimizer
+    if is_measured or not 2 <= len(blocks) <= _MOST_LABELS or len(labels) < len(blocks) or "" in labels:
+        return [(name, points)]
+    epochs = [[place.epoch for place in part.places if place.epoch is not None] for part in labels.values()]
+    if any(not each or each[0] == each[-1] for each in epochs) or any(a[0] < b[0] for a, b in pairwise(epochs)):
+        return [(name, points)]
+    return [(f"{label}/{name}", part) for label, part in reversed(labels.items())]
 
 
 def _drop_batch_points(points: _Points) -> _Points:
@@ -280,13 +315,12 @@ def _drop_batch_points(points: _Points) -> _Points:
 
     "epoch: 0, batch_id: 9, auc: 0.59", then "epoch: 0 done, auc: 0.62": the first value of a running mean is no result.
     """
-    places = list(zip(points.steps, points.epochs, strict=True))
-    whole = [n for n, (step, epoch) in enumerate(places) if step is None and epoch is not None]
-    ended = {points.epochs[n] for n in whole}
-    begun = {epoch for step, epoch in places if step is not None}
+    whole = [n for n, place in enumerate(points.places) if place.step is None and place.epoch is not None]
+    ended = {points.places[n].epoch for n in whole}
+    begun = {place.epoch for place in points.places if place.step is not None}
     if not whole or not begun or len(ended) < len(whole) or len(begun - ended) > 1 or begun.isdisjoint(ended):
         return points
-    return _Points([points.values[n] for n in whole], [None] * len(whole), [points.epochs[n] for n in whole])
+    return points.select(whole)
 
 
 def _series(name: str, points: _Points) -> Series:
@@ -299,14 +333,14 @@ def _series(name: str, points: _Points) -> Series:
 
 def _steps(points: _Points) -> tuple[int, ...]:
     """Returns ascending steps: those printed, those joined over epochs, the epochs, or point numbers."""
-    steps = [s for s in points.steps if s is not None]
+    steps = [place.step for place in points.places if place.step is not None]
     if len(steps) == len(points.values):
         if _ascending(steps):
             return tuple(steps)
-        joined = _join_epochs(steps)
+        joined = _join_epochs(steps, [place.total for place in points.places])
         if joined is not None:
             return joined
-    epochs = [e for e in points.epochs if e is not None]
+    epochs = [place.epoch for place in points.places if place.epoch is not None]
     if len(epochs) == len(points.values) and _ascending(epochs):
         return tuple(epochs)
     return tuple(range(1, len(points.values) + 1))
@@ -316,16 +350,21 @@ def _ascending(numbers: Sequence[int]) -> bool:
     return all(a < b for a, b in pairwise(numbers))
 
 
-def _join_epochs(steps: Sequence[int]) -> tuple[int, ...] | None:
-    """Returns steps that restart in each epoch as continuous steps; `None` if they do not restart."""
+def _join_epochs(steps: Sequence[int], totals: Sequence[int]) -> tuple[int, ...] | None:
+    """Returns steps that restart in each epoch as continuous steps; `None` if they do not restart.
+
+    An epoch has as many steps as its lines say ("[21/30]"), else as its last line counts.
+    """
     offset, last, starts = 0, -1, 0
     joined: list[int] = []
-    for step in steps:
+    total = 0
+    for step, following in zip(steps, totals, strict=True):
         if step == last:
             return None
         if step < last:
-            offset += last + (1 if step == 0 else 0)
+            offset += total if total >= last else last + (1 if step == 0 else 0)
             starts += 1
+        total = following
         joined.append(offset + step)
         last = step
     return tuple(joined) if _ascending(joined) and starts <= len(steps) / 2 else None

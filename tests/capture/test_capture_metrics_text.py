@@ -194,6 +194,16 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
          {"ppl": [(10, 9.5), (20, 8.25)]}),
         ("Accuracy of the network on the 297 test images: 83 %", {"test/accuracy": [(1, 83.0)]}),
         ("Accuracy for class: plane is 55.8 %", {}),
+        *[
+            (start + "".join(f"{form.format(word, epoch)} AUC 0.{n}{epoch}\n"
+             for n, word in enumerate(("teacher", "student"), 5) for epoch in range(2)),
+             {"student/AUC": [(0, 0.6), (1, 0.61)], "teacher/AUC": [(0, 0.5), (1, 0.51)]})
+            for form in ("{} | epoch {} |", "[INFO] {} epoch={}", "{}: Epoch [{}]") for start in ("", "training\n")
+        ],
+        ("fit epoch 0 AUC 0.5\nfit epoch 1 AUC 0.6\ntune epoch 2 AUC 0.7\ntune epoch 3 AUC 0.8",
+         {"AUC": [(0, 0.5), (1, 0.6), (2, 0.7), (3, 0.8)]}),
+        ("Epoch: [0][ 1/30] AUC 0.5\nEpoch: [0][21/30] AUC 0.6\nEpoch: [1][ 1/30] AUC 0.7",
+         {"AUC": [(1, 0.5), (21, 0.6), (31, 0.7)]}),
         ("Epoch 1/2\nstep 9/9 - loss: 0.3 - 2ms/step\nEval begin...\nstep 2/2 - loss: 0.5\nEpoch 2/2\nloss: 0.2",
          {"loss": [(1, 0.3), (2, 0.2)], "val/loss": [(2, 0.5)]}),
         ("cost: 12.5 sec", {}),

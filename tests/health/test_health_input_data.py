@@ -183,7 +183,8 @@ def test_imbalance(ask):
     assert ask("class_imbalance", signals=signals(words)).verdict == "note"
     table = {"i": 0, "name": "e", "type": "Embedding", "order": 0, "options": {"num_embeddings": 149}}
     model = {"models": ({"model": 0, "modules": [table], "parameters": []},)}
-    for size, verdict in ((149, "not observed"), (150, "note")):
+    for size, rows, verdict in ((149, 149, "not observed"), (150, 149, "note"), (2, 2, "note")):
+        table["options"] = {"num_embeddings": rows}
         assert ask("class_imbalance", signals={**signals(words, classes=size), **model}).verdict == verdict
     assert ask("class_imbalance", signals=signals([600, 500, 40])).verdict == "note"
     assert ask("class_imbalance", signals=signals([130, 2, 4])).verdict == "warn"
@@ -219,6 +220,7 @@ def test_imbalance_of_binary_targets_in_floating_point(ask, share, fields, loss,
     assert found.verdict == verdict, found
     if verdict == "warn":
         assert found.observed == "2 classes, 3 % to 97 %"
+    assert "too few labels" not in str(found.observed)
 
 
 def test_batches_sorted_by_label(ask):

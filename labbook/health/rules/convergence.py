@@ -48,7 +48,7 @@ def loss_falls(run: Run, signals: Signals) -> Outcome:
         return unobserved(loss)
     values = loss.values[_warm_up(run, signals, loss) :]
     if len(values) < _FEWEST:
-        return too_few_data(len(values), _FEWEST)
+        return too_few_data(len(values), _FEWEST, "health.too_few.settled_steps")
     first, last = median(loss.values[:50]), median(values[-50:])
     z, _ = welch(values[:50], values[-50:])
     trend = mann_kendall(values)
@@ -121,7 +121,7 @@ def loss_beats_chance(run: Run, signals: Signals) -> Outcome | None:
         return None
     values = loss.values[_warm_up(run, signals, loss) :]
     if len(values) < _FEWEST:
-        return too_few_data(len(values), _FEWEST)
+        return too_few_data(len(values), _FEWEST, "health.too_few.settled_steps")
     last = mean(values[-50:])
     trend = mann_kendall(values[len(values) // 2 :])
     levels = [math.log(loss.classes), *_label_entropy(signals, loss)]

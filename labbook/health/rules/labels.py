@@ -34,6 +34,8 @@ _CERTAIN = 0.001
 _RARE = 30
 _MOST_NUMBERS = 100
 _LONG_TAIL = 50
+_SEGMENTS = 2
+"""Rows of an embedding for the kind of a token, as of the two sentences of BERT: no vocabulary."""
 
 
 def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
@@ -282,8 +284,10 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
         several = message("health.not_observed.labels_per_sample")
         return unobserved(several if called else message("health.not_observed.no_classifier"))
     tables = {m.options.get("num_embeddings") for m in modules_of(signals) if "Embedding" in m.type}
-    if loss.get("classes") and loss.get("classes") in tables:
+    if loss.get("classes", 0) > _SEGMENTS and loss.get("classes") in tables:
         return unobserved(message("health.not_observed.vocabulary"))
+    if loss.get("fn") in BINARY and not total:
+        return unobserved(message("health.not_observed.no_binary_labels"))
     if total < 100 or len(counts) < 2:
         return too_few_data(total, 100, "health.too_few.labels")
     most, least = max(counts.values()), min(counts.values())

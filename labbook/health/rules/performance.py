@@ -146,7 +146,7 @@ def steps_stay_fast(run: Run, signals: Signals) -> Outcome | None:
         steps, values = finite_points(series)
         steps, values = steps[20:], values[20:]
         if len(values) < 200:
-            return too_few_data(len(values), 200)
+            return too_few_data(len(values), 200, "health.too_few.settled_steps")
         # The fast steps of each part: what else the machine does makes the others slow.
         floors = [sorted(part)[len(part) // 10] for part in _parts(values, _PARTS)]
         early, late = median(floors[: _PARTS // 4]), median(floors[-(_PARTS // 4) :])

@@ -53,7 +53,9 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
         length = float(planned) if isinstance(planned, (int, float)) else 0.0
         anneals = kind.startswith("CosineAnnealing") and "Restart" not in kind
         if anneals and length and steps > 1.2 * length:
-            observed = message("health.lr_schedule_wrong.beyond_end", scheduler=kind, length=length, steps=steps)
+            observed = message(
+                "health.lr_schedule_wrong.beyond_end", scheduler=kind, length=length, steps=steps, updates=updates
+            )
             return Outcome("fail" if steps > 2.5 * length and steps >= 0.9 * updates else "note", observed)
     if not schedulers and signals.loop.get("steps", 0) >= 20 and run.status == "finished":
         rates = {rate for series in process_series(run, signals, "lr") for rate in finite_points(series)[1]}
