@@ -86,7 +86,7 @@ def command(
         click.echo(say.line("terminal.init.created" if written.files else "terminal.init.exists", root=str(root)))
     click.echo(_describe_destination(notebook, say))
     if written.files and notebook.repository is not None and notebook.config.commit == "branch":
-        click.echo(say.line("terminal.init.add_files", git_add=_git_add(root, written.files)))
+        click.echo(say.line("terminal.init.add_files", commands=_git_commands(root, written.files, "notebook")))
     if template is not None:
         _write_project(notebook, template, say)
     if ci is not None:
@@ -105,7 +105,7 @@ def _write_project(notebook: Notebook, template: str, say: Sentences) -> None:
     for file in made.kept:
         click.echo(say.line("terminal.init.unchanged", file=str(file.relative_to(root))))
     if made.files and notebook.repository is not None:
-        click.echo(say.line("terminal.init.add_project", git_add=_git_add(root, made.files)))
+        click.echo(say.line("terminal.init.add_project", commands=_git_commands(root, made.files, "project")))
 
 
 def _write_workflow(notebook: Notebook, provider: str, say: Sentences, *, force: bool) -> None:
@@ -121,7 +121,9 @@ def _write_workflow(notebook: Notebook, provider: str, say: Sentences, *, force:
         name = str(made.include_in.relative_to(top))
         click.echo(say.line("terminal.init.include", file=name, include=str(made.file.relative_to(top))))
     if made.written:
-        click.echo(say.line("terminal.init.commit_workflow", git_add=_git_add(top, made.written)))
+        click.echo(
+            say.line("terminal.init.commit_workflow", commands=_git_commands(top, made.written, "site workflow"))
+        )
     click.echo(say.line(_NEXT_STEPS[provider], branch=made.branch))
 
 
@@ -136,11 +138,12 @@ def _describe_destination(notebook: Notebook, say: Sentences) -> str:
     return say.line("terminal.init.on_branch", branch=notebook.config.branch, repository=repository)
 
 
-def _git_add(root: Path, files: tuple[Path, ...]) -> str:
-    """Returns the shell command that stages the files of the notebook."""
+def _git_commands(root: Path, files: tuple[Path, ...], what: str) -> str:
+    """Returns the shell commands that commit new files."""
     folder = _shorter_path(root)
+    git = "git" if folder == "." else f"git -C {shlex.quote(folder)}"
     names = " ".join(shlex.quote(str(file.relative_to(root))) for file in files)
-    return f"git add {names}" if folder == "." else f"git -C {shlex.quote(folder)} add {names}"
+    return f"{git} add {names} && {git} commit -m {shlex.quote(f'Add the {what}')}"
 
 
 def _shorter_path(folder: Path) -> str:

@@ -19,10 +19,12 @@ from labbook.commands.options import (
     warn_of_notes,
     with_notebook,
 )
-from labbook.commands.word_completion import complete_keys
+from labbook.commands.word_completion import complete_keys, complete_names
 from labbook.errors import NothingFoundError
+from labbook.model.verdict import VERDICTS
 
 if TYPE_CHECKING:
+    from labbook.compare.run_groups import RunGroup
     from labbook.index.query import NoteList
     from labbook.model.entry import Entry
     from labbook.report.run_row import RunRow
@@ -42,26 +44,40 @@ _MOST_LOOKS = 8
     type=click.IntRange(min=0),
     help="Maximum number of runs, 0 for all. Default: 20.",
 )
+@click.option(
+    "--group-by",
+    metavar="NAME",
+    shell_complete=complete_names,
+    help="Show one line for each value of a field, an option or a metric: experiment, author, tag, lr.",
+)
 @json_option
 @with_notebook
 @click.argument("filters", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_keys)
-def command(limit: int, as_json: bool, book: Notebook, say: Sentences, filters: tuple[str, ...]) -> None:
+def command(
+    limit: int, group_by: str | None, as_json: bool, book: Notebook, say: Sentences, filters: tuple[str, ...]
+) -> None:
     """List runs, newest first.
 
     FILTERS are conditions on options, metrics and fields, or words that occur in the entry; a run must match all of
     them. Exits with status 1 if no run matches.
     """
+    from labbook.compare.run_groups import group_runs
     from labbook.index.query import list_notes
     from labbook.report.run_row import run_row
     from labbook.store.experiments import metric_goal
 
     query = " ".join(filters)
+    if group_by is not None:
+        _check_name(book, group_by)
     with screen.progress(say.line("terminal.progress.reading_notes")) as report_progress:
-        found = list_notes(book, query, limit=limit or None, notify=report_progress)
+        found = list_notes(book, query, limit=limit or None if group_by is None else None, notify=report_progress)
     found = replace(found, entries=_as_of_now(book, found.entries))
     goals = cache(partial(metric_goal, book))
     rows = [run_row(entry, goals) for entry in found.entries]
-    if as_json:
+    groups = group_runs(found.entries, rows, group_by) if group_by is not None else None
+    if as_json and groups is not None:
+        print_json([group.data() for group in groups])
+    elif as_json:
         print_json([{**entry.meta, **_data(row)} for entry, row in zip(found.entries, rows, strict=True)])
     if not rows and not query:
         raise NothingFoundError("terminal.list.empty")
@@ -69,7 +85,9 @@ def command(limit: int, as_json: bool, book: Notebook, say: Sentences, filters: 
         raise NothingFoundError.from_data(found.missing.as_data())
     if not rows:
         raise NothingFoundError("terminal.list.no_match", filters=query)
-    if not as_json:
+    if not as_json and groups is not None:
+        _print_groups(groups, limit, str(group_by), say)
+    elif not as_json:
         _print(rows, found, say)
         warn_of_notes(found.refreshed.problems, say)
 
@@ -137,6 +155,50 @@ def _print(rows: Sequence[RunRow], found: NoteList, say: Sentences) -> None:
     screen.print_table(columns, table)
     if found.total > len(rows):
         click.echo(say.line("terminal.list.shown", shown=len(rows), total=found.total), err=True)
+
+
+def _check_name(book: Notebook, name: str) -> None:
+    """Raises `QueryError` for a name that no run has."""
+    from labbook.index.query import read_field_names
+    from labbook.index.query_error import unknown
+
+    names = read_field_names(book)
+    if not names.is_known(name):
+        raise unknown("terminal.query.unknown_key", name, names.all_names())
+
+
+def _print_groups(groups: Sequence[RunGroup], limit: int, name: str, say: Sentences) -> None:
+    from labbook.report.best_runs import best_run
+    from labbook.report.numbers import duration, number
+
+    verdicts = [one for one in VERDICTS if any(row.verdict == one for group in groups for row in group.rows)]
+    columns = [
+        screen.Column(name, keep=9),
+        screen.Column(say.line("terminal.columns.runs"), right=True, keep=9),
+        *(screen.Column(verdict_label(verdict, say), right=True, keep=5) for verdict in verdicts),
+        screen.Column(say.line("terminal.columns.best"), flexible=True, keep=8),
+        screen.Column(say.line("terminal.columns.last_run"), keep=4),
+        screen.Column(say.line("terminal.columns.time"), right=True, keep=3),
+    ]
+    table: list[list[screen.Cell | str]] = []
+    for group in groups[: limit or None]:
+        best = best_run(group.rows)
+        counts = [sum(row.verdict == verdict for row in group.rows) for verdict in verdicts]
+        shown = f"{best.metric} {number(best.best)}  {best.id}" if best else ""
+        time = duration(sum(row.duration_s or 0.0 for row in group.rows))
+        table.append(
+            [
+                screen.Cell(group.value or "–", "bold"),
+                str(len(group.rows)),
+                *(str(n or "") for n in counts),
+                shown,
+                screen.Cell(group.rows[0].id, "dim"),
+                time,
+            ]
+        )
+    screen.print_table(columns, table)
+    if len(table) < len(groups):
+        click.echo(say.line("terminal.list.groups_shown", shown=len(table), total=len(groups)), err=True)
 
 
 def _value(meta: Mapping[str, object], key: str) -> str:

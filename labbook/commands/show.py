@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from labbook import screen
-from labbook.commands.options import json_option, notebook_option, open_notebook, print_json, run_argument
+from labbook.commands.options import (
+    json_option,
+    notebook_option,
+    open_notebook,
+    print_json,
+    run_argument,
+    terminal_sentences,
+)
 from labbook.errors import NothingFoundError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
+    from labbook.model.entry import Entry
+    from labbook.model.run import Run
     from labbook.store.notebook import Notebook
+
+_BRIEF_LABEL = 12
+_BRIEF_LINES = 24
 
 
 @click.command(cls=HelpCommand)
 @json_option
 @click.option("--section", metavar="HEADING", help="Show only the sections whose heading begins with HEADING.")
+@click.option("--brief", is_flag=True, help="Show a summary of one screen: verdict, finding, fix, metrics, changes.")
 @click.option("--raw", is_flag=True, help="Print the Markdown source. Default if the output is not a terminal.")
 @notebook_option
 @run_argument()
-def command(as_json: bool, section: str | None, raw: bool, notebook: str | None, run: str) -> None:
+def command(as_json: bool, section: str | None, brief: bool, raw: bool, notebook: str | None, run: str) -> None:
     """Show the entry of a run.
 
     RUN is "last" (default), an id, the first or last characters of an id, or the path of an entry. --json prints all
@@ -42,6 +56,9 @@ def command(as_json: bool, section: str | None, raw: bool, notebook: str | None,
     if as_json:
         print_json(run_data(entry, running or load_run(book.paths, entry.id), _commit_of(book, entry.id)))
         return
+    if brief:
+        _print_brief(book, entry, running)
+        return
     text = (book.paths.root / entry.path).read_text(encoding="utf-8", errors="replace")
     if running is not None:
         from labbook.report.entry.entry_page import entry_markdown
@@ -54,6 +71,34 @@ def command(as_json: bool, section: str | None, raw: bool, notebook: str | None,
         return
     screen.print_line(screen.Cell(entry.path, "dim"))
     screen.print_markdown(strip_markup(text), paged=True)
+
+
+def _print_brief(book: Notebook, entry: Entry, running: Run | None) -> None:
+    """Prints a summary; on a terminal a long text is cut in its middle."""
+    from functools import cache, partial
+    from shutil import get_terminal_size
+
+    from labbook.index.query import list_notes
+    from labbook.report.entry.entry_front_matter import entry_meta
+    from labbook.report.entry.section_limits import shorten_middle
+    from labbook.report.run_data import load_run
+    from labbook.report.run_row import run_row
+    from labbook.report.terminal_brief import brief_lines
+    from labbook.store.experiments import metric_goal
+
+    if running is not None:
+        entry = replace(entry, meta=entry_meta(running, running.title, entry.meta))
+    goals = cache(partial(metric_goal, book))
+    row = run_row(entry, goals)
+    others = list_notes(book, f"experiment:{row.experiment}").entries if row.experiment else ()
+    run = running or load_run(book.paths, entry.id)
+    lines = brief_lines(entry, row, run, [run_row(one, goals) for one in others], terminal_sentences(book))
+    room = get_terminal_size().columns - _BRIEF_LABEL
+    for label, text in lines[:_BRIEF_LINES]:
+        lead = label + " " * (_BRIEF_LABEL - screen.display_width(label))
+        if screen.is_terminal():
+            text = shorten_middle(text, room * len(text) // max(1, screen.display_width(text)))
+        screen.print_line(screen.Cell(lead, "dim"), text)
 
 
 def _section(text: str, wanted: str, run: str) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -39,6 +40,22 @@ def test_output_names_new_and_existing_files(tmp_path, git, capsys, monkeypatch)
     out = capsys.readouterr().out
     assert "created " not in out and "nothing to do" in out
     assert git(tmp_path, "for-each-ref") == ""
+
+
+@pytest.mark.parametrize("folder", [".", "new one"])
+def test_the_printed_commands_commit_the_new_files(tmp_path, git, capsys, monkeypatch, folder):
+    from labbook.cli import main
+
+    git(tmp_path, "init", "-q", "-b", "main")
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", folder, "--template", "torch"]) == 0
+    commands = [line.partition(": ")[2] for line in capsys.readouterr().out.splitlines() if line.startswith("commit ")]
+    assert len(commands) == 2
+    for line in commands:
+        named = line.replace(" commit ", " -c user.name=Wei -c user.email=wei@example.com commit ")
+        subprocess.run(["bash", "-c", named], check=True, cwd=tmp_path, capture_output=True)
+    assert git(tmp_path, "status", "--porcelain") == ""
+    assert len(git(tmp_path, "log", "--format=%s").splitlines()) == 2
 
 
 def test_a_fresh_clone_gets_its_entries(project, tmp_path, git, capsys):

@@ -32,6 +32,45 @@ def test_list_shows_the_newest_first(team):
     assert "loss 0.5" in lines[1] and "exp001_x_dynamic" in lines[1] and "Wei" in lines[2]
 
 
+def test_list_groups_runs_by_any_name(team, notes):
+    for number, lr, status in ((1, 0.5, "finished"), (2, 0.05, "finished"), (3, 0.5, "failed")):
+        name = f"20261122-10000{number}-dddd"
+        values = {"metrics": {"val_acc": {"best": lr, "last": lr}}, "params": {"lr": lr}}
+        notes.run(name, status=status, tags=["a", "b"], experiment="exp002_y_dynamic", **values)
+
+    lines = [line.split() for line in team("list", "--group-by", "lr").stdout.splitlines()]
+    assert [line[:2] for line in lines[1:]] == [["0.05", "1"], ["0.5", "2"], ["–", "2"]]
+    assert "20261122-100001-dddd" in lines[2], "the best run of a group is one that did not fail"
+    groups = json.loads(team("list", "--group-by", "tag", "experiment:exp002", "--json").stdout)
+    assert [(group["value"], group["runs"]) for group in groups] == [("a", 3), ("b", 3)]
+    refused = team("list", "--group-by", "lrr", check=False)
+    assert refused.returncode == 2 and "lr" in refused.stderr.splitlines()[1]
+
+
+def test_show_brief_fits_a_screen_and_names_finding_changes_and_best(team, notes):
+    from labbook.model.finding import Finding
+    from labbook.model.run import Change, CheckResult
+
+    long = "x" * 300
+    changes = (Change("metric", "loss (last)", "1", "2"), *(Change("argument", f"--o{n}", "1", long) for n in range(9)))
+    checks = tuple(CheckResult(f"check_{n}", f"check {n}", long, long, "fail") for n in range(9))
+    finding = Finding("cuda_out_of_memory", "cuda_oom", "system", 1, "error", "GPU out of memory", evidence=(long,) * 9)
+    for number, status in ((1, "failed"), (2, "finished")):
+        name = f"20261122-10000{number}-dddd"
+        metrics = {f"val_acc{n or ''}": {"first": 1.0, "best": 1.25, "last": 0.5} for n in range(12)}
+        notes.run(name, experiment="exp001_x_dynamic", metrics=metrics, status=status, command=f"python {long}")
+        run = Run(name, status, ("python",), "/w", 0.0, checks=checks, changes=changes, findings=(finding,))
+        folder = notes.folder / f"notes/runs/2026/11/22/{name}"
+        folder.mkdir(exist_ok=True)
+        (folder / "run.json").write_text(json.dumps(run_to_json(run)))
+        shown = team("show", name, "--brief").stdout
+        assert len(shown.splitlines()) <= 24 and "--o0 1" in shown and "and 6 more" in shown
+        assert "loss (last)" not in shown
+        assert ("GPU out of memory" if status == "failed" else "check 0") in shown
+        assert "1.25" in shown and name + ".md" in shown
+    assert "best" in team("show", GOOD, "--brief").stdout and NAN in team("show", NAN, "--brief").stdout
+
+
 def test_list_as_data(team):
     listed = json.loads(team("list", "status:failed", "--json").stdout)
 
