@@ -29,12 +29,30 @@ def test_a_run_is_told_verdict_first_and_can_be_copied_and_left(site, open_page)
     assert "--lr 3 → 0.2" in page.locator(".md-content").inner_text()
     assert page.locator(".lb-cure a").count() >= 1
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.get_by_role("button", name="Copy 2026").click()
     run_id = page.locator(".lb-bar__facts code").inner_text()
-    assert page.evaluate("navigator.clipboard.readText()") == run_id
+    copied = []
+    for word in ("id", "show", "rerun", "command"):
+        page.locator(".lb-summary").get_by_text(word, exact=True).click()
+        copied.append(page.evaluate("navigator.clipboard.readText()"))
+    assert copied[:3] == [run_id, f"labbook show {run_id}", f"labbook rerun {run_id}"]
+    assert copied[3].endswith("train.py --lr 3.0")
     assert page.locator(".md-content details:not([open]) summary", has_text="lines").count() >= 1
     page.locator("a[rel=next]").click()
     assert page.locator(".lb-bar__facts code").inner_text() != run_id
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_summary_of_a_run_stays_in_view_and_covers_no_heading(site, open_page, width):
+    page = open_page(site.run("torch 2.13.0"), width=width)
+    shown = page.locator(".lb-summary")
+    assert "val_accuracy" in shown.inner_text() and shown.locator(".lb-status").inner_text() == "healthy"
+    page.goto(page.url + "#console")
+    page.wait_for_function("() => scrollY > 500")
+    bottom = shown.evaluate("(one) => one.getBoundingClientRect().bottom")
+    assert 0 < bottom < page.locator("#console").bounding_box()["y"]
+    assert shown.is_visible() and page.evaluate("document.documentElement.scrollWidth") <= width
+    alone = open_page(page.url, width=width, scripts=False)
+    assert alone.locator(".lb-summary").is_visible() and not alone.locator(".lb-summary button").first.is_visible()
 
 
 def test_curves_zoom_pan_smooth_and_have_a_log_scale(site, open_page):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -11,7 +11,7 @@ from labbook.publish.html.notes import SiteNote, inert, replace_block
 from labbook.publish.pages.build_record import content_key
 from labbook.publish.pages.experiment_view import SCRIPTS
 from labbook.publish.pages.generated_pages import experiment_runs, neighbours, same_script
-from labbook.publish.pages.page import SiteSource
+from labbook.publish.pages.page import SiteSource, run_cells
 from labbook.publish.pages.run_table_data import entry_day, entry_month
 from labbook.publish.pages.symptom_pages import symptom_page
 from labbook.publish.pages.symptom_view import SymptomView, symptom_path, symptom_view
@@ -25,7 +25,7 @@ _MOST_LINKS = 5
 
 _BAR_WORDS = (
     *("older", "newer", "all_runs", "shows", "cured_in", "has_cured", "of_script", "compare_earlier"),
-    *("reads_from", "read_by"),
+    *("reads_from", "read_by", "copy_lead", "copy_command"),
 )
 
 
@@ -143,6 +143,7 @@ class PageContext:
             "status": row.status,
             "verdict": row.verdict,
             "metric": row.metric,
+            **self._summary(row),
             "id": row.id,
             "when": local_time(row.started),
             "author": row.author,
@@ -161,6 +162,20 @@ class PageContext:
             "script_older": self._url(earlier) if earlier is not older else "",
             "script_newer": self._url(later) if later is not newer else "",
             "said": self._said,
+        }
+
+    def _summary(self, row: RunRow) -> dict[str, str]:
+        """Returns main metric, duration, commit and command of a run for the line that stays in view."""
+        front = self._source.fronts.get(row.path, {})
+        code = front.get("code")
+        cells = run_cells(row, row.path)
+        return {
+            "value": cells["value"],
+            "duration": cells["duration"] if row.duration_s else "",
+            "commit": str(code.get("commit") or "")[:10] if isinstance(code, Mapping) else "",
+            "command": " ".join(str(front.get("command") or "").split()),
+            "verdict_word": str(self._templates.words["run_verdict"].get(row.verdict, row.verdict)),
+            "status_word": str(self._templates.words["status"].get(row.status, row.status)),
         }
 
     def _written_by(self, row: RunRow) -> list[RunRow]:

@@ -1,21 +1,21 @@
-// The page of a run: its id can be copied, a click on a layer of the model shows its series, folds are open on paper.
+// The page of a run: its id and commands can be copied, a click on a layer of the model shows its series, folds are open on paper.
 "use strict";
 
 (() => {
   const said = JSON.parse(document.currentScript.dataset.words);
-  const id = document.querySelector(".lb-bar__facts code");
-  if (id && navigator.clipboard) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "lb-copy";
-    button.textContent = said.copy_id;
-    button.setAttribute("aria-label", `${said.copy_id} ${id.textContent}`);
-    button.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(id.textContent);
-      button.textContent = said.copied;
-      setTimeout(() => (button.textContent = said.copy_id), 1500);
-    });
-    id.after(" ", button);
+  const copies = document.querySelector(".lb-summary__copy");
+  if (copies && navigator.clipboard) {
+    copies.hidden = false;
+    for (const button of copies.querySelectorAll("button")) {
+      const word = button.textContent;
+      button.title = button.dataset.copy;
+      button.setAttribute("aria-label", `${said.copy_id} ${button.dataset.copy}`);
+      button.addEventListener("click", async () => {
+        await navigator.clipboard.writeText(button.dataset.copy);
+        button.textContent = said.copied;
+        setTimeout(() => (button.textContent = word), 1500);
+      });
+    }
   }
 
   // -- The model: the picture in the entry, with the gradient norms of each row in its data ----------------------------
