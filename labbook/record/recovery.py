@@ -118,12 +118,11 @@ def _add_late_processes(notebook: Notebook, journal: Journal) -> RecoveredRun | 
     """Writes the entry of a run again, with the processes that have ended after its command."""
     note = notebook.paths.background / journal.run_id
     try:
-        if not note.exists():
+        if not note.exists() or not add_late_end(journal, note):
             return None
-        add_late_end(journal, note)
-        return _write_entry(notebook, journal)
     finally:
         note.unlink(missing_ok=True)
+    return _write_entry(notebook, journal)
 
 
 def _write_entry(notebook: Notebook, journal: Journal, place: JobPlace | None = None) -> RecoveredRun | None:

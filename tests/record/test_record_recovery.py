@@ -147,6 +147,33 @@ def test_a_process_that_goes_on_after_the_command_is_added_when_it_has_ended(boo
     assert "nothing to recover" in book("recover").stdout
 
 
+@pytest.mark.parametrize("chain", ["while [ ! -e go ]; do sleep 0.1; done", f"{sys.executable} -c 'input()' < pipe"])
+def test_a_python_that_begins_after_the_command_is_added_when_it_has_ended(book, chain):
+    """The command leaves a shell, whose Python has not begun or is followed by another one."""
+    os.mkfifo(book.folder / "pipe")
+    (book.folder / "late.py").write_text("import labbook\nlabbook.log(late_score=0.5)\n")
+    (book.folder / "late.sh").write_text(f"{chain}\n{sys.executable} late.py\n")
+    done = book("record", "--", "sh", "-c", "sh late.sh > late.txt 2>&1 &")
+    assert "go on in the background" in done.stderr
+    assert "nothing to recover" in book("recover").stdout
+
+    (book.folder / "go").touch()
+    if "pipe" in chain:
+        (book.folder / "pipe").write_text("\n")
+    wait_for(lambda: "recovered" in book("recover").stdout)
+    assert "late_score" in book.entry()
+    assert "nothing to recover" in book("recover").stdout
+
+
+def test_a_process_left_that_is_no_python_does_not_change_the_entry(book):
+    book("record", "--", "sh", "-c", "sh -c 'while [ ! -e go ]; do sleep 0.1; done; touch gone' > late.txt 2>&1 &")
+    before = book.entry()
+    (book.folder / "go").touch()
+    wait_for((book.folder / "gone").exists)
+    wait_for(lambda: book("recover") and not any((book.folder / ".labbook" / "background").iterdir()))
+    assert book.entry() == before
+
+
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.parametrize(
