@@ -17,14 +17,12 @@ class LastRun:
 
     Args:
         text: Its summary, as `labbook record` prints it.
-        labels: Status and verdict in the language of the notebook, once if they are the same.
-        columns: Names of the columns of the table of metrics in that language.
+        columns: Names of the columns of the table of metrics in the language of the notebook.
     """
 
     run: Run
     entry: Path
     text: str
-    labels: tuple[str, ...]
     columns: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -36,7 +34,8 @@ class LastRun:
         return self.text
 
     def _repr_html_(self) -> str:
-        """Returns title, verdict, metrics and curves as HTML without scripts and outside files."""
+        """Returns title, summary, metrics and curves as HTML without scripts and outside files."""
+        from labbook.kernel_front_end import file_link
         from labbook.report.curves import curves_svg, drawable
         from labbook.report.numbers import number
 
@@ -56,11 +55,9 @@ class LastRun:
             picture_of_curves = curves_svg(run.series, run.title, run.primary)
             data = base64.b64encode(picture_of_curves.encode("utf-8", "replace")).decode()
             picture = f'<p><img alt="" style="max-width:100%" src="data:image/svg+xml;base64,{data}"></p>'
-        labels = " · ".join(html.escape(label) for label in self.labels)
-        return (
-            f"<div><p><b>{html.escape(run.title or run.id)}</b><br>{labels}</p>{table}{picture}"
-            f"<pre>{html.escape(self.text)}</pre></div>"
-        )
+        shown = os.path.relpath(self.entry)
+        summary = html.escape(self.text).replace(html.escape(shown), file_link(shown) or html.escape(shown))
+        return f"<div><p><b>{html.escape(run.title or run.id)}</b></p><pre>{summary}</pre>{table}{picture}</div>"
 
 
 def last(notebook: str | os.PathLike[str] | None = None) -> LastRun:
@@ -94,13 +91,6 @@ def last(notebook: str | os.PathLike[str] | None = None) -> LastRun:
     )  # fmt: skip
     entry, language = book.paths.root / found.path, book.config.language_in_use()
     shown = os.path.relpath(entry)
-    labels = words(language)
-    verdict = dict.fromkeys(
-        (
-            labels["status"].get(run.status, run.status),
-            labels["run_verdict"].get(run.verdict, run.verdict),
-        )
-    )
-    columns = tuple(labels["metrics"][name] for name in ("metric", "first", "last", "last_step"))
+    columns = tuple(words(language)["metrics"][name] for name in ("metric", "first", "last", "last_step"))
     summary = "\n".join(FinishedRun(run, entry, commit, shown, language).summary())
-    return LastRun(run, entry, summary, tuple(verdict), columns)
+    return LastRun(run, entry, summary, columns)

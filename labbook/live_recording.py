@@ -14,14 +14,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from html import escape
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
 from labbook.errors import UsageError
+from labbook.kernel_front_end import file_link, find_shell, kernel_command
 
 _START_S = 60.0
 _FINISH_S = 300.0
@@ -44,6 +46,7 @@ class Recording:
     Attributes:
         run: Id of the run, "" before the start and if nothing is recorded.
         entry: Path of the entry, "" before the end.
+        failed: Whether the last cell failed.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -61,22 +64,21 @@ class Recording:
         self._cell_began = time.time()
         self._ended_cells: set[int] = set()
         self._first_cell = 0
+        self.failed = False
 
     def __enter__(self) -> Recording:
         """Starts the recording.
 
         Raises:
-            UsageError: Another recording of this kind is in progress, or an option is wrong.
+            UsageError: An option is wrong.
         """
         global _current
         probe = getattr(sys, "_labbook_probe", None)
-        if _current is None and probe is not None and not probe._ended:
-            # The same program runs with and without `labbook record`.
+        if _current is not None or (probe is not None and not probe._ended):
+            # The same code runs under `labbook record`, and where its caller records.
             _say(_sentence("record.live.whole"))
             self._done = True
             return self
-        if _current is not None:
-            raise UsageError("errors.live.nested")
         _current = self
         self._pid = os.getpid()
         try:
@@ -104,10 +106,10 @@ class Recording:
                 stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         self._answers = ours.makefile("rb")
-        shell = _shell()
+        shell = find_shell()
         if shell is not None:
             self._first_cell = max(1, len(shell.history_manager.input_hist_raw) - 1)
-        self._send(argv=_command(shell), pid=self._pid, **self._options)
+        self._send(argv=kernel_command(shell), pid=self._pid, **self._options)
         while True:
             answer = self._answer()
             if "line" in answer:
@@ -143,7 +145,7 @@ class Recording:
             with suppress(AttributeError, TypeError):
                 self._tee(name, getattr(sys, name))
         if not self._hooked:
-            shell = _shell()
+            shell = find_shell()
             for owner, name in ((shell, "display_pub"), (shell, "displayhook")) if shell is not None else ():
                 with suppress(Exception):
                     self._hook(getattr(owner, name))
@@ -192,6 +194,7 @@ class Recording:
             number: Its number in the history of the kernel.
         """
         self._ended_cells.add(number)
+        self.failed = failed
         with suppress(OSError):
             if error is not None:
                 self._send(output={"output_type": "error", "ename": type(error).__name__, "evalue": str(error)[:2000]})
@@ -261,7 +264,7 @@ class Recording:
             while True:
                 answer = self._answer()
                 if "line" in answer:
-                    _say(answer["line"])
+                    _say(answer["line"], self.run)
                 if "entry" in answer:
                     self.entry = answer["entry"]
                     break
@@ -287,7 +290,7 @@ class Recording:
 
     def _finish_at_exit(self) -> None:
         if self._pid == os.getpid():
-            self.finish(0)
+            self.finish(int(self.failed))
 
     def _send(self, **message: object) -> None:
         if self._channel is None:
@@ -303,7 +306,7 @@ class Recording:
 
     def _end_cells(self, code: int) -> None:
         """Sends the recorder the cells whose end it does not know: the one that ends the recording, and others."""
-        shell = _shell()
+        shell = find_shell()
         if shell is None or not self._first_cell:
             return
         sources = shell.history_manager.input_hist_raw
@@ -354,21 +357,6 @@ def _exit_code(error: BaseException | None) -> int:
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
-def _shell() -> Any:  # noqa: ANN401 - of IPython
-    get: Callable[[], Any] | None = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    return get() if get is not None else None
-
-
-def _command(shell: Any) -> list[str]:  # noqa: ANN401 - of IPython
-    """Returns the command of this process; of a kernel, with its notebook if the front end names it."""
-    if shell is not None and hasattr(shell, "kernel"):
-        named = shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME", "")
-        path = str(named) if str(named).endswith(".ipynb") else ""
-        return ["jupyter", "notebook", *([os.path.relpath(path)] if path and Path(path).is_file() else [])]
-    words = getattr(sys, "orig_argv", None) or [sys.executable, *sys.argv]
-    return [str(word) for word in words]
-
-
 def _sentence(key: str, **values: str) -> str:
     """Returns a sentence in the language of the notebook; its modules are loaded for nothing else here."""
     with suppress(Exception):
@@ -377,8 +365,20 @@ def _sentence(key: str, **values: str) -> str:
     return " ".join([key, *values.values()])
 
 
-def _say(line: str) -> None:
-    """Prints a line: in a notebook among its outputs, else on standard error; ignores write errors."""
+def _say(line: str, run: str = "") -> None:
+    """Prints a line: in a notebook among its outputs, else on standard error; ignores write errors.
+
+    Args:
+        line: The line.
+        run: In a notebook, the path of the entry of this run is a link.
+    """
     with suppress(Exception):
-        stream = sys.stdout if hasattr(_shell(), "kernel") else sys.stderr
-        print(("" if line.startswith(" ") else "labbook  ") + line, file=stream, flush=True)
+        shell = find_shell()
+        line = ("" if line.startswith(" ") else "labbook  ") + line
+        path = line.strip().partition("  ")[0]
+        link = file_link(path) if run and path.endswith(f"{run}.md") else ""
+        if link:
+            page = f'<pre style="margin:0">{escape(line).replace(escape(path), link)}</pre>'
+            shell.display_pub.publish({"text/plain": line, "text/html": page})
+        else:
+            print(line, file=sys.stdout if hasattr(shell, "kernel") else sys.stderr, flush=True)

@@ -42,7 +42,6 @@ class _Magics:
     def __init__(self, shell: Any) -> None:  # noqa: ANN401 - of IPython
         self._shell = shell
         self._one_cell = False
-        self._failed = False
         self._misused = False
 
     def labbook(self, line: str) -> None:
@@ -58,44 +57,46 @@ class _Magics:
     def _act(self, line: str) -> None:
         words = shlex.split(line)
         action = words.pop(0) if words else ""
+        going = current()
         if action in ("start", _BEGIN_CELL):
+            if going is not None:
+                raise UsageError("errors.live.nested")
             recording(**_options(words)).__enter__()
-            self._one_cell, self._failed = action == _BEGIN_CELL, False
+            self._one_cell = action == _BEGIN_CELL
         elif action == "stop" and not words:
-            going = current()
             if going is None:
                 raise UsageError("errors.live.nothing_recorded")
-            going.finish(int(self._failed))
+            going.finish(int(going.failed))
         else:
             raise UsageError("errors.live.no_such_magic", line=line.strip(), usage=_USAGE)
 
     def cell_begins(self, info: Any) -> None:  # noqa: ANN401 - of IPython
         """Watches the output of one more cell: IPython replaces the `write` of the streams for each cell."""
         going = current()
-        if going is not None:
-            if getattr(info, "store_history", False):
-                # The cell is not in the history yet; the count of the shell is raised before or after, by version.
-                going.begin_cell(len(self._shell.history_manager.input_hist_raw), str(info.raw_cell))
+        if going is not None and getattr(info, "store_history", False):
+            # The cell is not in the history yet; the count of the shell is raised before or after, by version.
+            going.begin_cell(len(self._shell.history_manager.input_hist_raw), str(info.raw_cell))
             going.watch_output()
 
     def cell_ended(self, result: Any) -> None:  # noqa: ANN401 - of IPython
         """Ends the recording of `%%labbook`, and remembers how each cell ended."""
         going = current()
-        if going is None:
+        # VS Code runs code of its own between the cells, for its list of variables: without history.
+        if going is None or not getattr(getattr(result, "info", None), "store_history", True):
             return
         going.leave_output()
         # A wrong magic is no failure of what is recorded.
-        self._failed = (result is None or not result.success) and not self._misused
+        failed = (result is None or not result.success) and not self._misused
         self._misused = False
         sources = self._shell.history_manager.input_hist_raw
         number = getattr(result, "execution_count", None) or len(sources) - 1
         error = getattr(result, "error_in_exec", None) or getattr(result, "error_before_exec", None)
         source = sources[number] if 0 <= number < len(sources) else ""
-        going.end_cell(number, source, error, failed=self._failed)
+        going.end_cell(number, source, error, failed=failed)
         if self._one_cell:
             self._one_cell = False
             interrupted = isinstance(getattr(result, "error_in_exec", None), KeyboardInterrupt)
-            going.finish(130 if interrupted else int(self._failed))
+            going.finish(130 if interrupted else int(failed))
 
 
 def _options(words: list[str]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ FLOORS = {
     "frozen": 0,
     "api": 0,
     "live_recording": 1,
+    "kernel_front_end": 0,
     "executors": 1,
     "checks": 0,
     "model": 1,
