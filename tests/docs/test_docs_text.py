@@ -65,6 +65,22 @@ def test_both_readmes_show_the_same_pictures_and_commands():
         assert command in english and command in chinese
 
 
+def commands_of(page: Path) -> list[str]:
+    """The commands in the code of a page, without comments, prompts, quoted words and names to fill in."""
+    blocks = re.findall(r"^```(?:sh|console)\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    lines = (re.sub(r"\s+#.*|^\$ ", "", line) for block in blocks for line in block.splitlines())
+    return [re.sub(r"<[^>]+>", "<>", re.sub(r'"[^"]*"', '""', line)) for line in lines if line]
+
+
+@in_one_test("page", [path for path in TEXTS if path.parent.name == "zh" and path.stem != "index"], ids=name_of)
+def test_a_chinese_page_has_the_commands_of_its_english_twin_and_they_link_each_other(page):
+    twin = page.parents[1] / page.name
+    assert commands_of(page) == commands_of(twin)
+    assert f"[English](../{page.name})" in page.read_text(encoding="utf-8")
+    assert f"[中文](zh/{page.name})" in twin.read_text(encoding="utf-8")
+    assert f"zh/{page.name}\n" in (ROOT / "docs/mkdocs.yml").read_text(encoding="utf-8")
+
+
 def test_targets_that_the_texts_name_are_in_the_makefile():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
