@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _MAX_RUNS = 20
 _MAX_COMMITS = 50
 _MAX_PATCH_BYTES = 4 << 20
+_NUMBERS = {"best": "terminal.compare.best", "median": "terminal.compare.median"}
 _SUMMARY_ROWS = {
     "title": "terminal.compare.run",
     "status": "terminal.compare.status",
@@ -106,7 +107,7 @@ def _print_table(
         shown = [label(value, say) for value in values] if label else values
         table.append([screen.Cell(say.line(_SUMMARY_ROWS[what]), "dim"), *(value or "-" for value in shown)])
     for row in measured:
-        name = row.name if row.what == "last" else say.line("terminal.compare.best", metric=row.name)
+        name = row.name if row.what == "last" else say.line(_NUMBERS[row.what], metric=row.name)
         values = pair(*row.values) if len(row.values) == 2 else tuple(map(number, row.values))
         table.append([screen.Cell(name, "dim"), *values])
     table += [[what, *(value or "-" for value in values)] for what, values in rows]

@@ -8,7 +8,7 @@ from typing import Any
 from labbook.frozen import dataclass
 from labbook.model.run import Change, Run
 from labbook.report.numbers import duration, number
-from labbook.report.series_choice import run_best, run_series
+from labbook.report.series_choice import base_name, run_best, run_series
 from labbook.store.text.escape import table_cell
 
 
@@ -17,7 +17,7 @@ class MetricRow:
     """One number of several runs.
 
     Args:
-        what: "last" or "best".
+        what: "last", "best", or "median" for step times.
         values: The value in each run, `None` for a run without one.
     """
 
@@ -29,6 +29,8 @@ class MetricRow:
 def metric_table(runs: Sequence[Run]) -> list[MetricRow]:
     """Returns last and best value of each series: the primary one first, then those that all runs have.
 
+    Of step times it is the median, as in the entry: the last step alone says little.
+
     The best value is left out if it is the last one in all runs, and for series of which no value is the best one.
     """
     sides = [{series.name: series for series in run_series(run)} for run in runs]
@@ -36,6 +38,9 @@ def metric_table(runs: Sequence[Run]) -> list[MetricRow]:
     rows = []
     primary = {run.primary for run in runs}
     for name in sorted(names, key=lambda name: (name not in primary, any(name not in side for side in sides))):
+        if base_name(name) == "step_time_s":
+            rows.append(MetricRow(name, "median", tuple(side[name].median if name in side else None for side in sides)))
+            continue
         last = tuple(side[name].last if name in side else None for side in sides)
         best = tuple(run_best(run, side[name]) if name in side else None for run, side in zip(runs, sides, strict=True))
         for what, values in (("last", last), ("best", best)):

@@ -104,7 +104,7 @@ def _find_runs(index: sqlite3.Connection, finding: Finding, run: str, place: str
         for name, meta, where in (
             row for fixed in states for row in runs_with(index, key, value, fixed, _MOST_RUNS + 1)
         ):
-            if name in named:
+            if name in named or (key == "symptom" and _is_consequence_there(finding, meta)):
                 continue
             if len(named) > _MOST_RUNS:
                 return
@@ -116,6 +116,13 @@ def _find_runs(index: sqlite3.Connection, finding: Finding, run: str, place: str
             # The fingerprint of a finding without an exception has no line: in another script only the symptom agrees.
             alike = key == "fingerprint" and not finding.exception and where != place
             yield EarlierRun(name, text, by, "symptom" if alike else key, still_fixed)
+
+
+def _is_consequence_there(finding: Finding, meta: Mapping[str, Any]) -> bool:
+    """Whether an earlier run crashed of another symptom, which caused the exception of this finding there."""
+    reason = meta.get("verdict_reason")
+    is_crash = bool(finding.exception) and not finding.follows_from and meta.get("status") == "failed"
+    return is_crash and reason != finding.symptom and reason in (meta.get("symptoms") or ())
 
 
 def count_symptoms(notebook: Notebook) -> Mapping[str, SymptomCount]:

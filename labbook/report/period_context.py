@@ -18,7 +18,7 @@ from labbook.model.verdict import VERDICTS
 from labbook.report import numbers
 from labbook.report.best_runs import BROKEN, best_run, trend_of
 from labbook.report.period import Period
-from labbook.report.period_costs import Cost, cost_rows, likely_cause
+from labbook.report.period_costs import Cost, cost_rows, likely_cause, sum_time
 from labbook.report.period_facts import report_facts
 from labbook.report.run_row import RunRow
 from labbook.store.text.sentences import Sentences, translate_change
@@ -117,7 +117,7 @@ def failure_kind(row: RunRow) -> str:
 
 
 def _totals(rows: Sequence[RunRow]) -> dict[str, Any]:
-    spent = _sum_time(rows)
+    spent = sum_time(rows)
     counts = Counter(row.status for row in rows)
     verdicts = Counter(row.verdict for row in rows)
     return {
@@ -131,17 +131,13 @@ def _totals(rows: Sequence[RunRow]) -> dict[str, Any]:
         "time": numbers.duration(spent) if spent else "-",
         "time_s": spent,
         "lost_time": numbers.duration(lost)
-        if (lost := _sum_time([row for row in rows if row.status in BROKEN]))
+        if (lost := sum_time([row for row in rows if row.status in BROKEN]))
         else "",
         "authors": len({row.author for row in rows if row.author}),
     }
 
 
 _ORDER = ("finished", "failed", "interrupted", "killed", "lost", "running")
-
-
-def _sum_time(rows: Sequence[RunRow]) -> float:
-    return sum(row.duration_s or 0.0 for row in rows)
 
 
 def run_cells(row: RunRow, link: Link) -> dict[str, Any]:
@@ -194,7 +190,7 @@ def _results(source: PeriodSource, rows: Sequence[RunRow], pages: Mapping[str, s
                 "by": likely_cause(source.gained_by(old.id, best.id), source.sentences)
                 if improved and best and old
                 else "",
-                "time": numbers.duration(_sum_time(group)),
+                "time": numbers.duration(sum_time(group)),
             }
         )
     return found
@@ -210,10 +206,10 @@ def _failures(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, An
             "failed": sum(row.status in BROKEN for row in group),
             "fixed": sum(bool(row.fix) for row in group),
             **_most_common_fix(group),
-            "time": numbers.duration(_sum_time(group)),
+            "time": numbers.duration(sum_time(group)),
             "last": run_cells(group[-1], source.link),
         }
-        for kind, group in sorted(groups.items(), key=lambda item: (-len(item[1]), -_sum_time(item[1]), item[0]))
+        for kind, group in sorted(groups.items(), key=lambda item: (-len(item[1]), -sum_time(item[1]), item[0]))
     ]
 
 
@@ -367,7 +363,7 @@ def _group_by_author(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
             "author": author,
             "runs": len(group),
             "broken": sum(row.status in BROKEN for row in group),
-            "time": numbers.duration(_sum_time(group)),
+            "time": numbers.duration(sum_time(group)),
             "experiments": sorted({row.experiment for row in group if row.experiment}),
         }
         for author, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))

@@ -12,6 +12,7 @@ from labbook.model.confirmed_fix import describe_changes
 from labbook.model.run import Change
 from labbook.report import numbers
 from labbook.report.run_row import RunRow
+from labbook.store.paths import run_of_trial
 from labbook.store.text.sentences import Sentences
 
 _RATIO = 1.15
@@ -71,10 +72,16 @@ def cost_rows(
                 "by": _cause(group, earlier, costs, changes, sentences) if trend else "",
                 "memory": numbers.size(max(memory)) if memory else "",
                 "on_gpu": on_gpu,
-                "time": numbers.duration(sum(row.duration_s or 0.0 for row in group)),
+                "time": numbers.duration(sum_time(group)),
             }
         )
     return found
+
+
+def sum_time(rows: Sequence[RunRow]) -> float:
+    """Returns the seconds that runs took: those of a trial are in those of its run."""
+    ids = {row.id for row in rows}
+    return sum(row.duration_s or 0.0 for row in rows if run_of_trial(row.id) not in ids)
 
 
 def _group_by_place(rows: Sequence[RunRow], costs: Mapping[str, Cost]) -> dict[tuple[str, str, bool], list[RunRow]]:

@@ -61,6 +61,11 @@ def is_trial_id(run_id: str) -> bool:
     return len(tail) > _TAIL + 4 and tail[_TAIL] == "t" and tail[_TAIL + 1 :].isdecimal()
 
 
+def run_of_trial(run_id: str) -> str:
+    """Return the id of the run that a trial is part of, "" for any other run."""
+    return run_id.rpartition("t")[0] if is_trial_id(run_id) else ""
+
+
 def is_run_id(text: str) -> bool:
     """Whether `text` has the format of a run id."""
     date, _, rest = text.partition("-")

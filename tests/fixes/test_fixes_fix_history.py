@@ -72,6 +72,16 @@ def test_the_same_failure_comes_first_then_the_symptom_then_a_fix_of_the_family(
     assert seen[2].fix == "" and seen[2].held is None
 
 
+def test_a_crash_of_another_cause_is_no_earlier_one_of_its_consequence(notes):
+    symptoms = ["trainer_setup_incomplete", "key_missing"]
+    failed(notes, 1, symptoms=symptoms, verdict_reason=symptoms[0])
+    failed(notes, 2, symptoms=["key_missing"], verdict_reason="key_missing")
+    found = finding("key_missing", "v1:ff", exception="KeyError")
+    for follows_from, runs in (("", [2]), ("trainer_setup_incomplete", [2, 1])):
+        seen = find_earlier_runs(notes.notebook, [replace(found, follows_from=follows_from)])["key_missing"]
+        assert [one.run for one in seen if one.same == "symptom"] == [run_id(day) for day in runs]
+
+
 def test_in_another_script_only_the_symptom_of_a_silent_fault_is_the_same(notes):
     failed(notes, 1, symptom="dead_relu", script="train.py", command="python train.py")
     silent = finding("dead_relu")

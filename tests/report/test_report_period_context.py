@@ -77,6 +77,12 @@ def test_totals_count_this_week_and_the_one_before():
     assert [day["runs"] for day in data["days"]] == [1, 1, 0, 0, 0, 0, 1]
 
 
+def test_the_time_of_trials_is_part_of_that_of_their_run():
+    whole, alone = replace(row(1, 16), id="20261116-100000-abcd"), replace(row(2, 16), id="20261116-100001-efght0001")
+    trials = [replace(row(3, 16), id=f"{whole.id}t{n:04d}") for n in (1, 2)]
+    assert story([whole, *trials, alone])["totals"]["time"] == "2 min"
+
+
 def test_the_best_is_compared_with_the_week_before():
     loss = {"metric": "val_loss", "direction": "min"}
     rows = [row(1, 10, best=0.5, **loss), row(2, 16, best=0.4, **loss), row(3, 17, best=0.3, **loss)]

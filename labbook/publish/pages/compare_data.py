@@ -96,9 +96,10 @@ def compare_data(path: Path) -> bytes:
 
 def _summary(series: Series, run: Run) -> dict[str, Any]:
     """Returns last and best value; `level` marks a best value that is a mean, as of losses of single batches."""
-    from labbook.report.series_choice import is_of_batches, primary_direction, run_best
+    from labbook.report.series_choice import base_name, is_of_batches, primary_direction, run_best
 
-    found = {"last": _value(series.last), "best": _value(run_best(run, series)), "steps": series.last_step}
+    last = series.median if base_name(series.name) == "step_time_s" else series.last  # as `metric_table`
+    found = {"last": _value(last), "best": _value(run_best(run, series)), "steps": series.last_step}
     rising = primary_direction(run) if series.name == run.primary else direction_of(series.name)
     level = is_of_batches(series, run)
     return found | ({"rising": True} if rising == "max" else {}) | ({"level": True} if level else {})

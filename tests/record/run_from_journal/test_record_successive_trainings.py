@@ -130,6 +130,13 @@ def test_the_loss_of_the_run_is_that_of_the_best_training(last, named):
     assert metric_table([run])[0].values == (0.5,)
 
 
+def test_step_times_are_compared_by_their_median():
+    run = run_of(1.0)
+    times = replace(run.series[0], name="step_time_s", steps=(1, 2, 3), values=(9.0, 0.2, 0.1))
+    (row,) = metric_table([replace(run, series=(times,))])
+    assert (row.what, row.values) == ("median", (0.2,))
+
+
 @pytest.mark.parametrize(
     ("values", "title"),
     [
