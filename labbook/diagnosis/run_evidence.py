@@ -45,7 +45,7 @@ def collect_run_evidence(run: Run) -> Evidence:
     caught = [e for e in run.exceptions if e.type not in INTERRUPTS]
     if run.status == "interrupted":
         # Errors while a program is being stopped are no cause; a thread that died before may be.
-        died = [e for e in caught if e.where == "thread"] if ending.facts.get("reader_died") else []
+        died = [e for e in caught if e.where == "thread" and ending.facts.get("reader_died")]
         raised = tuple(map(read_caught_exception, died))
         return Evidence(raised, (), ending, run.checks, conditions, facts, framework)
     # An exception of a thread may be the reason why the main thread waits.
@@ -66,6 +66,9 @@ def collect_run_evidence(run: Run) -> Evidence:
         # What the child printed says more than its exit status.
         known = {(one.type, one.message[:200]) for one in raised}
         raised = (*(one for one in printed.exceptions if (one.type, one.message[:200]) not in known), *raised)
+    elif ((run.captured.get("ranks") or {}).get("odd") or {}).get("kind") in ("aborted", "apart", "broke"):
+        # A library that aborted a rank printed why: the errors of all others only say that it has gone.
+        raised = (*(replace(one, order=raised[0].order) for one in printed.exceptions if "::" in one.type), *raised)
     return Evidence(
         # An exception that the probe captured has more detail than its printed text.
         exceptions=raised,
@@ -138,8 +141,7 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     wrong = {check.id for check in run.checks if check.verdict in ("fail", "warn")}
     changed = {change.kind for change in run.changes}
     hardware = run.captured.get("hardware") or {}
-    yield "first_step", bool(run.frameworks) and run.steps <= 1
-    yield "later", run.steps > _LATER_STEPS
+    yield from (("first_step", bool(run.frameworks) and run.steps <= 1), ("later", run.steps > _LATER_STEPS))
     yield "memory_free", bool((run.captured.get("ending") or {}).get("memory_free"))
     yield "memory_rising", bool(wrong & {"memory_graph_retained", "host_memory_growth_workers"})
     yield "gpu_visible", bool(hardware.get("gpus"))
@@ -190,16 +192,14 @@ def _is_out_of_domain(flight: Flight) -> bool:
 
 def _gradients_rose(flight: Flight) -> bool:
     """Whether gradient norms grew in the last steps before a non-finite value."""
-    norms = [row.get("grad_norm") for row in flight.get("recent", [])]
-    known = [n for n in norms if n is not None and math.isfinite(n)]
+    known = [n for row in flight.get("recent", []) if (n := row.get("grad_norm")) is not None and math.isfinite(n)]
     early = known[: max(len(known) // 2, 1)]
     return len(known) > 1 and max(known[-2:]) > _ROSE * statistics.median(early) > 0.0
 
 
 def _missing_modules(run: Run) -> Iterator[str]:
     """The top-level names of the modules whose import failed."""
-    found = (_RE["missing_module"].match(raised.message) for raised in run.exceptions)
-    return (one[1] for one in found if one)
+    return (one[1] for raised in run.exceptions if (one := _RE["missing_module"].match(raised.message)))
 
 
 def _project_folders(run: Run) -> list[Path]:

@@ -376,7 +376,7 @@ def test_the_status_of_a_child_is_found_in_a_wrapped_message():
 def test_what_a_message_lists_as_possible_causes_is_none():
     text = "RayActorError: The actor died unexpectedly before finishing this task. There are some potential causes. "
     primary = diagnose(read_text(text + "(1) SIGKILL by the OOM killer. (3) SIGSEGV.\n"), MATCHER).primary
-    assert (primary.symptom, primary.tier) == ("spawn_child_failed", 3)
+    assert (primary.symptom, primary.tier) == ("ray_worker_died", 3)
 
 
 def test_one_rank_is_one_process(family_of: Callable[[str], str]) -> None:

@@ -25,9 +25,14 @@ _ABORTED = 134
 _BROKEN_BY_PEER = (
     "Connection closed by peer", "Connection reset by peer", "Connection refused", "Broken pipe", "Socket closed",
     "remote process exited", "NCCL communicator was aborted", "Timed out waiting", "timed out", "Timeout",
-    "Gloo connectFullMesh failed", "unhandled system error", "connection was closed",
+    "Gloo connectFullMesh failed", "unhandled system error", "connection was closed", "wait timeout after",
+    "Timed out after",
 )  # fmt: skip
 """Parts of messages that say another rank has gone. Source: gloo/transport/tcp/pair.cc, ProcessGroupNCCL.cpp."""
+
+
+_NOT_CONNECTED = ("client socket has timed out", "client socket has failed to connect")
+"""Parts of messages of a rank that did not reach the rendezvous. Source: torch/csrc/distributed/c10d/socket.cpp."""
 
 
 def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> dict[str, Any]:
@@ -41,13 +46,13 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
         Empty, or `kind` and `ranks`: "failed" (raised first), "killed" (ended by a signal first), "lost" (its recorder
         died), "alike" (several failed with one error at one place, none of them first), "missing" (never reported),
         "ended" (finished while others wait in a collective, or before they `broke` in one), "elsewhere" (not in the
-        collective in which the others wait), "apart" (all broke, these at another place than most), "broke" (all broke
-        within `seconds` and none is unlike the others: `ranks` is empty, `all` are those; `halves`: `call`, `where` and
-        `ranks` of each of two equal parts that were at different places), "aborted" (a library aborted it while the
-        others waited: any of them may be the reason), "differs" (in another call than the others), "behind" (at an
-        earlier step), "bad_loss" (the loss became `loss` first, those of others in step `later`), "slow" (`ratio` to
-        the median); `where`, `call`, `waiting` of the first of them; `others`: `call`, `where` and `ranks` of those
-        that wait.
+        collective in which the others wait), "apart" (all broke, these at another place than most), "unconnected"
+        (these did not reach the rendezvous, at which others waited), "broke" (all broke within `seconds` and none is
+        unlike the others: `ranks` is empty, `all` are those; `halves`: `call`, `where` and `ranks` of each of two equal
+        parts that were at different places), "aborted" (a library aborted it while the others waited: any of them may
+        be the reason), "differs" (in another call than the others), "behind" (at an earlier step), "bad_loss" (the loss
+        became `loss` first, those of others in step `later`), "slow" (`ratio` to the median); `where`, `call`,
+        `waiting` of the first of them; `others`: `call`, `where` and `ranks` of those that wait.
     """
     waiting = [row for row in rows if row.get("waiting") == "collective"]
     first = _first_failed(rows)
@@ -67,6 +72,9 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
     apart = [row for row in rows if row.get("where") and row.get("waiting") != "collective" and row not in broken]
     if apart and (waiting or broken):
         return _odd_rank_facts("elsewhere", apart, waiting or broken)
+    unconnected = [row for row in broken if any(part in str(row.get("error")) for part in _NOT_CONNECTED)]
+    if unconnected and len(unconnected) < len(broken):
+        return _odd_rank_facts("unconnected", unconnected, broken)
     if broken:
         return _describe_places([*broken, *(row for row in waiting if row not in broken)])
     if len(waiting) > 1:

@@ -11,7 +11,7 @@ from typing import Any
 
 from labbook.frozen import dataclass
 from labbook.model.events.process_kinds import Bye, StackFrame, Stacks, UncaughtException
-from labbook.model.events.training_kinds import State, Step
+from labbook.model.events.training_kinds import FrameworkImported, State, Step
 from labbook.model.run import ray_node
 from labbook.probe.events import protocol
 from labbook.record.run_from_journal.blocked_on import classify_wait
@@ -69,11 +69,11 @@ def roll_call(
         running: Whether the run goes on: a process without an end is not a killed one.
 
     Returns:
-        `of`: "workers" for workers of Ray without a process group, numbered as they began; `job`; `world`;
-        `rows`, by rank: `rank`, `host`, `pid`, `status`, `steps`, `step_s`, `waiting` (see
-        `classify_wait`), `call` (name of the collective), `where` (`file`, `line`, `function`, `source`), `stack`,
-        `error`; `missing` (ranks that never reported); `odd`: `kind`, `ranks` and what `name_odd` adds, and `calls`
-        (`step`, `own`, `usual`: the first step with another number of collective calls).
+        `of`: "workers" for workers of Ray without a process group, numbered as they began; `job`; `world`; `rows`, by
+        rank: `rank`, `host`, `pid`, `status`, `steps`, `step_s`, `waiting` (see `classify_wait`), `call` (name of the
+        collective), `where` (`file`, `line`, `function`, `source`), `stack`, `error`; `missing` (ranks that never
+        reported); `differences` (`what`, `values`: value -> ranks); `odd`: `kind`, `ranks` and what `name_odd` adds,
+        and `calls` (`step`, `own`, `usual`: the first step with another number of collective calls).
     """
     by_rank: dict[int, ProcessEvents] = {}
     for process in processes:
@@ -110,9 +110,24 @@ def roll_call(
     facts = {
         "of": "" if in_group else "workers", "job": key, "world": max(world, len(rows)) if in_group else 0,
         "rows": sorted(shown, key=lambda row: int(row["rank"])),
-        "missing": missing, "odd": odd,
+        "missing": missing, "odd": odd, "differences": rank_differences(by_rank),
     }  # fmt: skip
     return {name: value for name, value in facts.items() if value}
+
+
+def rank_differences(by_rank: Mapping[int, ProcessEvents]) -> list[dict[str, Any]]:
+    """Returns what is not the same on all ranks: the versions of Python and of the framework, the kind of device."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for rank, process in sorted(by_rank.items()):
+        facts = {"Python": process.hello.get("version", "")}
+        facts.update({one.get("name", ""): one.get("version", "") for one in process.events_of_kind(FrameworkImported)})
+        devices = [name for e in process.events_of_kind(State) if (one := e.get("device")) for name in _texts(one)]
+        facts["device"] = ", ".join(sorted({name.partition(":")[0] for name in devices}))
+        for what, value in facts.items():
+            found.setdefault(what, {}).setdefault(value, []).append(rank)
+    return [
+        {"what": what, "values": values} for (what, values) in found.items() if len(values) > 1 and "" not in values
+    ]
 
 
 def _weight(process: ProcessEvents) -> tuple[int, int, int]:

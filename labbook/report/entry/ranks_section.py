@@ -29,6 +29,7 @@ _SENTENCES = {
     "lost": "record.ranks.lost",
     "missing": "record.ranks.missing",
     "slow": "record.ranks.slow",
+    "unconnected": "record.ranks.unconnected",
     "worker_alike": "record.ranks.worker_alike",
     "worker_busy": "record.ranks.worker_busy",
     "worker_failed": "record.ranks.worker_failed",
@@ -52,6 +53,13 @@ def ranks_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | 
         "of_workers": facts.get("of") == "workers",
         "sentence": odd_rank_sentence(odd, say, run),
         "missing": _numbers(facts.get("missing") or ()) if odd.get("kind") != "missing" else "",
+        "differences": [
+            say.line("record.ranks.difference", what=one["what"], values="; ".join(
+                say.line("record.ranks.value_of", value=value, ranks=_numbers(ranks), count=len(ranks))
+                for value, ranks in one["values"].items()
+            ))
+            for one in facts.get("differences") or ()
+        ],
         "rows": [_row(row, run, limits, is_odd=row in first) for row in shown],
         "more": len(rows) - len(shown) + max(0, unlisted),
         "stacks": [
@@ -131,7 +139,7 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
         sentence = say.line("record.ranks.calls", sentence=sentence, **values)
     if odd.get("later"):
         sentence = say.line("record.ranks.bad_loss_later", sentence=sentence, **values)
-    if others and kind in ("aborted", "failed", "alike", "killed", "lost", "missing"):
+    if others and kind in ("aborted", "failed", "alike", "killed", "lost", "missing", "unconnected"):
         sentence = say.line("record.ranks.with_others", sentence=sentence, **values)
     return sentence
 

@@ -298,3 +298,17 @@ def test_the_message_of_a_finding_is_the_line_that_fits_not_the_first_of_its_blo
     found = diagnose(read_text(text), Matcher(load_catalogue())).findings[0]
     assert (found.symptom, found.tier) == ("pip_no_distribution", 1)
     assert found.message == "ERROR: No matching distribution found for torch==1.4"
+
+
+@pytest.mark.parametrize(("kind", "symptom"), [("broke", "collective_mismatch"), ("failed", "peer_process_died")])
+def test_what_a_library_printed_when_it_aborted_a_rank_counts_where_no_rank_failed_first(
+    kind: str, symptom: str
+) -> None:
+    lost = CaughtException("main", "RuntimeError", "builtins", "Connection closed by peer", rank=0, ended_process=True)
+    printed = "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at "
+    printed += "gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 176 vs 154. Is there a mismatch?\n"
+    ranks = {"odd": {"kind": kind, "ranks": []}}
+    console = Console(printed)
+    run = dataclasses.replace(RUN, status="failed", exceptions=(lost,), console=console, captured={"ranks": ranks})
+    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
+    assert found.symptom == symptom

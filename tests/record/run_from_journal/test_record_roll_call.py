@@ -81,6 +81,17 @@ ROWS = {
     "killed, and the others gave up": (
         [row(0, "killed", at=100.0, line=20, call=""), row(1, at=101.0, line=22, error=TIMED_OUT)], "killed", [0],
     ),
+    "two have another address of the rendezvous": (
+        [row(0, at=101.0, error="DistStoreError: Timed out after 26 seconds waiting for clients."),
+         row(1, at=100.0, error="DistStoreError: wait timeout after 25000ms, keys: /default_pg/0//cpu//0/0"),
+         *(row(rank, at=110.0 + 7 * rank, error="DistNetworkError: The client socket has timed out after 25000ms "
+               "while trying to connect to (10.0.0.1, 29501)") for rank in (2, 3))],
+        "unconnected", [2, 3],
+    ),
+    "nobody reached the rendezvous, because its rank had failed": (
+        [row(0, at=90.0, line=3, call="", error=LABEL), *(row(rank, error="DistNetworkError: The client socket has "
+         "failed to connect to any network address of (n1, 29500)") for rank in (1, 2))], "failed", [0],
+    ),
     "interrupted in one collective": ([interrupted(rank, 64) for rank in range(3)], None, None),
 }  # fmt: skip
 
@@ -97,6 +108,24 @@ def test_the_odd_rank_is_named_only_with_evidence(name):
         assert bool(sentence) == bool(kind) and "{" not in sentence
         assert ranks or "first," not in sentence
         assert not sentence.endswith("?")
+
+
+@pytest.mark.parametrize("field", ["Python", "torch", "device"])
+def test_versions_and_devices_that_differ_between_ranks_are_named(field, tmp_path):
+    def process(rank):
+        odd = field if rank == 2 else ""
+        env = {"RANK": str(rank), "WORLD_SIZE": "3"}
+        return ProcessEvents(f"{rank}.jsonl", (
+            {"k": "hello", "role": "python", "env": env, "version": "3.10.4" if odd == "Python" else "3.11.7"},
+            {"k": "framework", "name": "torch", "version": "2.12.0" if odd == "torch" else "2.13.0"},
+            {"k": "state", "device": ["cpu" if odd == "device" else f"cuda:{rank}"]},
+            {"k": "bye"},
+        ), folder=tmp_path)  # fmt: skip
+
+    [difference] = roll_call([process(rank) for rank in range(3)], (), 0, "")["differences"]
+
+    assert difference["what"] == field
+    assert sorted(difference["values"].values()) == [[0, 1], [2]]
 
 
 @pytest.mark.parametrize(
