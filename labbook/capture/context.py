@@ -22,6 +22,7 @@ class CaptureContext:
     Args:
         attachments: Folder of the entry's files; sources may write into it.
         python: The `hello` event of the main Python process; empty before the start and without a probe.
+        in_container: Whether the command runs in a container and the recorder outside of it.
     """
 
     argv: Sequence[str]
@@ -32,3 +33,4 @@ class CaptureContext:
     notebook: Notebook
     redactor: Redactor
     python: Mapping[str, Any] = field(default_factory=dict)
+    in_container: bool = False

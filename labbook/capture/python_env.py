@@ -43,8 +43,11 @@ def capture(context: CaptureContext) -> dict[str, Any]:
     """Returns the facts of the environment; writes its packages into the entry's folder.
 
     Raises:
-        Unavailable: The run has no Python process, or its environment cannot be found.
+        Unavailable: The run has no Python process, its environment cannot be found, or it is inside a container.
     """
+    if context.in_container:
+        # A folder of the same name on this machine has other packages.
+        raise Unavailable("the packages are in the container, which the recorder sees from outside")
     hello = dict(context.python)
     guessed = not hello
     if guessed:

@@ -209,6 +209,7 @@ def capture_context(
         python=python,
         notebook=notebook,
         redactor=redactor,
+        in_container=bool(start.get("container")),
     )
 
 

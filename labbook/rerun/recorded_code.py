@@ -37,12 +37,15 @@ class RecordedCode:
         top: Its top folder.
         cwd: The working folder of the command; it lies to `top` as `original` lay to the top folder then.
         original: The folder that the run was recorded in.
+        checkout: The checkout of the same repository on this machine, where the run was recorded on another machine,
+            in a container or by a colleague.
         notes: What differs from the recorded code.
     """
 
     top: Path
     cwd: Path
     original: Path
+    checkout: Path | None = None
     notes: tuple[Message, ...] = ()
 
     @property
@@ -104,7 +107,8 @@ def recorded_code(
                 create_repository(place)
             _apply(notebook, run, code, place)
             cwd.mkdir(parents=True, exist_ok=True)
-            yield RecordedCode(place, cwd, original, notes)
+            elsewhere = repository.top if repository is not None and not top.is_dir() else None
+            yield RecordedCode(place, cwd, original, elsewhere, notes)
         finally:
             if not keep:
                 _remove(repository, place)

@@ -76,15 +76,17 @@ def container_launcher(
     code: RecordedCode,
     notebook_root: Path,
     variables: Iterable[str],
+    inputs: Iterable[Path] = (),
     *,
     with_gpus: bool,
 ) -> list[str]:
     """Returns the words before a command that run it in a container.
 
-    The code, the folder it was recorded in, the notebook and labbook itself are mounted under the paths that they have
-    here, so that the probe finds its files and links to data work.
+    The code, the checkout with its data, other inputs, the notebook and labbook itself are mounted under the paths that
+    they have here, so that the probe finds its files and links to data work.
 
     Args:
+        inputs: Files and folders that the run had read.
         notebook_root: Where the probe writes.
         variables: Names of environment variables that are passed on; the probe's are added.
         with_gpus: Whether the recorded run had GPUs.
@@ -92,7 +94,10 @@ def container_launcher(
     places = [code.top, code.original_top, notebook_root, Path(labbook.__file__).resolve().parent]
     if not code.cwd.is_relative_to(code.top):
         places += [code.cwd, code.original]
-    mounts = list(dict.fromkeys(str(place) for place in places if place.is_dir()))
+    places += [code.checkout] if code.checkout is not None else []
+    places = [place for place in places if place.is_dir()]
+    places += [path for path in inputs if path.exists() and not any(map(path.is_relative_to, places))]
+    mounts = list(dict.fromkeys(map(str, places)))
     names = sorted({*variables, ENV_PROBE, "PYTHONPATH"})
     if Path(container.engine).name in _APPTAINER_LIKE:
         image = container.image if "://" in container.image or Path(container.image).exists() else ""

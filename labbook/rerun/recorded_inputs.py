@@ -21,6 +21,8 @@ _MOST_COPIED = 4 << 30
 def prepare_inputs(run: Mapping[str, Any], code: RecordedCode) -> list[Message]:
     """Links inputs that the recorded code lacks, from where the run was recorded, and compares their fingerprints.
 
+    Where that folder is not on this machine, they are looked for in the checkout that is here.
+
     Returns:
         What is missing or has changed.
     """
@@ -39,6 +41,8 @@ def prepare_inputs(run: Mapping[str, Any], code: RecordedCode) -> list[Message]:
             if there.is_relative_to(then):
                 # The program may have read it by a relative path, however the entry shows it.
                 here = now / there.relative_to(then)
+                if code.checkout is not None and there.is_relative_to(code.original_top):
+                    there = code.checkout / there.relative_to(code.original_top)
                 if not here.exists():
                     # What the program writes must not reach the original through a link.
                     _copy(there, here) if is_overwritten else _link(there, here)
@@ -52,6 +56,12 @@ def prepare_inputs(run: Mapping[str, Any], code: RecordedCode) -> list[Message]:
                 notes.append(message("rerun.input_changed", path=str(row.get("path"))))
     rest = len(notes) - _MAX_TOLD
     return notes if rest <= 0 else [*notes[:_MAX_TOLD], message("rerun.more_inputs", count=rest)]
+
+
+def input_paths(run: Mapping[str, Any]) -> list[Path]:
+    """Returns the inputs of a run that were recorded with absolute paths."""
+    rows = [row for row in list_rows(run, "files") if str(row.get("mode") or "").startswith("read")]
+    return [path for row in rows if (path := Path(str(row.get("path") or "")).expanduser()).is_absolute()]
 
 
 def _copy(there: Path, here: Path) -> None:

@@ -25,7 +25,7 @@ from labbook.rerun.recorded_environment import (
     recorded_variables,
     set_environment,
 )
-from labbook.rerun.recorded_inputs import prepare_inputs
+from labbook.rerun.recorded_inputs import input_paths, prepare_inputs
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
 from labbook.store.text.entry_text import read_text, to_bytes
@@ -148,7 +148,8 @@ def rerun(
         launcher, facts = [], {"rerun_of": run.get("id"), "rerun_in": str(run.get("cwd") or "")}
         if container is not None:
             has_gpus = bool(captured_facts(run, "hardware").get("gpus"))
-            launcher = container_launcher(container, code, notebook.paths.root, set_here, with_gpus=has_gpus)
+            root, inputs = notebook.paths.root, input_paths(run)
+            launcher = container_launcher(container, code, root, set_here, inputs, with_gpus=has_gpus)
             facts["container"] = container.facts
         with set_environment(set_here, programs, sources), _working_folder(code.cwd):
             for note in compare_environment(run, command, code) if container is None and not quiet else ():

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -197,6 +198,14 @@ def test_without_hello_the_interpreter_is_found_by_its_name(venv, tmp_path, make
     assert facts["version"].startswith("3.")
     context = make_context(tmp_path, str(venv / "bin" / "python"), "-I", "train.py")
     assert python_env.capture(context)["packages"] == {"tiny": "1.0"}
+
+
+def test_packages_of_a_container_are_not_those_of_this_machine(tmp_path, make_context):
+    inside = {"prefix": sys.prefix, "sys_path": sys.path, "version": "3.11.2"}
+    context = replace(make_context(tmp_path, "python", "train.py", python=inside), in_container=True)
+    with pytest.raises(Unavailable, match="in the container"):
+        python_env.capture(context)
+    assert not list(context.attachments.glob("environment*"))
 
 
 def test_a_command_without_python_declines(tmp_path, make_context):

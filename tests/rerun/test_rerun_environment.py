@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 
 import pytest
 
@@ -166,7 +167,12 @@ def test_a_recorded_image_is_run_where_an_engine_answers(code, tmp_path, monkeyp
     if status:
         assert container is None and notes[0].key == "rerun.no_engine"
         return
-    words = container_launcher(container, code, tmp_path / "notes", ["SEED"], with_gpus=True)
+    outside, inside = tmp_path / "sets" / "train.csv", code.top / "train.py"
+    outside.parent.mkdir()
+    outside.touch()
+    inputs = [outside, inside, tmp_path / "of the image.csv"]
+    words = container_launcher(container, code, tmp_path / "notes", ["SEED"], inputs, with_gpus=True)
+    assert f"{outside}:{outside}" in words and not any("train.py" in word or "of the image" in word for word in words)
     assert words[:2] == [str(engine), "run"] and words[-1] == "team/train:7"
     assert {"SEED", "LABBOOK_PROBE", "PYTHONPATH", f"{code.top}:{code.top}", "--gpus"} <= set(words)
     assert "--init" in words
@@ -206,3 +212,16 @@ def test_folders_are_linked_or_copied_as_files_are(code, tmp_path, mode, is_link
     (there / "a").write_bytes(b"1")
     prepare_inputs({"files": [{"path": "cache/", "mode": mode}]}, code)
     assert (code.cwd / "cache/a").read_bytes() == b"1" and (code.cwd / "cache/a").is_symlink() == is_link
+
+
+@pytest.mark.parametrize("place", ["recorded", "checkout"])
+def test_data_outside_git_is_taken_from_the_checkout_where_the_recorded_folder_is_not_here(code, tmp_path, place):
+    """As of a run in a container, or of a colleague: `/workspace` is not on this machine."""
+    if place == "checkout":
+        (tmp_path / "project").rename(tmp_path / "mine")
+        code = replace(code, checkout=tmp_path / "mine")
+    read = {"path": str(tmp_path / "project/sub/big.bin"), "mode": "read"}
+    gone = {"path": "other.bin", "mode": "read"}
+    notes = prepare_inputs({"files": [read, gone]}, code)
+    assert (code.cwd / "big.bin").resolve().is_file()
+    assert [note.values["path"] for note in notes] == ["other.bin"]
