@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from labbook.errors import GitError, NothingFoundError, UsageError
 from labbook.frozen import dataclass
 from labbook.imports.imported_run import LEFT_OUT, NO_STATUS, NO_TIMES, TRUNCATED, ImportedRun, Reader
-from labbook.imports.neutral_run import id_tail, new_id, picture_names, to_run
+from labbook.imports.neutral_run import id_tail, join_series, new_id, picture_names, to_run
 from labbook.model.message import Message
 
 if TYPE_CHECKING:
@@ -174,7 +174,10 @@ class _Batches:
         run_id = self._known.get(tail, "")
         entry = self._notebook.paths.entry(run_id) if run_id else None
         digest = _digest_on(entry) if entry is not None else ""
-        if digest == imported.digest():
+        is_same = digest == imported.digest()
+        if digest and not is_same:
+            imported, is_same = self._with_stored_points(imported, run_id)
+        if is_same:
             self._note("unchanged", imported, run_id, experiment, imported.name)
             return
         action = "updated" if run_id else "added"
@@ -186,6 +189,17 @@ class _Batches:
         self._note(action, imported, run_id, run.experiment, run.title)
         if len(self._waiting) >= _BATCH:
             self.commit()
+
+    def _with_stored_points(self, imported: ImportedRun, run_id: str) -> tuple[ImportedRun, bool]:
+        """Returns a run with the points that only its entry has, and whether the entry has all of its points."""
+        from labbook.report.run_data import load_run
+
+        stored = load_run(self._notebook.paths, run_id)
+        joined = join_series(imported.series, stored.series) if stored is not None else imported.series
+        if stored is None or joined == imported.series:
+            return imported, False
+        ends = [{each.name: (each.count, each.last_step) for each in listed} for listed in (joined, stored.series)]
+        return replace(imported, series=joined), ends[0] == ends[1]
 
     def _note(self, action: str, imported: ImportedRun, run_id: str, experiment: str, title: str) -> None:
         points = sum(each.count for each in imported.series)

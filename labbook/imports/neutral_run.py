@@ -6,11 +6,14 @@ import hashlib
 import os
 import re
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from labbook.imports.imported_run import ImportedRun, Picture
 from labbook.model.downsampling import downsample
 from labbook.model.run import Arguments, ProbeReport, Run
+from labbook.model.series import Series
 
 if TYPE_CHECKING:
     from labbook.probe.redaction.redactor import Redactor
@@ -101,6 +104,37 @@ def to_run(imported: ImportedRun, run_id: str, experiment: str, redactor: Redact
         tags=tuple(redactor.text(_printable(tag)) for tag in imported.tags),
         imported_from=source,
     )
+
+
+def join_series(found: tuple[Series, ...], stored: Sequence[Series]) -> tuple[Series, ...]:
+    """Returns series with the points that only the stored ones have; `found` if the two differ at a step.
+
+    An earlier checkpoint, or a log of which the begin is gone, lacks points. A run that was restarted has other values.
+    """
+    joined = {each.name: each for each in found}
+    for old in stored:
+        new = joined.get(old.name)
+        if new is None:
+            joined[old.name] = old
+            continue
+        known: dict[int, set[str]] = {}
+        for step, value in zip(new.steps, new.values, strict=True):
+            known.setdefault(step, set()).add(repr(value))
+        points = zip(old.steps, old.values, strict=True)
+        if any(step in known and repr(value) not in known[step] for step, value in points):
+            return found
+        if more := [at for at, step in enumerate(old.steps) if step not in known]:
+            joined[old.name] = _add_points(new, old, more)
+    return tuple(joined.values())
+
+
+def _add_points(new: Series, old: Series, places: list[int]) -> Series:
+    """Returns a series with some points of another one."""
+    rows = list(zip(new.steps, new.values, new.low, new.high, strict=True))
+    rows += [(old.steps[at], old.values[at], old.low[at], old.high[at]) for at in places]
+    steps, values, low, high = zip(*sorted(rows, key=lambda row: row[0]), strict=True)
+    count, nonfinite = max(old.count, len(rows)), max(old.nonfinite, new.nonfinite)
+    return replace(new, steps=steps, values=values, low=low, high=high, count=count, nonfinite=nonfinite)
 
 
 def _printable(text: str) -> str:

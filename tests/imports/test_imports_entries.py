@@ -60,6 +60,36 @@ def test_importing_again_changes_nothing_and_a_run_that_grew_is_updated(notes, t
     assert len(list(notes.folder.glob("notes/runs/*/*/*/*.md"))) == 2
 
 
+@pytest.mark.parametrize("length", [9, 5000])
+def test_an_import_loses_no_values(notes, tmp_path, length):
+    """An earlier state of the same run, and a log without its begin, change nothing; a restarted run is another one."""
+    values = [1 / (step + 1) for step in range(length)]
+
+    def bring_rows(rows: dict[int, float], other: dict[int, float] | None = None) -> tuple[str, dict]:
+        history = [{"step": step, "loss": value} for step, value in rows.items()]
+        history += [{"step": step, "eval_loss": value} for step, value in (other or {}).items()]
+        file = tmp_path / "out" / "trainer_state.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps({"global_step": max(rows), "log_history": [{"step": 0, "begin": 1}, *history]}))
+        (outcome,) = bring(notes.notebook, "huggingface", tmp_path / "out").runs
+        run = load_run(notes.notebook.paths, outcome.id)
+        return outcome.action, {each.name: (each.count, each.last_step, each.last) for each in run.series}
+
+    whole = dict(enumerate(values))
+    first, shown = bring_rows(whole, {length: 0.25})
+    half = {step: value for step, value in whole.items() if step < length // 2}
+    rest = {step: value for step, value in whole.items() if step > length // 2}
+    assert (first, shown["loss"]) == ("added", (length, length - 1, values[-1]))
+    assert bring_rows(half) == ("unchanged", shown)
+    assert bring_rows(rest, {length: 0.25}) == ("unchanged", shown)
+    action, grown = bring_rows({**rest, length + 5: 0.5})
+    assert action == "updated" and grown["eval_loss"] == shown["eval_loss"]
+    assert grown["loss"][0] >= length and grown["loss"][1:] == (length + 5, 0.5)
+    again = {step: value + 1 for step, value in half.items()}
+    action, restarted = bring_rows(again)
+    assert action == "updated" and restarted["loss"][:2] == (length // 2, length // 2 - 1)
+
+
 def test_an_entry_shows_source_parameters_text_image_and_series(notes):
     done = bring(notes.notebook, "wandb", FILES / "wandb")
     run = next(run for run in done.runs if run.name == "lr0.1_sgd")
