@@ -61,6 +61,6 @@ def command(max_steps: int | None, runs: int, as_json: bool, notebook: str | Non
         for line in bisection_lines(found):
             click.echo(say(line))
         if found.proven:
-            command = fix_command(str(one["id"]), str(other["id"]), found.guilty)
+            command = fix_command(str(one["id"]), str(other["id"]), found.guilty, say)
             click.echo(say.line("rerun.fix_with", command=command), err=True)
     sys.exit(0 if found.proven else 1)

@@ -137,21 +137,28 @@ def _code(notebook: Notebook, good: Mapping[str, Any], bad: Mapping[str, Any]) -
 
 
 def bisection_lines(found: Bisection) -> list[Message]:
-    """Returns the result in sentences, the guilty differences first."""
+    """Returns the result in sentences, then the guilty differences."""
     values = {"count": len(found.guilty), "runs": found.runs, "candidates": found.candidates}
     head = message("rerun.guilty", **values) if found.proven else message("rerun.suspected", **values)
-    rows = [
-        message("rerun.guilty_one", name=one.name, before=one.before or "-", now=one.now or "-") for one in found.guilty
-    ]
-    return [head, *rows]
+    return [head, *(_change(one, one.before, one.now) for one in found.guilty)]
 
 
-def fix_command(good: str, bad: str, guilty: Sequence[Difference]) -> str:
+def _change(one: Difference, before: str, now: str, quote: Callable[[str], str] = str) -> Message:
+    """Returns a difference as a sentence; the words of an option contain its name."""
+    place = f"{quote(one.name)}: " if one.kind != "argument" else ""
+    if before and now:
+        return message("rerun.guilty_changed", place=place, before=quote(before), now=quote(now))
+    if before:
+        return message("rerun.guilty_removed", place=place, what=quote(before))
+    return message("rerun.guilty_added", place=place, what=quote(now) if now else quote(one.name))
+
+
+def fix_command(good: str, bad: str, guilty: Sequence[Difference], say: Sentences) -> str:
     """Returns the command that records the fix: the good run if it is the later one, else what has to be undone."""
     if good > bad:
         return f"labbook fix {bad} --by {good}"
     undone = [
-        f"{one.name}: {one.now or '-'} → {one.before or '-'}"
+        say(_change(one, one.now, one.before)).strip()
         if "\n" not in one.now + one.before
         else f"{one.name}: as in {good}"
         for one in guilty
@@ -166,9 +173,7 @@ def write_bisection(notebook: Notebook, good: str, bad: str, found: Bisection, l
         NotebookError: The entry cannot be written.
     """
     say = Sentences(language, notebook.paths.templates)
-    rows = [
-        f"- {code_span(one.name)}: {code_span(one.before or '-')} → {code_span(one.now or '-')}" for one in found.guilty
-    ]
+    rows = [f"- {say(_change(one, one.before, one.now, code_span)).strip()}" for one in found.guilty]
     head = say(bisection_lines(found)[0])
     text = "\n".join(
         [

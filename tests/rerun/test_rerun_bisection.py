@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.errors import UsageError
-from labbook.rerun.bisect_runs import fix_command
-from labbook.rerun.bisection import add_required, bisect, likelihood, make_judge
+from labbook.rerun.bisect_runs import bisection_lines, fix_command
+from labbook.rerun.bisection import Bisection, add_required, bisect, likelihood, make_judge
 from labbook.rerun.run_differences import (
     Difference,
     apply_code,
@@ -16,6 +16,7 @@ from labbook.rerun.run_differences import (
     setting_differences,
     split_lines,
 )
+from labbook.store.text.sentences import Sentences
 
 
 def differences(count):
@@ -233,5 +234,19 @@ def test_the_result_of_lines_that_act_together_is_the_hunk():
 
 def test_the_fix_of_a_bisection_is_a_later_run_or_what_has_to_be_undone():
     guilty = [Difference("code", "config.yaml:1", "lr: 0.1", "lr: 8"), Difference("code", "a.py:3", "x\ny", "")]
-    assert fix_command("2", "1", guilty) == "labbook fix 1 --by 2"
-    assert fix_command("1", "2", guilty) == "labbook fix 2 -m 'config.yaml:1: lr: 8 → lr: 0.1; a.py:3: as in 1'"
+    say = Sentences("en")
+    assert fix_command("2", "1", guilty, say) == "labbook fix 1 --by 2"
+    assert fix_command("1", "2", guilty, say) == "labbook fix 2 -m 'config.yaml:1: lr: 8 → lr: 0.1; a.py:3: as in 1'"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "shown"),
+    [
+        ("", "--lr 3", "added --lr 3"),
+        ("--amp", "", "removed --amp"),
+        ("--lr 0.1", "--lr 3", "--lr 0.1 → --lr 3"),
+    ],
+)
+def test_an_option_is_named_once(before, now, shown):
+    found = Bisection((Difference("argument", "lr", before, now),), proven=True, runs=1, candidates=2)
+    assert Sentences("en")(bisection_lines(found)[1]).strip() == shown

@@ -69,8 +69,9 @@ class OnnxExport:
         try:
             model.eval()
             self._export(model, args, kwargs, path)
-        except Exception as error:
-            row["error"] = first_line(error)
+        except (Exception, SystemExit) as error:
+            # paddle2onnx ends the process where it cannot convert a model.
+            row["error"] = first_line(error.__context__ or error if isinstance(error, SystemExit) else error)
             row["missing"] = [name for name in self.PACKAGES if not is_installed(name)]
         return row
 
