@@ -1,12 +1,14 @@
 """`labbook sync` of one new entry on a large notebook, against bare git that moves the same objects.
 
-`python -m benchmarks.sync [ENTRIES] [ADDRESS]`; 2,000 by default. Clones of the same state share with remotes of their
-own on this disk, or below an address of a server on this machine, such as `ssh://127.0.0.1:2222`: in turn, an entry is
-committed in each, then one runs `labbook sync` and another `git fetch` and `git push`. Processes are timed whole, the
+`python -m benchmarks.sync [ENTRIES] [ADDRESS | MILLISECONDS]`; 2,000 by default. Clones of the same state share with
+remotes of their own on this disk, below an address of a server on this machine, such as `ssh://127.0.0.1:2222`, or by a
+git daemon behind a network with a round trip of some milliseconds (30: another city). In turn, an entry is committed
+in each, then one runs `labbook sync` and another `git fetch` and `git push`. Processes are timed whole, the
 start of Python included; the same work inside a process is that of `labbook sync --watch`. Times on the clock and of
 the processor are shown, the latter with child processes. At the end a fresh clone lists its entries.
 """
 
+import contextlib
 import resource
 import shutil
 import statistics
@@ -16,6 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks._slow_network import slow_git_daemon
 from benchmarks._synthetic_notes import write_notes
 
 ROUNDS = 7
@@ -126,7 +129,10 @@ def measure(count, address):
 def main():
     """Prints medians and ratios."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-    times, (clone, listed) = measure(count, sys.argv[2] if len(sys.argv) > 2 else "")
+    place = sys.argv[2] if len(sys.argv) > 2 else ""
+    is_delay = place.replace(".", "", 1).isdigit()
+    with slow_git_daemon(float(place) / 1e3) if is_delay else contextlib.nullcontext(place) as address:
+        times, (clone, listed) = measure(count, address)
     medians = {name: [statistics.median(each) for each in zip(*pairs, strict=True)] for name, pairs in times.items()}
     wall, used = next(iter(medians.values()))
     print(f"one new entry on {count:,} entries, median of {ROUNDS}:{'clock':>36}{'processor':>24}")
