@@ -38,7 +38,8 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:  # no
 def on_post_page(output: str, page: Any, config: Any) -> str:  # noqa: ANN401 - a page of MkDocs
     """Gives Chinese pages their language, which screen readers, search engines and fonts go by."""
     if page.file.src_uri.startswith("zh/"):
-        return re.sub(r'<html lang="\w+"', '<html lang="zh"', output, count=1)
+        output = re.sub(r'<html lang="\w+"', '<html lang="zh"', output, count=1)
+        return output.replace("Table of contents", "目录")
     return output
 
 
