@@ -79,6 +79,8 @@ def test_a_chinese_page_has_the_commands_of_its_english_twin_and_they_link_each_
     assert f"[English](../{page.name})" in page.read_text(encoding="utf-8")
     assert f"[中文](zh/{page.name})" in twin.read_text(encoding="utf-8")
     assert f"zh/{page.name}\n" in (ROOT / "docs/mkdocs.yml").read_text(encoding="utf-8")
+    # A line break inside a paragraph shows as a space between Chinese characters.
+    assert not re.search(r"[\u3000-\u9fff\uff00-\uffef]\n[^\s|#!\d>-]", prose(page))
 
 
 def test_targets_that_the_texts_name_are_in_the_makefile():
