@@ -135,6 +135,9 @@ def test_chinese_sentences_set_latin_words_apart_and_hold_no_english_clause(sour
     tight = re.compile(r"[\u4e00-\u9fff][A-Za-z0-9]|[A-Za-z0-9%](?!月)[\u4e00-\u9fff]")
     clause = re.compile(r"(?:\b[A-Za-z][a-z]+\b[ ,]+){4,}")
     assert [f"{where}: {text}" for where, text in texts if tight.search(text) or clause.search(text)] == []
+    # A value of the run may be Latin; without one, the space is left out.
+    slot = re.compile(r"[\u4e00-\u9fff]\{[a-z_]\w*(?:\.-?\d+)?[|}]|\|[^{}]*\}[\u4e00-\u9fff]", re.ASCII)
+    assert source == "words" or [text for _, text in SOURCES[source]("zh") if slot.search(text)] == []
 
 
 def test_the_rows_of_the_checks_for_programs_have_chinese_names():

@@ -295,6 +295,7 @@ SLOT = re.compile(r"\{([A-Za-z_]\w*)(?:\.(-?\d+))?(?:\|([^{}]*))?\}")
 FRAMEWORKS = ("torch", "paddle")
 """Slots of these names have text for one framework only."""
 _PART = re.compile(r"\{(torch|paddle)\|([^{}]*)\}")
+_CHINESE_GAP = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef]) +(?=[\u3000-\u9fff\uff00-\uffef])")
 _TWINS = re.compile(r"\{torch\|([^{}]*)\}/\{paddle\|([^{}]*)\}")
 
 
@@ -319,17 +320,16 @@ def fill_slots(text: str, values: Mapping[str, str], framework: str = "") -> str
         known: str | None = values.get(slot.group(1))
         if known is not None and slot.group(2) is not None:
             known = axis(known, int(slot.group(2)))
-        if known is None:
-            missing = missing or slot.group(3) is None
-            return slot.group(3) or ""
-        return str(known)
+        missing = missing or (known is None and slot.group(3) is None)
+        return known if known is not None else slot.group(3) or ""
 
     done = _framework_spelling(SLOT.sub(value, text), framework)
-    return None if missing else done
+    return None if missing else _CHINESE_GAP.sub("", done)
 
 
 def _framework_spelling(text: str, framework: str) -> str:
     if not any("{" + name + "|" in text for name in FRAMEWORKS):
         return text
-    chosen = _TWINS.sub(r"{torch|\1}{paddle|\2}" if framework else r"\1 (paddle \2)", text)
+    both = r"\1（paddle 为 \2）" if re.search("[\u4e00-\u9fff]", text) else r"\1 (paddle \2)"
+    chosen = _TWINS.sub(r"{torch|\1}{paddle|\2}" if framework else both, text)
     return _PART.sub(lambda part: part[2] if framework in ("", part[1]) else "", chosen)

@@ -41,6 +41,9 @@ def test_a_part_for_one_framework_is_said_to_it_alone() -> None:
     assert fill_slots(text, {}, "torch") == "Use `x.float()`, or autocast; it passes."
     assert fill_slots(text, {"a": "8"}, "paddle") == "Use `x.astype('float32')`; 8 passes."
     assert fill_slots(text, {}) == "Use `x.float()` (paddle `x.astype('float32')`), or autocast; it passes."
+    chinese = "把 {a|输入} 转为 {torch|`x.float()`}/{paddle|`x.astype('float32')`} 再计算。"
+    assert fill_slots(chinese, {}) == "把输入转为 `x.float()`（paddle 为 `x.astype('float32')`）再计算。"
+    assert fill_slots(chinese, {"a": "fc"}, "torch") == "把 fc 转为 `x.float()` 再计算。"
 
 
 def test_values_stand_within_the_part_of_a_framework() -> None:
