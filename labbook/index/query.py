@@ -98,7 +98,8 @@ def search(
         return rows, total, question, None if rows else _find_missing_value(index, question)
 
     (rows, total, question, missing), refreshed = query_index(notebook, answer, notify=notify)
-    terms = _looked_for(question)
+    wanted = [term for term in question.terms if not term.minor] or question.terms
+    terms = tuple(form for term in wanted for form in term.forms)
     hits = [row if isinstance(row, Hit) else _build_hit(notebook, row, terms) for row in rows]
     if not hits:
         raise _nothing_found_error(words, question, missing)
@@ -154,11 +155,6 @@ def _nothing_found_error(words: str, question: Question, missing: QueryError | N
         return NothingFoundError.from_data(missing.as_data())
     advice = "terminal.search.no_match_filters" if question.is_restricted else "terminal.search.no_match_words"
     return NothingFoundError("terminal.search.no_match", words=words, advice=advice)
-
-
-def _looked_for(question: Question) -> tuple[str, ...]:
-    terms = [term for term in question.terms if not term.minor] or question.terms
-    return tuple(form for term in terms for form in term.forms)
 
 
 def _build_hit(notebook: Notebook, row: Row, terms: tuple[str, ...]) -> Hit:

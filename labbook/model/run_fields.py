@@ -29,9 +29,9 @@ def parse_command(argv: Sequence[Any]) -> dict[str, Any]:
     while at < len(line):
         word = line[at]
         at += 1
-        if word.startswith("-") and len(word) > 1 and not _is_number(word):
+        if word.startswith("-") and len(word) > 1 and not is_number(word):
             name, equals, value = word.partition("=")
-            if not equals and at < len(line) and (not line[at].startswith("-") or _is_number(line[at])):
+            if not equals and at < len(line) and (not line[at].startswith("-") or is_number(line[at])):
                 value = line[at]
                 at += 1
             options[name] = f"{options[name]} {value}" if name in options else value or "given"
@@ -163,7 +163,8 @@ def _iter_fields(front: Front) -> Iterator[tuple[str, Any]]:
             yield str(name), value
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
+    """Whether a text reads as a float."""
     try:
         float(word)
     except ValueError:

@@ -127,7 +127,7 @@ def report_source(
         rows=rows,
         experiments=pages,
         changes={name: run.changes for name, run in recent.items() if run.changes},
-        link=report_link,
+        link=partial(posixpath.relpath, start="notes/reports"),
         now=now,
         title=lambda symptom: catalogue.title(symptom, language).replace("`", ""),
         costs={name: _cost(run) for name, run in recent.items()},
@@ -136,11 +136,6 @@ def report_source(
         options=_options(runs.entries),
     )
     return source, runs.refreshed.problems
-
-
-def report_link(path: str) -> str:
-    """Returns the address of a note from a page in `notes/reports/`."""
-    return posixpath.relpath(path, "notes/reports")
 
 
 def _all_runs(period: Period, experiment: str, rows: Sequence[RunRow], now: float) -> Period:

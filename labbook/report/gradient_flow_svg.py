@@ -22,7 +22,7 @@ _FLOWING = ("gradient", "activation", "numeric", "convergence")
 def is_worth_drawing(run: Run) -> bool:
     """Whether a check of what flows through the model failed or warned, and three weight matrices have a gradient."""
     flagged = any(check.verdict in ("fail", "warn") and check.family in _FLOWING for check in run.checks)
-    return flagged and len(_measured_values(run, "gradient")) >= 3
+    return flagged and sum(_number(row.get("gradient")) is not None for row in _rows(run)) >= 3
 
 
 def flow_svg(run: Run) -> str:
@@ -53,10 +53,6 @@ def flow_svg(run: Run) -> str:
 def _rows(run: Run) -> list[Mapping[str, Any]]:
     found = run.health.get("flow")
     return [row for row in found if isinstance(row, Mapping)] if isinstance(found, (list, tuple)) else []
-
-
-def _measured_values(run: Run, key: str) -> list[float]:
-    return [value for row in _rows(run) if (value := _number(row.get(key))) is not None]
 
 
 def _number(value: object) -> float | None:

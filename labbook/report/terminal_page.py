@@ -12,13 +12,9 @@ _MARKUP = re.compile(r"<!--.{0,200}?-->|</?(?:details|summary|div|span|p)\b[^<>]
 
 def strip_markup(text: str) -> str:
     """Returns the entry without front matter, markers and HTML."""
-    try:
-        _, body = parse(text, "")
-    except EntryError:
-        body = text
     lines = []
     inside = False
-    for line in body.splitlines():
+    for line in _body(text).splitlines():
         inside = inside != line.lstrip().startswith(("```", "~~~"))
         bare = line if inside else _MARKUP.sub("", line)
         if bare.strip() or bare == line:
@@ -28,16 +24,19 @@ def strip_markup(text: str) -> str:
 
 def sections(text: str) -> list[tuple[str, str]]:
     """Returns what stands under each second-level heading of an entry, with its heading: `(heading, Markdown)`."""
-    try:
-        _, body = parse(text, "")
-    except EntryError:
-        body = text
     found: list[tuple[str, list[str]]] = []
     inside = False
-    for line in body.splitlines():
+    for line in _body(text).splitlines():
         if line.startswith("## ") and not inside:
             found.append((line[3:].strip(), []))
         inside = inside != line.lstrip().startswith(("```", "~~~"))
         if found:
             found[-1][1].append(line)
     return [(heading, "\n".join(lines) + "\n") for heading, lines in found]
+
+
+def _body(text: str) -> str:
+    try:
+        return parse(text, "")[1]
+    except EntryError:
+        return text

@@ -123,6 +123,11 @@ class Source:
             node = self.parents[node]
             yield node
 
+    def leaves_loop(self, node: ast.stmt) -> bool:
+        """Whether the loop around a statement always ends after it."""
+        block, index = self.blocks.get(node, ([], 0))
+        return any(isinstance(one, (ast.Break, ast.Return)) for one in block[index:])
+
     def function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """Return the function that contains a node, or `None`."""
         for outer in self.parents_of(node):

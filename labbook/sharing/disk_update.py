@@ -94,9 +94,8 @@ def update_disk(notebook: Notebook, folders: GitFolders, ref: str, old: str, new
             from labbook.store.git.git_index_sync import stage
 
             stage(place.tree.folders, entries, modes=modes)
-        returned = [
-            p for p, c in wanted.items() if c.before and c.after and runs_among((p,)) and not _is_there(place, p)
-        ]
+        edited = [p for p, c in wanted.items() if c.before and c.after and runs_among((p,))]
+        returned = [p for p in edited if not os.path.lexists(place.top / os.fsdecode(p))]
         merged += _write_all(folders, place, wanted)
         for path in returned:
             # Somebody edited an entry that was removed here: its figures and data come back, too.
@@ -115,10 +114,6 @@ def complete_clone(remote: Remote, ref: str) -> None:
     tip = read_commit(remote.folders, ref)
     if tip and not read_state(remote.notebook).get("base"):
         update_disk(remote.notebook, remote.folders, ref, "", tip)
-
-
-def _is_there(place: _Place, path: bytes) -> bool:
-    return os.path.lexists(place.top / os.fsdecode(path))
 
 
 def files_left(folders: GitFolders, changes: Mapping[bytes, PathChange]) -> list[str]:

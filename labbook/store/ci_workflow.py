@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,10 +60,10 @@ def write_workflow(notebook: Notebook, provider: str, *, force: bool = False) ->
     branch = head_ref(folders).removeprefix("refs/heads/") or "main"
     values = _values(notebook, notebook_prefix(notebook, folders) or ".", branch)
     file = folders.top / names["file"]
-    texts = {file: _text(source / names["template"], values)}
+    texts = {file: fill_template(source / names["template"], values)}
     main = folders.top / names["main_file"] if "main_file" in names else None
     if main is not None and not main.exists():
-        texts[main] = _text(source / names["main_template"], values)
+        texts[main] = fill_template(source / names["main_template"], values)
     try:
         kept = [path for path, text in texts.items() if path.is_file() and path.read_bytes() == text.encode()]
         if file.exists() and file not in kept and not force:
@@ -96,11 +95,3 @@ def _values(notebook: Notebook, root: str, code_branch: str) -> dict[str, str]:
 def _quote_for_shell(text: str) -> str:
     """Returns a word for the shell in which a CI service finds no expression of its own: `${{`."""
     return shlex.quote(text).replace("{{", "{''{")
-
-
-def _text(template: Path, values: Mapping[str, str]) -> str:
-    try:
-        text = template.read_text("utf-8")
-    except OSError as error:
-        raise NotebookError("errors.template.missing", template=template) from error
-    return fill_template(text, values)

@@ -100,20 +100,20 @@ def _mkdocs_text(config: Config) -> str:
     """Fill the template of the site's settings; a JSON string is a YAML string."""
     from labbook.store.text.templates import builtin_folder
 
-    template = builtin_folder() / "notebook" / "mkdocs.yml"
-    try:
-        text = template.read_text("utf-8")
-    except OSError as error:
-        raise NotebookError("errors.template.missing", template=template) from error
     values = {
         "site_name": config.site_name,
         "site_url": config.site_url,
         "language": config.language_in_use(),
     }
-    return fill_template(text, {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()})
+    quoted = {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
+    return fill_template(builtin_folder() / "notebook" / "mkdocs.yml", quoted)
 
 
-def fill_template(text: str, values: Mapping[str, str]) -> str:
-    """Return a text with its placeholders `{{ name }}` replaced; others, such as `${{ github.ref }}`, stay."""
+def fill_template(template: Path, values: Mapping[str, str]) -> str:
+    """Return a template with its placeholders `{{ name }}` replaced; others, such as `${{ github.ref }}`, stay."""
+    try:
+        text = template.read_text("utf-8")
+    except OSError as error:
+        raise NotebookError("errors.template.missing", template=template) from error
     # In one pass: placeholders inside values are not replaced.
     return re.sub(r"\{\{ (" + "|".join(values) + r") \}\}", lambda found: values[found[1]], text)

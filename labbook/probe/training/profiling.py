@@ -188,11 +188,7 @@ class _PaddleSession:
         targets = [profiler.ProfilerTarget.CPU]
         if self._paddle.device.get_device().startswith("gpu"):
             targets.append(profiler.ProfilerTarget.GPU)
-        settings = {"targets": targets, "on_trace_ready": lambda _: None}
-        try:
-            self._profiler = profiler.Profiler(profile_memory=True, **settings)
-        except TypeError:  # before PaddlePaddle 2.5
-            self._profiler = profiler.Profiler(**settings)
+        self._profiler = profiler.Profiler(targets=targets, on_trace_ready=lambda _: None, profile_memory=True)
         self._profiler.start()
 
     def stop(self):

@@ -7,7 +7,7 @@ generator understands them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labbook.publish.pages.activity import calendar, verdict_share
@@ -122,14 +122,14 @@ def same_script(rows: Sequence[RunRow]) -> dict[str, tuple[RunRow | None, RunRow
     return {path: pair for group in groups.values() for path, pair in neighbours(group).items()}
 
 
-def _links_from(page: str) -> Callable[[str], str]:
-    return lambda path: link(path.removeprefix("notes/"), page)
-
-
 def _home(view: SymptomView, templates: Templates) -> dict[str, Any]:
     source = view.source
     week = containing_week(source.now, source.week_start)
-    story = period_context(PeriodSource(week, source.rows, source.experiments, {}, _links_from("index.md"), source.now))
+
+    def from_home(path: str) -> str:
+        return link(path.removeprefix("notes/"), "index.md")
+
+    story = period_context(PeriodSource(week, source.rows, source.experiments, {}, from_home, source.now))
     latest = [
         run_cells(row, "index.md") | {"symptom": view.title(row.symptoms[0]) if row.symptoms else ""}
         for row in source.rows[:_LATEST]

@@ -19,6 +19,7 @@ from labbook.frozen import dataclass
 from labbook.store.text.frontmatter import load_tagged
 from labbook.store.paths import stays_inside
 from labbook.store.text.sentences import Sentences
+from labbook.store.text.templates import overlay
 from labbook.store.toml_parser import parse_toml
 
 FILE = "mkdocs.yml"
@@ -138,7 +139,7 @@ class _Reader:
         if parents >= _MOST_PARENTS or not stays_inside(other, self._root):
             self.leave_out(f"INHERIT: {above}")
             return plain
-        return _merge(self.file(other, parents + 1), plain)
+        return overlay(self.file(other, parents + 1), plain)
 
     def _copy_plain(self, value: object, place: str, depth: int) -> Any:  # noqa: ANN401 - plain data
         """Returns a copy without values left out; each use of an alias counts."""
@@ -228,11 +229,3 @@ def _without_folders(options: dict[Any, Any]) -> dict[str, Any]:
         for key, value in options.items()
         if key != "custom_icons"
     }
-
-
-def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for key, value in above.items():
-        under = merged.get(key)
-        merged[key] = _merge(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
-    return merged

@@ -22,7 +22,7 @@ from labbook.frozen import dataclass
 from labbook.publish.pages.build_record import files_below
 from labbook.publish.site.mkdocs_settings import read_settings
 from labbook.publish.site.post_build import KEPT_BY_OTHERS
-from labbook.publish.site.site_cache import keep_index, note_times, restore_index, restore_times, site_in, state_in
+from labbook.publish.site.site_cache import keep_index, note_times, restore_index, restore_times, state_in
 from labbook.publish.site.site_folder import check_site_folder, note_written, remove_written
 from labbook.screen import print_error
 from labbook.store.locks import hold_lock
@@ -88,7 +88,7 @@ def build_site(
         if engine != "mkdocs":
             raise UsageError("errors.site.cache_with_engine", engine=engine)
         cache = cache.absolute()
-        folder = folder or site_in(cache)
+        folder = folder or cache / "site"
     notebook.paths.private.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Two builds at the same time would write the same files.
     with hold_lock(notebook.paths.private / "site.lock", _LONGEST_WAIT_S), _Warnings() as log:

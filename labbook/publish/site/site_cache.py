@@ -20,11 +20,6 @@ from labbook.store.journal import write_atomically
 _FILES = "files.json"
 
 
-def site_in(cache: Path) -> Path:
-    """Returns the folder of the site in a cache."""
-    return cache / "site"
-
-
 def state_in(cache: Path) -> Path:
     """Returns the folder of the record and the cached data in a cache."""
     return cache / "state"

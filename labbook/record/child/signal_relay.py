@@ -86,7 +86,7 @@ class SignalRelay:
                 if info.si_signo != signal.SIGCHLD:
                     self._pass_on(info, command)
                 elif info.si_code == _FROM_THREAD:
-                    self._drain_witness()
+                    self._read_witness()  # reports of the pump of signals that were handled long ago
             return status
         finally:
             ended.set()
@@ -140,10 +140,6 @@ class SignalRelay:
             return os.read(self.witness_read, 4096)
         except BlockingIOError:
             return b""
-
-    def _drain_witness(self) -> None:
-        """Discards the pump's reports of signals that were handled long ago."""
-        self._read_witness()
 
 
 def _wake_regularly(thread: int, ended: threading.Event) -> None:

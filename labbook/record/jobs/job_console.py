@@ -30,7 +30,7 @@ def read_consoles(journal: Journal, redactor: Redactor) -> Console:
         return Console()
 
     (_, first), *others = [(part, read(part)) for part in journal.parts()[:_MOST_CONSOLES]]
-    names = journal.number_tasks() if isinstance(journal, JobJournal) else {}
+    names = {m.journal.run_id: m.rank for m in journal.members} if isinstance(journal, JobJournal) else {}
     for part, console in others:
         lines = console.text.splitlines()[-_LINES_OF_OTHERS:]
         prefix = f"[rank{names.get(part.run_id, 0)}]: "

@@ -92,10 +92,6 @@ class JobJournal(Journal):
         members = sorted(self.members, key=lambda member: (first is None or member.rank != first.rank, member.rank))
         return [member.journal for member in members]
 
-    def number_tasks(self) -> dict[str, int]:
-        """Return run id of a task -> its number."""
-        return {member.journal.run_id: member.rank for member in self.members}
-
 
 def read_job(place: JobPlace, members: Sequence[Member]) -> JobJournal:
     """Returns the journal of a job.

@@ -45,7 +45,7 @@ def configuration_section(run: Run, limits: Limits, say: Sentences) -> dict[str,
     variables = command.get("environment")
     return {
         "command": shorten_middle(
-            str(command.get("line") or "") or _command_line(run.argv), 2_000 if limits.config_bytes else 500
+            str(command.get("line") or "") or shlex.join(run.argv), 2_000 if limits.config_bytes else 500
         ),
         "folder": run.cwd,
         "arguments": [_arguments(a, limits) for a in run.arguments[:10]],
@@ -68,10 +68,6 @@ def configuration_rows(run: Run) -> list[Mapping[str, Any]]:
 
 
 _LITERALS: dict[str, object] = {"None": None, "True": True, "False": False}
-
-
-def _command_line(argv: Sequence[str]) -> str:
-    return shlex.join(argv)
 
 
 def _show_value(value: object) -> str:

@@ -93,7 +93,7 @@ def shadowed_callable(code: Code, source: Source) -> Iterator[Hit]:
         if not name or dotted_target(call.func) != name or not call.args or code.function_named(source, call.func):
             continue
         loop = next((one for one in source.parents_of(node) if isinstance(one, LOOPS)), None)
-        if loop is None or source.function(loop) is not source.function(node) or _leaves_loop(source, node):
+        if loop is None or source.function(loop) is not source.function(node) or source.leaves_loop(node):
             continue
         if sum(assigns(one, name) for one in walk(loop.body)) != 1 or assigns(loop, name):
             continue
@@ -110,12 +110,6 @@ def shadowed_callable(code: Code, source: Source) -> Iterator[Hit]:
             if kind.class_node is not None and not code.is_module(kind.class_source or source, kind.class_node):
                 continue
             yield Hit(node, {"name": name, "kind": kind.name.rsplit(".", 1)[-1]})
-
-
-def _leaves_loop(source: Source, node: ast.stmt) -> bool:
-    """Whether the loop always ends after a statement."""
-    block, index = source.blocks.get(node, ([], 0))
-    return any(isinstance(one, (ast.Break, ast.Return)) for one in block[index:])
 
 
 @rule("memory_graph_retained", "warning", 1, "PyTorch FAQ: My model reports out of memory")

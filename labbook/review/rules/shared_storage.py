@@ -185,7 +185,7 @@ def best_alias(code: Code, source: Source) -> Iterator[Hit]:
             continue
         if not _is_trained_in(code, source, loop):
             continue
-        if _used_at_once(source, node, name) or not _used_later(source, loop, name) or _leaves_loop(source, node):
+        if _used_at_once(source, node, name) or not _used_later(source, loop, name) or source.leaves_loop(node):
             continue
         yield Hit(node, {"name": name, "value": ast.unparse(node.value)})
 
@@ -257,11 +257,6 @@ def _used_later(source: Source, loop: ast.AST, name: str) -> bool:
         and getattr(one, "lineno", 0) > end
         for one in ast.walk(scope)
     )
-
-
-def _leaves_loop(source: Source, node: ast.stmt) -> bool:
-    block, index = source.blocks.get(node, ([], 0))
-    return any(isinstance(one, (ast.Break, ast.Return)) for one in block[index:])
 
 
 @rule("optimizer_params_stale", "error", 1, "torch.optim: constructing it")

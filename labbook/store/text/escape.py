@@ -14,6 +14,8 @@ import re
 import unicodedata
 from urllib.parse import quote
 
+from labbook.model.run_fields import is_number
+
 _LONGEST_FENCE = 32
 _LONGEST_NAME = 100
 _RESERVED = frozenset(["", "con", "prn", "aux", "nul", "index", "readme", "404"])
@@ -138,7 +140,7 @@ def fence(text: str, info: str = "") -> str:
     length = max(3, runs[mark] + 1)
     if length > _LONGEST_FENCE or _ACTIVE_IN_CODE.search(plain):
         kind = f' class="language-{info}"' if info else ""
-        return f"<pre><code{kind}>{_pre(plain)}\n</code></pre>\n"
+        return f"<pre><code{kind}>{plain.translate(_PRE)}\n</code></pre>\n"
     return f"{mark * length}{info}\n{plain}\n{mark * length}\n"
 
 
@@ -171,7 +173,7 @@ def file_name(text: str) -> str:
 def csv_cell(text: str) -> str:
     """Format text as a CSV cell that no spreadsheet evaluates as a formula."""
     cell = "".join(char for char in visible(text) if char not in _BIDI)
-    if cell[:1] in ("=", "+", "-", "@", "\t", "\uff1d", "\uff0b", "\uff0d", "\uff20") and not _is_number(cell):
+    if cell[:1] in ("=", "+", "-", "@", "\t", "\uff1d", "\uff0b", "\uff0d", "\uff20") and not is_number(cell):
         cell = "'" + cell
     return '"' + cell.replace('"', '""') + '"' if any(char in cell for char in ',;"\n\r') else cell
 
@@ -237,16 +239,4 @@ def _reference(match: re.Match[str]) -> str:
 
 
 _PRE = str.maketrans({char: f"&#{ord(char)};" for char in "{}`~"} | _ELEMENTS)
-
-
-def _pre(text: str) -> str:
-    """Encode text for a `<pre>` element, where only tools that read raw lines find a meaning."""
-    return text.translate(_PRE)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+"""Encodes text for a `<pre>` element, where only tools that read raw lines find a meaning."""
