@@ -9,18 +9,33 @@ from typing import Any, Protocol
 
 
 class Backend(Protocol):
-    """Operations of a framework that the checks use, on its own tensors, modules and optimizers."""
+    """Operations of a framework that the checks use, on its own tensors, modules and optimizers.
 
-    name: str
+    Attributes:
+        module: `torch` or `paddle`.
+        after_forward: The method of its modules that registers a hook to call with the output.
+        saved_tensors_hooks: Its context manager for the tensors that the backward pass needs.
+    """
+
+    module: Any
+    after_forward: str
+    saved_tensors_hooks: Any
+
+    @property
+    def name(self) -> str:
+        """Name of the framework."""
+        return str(self.module.__name__)
 
     def is_tensor(self, value: Any) -> bool:  # noqa: ANN401
         """Whether the value is a tensor of the framework."""
+        return isinstance(value, self.module.Tensor)
 
     def array(self, tensor: Any) -> Any:  # noqa: ANN401
         """Copy a tensor to a NumPy array in host memory, floats in double precision."""
 
     def dtype(self, tensor: Any) -> str:  # noqa: ANN401
         """Name of the element type ("float32")."""
+        return str(tensor.dtype).removeprefix(f"{self.name}.")
 
     def is_float(self, tensor: Any) -> bool:  # noqa: ANN401
         """Whether the elements are real floating-point numbers."""
@@ -39,30 +54,44 @@ class Backend(Protocol):
 
     def trainable(self, parameter: Any) -> bool:  # noqa: ANN401
         """Whether the parameter is trainable."""
+        return self.requires_grad(parameter)
 
     def modules(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """Names and modules of the tree, the root first with the name ""."""
 
     def named_leaves(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """Names and modules without submodules."""
+        return [(name, module) for name, module in self.modules(model) if not list(module.children())]
 
     def watch(self, module: Any, on_output: Callable[[Any], None]) -> Callable[[], None]:  # noqa: ANN401
         """Call `on_output(output)` after each call of a module; returns a function that ends this."""
 
+        def hook(_module: Any, _inputs: Any, output: Any) -> None:  # noqa: ANN401
+            on_output(output)
+
+        remove: Callable[[], None] = getattr(module, self.after_forward)(hook).remove
+        return remove
+
     def training(self, module: Any) -> bool:  # noqa: ANN401
         """Whether the module is in training mode."""
+        return bool(module.training)
 
     def set_training(self, model: Any, on: bool) -> None:  # noqa: ANN401
         """Set the mode of a whole model."""
 
     def no_grad(self) -> AbstractContextManager[Any]:
         """Context manager that disables gradients."""
+        manager: AbstractContextManager[Any] = self.module.no_grad()
+        return manager
 
     def with_grad(self) -> AbstractContextManager[Any]:
         """Context manager that enables gradients, also inside `no_grad`."""
+        manager: AbstractContextManager[Any] = self.module.enable_grad()
+        return manager
 
     def backward(self, loss: Any) -> None:  # noqa: ANN401
         """Compute gradients."""
+        loss.backward()
 
     def requires_grad(self, tensor: Any) -> bool:  # noqa: ANN401
         """Whether the tensor requires a gradient."""
@@ -105,6 +134,13 @@ class Backend(Protocol):
 
     def watch_saved_tensors(self, on_saved: Callable[[Any], None]) -> AbstractContextManager[Any]:
         """Context manager that calls `on_saved(tensor)` for each tensor saved for the backward pass."""
+
+        def pack(tensor: Any) -> Any:  # noqa: ANN401
+            on_saved(tensor)
+            return tensor
+
+        manager: AbstractContextManager[Any] = self.saved_tensors_hooks(pack, lambda tensor: tensor)
+        return manager
 
     def framework_gradcheck(self, function: Callable[..., Any], inputs: tuple[Any, ...], rtol: float) -> str | None:
         """Run the framework's own check: "" if it passes, else its message; `None` if there is none."""

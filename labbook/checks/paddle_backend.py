@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from math import prod
 from typing import Any
 
 import paddle
 
+from labbook.checks.backend import Backend
+
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
-class PaddleBackend:
+class PaddleBackend(Backend):
     """See `Backend`."""
 
-    name = "paddle"
-
-    def is_tensor(self, value: Any) -> bool:  # noqa: ANN401
-        """Whether the value is a tensor of the framework."""
-        return isinstance(value, paddle.Tensor)
+    module = paddle
+    after_forward = "register_forward_post_hook"
+    saved_tensors_hooks = paddle.autograd.saved_tensors_hooks
 
     def array(self, tensor: Any) -> Any:  # noqa: ANN401
         """Copy a tensor to a NumPy array in host memory, floats in double precision."""
         plain = tensor.detach()
         plain = paddle.as_real(plain) if plain.is_complex() else plain
         return plain.astype("float64").numpy() if self.is_float(plain) else plain.numpy()
-
-    def dtype(self, tensor: Any) -> str:  # noqa: ANN401
-        """Name of the element type ("float32")."""
-        return str(tensor.dtype).removeprefix("paddle.")
 
     def is_float(self, tensor: Any) -> bool:  # noqa: ANN401
         """Whether the elements are real floating-point numbers."""
@@ -60,30 +55,9 @@ class PaddleBackend:
                     found.setdefault(id(parameter), (f"{prefix}.{name}" if prefix else name, parameter))
         return list(found.values())
 
-    def trainable(self, parameter: Any) -> bool:  # noqa: ANN401
-        """Whether the parameter is trainable."""
-        return not parameter.stop_gradient
-
     def modules(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """Names and modules of the tree, the root first with the name ""."""
         return list(model.named_sublayers(include_self=True))
-
-    def named_leaves(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-        """Names and modules without submodules."""
-        return [(name, layer) for name, layer in self.modules(model) if not list(layer.children())]
-
-    def watch(self, module: Any, on_output: Callable[[Any], None]) -> Callable[[], None]:  # noqa: ANN401
-        """Call `on_output(output)` after each call of a module; returns a function that ends this."""
-
-        def hook(_layer: Any, _inputs: Any, output: Any) -> None:  # noqa: ANN401
-            on_output(output)
-
-        remove: Callable[[], None] = module.register_forward_post_hook(hook).remove
-        return remove
-
-    def training(self, module: Any) -> bool:  # noqa: ANN401
-        """Whether the module is in training mode."""
-        return bool(module.training)
 
     def set_training(self, model: Any, on: bool) -> None:  # noqa: ANN401
         """Set the mode of a whole model."""
@@ -91,20 +65,6 @@ class PaddleBackend:
             model.train()
         else:
             model.eval()
-
-    def no_grad(self) -> AbstractContextManager[Any]:
-        """Context manager that disables gradients."""
-        context: AbstractContextManager[Any] = paddle.no_grad()
-        return context
-
-    def with_grad(self) -> AbstractContextManager[Any]:
-        """Context manager that enables gradients, also inside `no_grad`."""
-        context: AbstractContextManager[Any] = paddle.enable_grad()
-        return context
-
-    def backward(self, loss: Any) -> None:  # noqa: ANN401
-        """Compute gradients."""
-        loss.backward()
 
     def requires_grad(self, tensor: Any) -> bool:  # noqa: ANN401
         """Whether the tensor requires a gradient."""
@@ -176,16 +136,6 @@ class PaddleBackend:
         paddle.set_rng_state(host, "cpu")
         if devices is not None:
             paddle.set_cuda_rng_state(devices)
-
-    def watch_saved_tensors(self, on_saved: Callable[[Any], None]) -> AbstractContextManager[Any]:
-        """Context manager that calls `on_saved(tensor)` for each tensor saved for the backward pass."""
-
-        def pack(tensor: Any) -> Any:  # noqa: ANN401
-            on_saved(tensor)
-            return tensor
-
-        context: AbstractContextManager[Any] = paddle.autograd.saved_tensors_hooks(pack, lambda tensor: tensor)
-        return context
 
     def framework_gradcheck(self, function: Callable[..., Any], inputs: tuple[Any, ...], rtol: float) -> str | None:
         """Return `None`: PaddlePaddle has no public gradient check."""

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
+from labbook.checks.backend import Backend
+
 _GENERATOR_OWNERS = ("", "sampler", "batch_sampler", "batch_sampler.sampler", "dataset")
 
 
-class TorchBackend:
+class TorchBackend(Backend):
     """See `Backend`."""
 
-    name = "torch"
-
-    def is_tensor(self, value: Any) -> bool:  # noqa: ANN401
-        """Whether the value is a tensor of the framework."""
-        return isinstance(value, torch.Tensor)
+    module = torch
+    after_forward = "register_forward_hook"
+    saved_tensors_hooks = torch.autograd.graph.saved_tensors_hooks
 
     def array(self, tensor: Any) -> Any:  # noqa: ANN401
         """Copy a tensor to a NumPy array in host memory, floats in double precision."""
@@ -28,10 +27,6 @@ class TorchBackend:
         plain = torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain
         plain = plain.to(device="cpu", dtype=torch.float64 if plain.is_floating_point() else plain.dtype)
         return plain.numpy()
-
-    def dtype(self, tensor: Any) -> str:  # noqa: ANN401
-        """Name of the element type ("float32")."""
-        return str(tensor.dtype).removeprefix("torch.")
 
     def is_float(self, tensor: Any) -> bool:  # noqa: ANN401
         """Whether the elements are real floating-point numbers."""
@@ -54,48 +49,13 @@ class TorchBackend:
         """Names and parameters, each once, without buffers."""
         return list(model.named_parameters())
 
-    def trainable(self, parameter: Any) -> bool:  # noqa: ANN401
-        """Whether the parameter is trainable."""
-        return bool(parameter.requires_grad)
-
     def modules(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """Names and modules of the tree, the root first with the name ""."""
         return list(model.named_modules())
 
-    def named_leaves(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-        """Names and modules without submodules."""
-        return [(name, module) for name, module in model.named_modules() if not list(module.children())]
-
-    def watch(self, module: Any, on_output: Callable[[Any], None]) -> Callable[[], None]:  # noqa: ANN401
-        """Call `on_output(output)` after each call of a module; returns a function that ends this."""
-
-        def hook(_module: Any, _inputs: Any, output: Any) -> None:  # noqa: ANN401
-            on_output(output)
-
-        remove: Callable[[], None] = module.register_forward_hook(hook).remove
-        return remove
-
-    def training(self, module: Any) -> bool:  # noqa: ANN401
-        """Whether the module is in training mode."""
-        return bool(module.training)
-
     def set_training(self, model: Any, on: bool) -> None:  # noqa: ANN401
         """Set the mode of a whole model."""
         model.train(on)
-
-    def no_grad(self) -> AbstractContextManager[Any]:
-        """Context manager that disables gradients."""
-        manager: AbstractContextManager[Any] = torch.no_grad()
-        return manager
-
-    def with_grad(self) -> AbstractContextManager[Any]:
-        """Context manager that enables gradients, also inside `no_grad`."""
-        manager: AbstractContextManager[Any] = torch.enable_grad()
-        return manager
-
-    def backward(self, loss: Any) -> None:  # noqa: ANN401
-        """Compute gradients."""
-        loss.backward()
 
     def requires_grad(self, tensor: Any) -> bool:  # noqa: ANN401
         """Whether the tensor requires a gradient."""
@@ -166,16 +126,6 @@ class TorchBackend:
             torch.cuda.set_rng_state_all(devices)
         for generator, own in generators:
             generator.set_state(own)
-
-    def watch_saved_tensors(self, on_saved: Callable[[Any], None]) -> AbstractContextManager[Any]:
-        """Context manager that calls `on_saved(tensor)` for each tensor saved for the backward pass."""
-
-        def pack(tensor: Any) -> Any:  # noqa: ANN401
-            on_saved(tensor)
-            return tensor
-
-        manager: AbstractContextManager[Any] = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
-        return manager
 
     def framework_gradcheck(self, function: Callable[..., Any], inputs: tuple[Any, ...], rtol: float) -> str | None:
         """Run `torch.autograd.gradcheck`: "" if it passes, else its message."""
