@@ -31,6 +31,7 @@ class LossFunctions:
 
     * `_named_arguments(args, kwargs, ...)`: the arguments of a call by name;
     * `_is_readable(tensor)`, `_is_at_hand(tensor)`: whether its values can be read, and are in host memory;
+    * `_takes_gradient(tensor)`: whether a backward pass goes through it;
     * `_count(values)`: the number of elements; `_value(result)`: the mean of a loss, or `None`;
     * `_evaluate(function, given, value, at_hand)`: counts a call of an evaluation;
     * `_values(target)`: what `==`, `<`, `>` and `sum` work on, or `None`; `_describe(target, values)`: its facts;
@@ -117,14 +118,16 @@ class LossFunctions:
             return
         at_hand = self._is_at_hand(inputs)
         value = self._value(result) if at_hand or due else None
-        if self.monitor.evaluation.open and not site.training:
+        # The loss of a validation is often computed behind the block without gradients.
+        learns = site.training and self._takes_gradient(inputs)
+        if self.monitor.evaluation.open and not learns:
             self._evaluate(site.function, given, value, at_hand)
         if not due:
             return
         site.add_call(self._facts(site.function, given, inputs, target), value)
         if site.calls == 1:
             self.sites.write_event(site)
-        if self.monitor.dense and site.training and self.target is None and self.stats.is_tensor(target):
+        if self.monitor.dense and learns and self.target is None and self.stats.is_tensor(target):
             self.target = target.detach()
 
     def _targets_in_sum(self, function, given):

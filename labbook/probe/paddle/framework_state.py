@@ -173,7 +173,7 @@ def model_facts(root, own):
     every = own
     if root is not None:
         averages = _running_statistics(root)
-        every = [p for p in model_lookup.parameters_of(root, "_sub_layers") if id(p) not in averages]
+        every = [p for p in (*model_lookup.parameters_of(root, "_sub_layers"), *own) if id(p) not in averages]
     return {
         "name": model_lookup.class_name(root) if root is not None else "",
         "parameters": {id(p): prod(p.shape) for p in every},

@@ -137,6 +137,9 @@ class LossFunctions(loss_wrappers.LossFunctions):
     def _is_at_hand(self, tensor):
         return tensor._is_initialized() and tensor.place.is_cpu_place()
 
+    def _takes_gradient(self, tensor):
+        return not tensor.stop_gradient
+
     def _count(self, tensor):
         return tensor.size
 

@@ -95,7 +95,7 @@ def find_model(torch, parameters, known=None, sweep=True):
 
 def model_facts(root, own):
     """What is recorded of a model, from its root (or `None`) and the parameters of its optimizer."""
-    every = model_lookup.parameters_of(root, "_modules") if root is not None else own
+    every = [*(model_lookup.parameters_of(root, "_modules") if root is not None else ()), *own]
     return {
         "name": model_lookup.class_name(root) if root is not None else "",
         "parameters": {id(p): p.numel() for p in every},

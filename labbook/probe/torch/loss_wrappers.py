@@ -115,6 +115,9 @@ class LossFunctions(loss_wrappers.LossFunctions):
     def _is_at_hand(self, tensor):
         return tensor.is_cpu
 
+    def _takes_gradient(self, tensor):
+        return tensor.requires_grad
+
     def _count(self, tensor):
         return tensor.numel()
 

@@ -15,7 +15,11 @@ from labbook.report.model_svg import has_diagram
 
 def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     """Returns the model and its optimizers, or `None`."""
-    models = [_model(f.name, f.state, len(run.frameworks) > 1) for f in run.frameworks]
+    phases = bool(run.captured.get("phases"))
+    models = [
+        _model(f.name, _add_up_models(f.state, f.optimizers) if phases else f.state, len(run.frameworks) > 1)
+        for f in run.frameworks
+    ]
     shown = _optimizer_rows(run, limits)
     rows = [row for model in models for row in model]
     modules = module_rows(run, limits)
@@ -46,6 +50,16 @@ def _optimizer_rows(run: Run, limits: Limits) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def _add_up_models(state: Mapping[str, Any], optimizers: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Returns the state of a framework with the parameters of the models of all phases: it has those of the last."""
+    models = {facts.get("trains"): facts for facts in optimizers if isinstance(facts.get("parameters"), int)}
+    if len(models) < 2:
+        return state
+    names = dict.fromkeys(str(facts["root"]) for facts in models.values() if facts.get("root"))
+    totals = {name: sum(facts.get(name) or 0 for facts in models.values()) for name in ("parameters", "trainable")}
+    return {**state, **totals, "model": ", ".join(names) or state.get("model")}
+
+
 def _model(name: str, state: Mapping[str, Any], tell_name: bool) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     if state.get("model"):
@@ -63,9 +77,9 @@ def _model(name: str, state: Mapping[str, Any], tell_name: bool) -> list[dict[st
     if state.get("device"):
         rows.append({"what": "device", "value": join_names(state["device"])})
     amp = state.get("amp")
-    if isinstance(amp, Mapping):
-        options = [f"{key} {value}" for key, value in amp.items() if value not in (None, False, "", True)]
-        rows.append({"what": "amp", "value": ", ".join(options) or "on"})
+    if casts := [cast for cast in amp if isinstance(cast, Mapping)] if isinstance(amp, Sequence) else []:
+        shown = [f"{cast.get('dtype')} ({cast.get('device') or cast.get('level')})" for cast in casts]
+        rows.append({"what": "amp", "value": ", ".join(shown)})
     spread = state.get("distributed")
     if isinstance(spread, Mapping) and spread:
         rows.append(

@@ -306,3 +306,25 @@ rates = PiecewiseDecay([30, 50], [0.05, 0.005, 0.0005]), StepDecay(0.3, 5)
 print([_base_rate(one) for one in (*rates, *(LinearWarmup(rate, 5, 0.0, 0.2) for rate in rates))])
 """
     assert probed(sys.executable, probed.write("rates.py", program)).out.split("\n")[-2] == "[0.05, 0.3, 0.05, 0.3]"
+
+
+BEHIND = """
+import paddle
+from paddle import nn
+net, x, y = nn.Linear(4, 3), paddle.randn([40, 4]), paddle.randint(0, 3, [40])
+optimizer = paddle.optimizer.SGD(0.1, parameters=net.parameters())
+for _ in range(6):
+    for at in range(0, 40, 10):
+        nn.functional.cross_entropy(net(x[at : at + 10]), y[at : at + 10]).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    with paddle.no_grad():
+        scores = net(x)
+    float(nn.functional.cross_entropy(scores, y))
+"""
+
+
+def test_a_loss_of_the_validation_behind_the_block_without_gradients_has_no_target_of_the_training(probed):
+    done = probed(sys.executable, probed.write("behind.py", BEHIND), OMP_NUM_THREADS="1")
+    looked = [leaf["shape"] for b in done.of("batch") for leaf in b["leaves"] if leaf["path"] == "target"]
+    assert len(looked) > 6 and set(map(tuple, looked)) == {(10,)}

@@ -47,3 +47,20 @@ for _ in range(3):
 """
     outcome = healthy(run(START + train, fork="torch"))
     assert outcome.of("evaluation") == [] and len(outcome.of("step")) == 3
+
+
+def test_a_loss_of_the_validation_behind_the_block_without_gradients_has_no_target_of_the_training(run, healthy):
+    train = """
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(6):
+    for at in range(0, 40, 10):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(net(x[at : at + 10]), y[at : at + 10]).backward()
+        optimizer.step()
+    with torch.no_grad(): scores = net(x)
+    nn.functional.cross_entropy(scores, y).item()
+"""
+    outcome = healthy(run(START + train, fork="torch"))
+    looked = [leaf["shape"] for b in outcome.of("batch") for leaf in b["leaves"] if leaf["path"] == "target"]
+    assert len(looked) > 6 and set(map(tuple, looked)) == {(10,)}
+    assert all("cross_entropy" in phase["loss"] for phase in outcome.of("evaluation")[:3])

@@ -33,9 +33,10 @@ class Net(torch.nn.Module):
     def forward(self, x):
         return self.body(x)
 net = Net()
-o = torch.optim.AdamW([p for p in net.parameters() if p.requires_grad], lr=0.5, weight_decay=0.1)
+head = torch.nn.Linear(1, 1, bias=False)
+o = torch.optim.AdamW([*(p for p in net.parameters() if p.requires_grad), head.weight], lr=0.5, weight_decay=0.1)
 with torch.autocast("cpu", dtype=torch.bfloat16):
-    loss = net(torch.ones(2, 4)).float().sum()
+    loss = head(net(torch.ones(2, 4))).float().sum()
 loss.backward()
 o.step()
 torch.manual_seed(99)
@@ -54,10 +55,10 @@ assert not torch.cuda.is_initialized()
     assert state["deterministic"]["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert state["mode"] == "dynamic"
     assert state["amp"] == [{"device": "cpu", "dtype": "bfloat16"}]
-    assert (state["model"], state["parameters"], state["trainable"]) == ("Net", 25, 5)
+    assert (state["model"], state["parameters"], state["trainable"]) == ("Net", 26, 6)
     assert (state["device"], state["dtype"]) == (["cpu"], ["float32"])
     assert optimizer["type"] == "AdamW" and optimizer["options"]["weight_decay"] == 0.1
-    assert optimizer["groups"] == [{"lr": 0.5, "tensors": 2, "elements": 5}]
+    assert optimizer["groups"] == [{"lr": 0.5, "tensors": 3, "elements": 6}]
 
 
 @torch_only

@@ -5,13 +5,27 @@ from labbook.report.entry.model_section import model_section
 from labbook.report.entry.section_limits import Limits
 
 
-def rows_of(**state):
-    run = Run(
-        "i", "finished", (), "", 0.0, frameworks=(Framework("paddle", "3.3.1", state={"device": ["cpu"], **state}),)
-    )
-    return {row["what"] for row in model_section(run, Limits())["rows"]}
+def rows_of(*optimizers, captured=None, **state):
+    framework = Framework("paddle", "3.3.1", state={"device": ["cpu"], **state}, optimizers=optimizers)
+    run = Run("i", "finished", (), "", 0.0, frameworks=(framework,), captured=captured or {})
+    return {row["what"]: row["value"] for row in model_section(run, Limits())["rows"]}
 
 
 def test_parameters_are_counted_only_where_the_optimizer_holds_some():
-    assert rows_of(parameters=387, trainable=387) == {"parameters", "device"}
-    assert rows_of(parameters=0, trainable=0) == {"device"}
+    assert rows_of(parameters=387, trainable=387).keys() == {"parameters", "device"}
+    assert rows_of(parameters=0, trainable=0).keys() == {"device"}
+
+
+def test_parameters_of_all_phases_are_added_up_and_a_model_that_two_train_counts_once():
+    facts = {"type": "Adam", "parameters": 100, "trainable": 100}
+    two = ({**facts, "trains": 0, "root": "Net"}, {**facts, "trains": 1}, {**facts, "trains": 1, "root": "Probe"})
+    state = {"model": "Probe", "parameters": 100, "trainable": 100}
+    assert rows_of(*two, **state)["parameters"] == "100"
+    rows = rows_of(*two, captured={"phases": {"count": 3}}, **state)
+    assert (rows["model"], rows["parameters"]) == ("Net, Probe", "200")
+
+
+def test_mixed_precision_is_named():
+    assert rows_of(amp=None).keys() == {"device"}
+    casts = [{"device": "cpu", "dtype": "bfloat16"}, {"level": "O1", "dtype": "float16"}]
+    assert rows_of(amp=casts)["amp"] == "bfloat16 (cpu), float16 (O1)"
