@@ -214,6 +214,11 @@ def test_the_first_loss(ask, value, fields, verdict):
     assert ask("init_loss_off", signals=first_loss(value, **fields)).verdict == verdict
 
 
+def test_checks_of_classes_have_one_reason_in_a_regression(ask):
+    checks = ("init_loss_off", "label_out_of_head", "class_imbalance")
+    assert len({str(ask(name, signals=first_loss(40.0, fn="mse_loss")).observed) for name in checks}) == 1
+
+
 @pytest.mark.parametrize(("second", "verdict"), [(2.4, "ok"), (0.4, "ok"), (6.0, "warn")])
 def test_the_first_loss_of_each_training(ask, make_series, second, verdict):
     series = [make_series("loss", [2.3, 0.5]), make_series("loss.opt3", [second, 0.5])]

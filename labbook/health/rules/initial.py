@@ -15,6 +15,7 @@ from labbook.health.evidence.measurements import (
 )
 from labbook.health.evidence.training_kind import (
     CLASSIFIERS,
+    REGRESSIONS,
     is_contrastive,
     is_pretrained,
     is_the_whole_loss,
@@ -90,6 +91,8 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
     functions = list(dict.fromkeys(loss.get("fn", "") for loss in losses))
     if not any(functions):
         return None
+    if set(functions) <= set(REGRESSIONS):  # one reason, one row with the other checks of classes
+        return unobserved(message("health.not_observed.no_classifier"))
     return unobserved(message("health.not_observed.no_expectation", functions=functions))
 
 

@@ -66,6 +66,8 @@ class FileAccess:
         prefixes.add(os.environ.get("JUPYTER_RUNTIME_DIR") or "")
         prefixes.add(getattr(sys, "pycache_prefix", None) or "")
         self._ignored = _SYSTEM + tuple({p.rstrip("/") + "/" for p in prefixes if len(p) > 1})
+        # What the output goes to is no file of the program, also under another number: a kernel of a notebook has one.
+        self._streams = {_descriptor_target(str(number)) for number in range(3)}
         self._begin(_PER_FOLDER, _IN_ALL, _AT_ONCE)
 
     def _begin(self, per_folder, in_all, at_once):
@@ -258,11 +260,9 @@ class FileAccess:
 
     def _inspect_descriptors(self):
         for name in os.listdir("/proc/self/fd"):
-            try:
-                target = os.readlink("/proc/self/fd/" + name)
-            except OSError:
-                continue
-            if target.startswith("/") and int(name) > 2 and target not in self._files:
+            target = _descriptor_target(name)
+            known = int(name) <= 2 or target in self._streams or target in self._files
+            if target.startswith("/") and not known:
                 self.on_open(target, None, _flags_of(name), "fd")
 
     def _inspect_maps(self):
@@ -272,6 +272,14 @@ class FileAccess:
             path = os.fsdecode(raw)
             if path not in self._files and ".so" not in path and not path.endswith(" (deleted)"):
                 self.on_open(path, None, os.O_RDONLY, "map")
+
+
+def _descriptor_target(name):
+    """Path of an open descriptor; "" where there is none."""
+    try:
+        return os.readlink("/proc/self/fd/" + name)
+    except OSError:
+        return ""
 
 
 def install(probe):

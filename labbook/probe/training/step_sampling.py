@@ -108,5 +108,5 @@ class StepSampler:
 
     def left_out(self):
         """Return `(what, reason)` of unobserved steps; the reason is "" if all were observed."""
-        reason = "steps are short: %d of each %d are followed" % (AWAKE, ROUND)
-        return "some counts of the training loop", reason if self.fast else ""
+        reason = "steps are short: after the first ones, %d of each %d are followed in full" % (AWAKE, ROUND)
+        return "gradient norms and other details of most steps", reason if self.fast else ""

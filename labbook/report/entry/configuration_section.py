@@ -48,7 +48,7 @@ def configuration_section(run: Run, limits: Limits, say: Sentences) -> dict[str,
             str(command.get("line") or "") or shlex.join(run.argv), 2_000 if limits.config_bytes else 500
         ),
         "folder": run.cwd,
-        "arguments": [_arguments(a, limits) for a in run.arguments[:10]],
+        "arguments": [_arguments(a, limits) for a in _without_repeats(run.arguments[:10])],
         "rows": [
             {"certainty": str(row.get("certainty")), "text": shorten_middle(say(row["message"]), 2 * limits.cell)}
             for row in configuration_rows(run)
@@ -73,6 +73,15 @@ _LITERALS: dict[str, object] = {"None": None, "True": True, "False": False}
 def _show_value(value: object) -> str:
     is_plain = value is None or isinstance(value, (str, int, float))
     return str(value) if is_plain else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _without_repeats(arguments: Sequence[Arguments]) -> list[Arguments]:
+    """Returns the options without those that an earlier source has all, as a parser has those of a Trainer."""
+    return [
+        parsed
+        for at, parsed in enumerate(arguments)
+        if not parsed.values or not any(parsed.values.items() <= one.values.items() for one in arguments[:at])
+    ]
 
 
 def _arguments(parsed: Arguments, limits: Limits) -> dict[str, Any]:

@@ -90,6 +90,12 @@ def test_files_that_c_code_holds_open_are_seen_at_steps_and_at_the_end(probed, p
     assert seen == {"mapped.bin": ("map", "r"), "held.bin": ("fd", "r"), "late.bin": ("fd", "w")}
 
 
+def test_the_file_of_the_output_is_no_file_of_the_program_under_another_number(probed, python):
+    code = "import os, sys; os.dup(1); os.dup2(os.open(os.devnull, 1), 1); sys._labbook_probe.step = 1"
+    done = probed("sh", "-c", 'exec "$0" -c "$1" > log.txt', python, code)
+    assert "log.txt" not in by_name(done)
+
+
 def test_many_files_of_a_folder_are_counted_not_listed(probed):
     code = (
         "import os\n"
