@@ -54,7 +54,8 @@ def polling_option(function: Callable[..., Any]) -> Callable[..., Any]:
 def command(port: int | None, polling: bool, notebook: str | None, site_dir: Path | None, trust: bool) -> None:
     """Serve the site on this machine.
 
-    Rebuilds the site when a note changes and reloads open pages. Listens on 127.0.0.1 only; to share the site, publish
+    Rebuilds the site when a note changes and reloads open pages. The page of a run that goes on shows its curves and
+    its last lines of output, new every two seconds. Listens on 127.0.0.1 only; to share the site, publish
     the folder that `labbook site build` writes.
     """
     serve_notebook(port, notebook, polling=polling, site_dir=site_dir, trusted=trust)
@@ -65,8 +66,10 @@ def serve_notebook(
 ) -> None:
     """Serves the site until it is interrupted."""
     from labbook.publish.site.site_build import serve_site
+    from labbook.record.running_run import RunningRuns
 
     book = open_notebook(notebook)
+    view = RunningRuns(book).view
     say = terminal_sentences(book)
 
     def on_build(site: BuiltSite) -> None:
@@ -74,7 +77,15 @@ def serve_notebook(
 
     with progress(say.line("terminal.progress.rendering_pages")) as notify:
         serve_site(
-            book, port, click.echo, polling=polling, on_build=on_build, site=site_dir, trusted=trusted, notify=notify
+            book,
+            port,
+            click.echo,
+            polling=polling,
+            on_build=on_build,
+            site=site_dir,
+            trusted=trusted,
+            notify=notify,
+            view=view,
         )
 
 

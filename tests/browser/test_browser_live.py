@@ -49,3 +49,31 @@ def test_a_page_follows_its_own_file_and_not_the_index_of_the_search(live, open_
     builds.count_build()
     page.wait_for_timeout(1000)
     assert page.evaluate("window.stayed")
+
+
+def test_a_page_of_a_run_that_goes_on_shows_curves_and_output_as_they_grow(site, open_page, tmp_path):
+    folder = shutil.copytree(site.folder, tmp_path / "site")
+    path = site.run("LogBackward0").removeprefix(site.url)
+    file = folder / path
+    file.write_text(file.read_text().replace("lb-status lb-failed", "lb-status lb-running", 1))
+    run, looks = file.stem, []
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><rect width="40" height="20"/></svg>'
+
+    def view(name):
+        looks.append(name)
+        shown = {"title": "train.py: running", "facts": "9 s", "curves": svg, "output": f"<b>step</b> {len(looks)}"}
+        return shown if name == run else None
+
+    server = SiteServer(0, folder, Builds(), view)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        page = open_page(f"http://127.0.0.1:{server.server_port}/{path}")
+        page.wait_for_selector(".lb-live")
+        assert page.locator(".lb-live img").evaluate("(one) => one.naturalWidth") == 40
+        first = page.locator(".lb-live pre").inner_text()
+        assert first.startswith("<b>step</b>")
+        page.wait_for_function("(before) => document.querySelector('.lb-live pre').textContent !== before", arg=first)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth") and set(looks) == {run}
+    finally:
+        server.shutdown()
+        server.server_close()

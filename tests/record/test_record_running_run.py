@@ -9,6 +9,9 @@ import time
 
 import pytest
 
+from labbook.record.running_run import RunningRuns
+from labbook.store.notebook_finder import find_notebook
+
 PRINTING = """
 import sys, time
 for epoch in range(4):
@@ -31,10 +34,10 @@ def begin(book):
     """Starts a recorded program; it is ended after the test."""
     started = []
 
-    def run(source):
+    def run(source, output=subprocess.DEVNULL):
         (book.folder / "train.py").write_text(source)
         command = [sys.executable, "-m", "labbook", "record", "--", sys.executable, "train.py"]
-        started.append(subprocess.Popen(command, cwd=book.folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        started.append(subprocess.Popen(command, cwd=book.folder, stdin=subprocess.PIPE, stdout=output,
                                         stderr=subprocess.DEVNULL))  # fmt: skip
         return started[-1]
 
@@ -53,8 +56,11 @@ def wait_for_page(book, words, seconds=60.0):
     return shown
 
 
-def test_a_running_program_has_its_metrics_in_list_and_show(book, begin):
-    recorder = begin(PRINTING)
+@pytest.mark.parametrize("to_file", [False, True])
+def test_a_running_program_has_its_metrics_in_list_and_show(book, begin, tmp_path, to_file):
+    """Also where the output goes to a file, as with `nohup`."""
+    with (tmp_path / "train.log").open("w") as log:
+        recorder = begin(PRINTING, log if to_file else subprocess.DEVNULL)
     shown = wait_for_page(book, "0.8")
     entry = next((book.folder / "notes" / "runs").rglob("*.md"))
     on_disk = entry.read_text()
@@ -64,6 +70,10 @@ def test_a_running_program_has_its_metrics_in_list_and_show(book, begin):
     assert (row["status"], row["metric"]["last"], row["duration_s"] > 0) == ("running", 0.8, True)
     assert json.loads(book("show", "--json").stdout)["metrics"]["val_acc"]["last"] == 0.8
     assert entry.read_text() == on_disk and "val_acc" not in on_disk
+    runs = RunningRuns(find_notebook(book.folder, chosen=book.folder, environ={}))
+    view = runs.view(entry.stem)
+    assert view["title"] == "train.py: running, val_acc 0.5 → 0.8" and view["output"].endswith("epoch 3 val_acc: 0.8")
+    assert "<svg" in view["curves"] and runs.view("20200101-000000-aaaa") is None
     recorder.stdin.close()
     assert recorder.wait(30) == 0
     assert "train.py: finished, val_acc 0.5 → 0.8" in book("list").stdout

@@ -45,6 +45,22 @@ def read_console(folder: Path, redactor: Redactor | None = None) -> Console:
     return Console(text, last + len(current), last - len(lines), masked if isinstance(masked, dict) else {})
 
 
+def read_growing_files(folder: Path, redactor: Redactor) -> Console:
+    """Returns the output so far of streams that go to files, which are stored only when the run has ended.
+
+    Nothing is written to the journal.
+    """
+    found = Console()
+    for one in read_objects(folder / "files.json"):
+        with suppress(KeyError, TypeError, ValueError):
+            place = Path(str(one["path"])), int(one["inode"]), int(one["offset"]), int(one.get("end") or 0)
+            part = None if one.get("read") else read_file_part(*place, redactor)
+            if part is not None:
+                text, lines, left_out = found.text + part.text, found.lines + part.lines, found.left_out + part.left_out
+                found = Console(text, lines, left_out, part.redactions)
+    return found
+
+
 def read_file_part(path: Path, inode: int, begin: int, end: int, redactor: Redactor) -> Console | None:
     """Returns the output in a part of a file, as it would be stored; `None` if the file is gone or was replaced.
 

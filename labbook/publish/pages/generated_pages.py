@@ -147,6 +147,9 @@ def _home(view: SymptomView, templates: Templates) -> dict[str, Any]:
         "open_problems": problem_cells(view, "index.md"),
         "any": bool(source.rows),
         "latest": latest,
+        "running": [run_cells(row, "index.md") | {"host": row.host} for row in source.rows if row.status == "running"][
+            :_LATEST
+        ],
         "fix_count": len(source.fixes),
         "recent_fixes": [fix_cells(view, fix, "index.md") for fix in fixes],
         "calendar": calendar(source, templates.words["site_home"]),

@@ -12,6 +12,7 @@ import mimetypes
 import re
 import socket
 import threading
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -22,6 +23,7 @@ HOST = "127.0.0.1"
 _OWN_NAMES = {"127.0.0.1", "localhost", "[::1]"}
 _LIVE = "/_labbook/live.js"
 _STATE = "/_labbook/state"
+_RUN = "/_labbook/run/"
 _LONGEST_ANSWER_S = 20.0
 _PATH = re.compile(r"[^?#]*")
 _TYPES = {
@@ -33,7 +35,10 @@ _TYPES = {
     ".csv": "text/csv",
     ".xml": "application/xml",
 }
-LIVE_SCRIPT = Path(__file__).with_name("live_reload.js")
+LIVE_SCRIPTS = (Path(__file__).with_name("live_reload.js"), Path(__file__).with_name("running_runs.js"))
+
+View = Callable[[str], Mapping[str, str] | None]
+"""Id of a run -> what is known of it while it goes on, with its `curves` as SVG; `None` when it has ended."""
 
 
 class Builds:
@@ -116,13 +121,27 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         path = urlsplit(self.path).path
         if path == _LIVE:
-            self._send(HTTPStatus.OK, LIVE_SCRIPT.read_bytes(), "text/javascript")
+            self._send(HTTPStatus.OK, b"\n".join(script.read_bytes() for script in LIVE_SCRIPTS), "text/javascript")
         elif path == _STATE:
             seen = urlsplit(self.path).query.removeprefix("after=")
             built = self.server.builds.wait_for_build(int(seen) if seen.lstrip("-").isdigit() else -1)
             self._send(HTTPStatus.OK, json.dumps({"built": built}).encode(), "application/json")
+        elif path.startswith(_RUN):
+            self._send_view(path.removeprefix(_RUN))
         else:
             self._send_file(path)
+
+    def _send_view(self, name: str) -> None:
+        """Sends what is known of a run that goes on, as JSON, or its curves."""
+        run, _, ending = name.partition(".")
+        view = self.server.view(run) if self.server.view is not None and ending in ("json", "svg") else None
+        if view is None:
+            self._send(HTTPStatus.NOT_FOUND, b"this run does not go on here\n", "text/plain")
+        elif ending == "svg":
+            self._send(HTTPStatus.OK, view["curves"].encode("utf-8", "replace"), "image/svg+xml")
+        else:
+            shown = {key: value for key, value in view.items() if key != "curves"} | {"drawn": bool(view["curves"])}
+            self._send(HTTPStatus.OK, json.dumps(shown).encode(), "application/json")
 
     def _send_file(self, path: str) -> None:
         file = find_site_file(self.server.site, self.path)
@@ -171,6 +190,7 @@ class SiteServer(http.server.ThreadingHTTPServer):
 
     Args:
         port: Port; 0 for any free one.
+        view: Looks at runs that go on.
 
     Raises:
         OSError: The port is taken.
@@ -179,7 +199,8 @@ class SiteServer(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, port: int, site: Path, builds: Builds) -> None:
+    def __init__(self, port: int, site: Path, builds: Builds, view: View | None = None) -> None:
+        self.view = view
         self.site = site
         self.builds = builds
         super().__init__((HOST, port), _Handler)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from labbook.errors import LabbookError, NotebookError, UsageError
 from labbook.frozen import dataclass
@@ -28,6 +28,9 @@ from labbook.screen import print_error
 from labbook.store.locks import hold_lock
 from labbook.store.notebook import Notebook
 from labbook.store.text.sentences import Sentences
+
+if TYPE_CHECKING:
+    from labbook.publish.site.serving import View
 
 _LONGEST_WAIT_S = 600.0
 _PORTS = range(8000, 8050)
@@ -126,6 +129,7 @@ def serve_site(
     site: Path | None = None,
     trusted: bool = False,
     notify: Callable[[int, int], None] | None = None,
+    view: View | None = None,
 ) -> None:
     """Serves the site on this machine until interrupted, and rebuilds it when a note changes.
 
@@ -136,6 +140,7 @@ def serve_site(
         site: Folder of the site; by default the one of `mkdocs.yml`.
         trusted: Whether to run code of the notebook.
         notify: Called with (pages rendered, pages to render) during the first build.
+        view: Looks at runs that go on, for their open pages.
 
     Raises:
         UsageError: MkDocs is not installed, or the port is taken.
@@ -150,7 +155,7 @@ def serve_site(
     builds = Builds()
     sentences = Sentences(notebook.config.language_in_use())
     try:
-        server = SiteServer(_free_port(port), folder, builds)
+        server = SiteServer(_free_port(port), folder, builds, view)
     except OSError as error:
         raise UsageError("errors.site.not_listening", host=HOST, reason=error) from error
     print_line(sentences.line("terminal.site.serving", address=f"http://{HOST}:{server.server_port}/"))
