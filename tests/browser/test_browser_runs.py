@@ -73,7 +73,7 @@ def test_many_runs_in_any_order_of_which_only_some_are_in_the_page(large_site, o
     rising = [float(text) for text in column(page, "loss")]
     assert rising == sorted(rising), "the smallest loss first"
     assert page.locator("[aria-sort=ascending]").inner_text().startswith("loss")
-    page.get_by_role("button", name="loss").click()
+    page.get_by_role("button", name="loss", exact=True).click()
     falling = [float(text) for text in column(page, "loss")]
     assert falling == sorted(falling, reverse=True) and rising[0] < falling[-1]
     page.locator(GRID).evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
@@ -210,6 +210,79 @@ def test_by_keyboard_alone_to_a_run_and_to_the_comparison_of_at_most_twenty(larg
     page.locator(GRID).focus()
     page.keyboard.press("Enter")
     page.wait_for_url(address)
+
+
+def heads(page) -> list[str]:
+    return page.locator(f"{GRID} .lb-grid__group").all_inner_texts()
+
+
+def test_groups_have_a_heading_each_and_fold(large_site, open_page, fronts):
+    page = opened(open_page, large_site)
+    page.get_by_label("Group").select_option("author")
+    authors = {front["author"] for front in fronts}
+    assert "group=author" in page.url and count(page) == large_site.run_count + len(authors)
+    first = heads(page)[0]
+    of_first = [front for front in fronts if first.split("\n")[1] == front["author"]]
+    assert f"{len(of_first)} runs" in first and "best" in first
+
+    page.locator(GRID).focus()
+    page.keyboard.press("Enter")
+    assert count(page) == large_site.run_count + len(authors) - len(of_first)
+    page.locator(f"{GRID} .lb-grid__group").first.click()
+    assert count(page) == large_site.run_count + len(authors)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    assert page.locator("[aria-selected=true]").count() == 1, "a heading is no run, the row below it is"
+
+    page = opened(open_page, large_site, "#group=param%3Alr&status=failed")
+    runs = [front for front in fronts if front["status"] == "failed"]
+    assert count(page) == len(runs) + len({front["command"].split("--lr ")[1].split()[0] for front in runs})
+    page.locator(GRID).evaluate("grid => { grid.scrollTop = 0; }")
+    assert page.get_by_label("Group").input_value() == "param:lr"
+
+
+def test_pinned_runs_stay_on_top_in_the_address_and_on_the_next_visit(large_site, open_page):
+    page = opened(open_page, large_site)
+    titles = page.locator(f"{ROWS} .lb-cell a")
+    third = titles.nth(2).evaluate("a => a.href")
+    page.locator(".lb-pin").nth(2).click()
+    assert titles.first.evaluate("a => a.href") == third and "pin=" in page.url
+    assert count(page) == large_site.run_count
+    page.get_by_role("button", name="loss", exact=True).click()
+    assert titles.first.evaluate("a => a.href") == third, "whatever the order"
+    again = opened(open_page, large_site)
+    assert again.locator(".lb-pinned").count() == 1
+    again.locator(".lb-pin").first.click()
+    assert again.locator(".lb-pinned").count() == 0 and "pin=" not in again.url
+
+
+def test_a_run_is_previewed_with_its_curve_and_commands(site, open_page):
+    page = opened(open_page, site, width=1500)
+    page.wait_for_selector(".lb-cell .lb-spark path")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    address = page.locator(ROWS, has=page.locator(".lb-spark path")).first.locator("a").evaluate("a => a.href")
+    run_id = address.rsplit("/", 1)[1].removesuffix(".html")
+    page.locator(ROWS, has=page.locator(f"a[href*='{run_id}']")).hover()
+    box = page.locator(".lb-preview")
+    box.wait_for()
+    assert box.locator(".lb-spark path").count() == 1 and "val_accuracy" in box.inner_text()
+    assert box.locator("a").evaluate("a => a.href") == address
+    box.get_by_role("button", name="labbook rm").click()
+    assert page.evaluate("navigator.clipboard.readText()") == f"labbook rm {run_id}"
+    page.keyboard.press("Escape")
+    page.mouse.move(5, 5)
+    page.locator(GRID).focus()
+    page.wait_for_timeout(500)
+    assert not box.is_visible()
+    page.keyboard.press("v")
+    assert box.is_visible()
+    page.keyboard.press("v")
+    assert not box.is_visible()
+
+    for one in page.locator(f"{ROWS} input").all()[:2]:
+        one.check()
+    page.locator(".lb-below").get_by_role("button", name="labbook rm").click()
+    assert page.evaluate("navigator.clipboard.readText()").count("labbook rm ") == 2
 
 
 def test_csv_of_what_is_shown_holds_no_formula(site, open_page):

@@ -16,6 +16,7 @@ STYLES = (
     "assets/home.css",
     "assets/symptoms.css",
     "assets/runs.css",
+    "assets/runs_preview.css",
     "assets/compare.css",
     "assets/search.css",
     "assets/curves.css",

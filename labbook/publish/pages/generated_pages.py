@@ -27,6 +27,7 @@ from labbook.report.run_row import RunRow
 from labbook.store.text.sentences import Sentences
 from labbook.store.text.templates import Templates
 
+_TABLE_SCRIPTS = ("rows", "grid", "query", "runs_rules", "runs_groups", "runs_preview", "runs")
 _LATEST = 8
 _NEWEST = 100
 _MOST_OPTIONS = 4
@@ -47,7 +48,7 @@ def site_pages(source: SiteSource, templates: Templates, view: SymptomView | Non
             str(labels["runs"]),
             _runs(source, months) | {"script_words": script_words(templates, "site_runs")},
             wide=True,
-            scripts=("assets/rows.js", "assets/grid.js", "assets/query.js", "assets/runs_rules.js", "assets/runs.js"),
+            scripts=tuple(f"assets/{name}.js" for name in _TABLE_SCRIPTS),
         ),
         compare_page(templates, Sentences(source.language)),
         template_page(

@@ -21,7 +21,7 @@ from labbook.publish.pages.page import SiteFile, SiteSource
 from labbook.report.run_row import RunRow
 from labbook.store.paths import is_run_id
 
-FORM = 3
+FORM = 4
 """Version of the format, read by `assets/rows.js`."""
 
 _MAX_TEXT = 200
@@ -121,6 +121,7 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
         "experiment": lambda row: row.experiment,
         "project": lambda row: row.project,
         "script": lambda row: row.script,
+        "metric": lambda row: row.metric,
         "author": lambda row: row.author,
         "host": lambda row: row.host,
         "mode": lambda row: str(fronts.get(row.path, {}).get("mode") or ""),

@@ -82,13 +82,16 @@ window.labbook.grid = (settings) => {
 
   function row(n) {
     const run = rows[n];
+    if (run.group !== undefined) return headingRow(n, run);
     const made = element("div", {
-      class: "lb-grid__row",
+      class: `lb-grid__row${settings.pinned?.(run) ? " lb-pinned" : ""}`,
       role: "row",
       id: rowId(n),
       "aria-rowindex": n + 2,
       "aria-selected": String(settings.picked.has(run.id)),
       onclick: () => { current = n; mark(); },
+      onmouseenter: () => settings.onpoint?.(run, made),
+      onmouseleave: () => settings.onleave?.(),
     });
     made.style.transform = `translateY(${n * height}px)`;
     for (const column of columns) {
@@ -96,6 +99,14 @@ window.labbook.grid = (settings) => {
       const plain = typeof content === "string";
       made.append(element("div", { class: `lb-cell${column.end ? " lb-end" : ""}`, role: "gridcell", title: plain && content.length > 12 ? content : null }, content));
     }
+    return made;
+  }
+
+  /* The heading of a group of rows, which a click or Enter folds. */
+  function headingRow(n, head) {
+    const made = element("div", { class: "lb-grid__row lb-grid__group", role: "row", id: rowId(n), "aria-rowindex": n + 2, "aria-expanded": String(!head.closed), onclick: () => { current = n; settings.ontoggle(head); } },
+      element("div", { class: "lb-cell", role: "gridcell" }, element("span", { class: "lb-arrow", "aria-hidden": "true", text: head.closed ? "▸ " : "▾ " }), element("b", { text: head.name }), element("span", { class: "lb-quiet", text: head.facts })));
+    made.style.transform = `translateY(${n * height}px)`;
     return made;
   }
 
@@ -114,6 +125,7 @@ window.labbook.grid = (settings) => {
     draw();
   }
 
+  const isHeading = () => rows[current].group !== undefined;
   const page = () => Math.max(1, Math.floor((grid.clientHeight - head.offsetHeight) / height) - 1);
   const KEYS = {
     ArrowDown: () => move(current + 1),
@@ -122,8 +134,9 @@ window.labbook.grid = (settings) => {
     PageUp: () => move(current - page()),
     Home: () => move(0),
     End: () => move(rows.length - 1),
-    Enter: () => rows[current] && settings.onopen(rows[current]),
-    " ": () => rows[current] && pick(rows[current]),
+    Enter: () => rows[current] && (isHeading() ? settings.ontoggle(rows[current]) : settings.onopen(rows[current])),
+    " ": () => rows[current] && (isHeading() ? settings.ontoggle(rows[current]) : pick(rows[current])),
+    v: () => rows[current] && !isHeading() && settings.onpreview?.(rows[current], drawn.get(current)),
   };
   grid.addEventListener("keydown", (event) => {
     if (event.target !== grid || event.altKey || event.metaKey || !(event.key in KEYS)) return;

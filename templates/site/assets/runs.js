@@ -10,11 +10,13 @@
   const site = window.labbook.site(mount);
   const STATUS = ["finished", "failed", "interrupted", "killed", "lost", "running"];
   const FACETS = ["verdict", "experiment", "project", "script", "author", "host", "symptom", "tag"];
-  const FACTS = ["started", "verdict", "status", "title", "experiment", "project", "script", "duration", "author", "host", "symptoms", "tags", "frameworks", "mode", "fixed"];
+  const FACTS = ["started", "verdict", "status", "title", "curve", "metric", "experiment", "project", "script", "duration", "author", "host", "symptoms", "tags", "frameworks", "mode", "fixed"];
   const MOST = 20;
 
   const known = { runs: [], titles: {}, metrics: [], params: [] };
-  const { parse, prepare, sortable, ordered, csvCell } = window.labbook.questions(known, say);
+  const { parse, prepare, sortable, ordered, csvOf } = window.labbook.questions(known, say);
+  const groups = window.labbook.runGroups(known, say);
+  const preview = window.labbook.previews(known, say, site);
   let months = [], shown = [], loaded = 0;
   const picked = new Set();
   let state = read();
@@ -31,6 +33,8 @@
       since: /^\d{4}-\d\d-\d\d$/.test(given.get("since") || "") ? given.get("since") : "",
       status: list("status").filter((one) => STATUS.includes(one)),
       cols: given.has("cols") ? list("cols") : null,
+      group: given.get("group") || "",
+      pins: given.has("pin") ? list("pin") : groups.storedPins(),
       sort: sort.replace(/^-/, ""),
       down: sort.startsWith("-"),
       ...Object.fromEntries(FACETS.map((name) => [name, given.get(name) || ""])),
@@ -43,33 +47,28 @@
     if (state.status.length) kept.set("status", state.status.join(","));
     const sort = (state.down ? "-" : "") + state.sort;
     if (sort !== "-started") kept.set("sort", sort);
+    if (state.group) kept.set("group", state.group);
+    if (state.pins.length) kept.set("pin", state.pins.join(","));
     if (state.cols) kept.set("cols", state.cols.map(encodeURIComponent).join(","));
     const text = kept.toString();
     return location.pathname + location.search + (text ? `#${text}` : "");
   }
 
   /* Each choice is a step that the back button takes back; letters of one word are not. */
-  function change(part, { typing = false } = {}) {
+  function change(part, { typing = false, still = false } = {}) {
     state = { ...state, ...part };
     history[typing ? "replaceState" : "pushState"](null, "", written());
-    table.toTop();
+    preview.hide();
+    if (!still) table.toTop();
     update();
   }
 
-  const HOLDS = {
-    verdict: (run, value) => run.verdict === value,
-    experiment: (run, value) => run.experiment === value,
-    project: (run, value) => run.project === value,
-    script: (run, value) => run.script === value,
-    author: (run, value) => run.author === value,
-    host: (run, value) => run.host === value,
-    symptom: (run, value) => run.symptoms.includes(value),
-    tag: (run, value) => run.tags.includes(value),
-  };
+  const LISTS = { symptom: "symptoms", tag: "tags" };
+  const holds = (run, name, value) => (name in LISTS ? run[LISTS[name]].includes(value) : run[name] === value);
 
   function filtered() {
     const { tests, problem } = parse(state.q);
-    for (const name of FACETS) if (state[name]) tests.push((run) => HOLDS[name](run, state[name]));
+    for (const name of FACETS) if (state[name]) tests.push((run) => holds(run, name, state[name]));
     if (state.since) {
       const since = new Date(`${state.since}T00:00`).getTime() / 1000;
       tests.push((run) => run.started >= since);
@@ -84,6 +83,7 @@
   /* Columns */
 
   const narrow = matchMedia("(max-width: 44.9375em)");
+  const roomy = matchMedia("(min-width: 90em)");
 
   function label(key) {
     const [kind, ...rest] = key.split(":");
@@ -95,14 +95,15 @@
     const several = (values) => new Set(values.filter((value) => value !== undefined && value !== "")).size > 1;
     const varied = known.params.filter((name) => name !== "seed" && several(known.runs.map((run) => run.params[name])));
     const has = (test) => known.runs.some(test);
+    const mixed = several(known.runs.map((run) => run.metric)); // no column of one metric has the result of all
     // A healthy or unhealthy run is finished and a failed one failed, unless a status says something else.
     const status = has((run) => !["finished", "failed"].includes(run.status) || !run.verdict || run.verdict === "unknown");
-    return ["started", "verdict", ...(status ? ["status"] : []), "title", ...(has((run) => run.symptoms.length) ? ["symptoms"] : []), ...known.metrics.slice(0, 2).map((name) => `last:${name}`), ...varied.slice(0, 2).map((name) => `param:${name}`),
+    return ["started", "verdict", ...(status ? ["status"] : []), "title", ...(roomy.matches && has((run) => !run.bare) ? ["curve"] : []), ...(has((run) => run.symptoms.length) ? ["symptoms"] : []), ...(mixed ? ["metric"] : []), ...known.metrics.slice(0, mixed ? 1 : 2).map((name) => `last:${name}`), ...varied.slice(0, 2).map((name) => `param:${name}`),
       "duration", ...["experiment", "author"].filter((name) => several(known.runs.map((run) => run[name])))];
   }
 
   const TEXT_PX = 20; // size of the text for which the widths are
-  const WIDTHS = { started: 144, verdict: 112, status: 116, title: 230, experiment: 190, project: 150, script: 150, duration: 96, author: 96, host: 96, symptoms: 190, tags: 150, frameworks: 130, mode: 88, fixed: 72 };
+  const WIDTHS = { started: 144, verdict: 112, status: 116, title: 230, curve: 104, metric: 160, experiment: 190, project: 150, script: 150, duration: 96, author: 96, host: 96, symptoms: 190, tags: 150, frameworks: 130, mode: 88, fixed: 72 };
 
   const flat = (text) => text.toLowerCase().replaceAll("`", "");
 
@@ -125,6 +126,8 @@
     if (key === "status") return (run) => pill(run.status, say(`status_${run.status}`));
     if (key === "title") return (run) => link(run, called(run, keys));
     if (key === "duration") return (run) => duration(run.duration);
+    if (key === "curve") return (run) => preview.curve(run);
+    if (key === "metric") return (run) => (run.metric ? `${run.metric} ${number(run.metrics[run.metric]?.last)}` : "");
     if (key === "fixed") return (run) => (run.fixed ? element("span", { class: "lb-fix", text: say("fixed") }) : "");
     if (key === "symptoms") return (run) => run.symptoms.map((name) => known.titles[name] ?? name).join(", ");
     if (key.startsWith("last:") || key.startsWith("best:")) return (run) => number(value(run));
@@ -139,8 +142,17 @@
     }),
   };
 
+  const pin = {
+    key: "", label: say("pins"), width: "28px", least: 28,
+    cell: (run) => {
+      const held = state.pins.includes(run.id);
+      return element("button", { type: "button", class: "lb-pin", tabindex: "-1", "aria-pressed": String(held), "aria-label": say("pin", { title: run.title || run.id }), title: say("pins"), text: held ? "★" : "☆",
+        onclick: (event) => { event.stopPropagation(); change({ pins: held ? state.pins.filter((id) => id !== run.id) : [...state.pins, run.id].slice(-MOST) }, { still: true }); groups.storePins(state.pins); } });
+    },
+  };
+
   function card(run) {
-    const best = known.metrics.find((name) => run.metrics[name]?.last !== undefined);
+    const best = [run.metric, ...known.metrics].find((name) => run.metrics[name]?.last !== undefined);
     const facts = [moment(run.started), duration(run.duration), best ? `${best} ${number(run.metrics[best].last)}` : "", run.author, run.experiment];
     return element("div", { class: "lb-card" },
       element("div", { class: "lb-card__title" }, ...window.labbook.pills(run, say), link(run)),
@@ -155,11 +167,11 @@
     const keys = columnsShown();
     // Columns grow with the text, which is larger in wide windows.
     const scale = parseFloat(getComputedStyle(document.documentElement).fontSize) / TEXT_PX;
-    table.arrange([tick, ...keys.map((key) => {
+    table.arrange([tick, pin, ...keys.map((key) => {
       const width = Math.round((WIDTHS[key] ?? 100) * scale);
       const wide = key === "title" || (key === keys.at(-1) && !keys.includes("title"));
-      const end = key === "duration" || key.includes(":");
-      return { key, label: label(key), width: wide ? `minmax(${width}px, 1fr)` : `${width}px`, least: width, end, sort: true, cell: cell(key, keys) };
+      const end = key === "duration" || key === "metric" || key.includes(":");
+      return { key, label: label(key), width: wide ? `minmax(${width}px, 1fr)` : `${width}px`, least: width, end, sort: key !== "curve", cell: cell(key, keys) };
     })], 34);
   }
 
@@ -180,6 +192,11 @@
     id: "lb-run", label: say("table"), picked,
     sorted: () => ({ key: state.sort, down: state.down }),
     onsort: (key) => change(key === state.sort ? { down: !state.down } : { sort: key, down: !["title", "experiment", "project", "author", "script"].includes(key) && !isFalling(key) }),
+    pinned: (run) => state.pins.includes(run.id),
+    ontoggle: (head) => { groups.toggle(head.group); update(); },
+    onpoint: preview.point,
+    onleave: preview.leave,
+    onpreview: preview.toggle,
     onopen: (run) => location.assign(site.entry(run)),
     onpick: (run) => {
       if (picked.delete(run.id)) say("choose");
@@ -205,6 +222,7 @@
   const clear = element("button", { type: "button", class: "lb-button", text: say("clear_filters"), onclick: () => change({ ...Object.fromEntries(["q", "since", ...FACETS].map((name) => [name, ""])), status: [] }) });
   const compare = element("span", { class: "lb-choice" });
   const sort = element("select", { class: "lb-input lb-sort", "aria-label": say("sort"), onchange: () => change({ sort: sort.value.replace(/^-/, ""), down: sort.value.startsWith("-") }) });
+  const group = element("select", { class: "lb-input", "aria-label": say("group"), onchange: () => change({ group: group.value }) });
   const panel = element("div", { class: "lb-panel", hidden: true, role: "group", "aria-label": say("columns_lead") });
   const opener = element("button", { type: "button", class: "lb-button lb-columns-button", "aria-expanded": "false", text: say("columns"), onclick: () => open(panel.hidden) });
   const empty = element("p", { class: "lb-none", hidden: true, text: say("none") });
@@ -241,9 +259,10 @@
 
   function choice() {
     const ids = [...picked];
+    const copies = preview.commands(ids);
     compare.replaceChildren(...(ids.length < 2
-      ? [element("span", { class: "lb-quiet", text: say("choose") })]
-      : [element("a", { class: "lb-button lb-primary", href: `${site.section("compare/")}#runs=${ids.join(",")}`, text: say("compare", { n: ids.length }) }),
+      ? [...(copies ? [copies] : []), element("span", { class: "lb-quiet", text: say("choose") })]
+      : [...(copies ? [copies] : []), element("a", { class: "lb-button lb-primary", href: `${site.section("compare/")}#runs=${ids.join(",")}`, text: say("compare", { n: ids.length }) }),
         element("button", { type: "button", class: "lb-button", text: say("clear_chosen"), onclick: () => { picked.clear(); table.redraw(); choice(); } })]));
   }
 
@@ -275,7 +294,10 @@
       if (state[name] && !found.some(([value]) => value === state[name])) select.append(element("option", { value: state[name], text: state[name] }));
       select.hidden = found.length < 2 && !state[name];
     }
-    const keys = allColumns().filter((key) => !key.startsWith("best:"));
+    const by = groups.keys();
+    if (state.group && !by.includes(state.group)) by.push(state.group);
+    group.replaceChildren(element("option", { value: "", text: say("group_none") }), ...by.map((key) => element("option", { value: key, text: say("group_by", { name: key === "day" ? say("group_day") : label(key) }) })));
+    const keys = allColumns().filter((key) => !key.startsWith("best:") && key !== "curve");
     sort.replaceChildren(...keys.flatMap((key) => [["-", "sort_down"], ["", "sort_up"]].map(([sign, word]) =>
       element("option", { value: sign + key, text: `${label(key)}, ${say(word)}` }))));
   }
@@ -287,6 +309,7 @@
     if (document.activeElement !== query) query.value = state.q;
     since.value = state.since;
     for (const name of FACETS) selects[name].value = state[name];
+    group.value = state.group;
     sort.value = (state.down ? "-" : "") + state.sort;
     chips.replaceChildren(...STATUS.filter((status) => counts[status] || state.status.includes(status)).map((status) => element("button", {
       type: "button", class: `lb-chip-button lb-${status}`, "aria-pressed": String(state.status.includes(status)), "data-status": status,
@@ -303,23 +326,14 @@
     empty.hidden = shown.length > 0 || loaded < months.length;
     table.element.hidden = !empty.hidden;
     arrange();
-    table.show(shown);
+    table.show(groups.rows(shown, state.group, state.pins));
     // How long one change takes is seen in the browser's own tools.
     performance.measure("labbook: runs", { start: started, end: performance.now() });
   }
 
   function download() {
-    const keys = columnsShown();
-    const value = (run, key) => {
-      const got = sortable(key)(run);
-      if (key === "started") return run.started ? new Date(run.started * 1000).toISOString() : "";
-      if (key === "symptoms") return run.symptoms.join(" ");
-      return typeof got === "number" && !Number.isFinite(got) ? number(got) : got;
-    };
-    const lines = [["id", ...keys.map((key) => key.replace(/^(last|param):/, ""))], ...shown.map((run) => [run.id, ...keys.map((key) => value(run, key))])];
-    const text = lines.map((line) => line.map(csvCell).join(",")).join("\r\n");
     // The mark at the beginning tells spreadsheets that it is UTF-8.
-    const url = URL.createObjectURL(new Blob([`\ufeff${text}\r\n`], { type: "text/csv;charset=utf-8" }));
+    const url = URL.createObjectURL(new Blob([`\ufeff${csvOf(columnsShown().filter((key) => key !== "curve"), shown)}\r\n`], { type: "text/csv;charset=utf-8" }));
     element("a", { href: url, download: `runs-${day(Date.now() / 1000)}.csv` }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10000);
   }
@@ -369,9 +383,9 @@
   }
   mount.append(
     tools,
-    element("div", { class: "lb-tools" }, chips, sinceLabel, clear, element("span", { class: "lb-space" }), told, menu,
+    element("div", { class: "lb-tools" }, chips, sinceLabel, clear, element("span", { class: "lb-space" }), told, group, menu,
       element("button", { type: "button", class: "lb-button", title: say("download_lead"), text: say("csv"), onclick: download })),
-    table.element, empty,
+    table.element, empty, preview.element,
     element("div", { class: "lb-tools lb-below" }, compare, element("span", { class: "lb-space" }), element("span", { class: "lb-quiet lb-keys", text: say("keyboard") })),
   );
   choice();

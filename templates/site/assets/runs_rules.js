@@ -3,7 +3,7 @@
 
 /* `known` is filled by the table: {runs, titles, metrics, params}. */
 window.labbook.questions = (known, say) => {
-  const { compared, moment } = window.labbook;
+  const { compared, moment, number } = window.labbook;
 
   function text(run) {
     run.text ??= [run.title, run.id, run.experiment, run.script, run.author, run.host, run.status, say(`status_${run.status}`), run.verdict, say(`verdict_${run.verdict}`), moment(run.started),
@@ -60,5 +60,16 @@ window.labbook.questions = (known, say) => {
     return /[",;\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
   }
 
-  return { parse, prepare, sortable, ordered, csvCell };
+  function csvOf(keys, runs) {
+    const value = (run, key) => {
+      const got = sortable(key)(run);
+      if (key === "started") return run.started ? new Date(run.started * 1000).toISOString() : "";
+      if (key === "symptoms") return run.symptoms.join(" ");
+      return typeof got === "number" && !Number.isFinite(got) ? number(got) : got;
+    };
+    const lines = [["id", ...keys.map((key) => key.replace(/^(last|param):/, ""))], ...runs.map((run) => [run.id, ...keys.map((key) => value(run, key))])];
+    return lines.map((line) => line.map(csvCell).join(",")).join("\r\n");
+  }
+
+  return { parse, prepare, sortable, ordered, csvOf };
 };
