@@ -32,6 +32,7 @@ WATCHED = {
     "optuna.trial._trial": "process.metric_loggers",
     "ray._private.worker": "process.ray_workers",
     "ray.exceptions": "process.ray_workers",
+    "ray.train.v2._internal.exceptions": "process.ray_workers",
     "ray.dashboard.modules.job.sdk": "process.ray_workers",
     "ray.train._internal.session": "process.metric_loggers",
 }

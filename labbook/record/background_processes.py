@@ -36,6 +36,7 @@ def note_background(paths: NotebookPaths, journal: Journal, start: Facts, proces
         and hello.get("pid") != start.get("child_pid")
         and hello.get("start_ticks")
         and start_ticks(hello["pid"]) == hello["start_ticks"]
+        and not _is_of_ray(hello["pid"])
     }
     return _write_note(paths.background / journal.run_id, {**living, **_processes_of_run(journal.run_id)})
 
@@ -49,9 +50,17 @@ def _processes_of_run(run_id: str) -> dict[int, int]:
     sign = f'"run": "{run_id}"'.encode()
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
-            if sign in path.read_bytes() and (ticks := start_ticks(int(path.parent.name))):
-                found[int(path.parent.name)] = ticks
+            pid = int(path.parent.name)
+            if sign in path.read_bytes() and (ticks := start_ticks(pid)) and not _is_of_ray(pid):
+                found[pid] = ticks
     return found
+
+
+def _is_of_ray(pid: int) -> bool:
+    """Whether a cluster of Ray keeps a process for later programs, such as an actor of its own libraries."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::")
+    return False
 
 
 def _write_note(note: Path, living: Mapping[int, int]) -> int:

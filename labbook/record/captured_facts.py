@@ -75,7 +75,8 @@ def add_captured(
     if ending := {**_explain_ending(journal, parts, start, run), **standstill_facts(run, processes)}:
         captured["ending"] = redactor.data(ending)
     job = journal if isinstance(journal, JobJournal) else None
-    ranks = roll_call(processes, job.tasks() if job else (), job.world if job else 0, job.key if job else "")
+    whole = (job.tasks(), job.world, job.key) if job else ((), 0, "")
+    ranks = roll_call(processes, *whole, stopped=run.status == "interrupted")
     if ranks:
         captured["ranks"] = redactor.data(ranks)
     trainings = successive_trainings(run, processes)

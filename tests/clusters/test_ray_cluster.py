@@ -63,24 +63,31 @@ def test_ranks_on_two_nodes_are_one_entry(book, address, monkeypatch):
     assert not [one for one in run["arguments"] if "raylet_name" in one["values"]], "options of Ray's own program"
 
 
-def test_the_rank_that_failed_is_named_with_its_line(book, address, monkeypatch):
+def arguments(book, name, planted):
+    """Arguments of a program of two ranks; Ray Train wants a folder, and pandas for its results."""
+    shutil.copy(PROGRAMS / name, book.folder)
+    if name == "ray_train.py":
+        pytest.importorskip("pandas")
+    return [name, planted, *([str(book.folder / "results")] if name == "ray_train.py" else [])]
+
+
+@pytest.mark.parametrize("name", ["ray_ranks.py", "ray_train.py"])
+def test_the_rank_that_failed_is_named_with_its_line(book, address, monkeypatch, name):
     monkeypatch.setenv("RAY_ADDRESS", address)
-    program = PROGRAMS / "ray_ranks.py"
-    shutil.copy(program, book.folder)
-    done = book.record(sys.executable, "ray_ranks.py", "planted", check=False, timeout=300)
+    done = book.record(sys.executable, *arguments(book, name, "planted"), check=False, timeout=300)
     assert done.returncode == 1
     [run] = entries(book)
     odd = run["captured"]["ranks"]["odd"]
-    line = next(number for number, text in enumerate(program.read_text().splitlines(), 1) if "LINE planted" in text)
+    text = (PROGRAMS / name).read_text().splitlines()
+    line = next(number for number, text in enumerate(text, 1) if "LINE planted" in text)
     assert (odd["kind"], odd["ranks"], odd["where"]["line"]) == ("failed", [1], line)
 
 
-def test_a_hang_is_named_while_it_lasts_and_in_the_entry(book, address, monkeypatch):
+@pytest.mark.parametrize("name", ["ray_ranks.py", "ray_train.py"])
+def test_a_hang_is_named_while_it_lasts_and_in_the_entry(book, address, monkeypatch, name):
     monkeypatch.setenv("RAY_ADDRESS", address)
-    program = PROGRAMS / "ray_ranks.py"
-    shutil.copy(program, book.folder)
     with subprocess.Popen(
-        [sys.executable, "-m", "labbook", "record", "--", sys.executable, "ray_ranks.py", "hang"],
+        [sys.executable, "-m", "labbook", "record", "--", sys.executable, *arguments(book, name, "hang")],
         cwd=book.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     ) as recording:  # fmt: skip
         lines = iter(recording.stdout.readline, "")
@@ -89,11 +96,11 @@ def test_a_hang_is_named_while_it_lasts_and_in_the_entry(book, address, monkeypa
         recording.communicate(timeout=60)
     [run] = entries(book)
     odd = run["captured"]["ranks"]["odd"]
-    texts = program.read_text().splitlines()
+    texts = (PROGRAMS / name).read_text().splitlines()
     hang, backward = (
         next(n for n, text in enumerate(texts, 1) if part in text) for part in ("LINE hang", "backward()")
     )
-    place = f"rank 1 has not entered backward at ray_ranks.py:{backward}, where rank 0 waits; rank 1 is at ray_ranks.py"
+    place = f"rank 1 has not entered backward at {name}:{backward}, where rank 0 waits; rank 1 is at {name}"
     assert place in told
     assert (odd["kind"], odd["ranks"], odd["where"]["line"]) in [("elsewhere", [1], n) for n in (hang - 1, hang)]
 

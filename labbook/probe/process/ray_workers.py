@@ -17,18 +17,23 @@ _JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 def attach(module, probe):
     """Watches `ray.init`, the errors of tasks, or sent jobs, right after the import of the module that defines them."""
     if module.__name__ == "ray.exceptions":
-        _watch_errors(module.RayTaskError, probe)
+        _watch_errors(module.RayTaskError, 3, "cause", probe)
+    elif hasattr(module, "UserExceptionWithTraceback"):
+        _watch_errors(module.UserExceptionWithTraceback, 1, "exc", probe)
     elif module.__name__.endswith(".job.sdk"):
         _watch_jobs(module.JobSubmissionClient, probe)
     else:
         _watch_init(module, probe)
 
 
-def _watch_errors(error_class, probe):
-    """Ray catches what a task raised, and makes an error of its own of it in the worker; the program gets a copy."""
+def _watch_errors(error_class, position, name, probe):
+    """Ray catches what a task or a training function raised, and makes an error of its own of it in the worker.
+
+    The program gets a copy, which has no traceback object. `position` and `name` are those of the argument with it.
+    """
 
     def after(result, args, kwargs):
-        cause = kwargs.get("cause", args[3] if len(args) > 3 else None)
+        cause = kwargs.get(name, args[position] if len(args) > position else None)
         if isinstance(cause, Exception) and cause.__traceback__ is not None and probe.exceptions is not None:
             probe.exceptions.record("task", cause)
 

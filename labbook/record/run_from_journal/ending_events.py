@@ -55,7 +55,7 @@ def standstill_facts(run: Run, processes: Sequence[ProcessEvents]) -> dict[str, 
     if stacks is not None:
         silent, threads = stacks
         facts["stacks"] = [_shorten_frames(thread) for thread in threads[:_MOST_THREADS]]
-        frames = _main_frames(threads)
+        frames = program_frames(threads)
         facts["waiting"] = classify_wait(frames, in_group=_is_ranked(processes))
         facts["where"] = find_user_line(frames)
         if silent is not None:
@@ -138,7 +138,7 @@ def _last_stacks(processes: Sequence[ProcessEvents], run: Run) -> tuple[float | 
         threads = parse_thread_stacks(text) if text else last.get("threads", [])
         if threads:
             candidates.append((silent, threads))
-    waits = [_main_frames(threads) for _, threads in candidates]
+    waits = [program_frames(threads) for _, threads in candidates]
     ranked = _is_ranked(processes)
     kinds = [classify_wait(frames, in_group=ranked) for frames in waits]
     apart = [one for one, kind in zip(candidates, kinds, strict=True) if kind != "collective"]
@@ -163,8 +163,19 @@ def _is_silent(process: ProcessEvents) -> bool:
     return rank_of_process(process) is not None and not ended and not written.strip()
 
 
-def _main_frames(threads: Sequence[ThreadStack]) -> list[StackFrame]:
-    return next((thread.get("frames", []) for thread in threads if thread.get("main")), [])
+def program_frames(threads: Sequence[ThreadStack]) -> list[StackFrame]:
+    """Returns the frames of the thread that runs the program, innermost last.
+
+    It is the main thread, unless that one only serves a library, as in workers of Ray Train.
+    """
+    main = next((thread.get("frames", []) for thread in threads if thread.get("main")), [])
+    if _has_own_line(main) or classify_wait(main, in_group=True) == "collective":
+        return main
+    return next((found for thread in threads if _has_own_line(found := thread.get("frames", []))), main)
+
+
+def _has_own_line(frames: Sequence[StackFrame]) -> bool:
+    return any(frame.get("user") for frame in frames)
 
 
 def read_stacks_text(path: Path) -> str:

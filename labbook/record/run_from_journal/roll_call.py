@@ -15,7 +15,12 @@ from labbook.model.events.training_kinds import FrameworkImported, State, Step
 from labbook.model.run import ray_node
 from labbook.probe.events import protocol
 from labbook.record.run_from_journal.blocked_on import classify_wait
-from labbook.record.run_from_journal.ending_events import find_user_line, parse_thread_stacks, read_stacks_text
+from labbook.record.run_from_journal.ending_events import (
+    find_user_line,
+    parse_thread_stacks,
+    program_frames,
+    read_stacks_text,
+)
 from labbook.record.run_from_journal.odd_rank import name_odd, name_odd_worker, note_other_calls
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
@@ -58,7 +63,13 @@ class TaskFacts:
 
 
 def roll_call(
-    processes: Sequence[ProcessEvents], tasks: Sequence[TaskFacts], world: int, key: str, *, running: bool = False
+    processes: Sequence[ProcessEvents],
+    tasks: Sequence[TaskFacts],
+    world: int,
+    key: str,
+    *,
+    running: bool = False,
+    stopped: bool = False,
 ) -> dict[str, Any]:
     """Returns the facts of a run with several ranks; empty for a run with one.
 
@@ -67,6 +78,7 @@ def roll_call(
         world: Number of tasks of the job, 0 if unknown.
         key: Names the job, or "".
         running: Whether the run goes on: a process without an end is not a killed one.
+        stopped: Whether a signal from outside ended the run.
 
     Returns:
         `of`: "workers" for workers of Ray without a process group, numbered as they began; `job`; `world`; `rows`, by
@@ -93,7 +105,7 @@ def roll_call(
         _end_workers(rows, by_rank, processes)
     _name_ray_nodes(rows, by_rank)
     if not in_group:
-        _describe_workers(rows, processes)
+        _describe_workers(rows, processes, stopped=stopped)
     seen = {name for process in by_rank.values() for name in [str(process.folder / process.name)]}
     for row in rows if running else ():
         row["status"] = "running" if row["status"] == "killed" else row["status"]
@@ -196,12 +208,11 @@ def _end_workers(
             row["status"] = "interrupted" if errors or row.get("stack") else "finished"
 
 
-def _describe_workers(rows: Sequence[dict[str, Any]], processes: Sequence[ProcessEvents]) -> None:
+def _describe_workers(rows: Sequence[dict[str, Any]], processes: Sequence[ProcessEvents], *, stopped: bool) -> None:
     """Adds process ids, which Ray prints; a worker of a program that ended well did not fail to return."""
     own = [p for p in processes if not _is_ray_worker(p)]
-    ended_well = all(p.events_of_kind(Bye) for p in own) and not any(
-        event.get("exit") for p in own for event in p.events_of_kind(UncaughtException)
-    )
+    errors = any(event.get("exit") for p in own for event in p.events_of_kind(UncaughtException))
+    ended_well = not (stopped or errors) and all(p.events_of_kind(Bye) for p in own)
     for row in rows:
         row["host"] = f"{row.get('host', '')} pid {row.get('pid')}".strip()
         if ended_well and row["status"] == "interrupted":
@@ -259,15 +270,14 @@ def _stacks_path(process: ProcessEvents) -> Path:
 
 
 def last_stack(process: ProcessEvents) -> tuple[list[StackFrame], float | None]:
-    """Returns the last known frames of the main thread of a process, innermost last, and its silence in seconds."""
+    """Returns the last known frames of the program in a process, innermost last, and its silence in seconds."""
     stacks = process.events_of_kind(Stacks)
     last = stacks[-1] if stacks else Stacks()
     text = read_stacks_text(_stacks_path(process))
     threads = parse_thread_stacks(text) if text else []
     if not threads and last.get("reason") != "moved":
         threads = last.get("threads", [])
-    frames = next((thread.get("frames", []) for thread in threads if thread.get("main")), [])
-    return frames, last.get("silent_s")
+    return program_frames(threads), last.get("silent_s")
 
 
 def collective_name(frames: Sequence[StackFrame]) -> str:

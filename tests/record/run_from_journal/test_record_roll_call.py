@@ -302,6 +302,22 @@ def test_a_silent_worker_of_ray_has_not_ended_and_the_others_wait_for_it_in_thei
     )
 
 
+def test_the_program_may_run_in_another_thread_than_the_main_one():
+    """Ray Train runs the training in a thread; the main thread of its workers serves Ray."""
+    main = {"name": "main", "main": True, "frames": IDLE["threads"][0]["frames"]}
+
+    def in_thread(event):
+        return {**event, "threads": [main, {**event["threads"][0], "main": False, "name": "TrainingThread"}]}
+
+    inside = (("torch/_tensor.py", "Tensor.backward"), ("torch/autograd/graph.py", "_engine_run_backward"))
+    workers = [
+        ray_worker(0, in_thread(silent("a.py", "loss.backward()", *inside))),
+        ray_worker(1, in_thread(silent("b.py", "time.sleep(1)"))),
+    ]
+    odd = roll_call(workers, (), 0, "", running=True)["odd"]
+    assert (odd["kind"], odd["ranks"], odd["where"]["file"]) == ("elsewhere", [1], "b.py")
+
+
 @pytest.mark.parametrize(
     ("end", "message", "of_worker", "of_others", "said"),
     [
@@ -328,6 +344,9 @@ def test_workers_of_ray_without_a_process_group_have_a_row_each(end, message, of
     workers = [worker(0, *of_others), worker(1, *of_worker), worker(2, *of_others)]
     facts = roll_call([driver, idle, *workers], (), 0, "")
     assert (facts["of"], [row["rank"] for row in facts["rows"]]) == ("workers", [0, 1, 2]) and "world" not in facts
+    if end and of_worker:
+        stopped = roll_call([driver, idle, *workers], (), 0, "", stopped=True)
+        assert stopped["odd"]["kind"] == "worker_busy", "Ray turns SIGTERM into an orderly end"
     assert [row["host"] for row in facts["rows"]] == ["pid 100", "pid 101", "pid 102"]
     assert odd_rank_sentence(facts.get("odd", {}), Sentences("en")) == said
     assert not end or {row["status"] for row in facts["rows"]} == {"finished"}
