@@ -23,6 +23,7 @@ NOTEBOOK_REPORTS = ("CellExecutionError", "DeadKernelError")
 
 LAUNCHER_ERRORS = (
     *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException", "RayTaskError"),
+    *("WorkerGroupError", "ControllerError"),
     *NOTEBOOK_REPORTS,
 )
 """Classes by which a launcher, or the runner of a notebook, reports the failure of what it started."""

@@ -5,7 +5,10 @@ from dataclasses import replace
 import pytest
 from order_of_tests import in_one_test
 
+from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.diagnosis.cause_ranking import diagnose
+from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.findings.run_findings import name_first_cause
 from labbook.model.finding import Diagnosis, Finding
 from labbook.model.run import CaughtException, Frame, Run
@@ -47,6 +50,14 @@ def test_the_first_rank_is_named_though_all_ranks_raise_errors_of_one_class(kind
     own, report = name_first_cause(diagnosis, run, CATALOGUE).findings
     assert (own.title, own.where["rank"]) == (f"{kind}: sample 17 of shard 3 is corrupt", 1)
     assert report.follows_from == own.family
+
+
+def test_the_report_of_ray_train_is_no_cause():
+    quoted = "Training failed due to worker errors:\n[Rank 0 Error Snippet]:\nRuntimeError: Connection closed by peer"
+    report = replace(REPORT, type="WorkerGroupError", message=quoted)
+    task = replace(PEER, where="task", ended_process=False)
+    found = diagnose(collect_run_evidence(replace(RUN, exceptions=(task, report))), Matcher(CATALOGUE)).findings
+    assert found[0].symptom == "peer_process_died"
 
 
 def test_a_cause_of_its_own_stays_in_front():
