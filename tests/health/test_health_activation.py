@@ -286,11 +286,22 @@ def test_scale_of_initial_weights(ask, make_model, looks):
 
 
 def test_initialisation_written_again_and_again(ask, make_model):
-    def signals(times):
-        return {"models": (make_model("Linear", init={1: {"writes": {"normal_": times}}}),)}
+    def verdict(**times):
+        model = make_model(
+            *["Linear"] * len(times), init={i: {"writes": {"normal_": n}} for i, n in enumerate(times.values(), 1)}
+        )
+        named = [{**one, "name": name} for one, name in zip(model["parameters"], times, strict=True)]
+        outcome = ask("repeated_initialisation", signals={"models": ({**model, "parameters": named},)})
+        return outcome and outcome.verdict
 
-    assert ask("repeated_initialisation", signals=signals(3)).verdict == "warn"
-    assert ask("repeated_initialisation", signals=signals(2)) is None
+    # A recursion writes each parameter once for every module above it.
+    assert verdict(**{"head.weight": 2, "block.one.weight": 3, "block.two.weight": 3}) == "warn"
+    assert verdict(**{"head.weight": 1, "block.one.weight": 2}) is None
+    # A library that fills all again, or a layer that several blocks share.
+    assert verdict(**{"head.weight": 3, "block.one.weight": 3}) == "note"
+    assert (
+        verdict(**{"head.weight": 1, "block.shared.weight": 4, "block.own.weight": 1, "block.a.b.weight": 1}) == "note"
+    )
     garbage = {"models": (make_model("Linear", init={1: {"max": 3e38}}),)}
     assert ask("init_skipped", signals=garbage).verdict == "note"
     state = {**garbage["models"][0]}

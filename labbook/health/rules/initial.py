@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from labbook.health.evidence.layer_history import Parameter, parameters_of
 from labbook.health.evidence.measurements import (
@@ -203,18 +203,27 @@ def _is_amplifying(signals: Signals) -> bool:
 def initialised_once(run: Run, signals: Signals) -> Outcome | None:
     """Whether nested initialisation wrote the same weights again and again.
 
+    A recursion writes the deeper weights more often. What a library fills several times by itself, such as a layer that
+    several blocks share, gets random numbers again: a note.
+
     Source: TrainCheck transformers-17877 (3 and 6 writes); twice is what a default and one's own call come to.
     """
-    worst: tuple[int, str, str] = (0, "", "")
+    written: dict[str, list[tuple[int, int, str]]] = {}
     for parameter in parameters_of(signals):
         for function, times in parameter.init.get("writes", {}).items():
-            if times > worst[0]:
-                worst = (times, parameter.name, function)
-    if worst[0] < 3:
+            written.setdefault(function, []).append((parameter.name.count("."), times, parameter.name))
+    if not written:
         return None
-    times, name, function = worst
+    function = max(written, key=lambda each: max(times for _, times, _ in written[each]))
+    _, times, name = max(written[function], key=lambda one: one[1])
+    if times < 3:
+        return None
+    by_depth = [
+        [times for _, times, _ in group] for _, group in groupby(sorted(written[function]), key=lambda one: one[0])
+    ]
+    is_nested = len(by_depth) > 1 and all(max(above) < min(below) for above, below in pairwise(by_depth))
     observed = message("health.repeated_initialisation.times", name=name, times=times, function=function)
-    return Outcome("warn", observed, where={"parameter": name})
+    return Outcome("warn" if is_nested else "note", observed, where={"parameter": name})
 
 
 @check("init_skipped", family="activation", tier=3, needs=("models",))
