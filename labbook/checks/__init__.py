@@ -4,9 +4,9 @@ Start with `checklist(model, loader, optimizer, loss)` in `check_suite`: it exam
 one step before a long training. `overfit_one_batch`, `gradcheck` and `trace` each run one check. Results
 (`results`) print as tables; inside a recorded run they appear in the entry (`report_to_run`).
 
-`backend.py` is the interface to a framework, with two implementations, `torch_backend` and `paddle_backend`; only the
-framework whose objects were passed is imported. `state_guard` restores everything that a check touches: weights,
-gradients, optimizer, modes and random state are bitwise the same afterwards.
+`backend.py` is the interface to a framework, with two implementations, `torch_backend` and `paddle_backend`;
+`backend_choice` imports only that of the framework whose objects were passed. `state_guard` restores everything that
+a check touches: weights, gradients, optimizer, modes and random state are bitwise the same afterwards.
 
 To add a row to the checklist, write a function in `rows_data` or `rows_step`. Automatic checks of a recorded run
 belong to `health/`.

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from labbook.checks import rows_data, rows_step
-from labbook.checks.backend import Backend, choose_backend
+from labbook.checks.backend import Backend
+from labbook.checks.backend_choice import choose_backend
 from labbook.checks.batches import Batch, Forward, Loss, first_batch, split_batch
 from labbook.checks.report_to_run import report
 from labbook.checks.results import Checklist, Row, most_serious

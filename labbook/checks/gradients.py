@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from labbook.checks.backend import Backend, choose_backend, iter_named_leaves
+from labbook.checks.backend import Backend, iter_named_leaves
+from labbook.checks.backend_choice import choose_backend
 from labbook.checks.report_to_run import report
 from labbook.checks.results import GradCheck, Text, most_serious, names_text, shape_text
 from labbook.checks.state_guard import preserve_state

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from labbook.checks.backend import Backend, choose_backend, iter_named_leaves
+from labbook.checks.backend import Backend, iter_named_leaves
+from labbook.checks.backend_choice import choose_backend
 from labbook.checks.batches import split_batch
 from labbook.checks.report_to_run import report
 from labbook.checks.results import Layer, Text, Trace

@@ -6,7 +6,8 @@ import math
 from contextlib import suppress
 from typing import Any
 
-from labbook.checks.backend import Backend, choose_backend
+from labbook.checks.backend import Backend
+from labbook.checks.backend_choice import choose_backend
 from labbook.checks.batches import Batch, Loss, split_batch
 from labbook.checks.report_to_run import report
 from labbook.checks.results import Overfit, Text, number
