@@ -93,6 +93,28 @@ def test_the_home_page_tells_the_week():
     assert 'aria-label="healthy 1, failed 1"' in home and '<rect class="lb-part-failed" x="500"' in home
 
 
+def test_the_home_page_has_what_is_running_and_the_course_of_each_experiment():
+    values = (0.5, 0.9, 0.4, 0.7)
+    rows = [
+        row(9 - n, 19, metric="acc", best=best, direction="max", experiment="exp001_a", verdict="healthy")
+        for n, best in enumerate(values)
+    ]
+    broken = row(1, 18, metric="acc", best=99.0, experiment="exp001_a", status="failed", verdict="failed")
+    alone = row(2, 18, metric="loss", best=1.0, experiment="exp002_b", verdict="healthy")
+    running = row(1, 20, status="running", experiment="exp002_b", host="gpu-07", title=f"train.py: {EVIL}", script="")
+
+    made = pages([running, *rows, broken, alone], experiments=[])
+
+    home = made["index.md"]
+    now = home[home.index("Running now") : home.index("Latest runs")]
+    assert "gpu-07" in now and f'data-run="{running.id}"' in now and now.count("- <span") == 1 and "<script" not in now
+    for page in (home, made["experiments/index.md"]):
+        (drawn,) = re.findall(r'<path d="M([^"]*)"', page)
+        heights = [float(point.split()[1]) for point in drawn.split("L")]
+        assert [heights.index(y) for y in sorted(heights)] == [2, 0, 3, 1], "oldest first, the best on top"
+    assert "Running now" not in pages(rows)["index.md"]
+
+
 def test_a_first_week_is_not_compared_and_a_title_is_not_repeated():
     failed = row(3, 20, status="failed", verdict="failed", symptoms=("cuda_oom",), title="train.py: cuda_oom at step 3")
 

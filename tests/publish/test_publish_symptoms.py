@@ -136,6 +136,20 @@ def test_a_symptom_of_many_runs_lists_the_newest():
     listed = text.split("## Runs with this symptom")[1]
     assert listed.count(".lb-when") == MOST_RUNS and rows[0].id in listed and rows[-1].id not in listed
     assert "and 7 older ones: `labbook list symptom:loss_nonfinite`" in listed
+    assert "(../runs/index.md#symptom=loss_nonfinite)" in listed
+
+
+def test_a_fix_that_helped_often_is_listed_once_with_its_count():
+    rows = [failure(n, 20, fix=CURED) for n in range(9)]
+    said = ["--lr 3.0 → 0.1", "clip", "--lr  3.0 → 0.1", "", "--LR 3.0 → 0.1", ""]
+    back = {0: "20261120-120007-aaaa"}
+    fixes = [SiteFix(rows[n].path, text, CURED, 1, back.get(n, "")) for n, text in enumerate(said)]
+    text = page(SiteSource(rows, now=NOW, fixes=fixes, symptoms=load_catalogue().symptoms), "loss_nonfinite")
+
+    listed = text.split("## Confirmed fixes")[1].split("## What you see")[0]
+    assert listed.count("lb-fix-text") == 4, "equal words once, fixes without words apart"
+    assert listed.index("3 times") < listed.index("clip") and "it came back in 1 of them" in listed
+    assert "9 runs, 6 fixed" in text
 
 
 def test_a_fix_is_told_of_what_it_cured_only():

@@ -1,4 +1,4 @@
-"""Data of the pictures of the home page: calendar of a year, shares of statuses. Pure."""
+"""Data of the pictures of the home page: calendar of a year, shares of statuses, progress of experiments. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from labbook.publish.pages.page import SiteSource
-from labbook.report.best_runs import BROKEN
+from labbook.report.best_runs import BROKEN, counts_as_result
 from labbook.report.period import containing_week
+from labbook.report.run_row import RunRow
 
 _WEEKS = 53
 _LEVELS = (1, 3, 6, 11)
@@ -17,6 +18,10 @@ _LEVELS = (1, 3, 6, 11)
 
 _PITCH = 13
 """Distance of squares in units of the picture."""
+
+_SPARK = (84, 22)
+_MOST_RUNS = 40
+"""Width and height of a small curve, and the most runs in it, the newest. Source: chosen by us."""
 
 _TOP = 16
 """Space above the squares for the names of months."""
@@ -70,3 +75,22 @@ def verdict_share(counts: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
         parts.append({"verdict": verdict, "runs": runs, "x": round(x), "width": round(end) - round(x)})
         x = end
     return parts
+
+
+def progress_path(rows: Sequence[RunRow], metric: str) -> str:
+    """Returns the best values of a metric over the last runs as the path of a small curve, "" for fewer than three.
+
+    Args:
+        rows: Runs of an experiment, newest first.
+    """
+    values = [row.best for row in rows if row.metric == metric and row.best is not None and counts_as_result(row)]
+    values = values[:_MOST_RUNS][::-1]
+    if len(values) < 3:
+        return ""
+    width, height = _SPARK
+    low, span = min(values), max(values) - min(values)
+    heights = [(value - low) / span if span else 0.5 for value in values]
+    across = (width - 2) / (len(values) - 1)
+    return "M" + "L".join(
+        f"{1 + across * place:.1f} {height - 2 - (height - 4) * up:.1f}" for place, up in enumerate(heights)
+    )

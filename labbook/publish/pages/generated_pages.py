@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from labbook.publish.pages.activity import calendar, verdict_share
+from labbook.publish.pages.activity import calendar, progress_path, verdict_share
 from labbook.publish.pages.compare_data import compare_files, compare_page
 from labbook.publish.pages.experiment_view import experiment_files
 from labbook.publish.pages.month_pages import month_pages
@@ -136,6 +136,9 @@ def _home(view: SymptomView, templates: Templates) -> dict[str, Any]:
         for row in source.rows[:_LATEST]
     ]
     fixes = [fix for fix in source.fixes if fix.run in view.rows][:_LATEST]
+    by_experiment: dict[str, list[RunRow]] = defaultdict(list)
+    for row in source.rows:
+        by_experiment[row.experiment].append(row)
     most = max((row["count"] for row in story["failures"]), default=1)
     failures = [
         row | symptom_cells(view, row["kind"], "index.md") | {"length": max(1, round(60 * row["count"] / most))}
@@ -147,6 +150,10 @@ def _home(view: SymptomView, templates: Templates) -> dict[str, Any]:
         "open_days": OPEN_DAYS,
         "open_problems": problem_cells(view, "index.md"),
         "any": bool(source.rows),
+        "results": [
+            row | {"progress": progress_path(by_experiment[row["experiment"]], row.get("metric") or "")}
+            for row in story["results"]
+        ],
         "latest": latest,
         "running": [run_cells(row, "index.md") | {"host": row.host} for row in source.rows if row.status == "running"][
             :_LATEST
@@ -207,6 +214,7 @@ def _experiment_row(name: str, rows: list[RunRow], path: str) -> dict[str, Any]:
         "broken": sum(row.status in BROKEN for row in rows),
         "metric": best.metric if best else "",
         "best": numbers.number(best.best) if best else "",
+        "progress": progress_path(rows, best.metric) if best else "",
         "last": run_cells(rows[0], path) if rows else None,
         "goal": "",
         "conclusion": "",

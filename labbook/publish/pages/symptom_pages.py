@@ -19,9 +19,9 @@ from labbook.report.run_row import RunRow
 from labbook.store.text.entry_text import split_parts
 from labbook.store.text.templates import Templates, finished_text
 
-MOST_RUNS = 200
+MOST_RUNS = 50
 MOST_FIXES = 20
-"""Most runs, and fixes with differences, on the page of a symptom. Source: chosen by us; 90 kB, 9 kB compressed."""
+"""Most runs, and different fixes, on the page of a symptom. Source: chosen by us; the table of runs has all of them."""
 
 MOST_LISTED = 400
 """Most fixes on the page of all fixes. Source: chosen by us; 210 kB, 21 kB compressed."""
@@ -56,6 +56,7 @@ def symptom_page(view: SymptomView, symptom: str, templates: Templates, own: str
     rows, fixes = view.runs.get(symptom, ()), view.fixes.get(symptom, ())
     mine = _without_title(own)
     known = view.source.symptoms.get(symptom)
+    different = _group_by_text(fixes)
     # Headings of the notebook's page are not repeated.
     own_headings = {heading.strip() for heading in _HEADING.findall(mine)}
     data = {
@@ -69,13 +70,25 @@ def symptom_page(view: SymptomView, symptom: str, templates: Templates, own: str
         "last": run_cells(rows[0], path) if rows else None,
         "rows": [run_cells(row, path) for row in rows[:MOST_RUNS]],
         "more": max(0, len(rows) - MOST_RUNS),
-        "fixes": [fix_cells(view, fix, path) for fix in fixes[:MOST_FIXES]],
-        "more_fixes": max(0, len(fixes) - MOST_FIXES),
+        "fixes": [
+            fix_cells(view, same[0], path) | {"count": len(same), "came_back": sum(bool(fix.returned) for fix in same)}
+            for same in different[:MOST_FIXES]
+        ],
+        "more_fixes": max(0, len(different) - MOST_FIXES),
+        "table_url": link("runs/index.md", path),
         "fixes_url": link("fixes/index.md", path),
         "all_url": link("symptoms/index.md", path),
         "chart": _chart(rows, view.source.now),
     }
     return template_page(templates, "symptom", path, view.title(symptom), data)
+
+
+def _group_by_text(fixes: Sequence[SiteFix]) -> list[list[SiteFix]]:
+    """Returns fixes with the same words together, the most frequent first; one without words is alone."""
+    groups: dict[str, list[SiteFix]] = defaultdict(list)
+    for fix in fixes:
+        groups[" ".join(fix.text.casefold().split()) or fix.run].append(fix)
+    return sorted(groups.values(), key=lambda same: -len(same))
 
 
 def problem_cells(view: SymptomView, page: str) -> list[dict[str, Any]]:
