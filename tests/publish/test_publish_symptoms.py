@@ -149,7 +149,7 @@ def test_a_fix_that_helped_often_is_listed_once_with_its_count():
     listed = text.split("## Confirmed fixes")[1].split("## What you see")[0]
     assert listed.count("lb-fix-text") == 4, "equal words once, fixes without words apart"
     assert listed.index("3 times") < listed.index("clip") and "it came back in 1 of them" in listed
-    assert "9 runs, 6 fixed" in text
+    assert "9 runs, 6 fixed" in text and "**{.lb-fix-text} · 3 times, it came back in 1 of them\n\n" in listed
 
 
 def test_a_fix_is_told_of_what_it_cured_only():
