@@ -15,7 +15,9 @@ from labbook.model.symptom import SEVERITIES
 from labbook.review.code_index import Code, last_name
 from labbook.review.rules import (
     attention_scores,
+    data_leaks,
     data_pipeline,
+    embedding_losses,
     gradient_paths,
     image_values,
     loss_functions,
@@ -24,6 +26,7 @@ from labbook.review.rules import (
     numeric_range,
     paired_data,
     policy_gradients,
+    schedules,
     script_options,
     shared_storage,
     training_loop,
@@ -42,7 +45,10 @@ _MODULES = (
     attention_scores,
     gradient_paths,
     policy_gradients,
+    schedules,
+    embedding_losses,
     data_pipeline,
+    data_leaks,
     paired_data,
     image_values,
     script_options,

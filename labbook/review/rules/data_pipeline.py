@@ -1,4 +1,4 @@
-"""Rules about data: shuffling and validation data."""
+"""Rules about data: shuffling, validation data, and iterators that end."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, Kind, dotted_target, last_name
+from labbook.review.code_index import LOOPS, SCOPES, Code, Kind, assigns, dotted_target, last_name, walk
 from labbook.review.gradient_flow import step_loops
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader", "paddle.io.DataLoader")
+_ITERATORS = ("zip", "map", "filter", "iter", "enumerate")
 _SORTS = {"shuffle", "randperm", "permutation", "random_split", "sample", "train_test_split", "choice", "randint"}
-
-_FITTED = ("sklearn.preprocessing", "sklearn.decomposition", "sklearn.impute", "sklearn.feature_selection")
-_STATELESS = ("Label", "OneHot", "Ordinal", "MultiLabel", "Binarizer", "Normalizer", "Function", "Polynomial")
-"""Beginnings of the names of classes that learn no statistics of the rows."""
 
 _PARTS = r"(?:train|val|valid|test)"
 _LABELS = re.compile(rf"(?P<part>(?:{_PARTS}_)?)(?:y|ys|labels?|targets?)(?P<end>(?:_?{_PARTS})?)", re.IGNORECASE)
@@ -237,41 +234,40 @@ def _seeds_between(source: Source, one: ast.AST, other: ast.AST) -> bool:
 
 
 @rule(
-    "train_val_overlap", "warning", 2, "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data"
+    "iterator_exhausted",
+    "warning",
+    2,
+    "Python glossary: an exhausted iterator appears like an empty container",
+    row="loop-bug",
 )
-def fitted_before_split(code: Code, source: Source) -> Iterator[Hit]:
-    """A scaler is fitted on all rows, which are split into training and validation data only after that."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+def exhausted(code: Code, source: Source) -> Iterator[Hit]:
+    """Batches come from an iterator that is made once, before the loop over epochs: after one pass it is empty."""
+    if not trains(code):
+        return
+    for loop in (node for node in source.nodes if isinstance(node, ast.For)):
+        batches = loop.iter
+        while isinstance(batches, ast.Call) and last_name(batches.func) in ("enumerate", "tqdm") and batches.args:
+            batches = batches.args[0]
+        outer = next((one for one in source.parents_of(loop) if isinstance(one, (*LOOPS, *SCOPES))), None)
+        name = dotted_target(batches)
+        if not isinstance(outer, LOOPS) or not name or any(isinstance(one, ast.Break) for one in ast.walk(loop)):
             continue
-        name, kind = dotted_target(node.args[0]), code.kind(source, node.func.value)
-        if node.func.attr not in ("fit", "fit_transform") or not name or "train" in name.lower() or kind is None:
-            continue
-        package, _, fitted = kind.name.rpartition(".")
-        if package not in _FITTED or fitted.startswith(_STATELESS):
-            continue
-        names = _transformed(source, node, name, dotted_target(node.func.value))
-        for where, split in code.calls.get("train_test_split", ()):
-            after = where is source and source.function(split) is source.function(node) and split.lineno > node.lineno
-            if after and any(dotted_target(one) in names for one in split.args):
-                yield Hit(node, {"fitted": fitted, "rows": name})
-                break
+        made = code.value(source, name, outer)
+        again = any(assigns(one, name) for one in walk([outer]))
+        if not again and isinstance(made, (ast.Call, ast.GeneratorExp)) and _ends(code, source, made):
+            yield Hit(loop, {"batches": name, "made": ast.unparse(made)})
 
 
-def _transformed(source: Source, fit: ast.Call, rows: str, scaler: str) -> set[str]:
-    """Names of what a fitted scaler makes of the rows that it was fitted on, and of the rows themselves."""
-    names = {rows} if last_name(fit.func) == "fit" else set()
-    for node in source.nodes:
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or node.lineno < fit.lineno:
-            continue
-        call = node.value
-        is_result = call is fit or (
-            last_name(call.func) == "transform"
-            and dotted_target(getattr(call.func, "value", call)) == scaler != ""
-            and [dotted_target(one) for one in call.args[:1]] == [rows]
-        )
-        names |= {dotted_target(node.targets[0])} - {""} if is_result else set()
-    return names
+def _ends(code: Code, source: Source, made: ast.Call | ast.GeneratorExp) -> bool:
+    """Whether an expression is an iterator, which yields its items once: of a function with `yield`, of `zip`."""
+    if isinstance(made, ast.GeneratorExp):
+        return True
+    if isinstance(made.func, ast.Name) and made.func.id in _ITERATORS:
+        return made.func.id not in source.names and not code.functions.get(made.func.id)
+    found = code.function_named(source, made.func)
+    body = list(walk(found[1].body)) if found is not None and not found[1].decorator_list else []
+    endless = any(isinstance(one, ast.While) or last_name(one) in ("count", "cycle") for one in body)
+    return not endless and any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in body)
 
 
 @rule("order_identical_each_epoch", "warning", 1, "torch.utils.data.distributed.DistributedSampler", loop=True)

@@ -1,4 +1,4 @@
-"""Rules about losses of policies: the sign of a policy gradient."""
+"""Rules about reinforcement learning: the sign of a policy gradient, its actions and returns; the target network."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, dotted_target, last_name
+from labbook.review.code_index import MODULES, Code, dotted_target, last_name, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
 _LOG_PROBABILITY = re.compile(r"(?:^|_)log_?(?:probs?|pi|p)s?(?:$|_)", re.IGNORECASE)
 _GAIN = re.compile(r"(?:^|_)(?:rewards?|returns?|advantages?|adv)(?:$|_)", re.IGNORECASE)
+_TARGET = re.compile(r"(?:^|[_.])(?:target|tgt)(?:$|_)", re.IGNORECASE)
 _TURNED = re.compile(r"neg|minus|cost|loss|penalt", re.IGNORECASE)
 _JOINING = frozenset({"mean", "sum", "stack", "cat", "concat", "add_n"})
 _AS_IS = frozenset(
@@ -113,5 +114,113 @@ def _may_be_negative(source: Source, name: str) -> bool:
     return False
 
 
-def _names(node: ast.expr) -> set[str]:
+def _names(node: ast.AST) -> set[str]:
     return {last_name(one) for one in ast.walk(node)} - {""}
+
+
+@rule(
+    "policy_gradient_mismatched",
+    "warning",
+    2,
+    "torch.distributions: score function, the log-probability of the action that was taken",
+    row="loop-bug",
+)
+def other_action(code: Code, source: Source) -> Iterator[Hit]:
+    """The log-probability is that of an action drawn anew, not of the one that was rewarded."""
+    for where, call in code.calls.get("log_prob", ()):
+        drawn = call.args[0] if where is source and call.args else None
+        if not isinstance(drawn, ast.Call) or last_name(drawn.func) != "sample":
+            continue
+        again = ast.unparse(drawn.func)
+        scope = source.function(call) or source.tree
+        taken = (one for one in ast.walk(scope) if isinstance(one, ast.Call) and one is not drawn)
+        statement = source.statement(call)
+        names = _names(statement) if statement is not None else set()
+        if not any("entropy" in name.lower() for name in names) and any(
+            ast.unparse(one.func) == again for one in taken
+        ):
+            yield Hit(call, {"call": ast.unparse(call)})
+
+
+@rule(
+    "policy_gradient_mismatched",
+    "warning",
+    2,
+    "Sutton and Barto, Reinforcement Learning (2018), 3.3: a return contains the rewards after it",
+    row="loop-bug",
+)
+def discounted_from_start(code: Code, source: Source) -> Iterator[Hit]:
+    """Returns are added up from the first reward on: each contains the rewards before it instead of those after it."""
+    for loop in (node for node in source.nodes if isinstance(node, ast.For)):
+        rewards, reward = dotted_target(loop.iter), dotted_target(loop.target)
+        scope = source.function(loop) or source.tree
+        if not _GAIN.search(rewards) or not reward or _is_turned(scope, rewards):
+            continue
+        for node in (one for one in loop.body if isinstance(one, ast.Assign)):
+            total = dotted_target(node.targets[0])
+            kept = [
+                dotted_target(one.func.value)  # type: ignore[attr-defined]
+                for one in walk(loop.body)
+                if isinstance(one, ast.Call) and last_name(one.func) == "append" and _names(one) & {total}
+            ]
+            if _is_discounted(node.value, reward, total) and kept and not any(_is_turned(scope, one) for one in kept):
+                yield Hit(loop, {"rewards": rewards, "returns": kept[0]})
+
+
+def _is_discounted(node: ast.expr, reward: str, total: str) -> bool:
+    """Whether this is `reward + gamma * total`."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+        return False
+    sides = (node.left, node.right) if dotted_target(node.left) == reward else (node.right, node.left)
+    product = sides[1]
+    return (
+        dotted_target(sides[0]) == reward
+        and isinstance(product, ast.BinOp)
+        and isinstance(product.op, ast.Mult)
+        and total in (dotted_target(product.left), dotted_target(product.right))
+    )
+
+
+def _is_turned(scope: ast.AST, name: str) -> bool:
+    """Whether a list is put into the opposite order: `reversed(x)`, `x[::-1]`, `x.reverse()`, `x.flip(0)`."""
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Call) and last_name(node.func) in ("reversed", "reverse", "flip", "flipud"):
+            if name in _names(node) | {dotted_target(one) for one in ast.walk(node)}:
+                return True
+        elif (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.slice, ast.Slice)
+            and dotted_target(node.value) == name
+            and node.slice.step is not None
+        ):
+            return True
+    return False
+
+
+@rule(
+    "target_network_never_updated",
+    "warning",
+    2,
+    "Mnih et al. 2015, Algorithm 1: the target network is a copy that is updated every C steps",
+    row="loop-bug",
+)
+def no_target_copy(code: Code, source: Source) -> Iterator[Hit]:
+    """The target network is the trained network itself, or is given its own weights."""
+    for node in source.nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and _TARGET.search(dotted_target(node.targets[0])):
+            target, online = dotted_target(node.targets[0]), dotted_target(node.value)
+            kind = code.kind(source, node.value) if online and not _TARGET.search(online) else None
+            scope = source.class_of(node) if target.startswith("self.") else source.function(node) or source.tree
+            is_model = kind is not None and (
+                code.is_module(kind.class_source or source, kind.class_node)
+                if kind.class_node is not None
+                else kind.name in MODULES
+            )
+            if is_model and scope is not None and len(code.assigned_values(scope, target)) == 1:
+                yield Hit(node, {"code": ast.unparse(node), "target": target})
+        elif isinstance(node, ast.Call) and last_name(node.func) in ("load_state_dict", "set_state_dict") and node.args:
+            given = node.args[0]
+            own = isinstance(given, ast.Call) and last_name(given.func) == "state_dict"
+            pair = [ast.unparse(one.func.value) for one in (node, given)] if own else []  # type: ignore[attr-defined]
+            if len(set(pair)) == 1 and _TARGET.search(pair[0].rpartition(".")[2]):
+                yield Hit(node, {"code": ast.unparse(node), "target": pair[0]})

@@ -1,0 +1,148 @@
+"""Rules about validation data that training has seen, or that are scaled by themselves: scalers and windows."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence, Set
+
+from labbook.review.code_index import Code, Kind, dotted_target, last_name, walk
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, rule
+
+_FITTED = ("sklearn.preprocessing", "sklearn.decomposition", "sklearn.impute", "sklearn.feature_selection")
+_STATELESS = ("Label", "OneHot", "Ordinal", "MultiLabel", "Binarizer", "Normalizer", "Function", "Polynomial")
+"""Beginnings of the names of classes that learn no statistics of the rows."""
+
+_HELD_OUT = re.compile(r"(?<!la)test|valid(?:ation)?|val|dev|eval|te(?=$|_)")
+_SPLITS = ("random_split", "train_test_split")
+
+
+@rule(
+    "train_val_overlap", "warning", 2, "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data"
+)
+def fitted_before_split(code: Code, source: Source) -> Iterator[Hit]:
+    """A scaler is fitted on all rows, which are split into training and validation data only after that."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        name, kind = dotted_target(node.args[0]), _scaler(code, source, node)
+        if kind is None or not name or "train" in name.lower():
+            continue
+        names = _transformed(source, node, name, dotted_target(getattr(node.func, "value", node)))
+        for where, split in code.calls.get("train_test_split", ()):
+            after = where is source and source.function(split) is source.function(node) and split.lineno > node.lineno
+            if after and any(dotted_target(one) in names for one in split.args):
+                yield Hit(node, {"fitted": kind.name.rpartition(".")[2], "rows": name})
+                break
+
+
+def _transformed(source: Source, fit: ast.Call, rows: str, scaler: str) -> set[str]:
+    """Names of what a fitted scaler makes of the rows that it was fitted on, and of the rows themselves."""
+    names = {rows} if last_name(fit.func) == "fit" else set()
+    for node in source.nodes:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or node.lineno < fit.lineno:
+            continue
+        call = node.value
+        is_result = call is fit or (
+            last_name(call.func) == "transform"
+            and dotted_target(getattr(call.func, "value", call)) == scaler != ""
+            and [dotted_target(one) for one in call.args[:1]] == [rows]
+        )
+        names |= {dotted_target(node.targets[0])} - {""} if is_result else set()
+    return names
+
+
+@rule("validation_inputs_differ", "warning", 2, "scikit-learn, Common pitfalls: inconsistent preprocessing", row="data")
+def fitted_again(code: Code, source: Source) -> Iterator[Hit]:
+    """A scaler is fitted on held-out rows although the same kind of scaler was fitted on those of training."""
+    fits = [
+        (node, source.function(node), ast.unparse(node.args[0]), kind.name)
+        for node in source.nodes
+        if isinstance(node, ast.Call) and node.args and (kind := _scaler(code, source, node)) is not None
+    ]
+    for node, function, rows, fitted in fits:
+        twins = {_HELD_OUT.sub(part, rows) for part in ("train", "tr", "training")} - {rows}
+        if any(its == fitted and where is function and one in twins for _, where, one, its in fits):
+            yield Hit(node, {"fitted": fitted.rpartition(".")[2], "rows": rows})
+
+
+def _scaler(code: Code, source: Source, fit: ast.Call) -> Kind | None:
+    """The object of a call of `fit`, if it is of scikit-learn and learns statistics of the rows; else `None`."""
+    if not isinstance(fit.func, ast.Attribute) or fit.func.attr not in ("fit", "fit_transform"):
+        return None
+    kind = code.kind(source, fit.func.value)
+    package, _, fitted = kind.name.rpartition(".") if kind is not None else ("", "", "")
+    return kind if package in _FITTED and not fitted.startswith(_STATELESS) else None
+
+
+@rule(
+    "train_val_overlap",
+    "warning",
+    2,
+    "scikit-learn, TimeSeriesSplit: samples of a series depend on those before",
+    row="data",
+)
+def windows_split_at_random(code: Code, source: Source) -> Iterator[Hit]:
+    """Overlapping windows of a series are divided at random into training and validation data."""
+    definitions = [
+        (name, node) for table in (code.functions, code.classes) for name in table for _, node in table[name]
+    ]
+    makers = {name for name, node in definitions if any(map(_cuts_windows, ast.walk(node)))}
+    for name in _SPLITS:
+        for where, call in code.calls.get(name, ()):
+            ordered = any(k.arg == "shuffle" and ast.unparse(k.value) == "False" for k in call.keywords)
+            if where is not source or ordered or not call.args:
+                continue
+            function = source.function(call)
+            windows = _windows_in(function.body if function is not None else source.tree.body, makers)
+            if _is_made_of(call.args[0], windows, makers):
+                yield Hit(call, {"split": name, "windows": ast.unparse(call.args[0])})
+
+
+def _windows_in(body: Sequence[ast.stmt], makers: Set[str]) -> set[str]:
+    """Names of overlapping windows, and of all that is made of them."""
+    names: set[str] = set()
+    for node in walk(body):
+        if isinstance(node, ast.For) and _cuts_windows(node):
+            calls = [one for one in ast.walk(node) if isinstance(one, ast.Call) and last_name(one.func) == "append"]
+            names |= {dotted_target(one.func.value) for one in calls}  # type: ignore[attr-defined]
+        elif isinstance(node, ast.Assign) and _is_made_of(node.value, names, makers):
+            names |= {dotted_target(one) for target in node.targets for one in ast.walk(target)}
+    return names - {"", "_"}
+
+
+def _is_made_of(node: ast.expr, windows: Set[str], makers: Set[str]) -> bool:
+    """Whether an expression contains windows: their name, a call that cuts them, or the cutting itself."""
+    for one in ast.walk(node):
+        made = isinstance(one, ast.Call) and last_name(one.func) in makers
+        if made or dotted_target(one) in windows or _cuts_windows(one):
+            return True
+    return False
+
+
+def _cuts_windows(node: ast.AST) -> bool:
+    """Whether a loop, a list or `__getitem__` cuts `x[i : i + width]` at each place `i`."""
+    if isinstance(node, ast.FunctionDef):
+        index = node.args.args[1].arg if node.name == "__getitem__" and len(node.args.args) == 2 else ""
+        return bool(index) and any(_is_window(one, index) for one in ast.walk(node))
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        places, inner = node.generators[0], node.elt
+        target, steps = places.target, places.iter
+    elif isinstance(node, ast.For):
+        target, steps, inner = node.target, node.iter, node  # type: ignore[assignment]
+    else:
+        return False
+    each = isinstance(steps, ast.Call) and last_name(steps.func) == "range" and len(steps.args) < 3
+    shorter = each and any(isinstance(one, ast.Sub) for one in ast.walk(steps))
+    return shorter and isinstance(target, ast.Name) and any(_is_window(one, target.id) for one in ast.walk(inner))
+
+
+def _is_window(node: ast.AST, index: str) -> bool:
+    """Whether this is `x[index : index + width]`."""
+    cut = node.slice if isinstance(node, ast.Subscript) else None
+    cut = cut.elts[0] if isinstance(cut, ast.Tuple) and cut.elts else cut
+    upper = cut.upper if isinstance(cut, ast.Slice) and cut.lower is not None else None
+    if not isinstance(cut, ast.Slice) or not isinstance(upper, ast.BinOp) or not isinstance(upper.op, ast.Add):
+        return False
+    return ast.unparse(cut.lower or cut) == index and index in (ast.unparse(upper.left), ast.unparse(upper.right))

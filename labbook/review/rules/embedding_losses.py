@@ -1,0 +1,107 @@
+"""Rules about losses of embeddings and latent codes: the distances of a triplet, the deviation of a code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from labbook.review.code_index import Code, dotted_target, last_name, parameters
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, rule
+
+_LOG_VARIANCE = re.compile(r"(?:^|[_.])(?:log_?var(?:iance)?s?|lv)(?:$|_)|(?:^|[_.])(?:z|q)_?logvar", re.IGNORECASE)
+_NOISE = re.compile(r"(?:^|_)(?:eps|epsilon|noise)$", re.IGNORECASE)
+_DRAWN = ("randn_like", "randn", "normal", "standard_normal", "normal_")
+_POSITIVE = re.compile(r"(?:^|_)(?:p|ap|pos|positive)(?:$|_)", re.IGNORECASE)
+_NEGATIVE = re.compile(r"(?:^|_)(?:n|an|neg|negative)(?:$|_)", re.IGNORECASE)
+_DISTANCE = re.compile(r"(?:^|_)(?:d|dist|dists|distance|distances)(?:$|_)|^d(?=[pn]$|pos|neg)", re.IGNORECASE)
+_HINGES = ("relu", "clamp", "clip", "maximum", "max")
+
+
+@rule(
+    "latent_deviation_wrong", "warning", 2, "Kingma and Welling 2014, 2.4: z = mean + deviation * noise", row="loop-bug"
+)
+def deviation_of_code(code: Code, source: Source) -> Iterator[Hit]:
+    """Noise is scaled by a log variance, or by a variance, instead of the standard deviation."""
+    for node in source.nodes:
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+            continue
+        for scale, noise in ((node.left, node.right), (node.right, node.left)):
+            if not _is_noise(code, source, noise):
+                continue
+            value = code.value(source, dotted_target(scale), scale) if dotted_target(scale) else None
+            given = scale if value is None or _is_log_variance(scale) else value
+            inner = given
+            if isinstance(given, ast.Call) and last_name(given.func) == "exp":
+                inner = given.args[0] if given.args else getattr(given.func, "value", given)
+            if _is_log_variance(inner) and not _is_changed(source, inner):
+                yield Hit(node, {"scale": ast.unparse(given)})
+
+
+def _is_noise(code: Code, source: Source, node: ast.expr) -> bool:
+    value = code.value(source, dotted_target(node), node) if dotted_target(node) else node
+    drawn = isinstance(value, ast.Call) and last_name(value.func) in _DRAWN
+    return drawn or (value is None and _NOISE.search(last_name(node)) is not None)
+
+
+def _is_log_variance(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute)) and _LOG_VARIANCE.search(last_name(node)) is not None
+
+
+def _is_changed(source: Source, node: ast.AST) -> bool:
+    """Whether a function computes what it calls a log variance: half of it, its exponential."""
+    for one in ast.walk(source.function(node) or source.tree):
+        if (
+            isinstance(one, ast.Assign)
+            and any(last_name(target) == last_name(node) for target in one.targets)
+            and re.search(r"0?\.5|exp|softplus|sqrt|/ ?2", ast.unparse(one.value))
+        ):
+            return True
+    return False
+
+
+@rule("triplet_swapped", "warning", 2, "Schroff et al. 2015, FaceNet, equation 3", row="loop-bug")
+def swapped_triplet(code: Code, source: Source) -> Iterator[Hit]:
+    """A triplet loss pulls the negative towards the anchor and pushes the positive away."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        names = [last_name(one) for one in node.args]
+        if "triplet" in ast.unparse(node.func).lower() and len(names) >= 3:
+            own = code.function_named(source, node.func)
+            order = parameters(own[1])[1:3] if own is not None else ["positive", "negative"]
+            swapped = _sides(names[1:3]) == "np" and _sides(order) == "pn"
+        else:
+            swapped = last_name(node.func) in _HINGES and any(_is_swapped(code, source, one) for one in _parts(node))
+        if swapped:
+            yield Hit(node, {"loss": ast.unparse(node)})
+
+
+def _sides(names: list[str]) -> str:
+    """The order of a positive and a negative by their names: "pn" or "np"."""
+    found = ["p" if _POSITIVE.search(one) else "n" if _NEGATIVE.search(one) else "" for one in names]
+    return "".join(found)
+
+
+def _parts(node: ast.Call) -> list[ast.expr]:
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    return [*node.args, *([owner] if isinstance(owner, ast.BinOp) else [])]
+
+
+def _is_swapped(code: Code, source: Source, node: ast.expr) -> bool:
+    """Whether this is `negative distance - positive distance + margin`."""
+    terms = dict(_terms(node, 1))
+    near = [sign for name, sign in terms.items() if _POSITIVE.search(name) or name.lower() in ("dp", "dpos")]
+    far = [sign for name, sign in terms.items() if _NEGATIVE.search(name) or name.lower() in ("dn", "dneg")]
+    distances = all(_DISTANCE.search(name) for name in terms if name and not re.search("margin|alpha|^m$", name))
+    return near == [-1] and far == [1] and len(terms) >= 3 and distances
+
+
+def _terms(node: ast.expr, sign: int) -> Iterator[tuple[str, int]]:
+    """The names that are added up, each with its sign; a number has the name ""."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+        yield from _terms(node.left, sign)
+        yield from _terms(node.right, sign if isinstance(node.op, ast.Add) else -sign)
+    else:
+        yield last_name(node), sign
