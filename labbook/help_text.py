@@ -6,7 +6,6 @@ English help is in docstrings and options, where Click expects it, apart from th
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -60,17 +59,9 @@ class HelpGroup(HelpCommand, click.Group):
 
 def terminal_language(chosen: str | None = None) -> str:
     """Returns the language of the notebook here, or of a chosen one, "en" or "zh"; without one, that of the system."""
-    from pathlib import Path
+    from labbook.store.notebook_finder import language_here
 
-    from labbook.store.config import Config
-    from labbook.store.notebook_finder import find_notebook
-
-    try:
-        path = Path(chosen) if chosen else None
-        notebook = find_notebook(Path.cwd(), chosen=path, environ=os.environ, create_personal=False)
-    except (LabbookError, OSError):
-        return Config().language_in_use()
-    return notebook.config.language_in_use()
+    return language_here(chosen)
 
 
 @cache

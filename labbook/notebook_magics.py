@@ -51,8 +51,10 @@ class _Magics:
         except UsageError as error:
             from IPython.core.error import UsageError as ShownError
 
+            from labbook.store.notebook_finder import language_here
+
             self._misused = True
-            raise ShownError(". ".join(filter(None, (str(error), error.hint)))) from None
+            raise ShownError("\n".join(filter(None, error.texts(language_here())))) from None
 
     def _act(self, line: str) -> None:
         words = shlex.split(line)

@@ -55,7 +55,8 @@ FORBIDDEN = {
         r"说明含义",
         r"的东西",
         # One term for one thing.
-        r"秘密信息|扣留|遮盖|站点|保留文件|重现|差异(?!（)|发生器|死神经元|神经元死亡|数据加载器|回溯|原位|症状库|笔记本|\d 个运行|} 个运行",
+        r"秘密信息|扣留|遮盖|站点|保留文件|重现|差异(?!（)|发生器|症状库|笔记本|\d 个运行|} 个运行",
+        r"死神经元|神经元死亡|数据加载器|回溯|原位",
         # Punctuation of the other language between Chinese characters.
         r"[\u4e00-\u9fff][,;:?!][\u4e00-\u9fff]",
         r"[\u4e00-\u9fff]\.(?:\s|$)",

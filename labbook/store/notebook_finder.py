@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from labbook.errors import GitError, NotebookError
+from labbook.errors import GitError, LabbookError, NotebookError
 from labbook.probe.events.protocol import ENV_NOTEBOOK
 from labbook.store.config import Config, has_table, load_config
 from labbook.store.git.git_process import create_repository, discover, git_program
@@ -176,3 +176,13 @@ def _move_into_place(draft: Path, root: Path) -> None:
         # Created by another recorder; any other obstacle is an error.
         if not (root / SETTINGS_FILE).is_file():
             raise
+
+
+def language_here(chosen: str | None = None) -> str:
+    """Returns the language of the notebook here, or of a chosen one, "en" or "zh"; without one, that of the system."""
+    try:
+        path = Path(chosen) if chosen else None
+        notebook = find_notebook(Path.cwd(), chosen=path, environ=os.environ, create_personal=False)
+    except (LabbookError, OSError):
+        return Config().language_in_use()
+    return notebook.config.language_in_use()

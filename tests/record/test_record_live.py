@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from labbook.notebook_magics import _Magics
 from tests.conftest import PROGRAMS
 
 
@@ -97,6 +98,14 @@ def test_torch_that_is_imported_already_is_followed_and_unchanged(book):
     for run, steps in ((first, 12), (second, 7)):
         loss = next(series for series in run["series"] if series["name"] == "loss")
         assert loss["count"] == steps and run["frameworks"][0]["optimizers"] and not run["probe"]["errors"]
+
+
+def test_a_wrong_magic_is_explained_in_the_language_of_the_notebook(book, monkeypatch):
+    error = pytest.importorskip("IPython.core.error").UsageError
+    (book.folder / "labbook.toml").write_text('language = "zh"\n', encoding="utf-8")
+    monkeypatch.chdir(book.folder)
+    with pytest.raises(error, match="没有正在进行的记录\n用 `%labbook start` 开始"):
+        _Magics(None).labbook("stop")
 
 
 def test_the_magics_in_a_kernel(book):
