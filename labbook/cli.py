@@ -47,6 +47,7 @@ COMMANDS = {
     "commit": ("labbook.commands.commit", "Commit edited notes."),
     "sync": ("labbook.commands.sync", "Share the notebook with others through a git remote."),
     "move": ("labbook.commands.move", "Move a run to another notebook."),
+    "name": ("labbook.commands.name", "Give a run a name."),
     "rm": ("labbook.commands.rm", "Remove a run, or an experiment with all its runs."),
     "init": ("labbook.commands.init", "Create a notebook in PATH."),
     "site": ("labbook.commands.site", "Build or serve the site of the notebook."),

@@ -60,8 +60,8 @@ def run_data(entry: Entry, run: Run | None, commit: str) -> dict[str, Any]:
         "signal": run.signal,
         "command": list(run.argv),
         "experiment": run.experiment,
-        "title": run.title,
         **encoded,
+        "title": str(entry.meta.get("title") or run.title),  # people can rename a run
         "duration_s": run.duration_s,
         "metrics": {series.name: _summary(series, run) for series in run_series(run)},
         "environment": {name: dict(facts) for name, facts in captured.items() if name not in ("code", "command")},
