@@ -172,7 +172,8 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             if source.endswith("/run.json") and source.startswith("runs/"):
                 files.remove(file)
             elif file.is_documentation_page() and source.count("/") and theme.is_listed(source):
-                if any(matches(source) for matches in left_out):
+                # Hidden are the copies of JupyterLab, in `.ipynb_checkpoints`.
+                if "/." in source or any(matches(source) for matches in left_out):
                     continue
                 file.inclusion = InclusionLevel.NOT_IN_NAV
         if config.nav is None:

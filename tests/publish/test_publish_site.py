@@ -94,6 +94,20 @@ def test_the_site_of_a_notebook(book):
     assert "alpha" in page(built.folder, f"runs/2026/11/20/{OTHER}.html").text
 
 
+def test_code_keeps_its_indentation_and_copies_of_jupyter_are_no_pages(book):
+    code = "for i in range(3):\n    train(i)\n\n    print(i)"
+    entry = book.run(RUN, f"```python\n{code}\n```\n\n```text\n  two\n```", symptoms=["loss_nan"])
+    copy = entry.parent / ".ipynb_checkpoints" / f"{RUN}-checkpoint.md"
+    copy.parent.mkdir()
+    copy.write_text(entry.read_text("utf-8"))
+
+    built = build_site(book.notebook)
+
+    text = page(built.folder, f"runs/2026/11/21/{RUN}.html").text
+    assert code in text and "\n  two\n" in text
+    assert built.warnings == () and not list(built.folder.rglob("*checkpoint*"))
+
+
 def test_the_site_has_the_name_in_the_settings_of_the_notebook(book):
     book.run(RUN, "text")
     settings, notebook = book.folder / "mkdocs.yml", book.notebook.config

@@ -50,6 +50,7 @@ _DATA_TYPE = re.compile(r"type\s*=\s*[\"']?application/(?:ld\+)?json\b", re.IGNO
 _HEAD = re.compile(r"<meta charset=[^>]*>|<head[^>]*>", re.IGNORECASE)
 _FOREIGN = re.compile(r"(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 _INDENT = re.compile(r"\n\s+")
+_CODE = re.compile(r"(<pre\b.*?</pre>)", re.DOTALL)
 _MOST_KEPT = 300
 """Longest attributes of a tag whose check is cached."""
 
@@ -77,8 +78,13 @@ def add_policy(page: str, scripts: Collection[str], policy: str = POLICY) -> str
 
 
 def without_indents(frame: str) -> str:
-    """Returns the frame of the theme without the white space of its templates, a quarter of it."""
-    return _INDENT.sub("\n", frame)
+    """Returns the frame of the theme without the white space of its templates, a quarter of it; code stays as it is.
+
+    On the page of a run, links stand between the title and the rest, so that its content is not in the page as one part.
+    """
+    parts = _CODE.split(frame)
+    parts[::2] = [_INDENT.sub("\n", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def page_problems(page: str, scripts: Collection[str] = ()) -> list[str]:
