@@ -67,7 +67,8 @@ def test_both_readmes_show_the_same_pictures_and_commands():
 
 def commands_of(page: Path) -> list[str]:
     """The commands in the code of a page, without comments, prompts, quoted words and names to fill in."""
-    blocks = re.findall(r"^```(?:sh|console)\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    fence = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    blocks = fence.findall(page.read_text(encoding="utf-8"))
     lines = (re.sub(r"\s+#.*|^\$ ", "", line) for block in blocks for line in block.splitlines())
     return [re.sub(r"<[^>]+>", "<>", re.sub(r'"[^"]*"', '""', line)) for line in lines if line]
 
