@@ -16,7 +16,6 @@ from labbook.errors import UsageError
 from labbook.model.message import Message, message
 
 _MAX_TEXT = 500
-_HINT = 'like "loss > 10", "grad_norm > 100 and lr > 0", "not acc >= 0.5", "loss == nan", or "nan"'
 
 _SIGNS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
@@ -51,7 +50,7 @@ def parse_condition(text: str, option: str) -> list[Any]:
         place = len(plain.encode()[: error.at].decode(errors="replace")) + 1
         excerpt = plain if len(plain) <= 80 else plain[:80] + "..."
         raise UsageError(
-            "errors.record.condition", option=option, excerpt=excerpt, place=place, reason=error.reason, syntax=_HINT
+            "errors.record.condition", option=option, excerpt=excerpt, place=place, reason=error.reason
         ) from None
 
 

@@ -81,5 +81,5 @@ def test_a_broken_setting_is_explained_in_chinese(notebook, capsys):
 def test_the_language_of_a_command_is_that_of_its_notebook_or_option(notebook, capsys):
     (notebook / "labbook.toml").write_text('language = "en"\n', "utf-8")
     assert main(["show", "20991231"]) == 1 and "there is no run" in capsys.readouterr().err
-    assert main(["explain", "none", "--language", "zh"]) == 1 and "没有症状" in capsys.readouterr().err
+    assert main(["explain", "none", "--language", "zh"]) == 1 and "找不到症状" in capsys.readouterr().err
     assert str(LabbookError("errors.run.none_yet")) == "there is no run yet"
