@@ -1,7 +1,5 @@
 """Names the random generators that a program seeded."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 LATER = ", later"

@@ -1,7 +1,5 @@
 """A measured quantity over the steps of a run."""
 
-from __future__ import annotations
-
 import math
 import statistics
 

@@ -1,7 +1,5 @@
 """A symptom page of the catalogue as data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import field
 

@@ -1,7 +1,5 @@
 """The private folder of a notebook: journals, index and queue."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

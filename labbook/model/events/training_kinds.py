@@ -1,7 +1,5 @@
 """Events of a training: frameworks, optimizers, steps, losses, evaluation."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 from labbook.model.events.data_kinds import InputStatistics

@@ -1,7 +1,5 @@
 """Removes the locks of git on a branch that a killed process left."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Sequence
