@@ -3,8 +3,6 @@
 They are computed in the recorder, never in the training process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

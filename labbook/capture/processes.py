@@ -3,8 +3,6 @@
 Reads only; never signals or waits.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

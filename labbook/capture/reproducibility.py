@@ -1,7 +1,5 @@
 """Judges reproducibility: clean code, locked versions, rebuildable elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Finds evaluation loops: named as such, and without any training step."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Effects of statements on gradients in execution order, including called functions of the program."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """A parsed source file: text, syntax tree, imported names, silenced lines."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """Renders the page of a symptom for readers, without its patterns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

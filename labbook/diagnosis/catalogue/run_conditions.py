@@ -3,8 +3,6 @@
 Their meanings are in `conditions.toml`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 

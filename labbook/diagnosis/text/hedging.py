@@ -3,8 +3,6 @@
 The patterns are in `sentences.toml`.
 """
 
-from __future__ import annotations
-
 import re
 
 from labbook.diagnosis.toml_data import compile_patterns, fits_any

@@ -1,7 +1,5 @@
 """Decodes the lines of any log and removes escapes and prefixes; the prefix gives rank, time and level."""
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import html

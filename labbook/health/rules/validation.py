@@ -1,7 +1,5 @@
 """Checks of training against validation: overfitting, chance level, labels that fit nothing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
