@@ -1,7 +1,5 @@
 """Draws the gradient over the depth of the model, for runs with a failed check."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Groups the series of a run into panels."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

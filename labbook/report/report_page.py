@@ -1,7 +1,5 @@
 """Writes the page of a report."""
 
-from __future__ import annotations
-
 import html
 import posixpath
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Runs, fixes and pages of a notebook by symptom. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The output section of an entry: lines with errors or warnings, then the end, then the beginning."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

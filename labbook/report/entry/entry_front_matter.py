@@ -1,7 +1,5 @@
 """The front matter of an entry."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

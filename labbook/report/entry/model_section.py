@@ -1,7 +1,5 @@
 """The section *Model*: the model, what it computes on, and its optimizers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
