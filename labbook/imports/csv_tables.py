@@ -1,7 +1,5 @@
 """Opens tables in CSV as people and spreadsheets write them: encoding, separator, comments, header, numbers."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import re

@@ -1,7 +1,5 @@
 """Reads YAML files of other tools."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Repeats of a run in the notebook, which show how much its result varies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

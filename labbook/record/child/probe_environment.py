@@ -1,7 +1,5 @@
 """The environment of a recorded command: the user's, with the probe on `PYTHONPATH`."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence
