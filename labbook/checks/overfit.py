@@ -1,7 +1,5 @@
 """`overfit_one_batch`: a model that cannot overfit one batch has a bug."""
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 from typing import Any

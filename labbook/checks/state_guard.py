@@ -1,7 +1,5 @@
 """Restores the state that a check changes: weights, buffers, gradients, modes, optimizer, random state."""
 
-from __future__ import annotations
-
 import random
 import sys
 from collections import OrderedDict, defaultdict

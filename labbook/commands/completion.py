@@ -1,7 +1,5 @@
 """`labbook completion`: prints the line that enables shell completion."""
 
-from __future__ import annotations
-
 import click
 
 from labbook.help_text import HelpCommand

@@ -1,7 +1,5 @@
 """`labbook doctor`: checks the installation and the notebook."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

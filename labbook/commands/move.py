@@ -1,7 +1,5 @@
 """`labbook move`: moves a run to another notebook."""
 
-from __future__ import annotations
-
 import click
 
 from labbook.commands.options import (

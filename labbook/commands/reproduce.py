@@ -1,7 +1,5 @@
 """`labbook reproduce`: runs a recorded run again and compares the results."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 

@@ -1,7 +1,5 @@
 """`labbook rerun`: runs a recorded run again."""
 
-from __future__ import annotations
-
 import sys
 
 import click

@@ -1,7 +1,5 @@
 """`labbook watch`: rebuilds the site whenever a note changes."""
 
-from __future__ import annotations
-
 import click
 
 from labbook import screen
