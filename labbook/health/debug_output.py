@@ -14,6 +14,8 @@ from labbook.model.signals import Signals
 _LAYERS = 60
 _PARAMETERS = 60
 _LEAVES = 6
+_CLASSES = 200
+"""Classes of a batch that are written; where there are as many, there may be more."""
 
 
 def batches(signals: Signals) -> list[dict[str, Any]]:
@@ -52,10 +54,8 @@ def _looks(row: dict[str, Any]) -> list[Any]:
 
 def _leaf(batch: Batch, leaf: Leaf, ignored: set[str]) -> dict[str, Any]:
     classes = set(batch.get("labels", {}).get("histogram", {}))
-    # The classes are those of a classifier's loss; the first target may be that of another one, such as of boxes.
-    counted = leaf.get("role") == "label" and (
-        leaf.get("integer") or {leaf.get("min"), leaf.get("max")} <= set(map(float, classes))
-    )
+    # The classes may be those of another loss than the first one, as of boxes, or of a column of ids in the data.
+    counted = leaf.get("role") == "label" and 0 < len(classes) < _CLASSES and _has_extremes(leaf, classes)
     return {
         "phase": batch.get("phase", ""),
         "step": batch.get("step", 0),
@@ -64,6 +64,15 @@ def _leaf(batch: Batch, leaf: Leaf, ignored: set[str]) -> dict[str, Any]:
         **_tensor(leaf),
         "classes": len(classes - ignored) if counted else 0,
     }
+
+
+def _has_extremes(leaf: Leaf, classes: set[str]) -> bool:
+    """Whether the lowest and the highest of some classes are those of a tensor."""
+    try:
+        numbers = [*map(float, classes)]
+    except ValueError:
+        return False
+    return [min(numbers), max(numbers)] == [leaf.get("min"), leaf.get("max")]
 
 
 def _tensor(facts: Leaf | ModuleInspection) -> dict[str, Any]:

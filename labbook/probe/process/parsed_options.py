@@ -5,7 +5,15 @@ import sys
 from .. import wrapping
 from ..events import protocol
 from .literal_constants import is_setting, literal_constants
-from .settings_values import has_arrays, is_settings_object, read_declared_defaults, settings_of_class, to_plain
+from .settings_values import (
+    NAMES_OF_NUMBERS,
+    has_arrays,
+    has_keys_of_settings,
+    is_settings_object,
+    read_declared_defaults,
+    settings_of_class,
+    to_plain,
+)
 from .user_files import is_user_file
 
 _MOST = 20
@@ -18,13 +26,6 @@ _NAME_WORDS = (
     "hyperparams hyper_params settings train_config training_args train_args model_config"
 )
 _NAMES = frozenset(_NAME_WORDS.split())
-_NUMBER_WORDS = (
-    "lr learning_rate epochs num_epochs n_epochs max_epochs epoch_num batch_size bs batchsize train_batch_size seed "
-    "random_seed momentum weight_decay wd dropout hidden hidden_size hidden_dim num_layers n_layers embed_dim dim "
-    "num_classes n_classes max_steps warmup warmup_steps gamma beta1 beta2 temperature patience "
-    "num_workers device"
-)
-_NUMBERS = frozenset(_NUMBER_WORDS.split())
 
 _LAUNCHER_WORDS = (
     "torch paddle hydra accelerate deepspeed horovod pip setuptools jupyter_client jupyter_core nbconvert nbclient "
@@ -85,7 +86,7 @@ class ParsedOptions:
                     bound = self._bound_names(code.co_filename, code.co_firstlineno)
                     self._local.update((name, value) for name, value in bound.items() if value is not None)
                     for name, value in _read_variables(frame):
-                        if name.lower() in _NAMES or is_settings_object(value):
+                        if _holds_settings(name, value):
                             self._variable(name, value)
                         elif name == code.co_varnames[0] and hasattr(type(value), code.co_name):
                             self._attributes(value)
@@ -112,7 +113,7 @@ class ParsedOptions:
                 continue
             if name.strip("_").lower() in _NAMES or is_settings_object(value):
                 self._variable(name, value)
-            elif type(value) in (int, float, str, bool) and (name in given or name in _NUMBERS):
+            elif type(value) in (int, float, str, bool) and (name in given or name in NAMES_OF_NUMBERS):
                 plain[name] = value
         if plain:
             self.write_options("attributes", type(owner).__name__, plain)
@@ -133,10 +134,14 @@ class ParsedOptions:
             trains = "torch" in sys.modules or "paddle" in sys.modules
             bound = self._bound_names(file) if trains else {}
             constants = dict(self._local)
+            for name, module in list(sys.modules.items()) if trains else ():
+                home = getattr(module, "__file__", None) or ""
+                if name.rpartition(".")[2] in _NAMES and home and is_user_file(home):
+                    self._module(name, module, home)
             for name, value in list(names.items()):
                 if name.startswith("_") or name in ("In", "Out"):
                     continue
-                if name.lower() in _NAMES or is_settings_object(value):
+                if _holds_settings(name, value):
                     self._variable(name, value)
                 elif not is_setting(value):
                     continue
@@ -145,6 +150,13 @@ class ParsedOptions:
                     constants[name] = value
             if constants:
                 self.write_options("constants", "__main__", constants)
+
+    def _module(self, name, module, file):
+        """Reads the constants of a module with the name of settings: `config.py`."""
+        bound = self._bound_names(file)
+        values = {at: value for at, value in vars(module).items() if at in bound and is_setting(value)}
+        if values:
+            self.write_options("dict", name, values)
 
     def _variable(self, name, value):
         if isinstance(value, type):
@@ -180,8 +192,13 @@ def _read_variables(frame):
     return found
 
 
+def _holds_settings(name, value):
+    """Whether a variable has the name of settings, or a class or the keys of them."""
+    return name.lower() in _NAMES or is_settings_object(value) or has_keys_of_settings(value)
+
+
 def _is_constant(name):
-    return name in _NUMBERS or (name.isupper() and len(name) > 1)
+    return name in NAMES_OF_NUMBERS or (name.isupper() and len(name) > 1)
 
 
 def install(probe):

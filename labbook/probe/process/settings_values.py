@@ -5,10 +5,23 @@ import sys
 from ..events.jsonl import MAX_DEPTH, MAX_ITEMS, describe
 from .user_files import is_user_file
 
-_BAGS = ("Namespace", "AttrDict", "CfgNode", "Config", "Configs", "Params", "HParams", "Options", "Settings")
+_BAG_WORDS = "Namespace AttrDict CfgNode Config Configs Params HParams Options Settings Args Arguments"
+_BAGS = tuple(_BAG_WORDS.split())
 """Ends of the names of classes whose attributes are settings."""
 
 _SCALARS = (str, int, float, bool, type(None))
+_MOST_PARTS = 8
+_NOT_PLAIN = float("-inf")
+
+_NUMBER_WORDS = (
+    "lr learning_rate epochs num_epochs n_epochs max_epochs epoch_num batch_size bs batchsize train_batch_size seed "
+    "random_seed momentum weight_decay wd dropout hidden hidden_size hidden_dim num_layers n_layers embed_dim dim "
+    "num_classes n_classes max_steps warmup warmup_steps gamma beta1 beta2 temperature patience "
+    "num_workers device"
+)
+NAMES_OF_NUMBERS = frozenset(_NUMBER_WORDS.split())
+_FEWEST_KEYS = 2
+"""Keys of a dictionary of any name that are those of settings. Source: chosen by us."""
 
 
 def to_plain(value, depth=0):
@@ -54,6 +67,27 @@ def is_settings_object(value):
     home = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
     is_own = kind.__module__ in ("__main__", "argparse") or kind.__name__ == "CfgNode" or (home and is_user_file(home))
     return is_own and kind.__name__.endswith(_BAGS)
+
+
+def has_keys_of_settings(value):
+    """Whether a plain dictionary has keys of settings, as `lr`; a batch, a history or a checkpoint is not plain."""
+    return isinstance(value, dict) and _count_keys(value) >= _FEWEST_KEYS
+
+
+def _count_keys(values, depth=0):
+    """Return how many keys of a dictionary, and of those in it, are names of numbers; negative if it is not plain."""
+    if depth > MAX_DEPTH:
+        return _NOT_PLAIN
+    count = 0
+    for name, item in list(values.items())[:MAX_ITEMS]:
+        if isinstance(item, dict):
+            count += _count_keys(item, depth + 1)
+            continue
+        parts = item if isinstance(item, (list, tuple)) else (item,)
+        if type(name) is not str or len(parts) > _MOST_PARTS or any(type(part) not in _SCALARS for part in parts):
+            return _NOT_PLAIN
+        count += name.lower() in NAMES_OF_NUMBERS
+    return count
 
 
 def has_arrays(value):

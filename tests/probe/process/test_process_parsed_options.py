@@ -159,6 +159,35 @@ def test_settings_in_the_main_module_are_recorded(probed, python):
     assert told["__main__"] == {"BATCH_SIZE": 32, "lr": 0.5}
 
 
+UNUSUAL = """
+import sys, types
+sys.modules["torch"] = types.ModuleType("torch")
+import lab.settings as S
+from dataclasses import dataclass
+@dataclass
+class Args:
+    steps: int = 3
+A = Args(steps=5)
+G = {"epochs": 4, "net": {"dropout": 0.1, "sizes": [1, 2]}}
+history = {"lr": [0.1] * 9, "epochs": list(range(9))}
+best = {"lr": 0.1, "seed": 1, "model": {"weight": object()}}
+row = {"lr": 0.1, "loss": 0.5}
+again = {"lr": 1, "seed": 2}
+again["again"] = again
+"""
+
+
+def test_settings_of_any_name_are_known_by_their_keys_and_modules_by_their_name(probed, python):
+    probed.write("train.py", UNUSUAL)
+    probed.write("lab/settings.py", "import os\nWIDTH, rate = 8, 0.5\nGPU = os.environ.get('NO_GPU', '0')\nPAIRS = [1]")
+    told = {event["name"]: event["values"] for event in probed(python, "train.py").of("arguments")}
+    assert told == {
+        "lab.settings": {"WIDTH": 8, "rate": 0.5, "GPU": "0"},
+        "A": {"steps": 5},
+        "G": {"epochs": 4, "net": {"dropout": 0.1, "sizes": [1, 2]}},
+    }
+
+
 def test_settings_are_recorded_at_the_first_step(probed):
     code = (
         "import os, sys\nconfig = {'a': 1}\nsys._labbook_probe.step = 1\nconfig = {'a': 2}\n"
