@@ -19,6 +19,7 @@ _NOT_METRICS = frozenset({
 _ALONE_NO_METRIC = frozenset(
     {"error", "err", "errors", "return", "returns", "score", "top", "map", "success", "correct"}
 )
+_LISTED_METRICS = frozenset({"return", "returns", "score"})
 _OF_COST = frozenset({"cost", "costs", "avg", "average", "mean", "total", "train", "val", "valid", "test", "eval"})
 _OF_RATE = frozenset({"lr", "learning", "rate", "group", "pg", "param", "current"})
 _CHINESE = {
@@ -42,11 +43,12 @@ GATE = "|".join(sorted({*_LONG_WORDS, *_CHINESE}))
 
 
 @lru_cache(maxsize=4096)
-def metric_name(text: str) -> tuple[str, bool] | None:
+def metric_name(text: str, listed: bool = False) -> tuple[str, bool] | None:
     """Returns a metric's name in the entry and whether any number may follow it; else `None`.
 
     Args:
         text: The name as printed: "loss", "train_loss", "Acc@1", "val/loss", "Average loss", "CTCLoss", "训练损失".
+        listed: Whether it stands in a list behind an epoch or a step, as in "ep 5 | return 0.70 | eps 0.83".
     """
     qualified = _QUALIFIED.match(text)
     if qualified is not None:
@@ -69,7 +71,8 @@ def metric_name(text: str) -> tuple[str, bool] | None:
         return None
     if any(word in ("cost", "costs") for word in words) and not all(word in _OF_COST for word in words):
         return None  # Paddle's suites print `batch_cost` and `reader_cost`, which are times
-    if len(words) == 1 and words[0] in _ALONE_NO_METRIC and not any(c.isdigit() or c.isupper() for c in text[1:]):
+    alone = _ALONE_NO_METRIC - _LISTED_METRICS if listed else _ALONE_NO_METRIC
+    if len(words) == 1 and words[0] in alone and not any(c.isdigit() or c.isupper() for c in text[1:]):
         return None
     return _clean_name(text), kind.quantity in _STRONG
 

@@ -59,6 +59,9 @@ _SPLIT_PAIR = re.compile(
     rf"(?P<number>\d{{1,9}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s，；]|$))",
     re.IGNORECASE,
 )
+_SPLIT_FIRST = re.compile(rf"\W*(?:\d{{1,9}}\W{{1,4}})?(?:{_ANY_SPLIT})\b", re.IGNORECASE)
+"""A line of the metrics of a data split: "validation: mae 0.57 rmse 0.66", "[6] test mse 0.02"."""
+_LISTED = re.compile(r"[ \t]{0,8}[,;|，；][ \t]{0,8}\Z")
 _SECTION = re.compile(rf"(?<![\w/.-])({_ANY_SPLIT})\W{{1,5}}\Z", re.IGNORECASE)
 """What begins the metrics of a data split within a line: "Val: loss 0.6", "[Valid] loss", "【验证】损失"."""
 _HEADING = re.compile(
@@ -78,7 +81,7 @@ _PHRASE = re.compile(
 )
 """A percentage behind what it is of: "Accuracy of the network on the 10000 test images: 54 %"."""
 _PLACED = re.compile(
-    r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W|第\s{0,3}\d{1,15}\s{0,3}(?:轮|个?epoch|代|步|次迭代|回合)",
+    r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W|\bep\W|第\s{0,3}\d{1,15}\s{0,3}(?:轮|个?epoch|代|步|次迭代|回合)",
     re.IGNORECASE,
 )
 _EPISODE = re.compile(r"(?<![A-Za-z_])episode['\"]?[\s:=#\[(]{0,6}(\d{1,12})(?![\d.]*[A-Za-z])", re.IGNORECASE)
@@ -204,13 +207,16 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
     words_before: dict[str, str] = {}
     part, following, end = None, "", 0
     placed = bool(_PLACED.search(line))
+    headed = placed or bool(_SPLIT_FIRST.match(line))
     for match in _PAIR.finditer(line):
-        named = metric_name(match["name"])
+        listed = placed and bool(_LISTED.search(line, max(0, match.start() - _NEAR), match.start()))
+        named = metric_name(match["name"], listed)
         if named is None or match["time"]:
             continue
         name, strong = named
         alone = match.group().strip() == line.strip()
-        value = _value(match, strong=strong, placed=placed or alone)
+        follows = bool(seen) and bool(_LISTED.fullmatch(line, end, match.start()))
+        value = _value(match, strong=strong, placed=headed or alone or follows)
         if value is None:
             continue
         if part is None:

@@ -194,6 +194,11 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
          {"ppl": [(10, 9.5), (20, 8.25)]}),
         ("Accuracy of the network on the 297 test images: 83 %", {"test/accuracy": [(1, 83.0)]}),
         ("Accuracy for class: plane is 55.8 %", {}),
+        ("validation: mae 0.5 rmse 0.6", {"val/mae": [(1, 0.5)], "val/rmse": [(1, 0.6)]}),
+        ("[6] test mse 0.5\n[7] test mse 0.4", {"test_mse": [(1, 0.5), (2, 0.4)]}),
+        ("ep   5 | return   0.58 | eps 0.97 | len 22", {"return": [(5, 0.58)]}),
+        ("done, val_loss 0.5, auc 0.75", {"val_loss": [(1, 0.5)], "auc": [(1, 0.75)]}),
+        *[(line, {}) for line in ("step 3 return 0.5", "we saw mae 0.5 before", "lr 0.1 mae 0.2")],
         *[
             (start + "".join(f"{form.format(word, epoch)} AUC 0.{n}{epoch}\n"
              for n, word in enumerate(("teacher", "student"), 5) for epoch in range(2)),

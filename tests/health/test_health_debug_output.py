@@ -123,8 +123,12 @@ def test_labels_that_the_model_gets_too_are_one_row(dtype, role):
 
 @pytest.mark.parametrize(
     ("dtype", "high", "classes", "count"),
-    [("int64", 2, range(3), 3), ("float32", 1, range(66), 0), ("int64", 255, range(0, 255, 2), 0)]
-    + [("int64", 255, [*range(199), 255], 0)],
+    [
+        ("int64", 2, range(3), 3),
+        ("float32", 1, range(66), 0),
+        ("int64", 255, range(0, 255, 2), 0),
+        ("int64", 255, [*range(199), 255], 0),
+    ],
     ids=["labels", "ids of another column", "labels of another loss", "as many as are written"],
 )
 def test_classes_of_a_target_are_counted_where_they_are_its_own(dtype, high, classes, count):
