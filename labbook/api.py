@@ -5,6 +5,8 @@
 Outside a recorded run they do nothing, so they can stay in the program. They never raise and import nothing heavy.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 import sys

@@ -4,6 +4,8 @@ Exit codes: 0 fine, 1 nothing found, 2 usage, 3 notebook or configuration, 4 git
 ends with the status of the command that it recorded.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Writes the report of a bug in labbook: Markdown without secrets of the user's environment."""
 
+from __future__ import annotations
+
 import os
 import platform
 import sys

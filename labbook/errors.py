@@ -5,6 +5,8 @@ says what could not be done, with the value; the template `errors.journal.not_wr
 `cli.py` prints both in the language in use; `str(error)` is English.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping
 from importlib import import_module

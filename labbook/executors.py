@@ -3,6 +3,8 @@
 The results come in the order of the items whatever executes them, so that what is written does not depend on it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import importlib
 import os

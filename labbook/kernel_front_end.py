@@ -1,5 +1,7 @@
 """The front end of the kernel that this process is: its shell, its notebook, links among its outputs."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Callable

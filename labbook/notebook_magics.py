@@ -1,5 +1,7 @@
 """`%load_ext labbook`: the magics `%%labbook`, `%labbook start` and `%labbook stop` of IPython and Jupyter."""
 
+from __future__ import annotations
+
 import argparse
 import shlex
 from typing import Any

@@ -1,5 +1,7 @@
 """Copies one file that another process may be writing, with its SHA-256."""
 
+from __future__ import annotations
+
 import errno
 import hashlib
 import os

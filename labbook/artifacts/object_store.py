@@ -1,5 +1,7 @@
 """A place of objects: files named by the SHA-256 of their content, in a folder or behind a URL of fsspec."""
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os

@@ -1,5 +1,7 @@
 """Reads a conda environment from its own records, and writes its `environment.yml`."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os

@@ -5,6 +5,8 @@ into messages as plain data, with the keys of `labbook.model.evidence.Ending.fac
 a kill without a known cause), `time_limit`, `core_dump`.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re

@@ -3,6 +3,8 @@
 They are computed in the recorder, never in the training process.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os

@@ -1,5 +1,7 @@
 """Reads GPUs and their load through NVML, or only their names from /proc and /sys."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Collection
 from pathlib import Path

@@ -4,6 +4,8 @@ A job is what one launcher started together: `srun`, `torchrun`, `mpirun`, `padd
 Its tasks have the same id on all nodes, and a number each.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """Launchers such as torchrun, and the command lines behind them."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from pathlib import Path, PurePath

@@ -1,5 +1,7 @@
 """Recognizes names of metrics in console text, and gives them the name that the entry shows."""
 
+from __future__ import annotations
+
 import re
 from functools import lru_cache
 

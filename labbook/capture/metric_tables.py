@@ -3,6 +3,8 @@
 skorch and pandas align columns by blanks, Rich and Markdown separate cells by bars. Time is linear in the text.
 """
 
+from __future__ import annotations
+
 import re
 
 from labbook.capture.metric_names import data_split, has_split, metric_name

@@ -3,6 +3,8 @@
 Reads only; never signals or waits.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import time

@@ -3,6 +3,8 @@
 Two projects have programs of the same name, `train.py`: they share no experiment, no previous run and no fix.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Judges reproducibility: clean code, locked versions, rebuildable elsewhere."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

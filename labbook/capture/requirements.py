@@ -1,5 +1,7 @@
 """Normalized names of Python packages, and lines of a requirements file."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

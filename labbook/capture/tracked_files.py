@@ -1,5 +1,7 @@
 """Recognises files that DVC or git-annex keeps, and reads their digests."""
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import re

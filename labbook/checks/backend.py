@@ -1,5 +1,7 @@
 """The interface between checks and frameworks, and walks over nested batches."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol

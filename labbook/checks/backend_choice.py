@@ -1,5 +1,7 @@
 """Selects the backend of the checks by the type of the passed objects."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator, Mapping
 

@@ -1,5 +1,7 @@
 """`checklist`: checks data, model, loss, gradients and optimizer before a long training."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,5 +1,7 @@
 """`gradcheck`: compares the gradients of a function with finite differences."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import Any

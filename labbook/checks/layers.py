@@ -1,5 +1,7 @@
 """`trace`: shape and value range of the output of each layer."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -1,5 +1,7 @@
 """`overfit_one_batch`: a model that cannot overfit one batch has a bug."""
 
+from __future__ import annotations
+
 import math
 from contextlib import suppress
 from typing import Any

@@ -1,5 +1,7 @@
 """The PaddlePaddle backend of the checks; imported only if objects of PaddlePaddle are passed."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from math import prod
 from typing import Any

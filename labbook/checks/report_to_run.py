@@ -1,5 +1,7 @@
 """Sends a result to the entry of the current recorded run; does nothing without one."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 from typing import TypeVar

@@ -1,5 +1,7 @@
 """Rows of the checklist about the batch, the model's output and the first loss."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

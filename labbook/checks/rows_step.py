@@ -1,5 +1,7 @@
 """Rows of the checklist about gradients, the optimizer, one step, memory and the mode of the model."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from labbook.checks.backend import Backend

@@ -1,5 +1,7 @@
 """Restores the state that a check changes: weights, buffers, gradients, modes, optimizer, random state."""
 
+from __future__ import annotations
+
 import random
 import sys
 from collections import OrderedDict, defaultdict

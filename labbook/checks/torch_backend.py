@@ -1,5 +1,7 @@
 """The PyTorch backend of the checks; imported only if objects of PyTorch are passed."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

@@ -1,5 +1,7 @@
 """`labbook bisect`: finds the difference between two runs that changed the result."""
 
+from __future__ import annotations
+
 import sys
 
 import click

@@ -1,5 +1,7 @@
 """`labbook completion`: prints the line that enables shell completion."""
 
+from __future__ import annotations
+
 import click
 
 from labbook.help_text import HelpCommand

@@ -1,5 +1,7 @@
 """`labbook doctor`: checks the installation and the notebook."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """`labbook import`: makes entries of runs of other tools."""
 
+from __future__ import annotations
+
 from dataclasses import asdict
 from pathlib import Path
 

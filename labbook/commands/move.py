@@ -1,5 +1,7 @@
 """`labbook move`: moves a run to another notebook."""
 
+from __future__ import annotations
+
 import click
 
 from labbook.commands.options import (

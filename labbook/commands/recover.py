@@ -1,5 +1,7 @@
 """`labbook recover`: finishes the entries of runs whose recorder died."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 

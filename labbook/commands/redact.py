@@ -1,5 +1,7 @@
 """`labbook redact`: masks secrets in files, or lists them."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """`labbook reproduce`: runs a recorded run again and compares the results."""
 
+from __future__ import annotations
+
 import contextlib
 import sys
 

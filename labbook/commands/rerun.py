@@ -1,5 +1,7 @@
 """`labbook rerun`: runs a recorded run again."""
 
+from __future__ import annotations
+
 import sys
 
 import click

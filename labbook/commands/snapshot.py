@@ -1,5 +1,7 @@
 """`labbook snapshot`: keeps what brings a run back."""
 
+from __future__ import annotations
+
 import sys
 
 import click

@@ -1,5 +1,7 @@
 """`labbook watch`: rebuilds the site whenever a note changes."""
 
+from __future__ import annotations
+
 import click
 
 from labbook import screen

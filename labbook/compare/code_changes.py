@@ -1,5 +1,7 @@
 """Lists the net changes of the code between two runs, committed in between or not."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any

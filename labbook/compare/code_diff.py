@@ -4,6 +4,8 @@ Each file is rebuilt as it was in each run: the content of its commit with the u
 `changes.patch`. Without the repository, only files in the patches are compared.
 """
 
+from __future__ import annotations
+
 import difflib
 import itertools
 import re

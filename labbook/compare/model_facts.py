@@ -1,5 +1,7 @@
 """The modules of a run's models as names with a value each, and their differences between two runs."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Finds the run of the same script of the same project before this one."""
 
+from __future__ import annotations
+
 import json
 from contextlib import suppress
 from typing import Any

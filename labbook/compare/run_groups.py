@@ -1,5 +1,7 @@
 """Groups runs by the value of a field, an option or a metric, for `labbook list --group-by`."""
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any

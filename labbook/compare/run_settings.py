@@ -1,5 +1,7 @@
 """Reads the settings of one run from its `run.json`, as flat names and values."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any

@@ -4,6 +4,8 @@ The terminal's table is built here. The site builds it in the browser from the s
 (`templates/site/assets/compare.js`); a test compares both.
 """
 
+from __future__ import annotations
+
 import hashlib
 import re
 from collections.abc import Mapping, Sequence

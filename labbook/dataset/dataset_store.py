@@ -6,6 +6,8 @@ manifest says which months are being exchanged, the files are moved into place, 
 Each file is replaced as a whole. An export that was killed goes on from `_staging/`.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import json

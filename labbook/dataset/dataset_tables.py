@@ -1,5 +1,7 @@
 """The tables of the data set with their columns; the documentation and the Parquet schemas are made from them."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from labbook.frozen import dataclass

@@ -1,5 +1,7 @@
 """Turns an entry and its `run.json` into rows of the tables. Pure, apart from reading that file."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -4,6 +4,8 @@ The first exception that ended the program is the cause; within one exception it
 again. A page that another page names as its cause moves behind it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -1,5 +1,7 @@
 """The diagnosis of a failure: its findings, the cause first, consequences behind it."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 

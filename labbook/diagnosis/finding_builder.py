@@ -1,5 +1,7 @@
 """Builds findings: the place, the evidence with its numbers, causes and fixes in the order for this run."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Collects the evidence of a recorded run: exceptions, output, health checks, its end, and the conditions it meets."""
 
+from __future__ import annotations
+
 import ast
 import math
 import statistics

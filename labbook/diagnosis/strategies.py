@@ -5,6 +5,8 @@ then a line in which a program reports an error without an exception, and last p
 strategy has an answer the failure is unknown.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 

@@ -1,5 +1,7 @@
 """Reads the TOML files of this package that hold patterns as data."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path

@@ -4,6 +4,8 @@ The schema is a JSON Schema file, or a dataclass of the program. A dataclass is 
 importing it, and only if the run itself has loaded that file: settings of a notebook run no code.
 """
 
+from __future__ import annotations
+
 import ast
 import json
 from collections.abc import Iterator, Mapping

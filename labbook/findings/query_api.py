@@ -1,5 +1,7 @@
 """Queries of a notebook from Python: `labbook.list_runs()` and `labbook.search()`."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 from typing import Any

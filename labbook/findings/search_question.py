@@ -1,5 +1,7 @@
 """Finds what a search is about: the symptoms of a question, or of a pasted error message."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import replace
 

@@ -7,6 +7,8 @@ neighbours; `shuffle: yes` is a boolean that was meant as one.
 Source: `yaml.resolver.Resolver`, `omegaconf._utils.get_yaml_loader`.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from typing import Any

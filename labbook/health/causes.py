@@ -3,6 +3,8 @@
 The links are data of the symptom pages (`causes_of`); this module only has the order in which causes are tried.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 ORDER = (

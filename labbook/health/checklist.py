@@ -1,5 +1,7 @@
 """The health checklist of a run: runs every check once, puts effects under their causes, keeps rows worth reading."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 

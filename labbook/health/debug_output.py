@@ -1,5 +1,7 @@
 """Batches, outputs and parameters at the first and the last inspected step, for the debugging tables of an entry."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Facts of models, losses and loaders that an entry shows, small enough for `run.json`."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any, Literal

@@ -1,5 +1,7 @@
 """What the columns of a table of a training are, by their names: steps, times, runs, data splits, metrics."""
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Sequence

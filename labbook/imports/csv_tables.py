@@ -1,5 +1,7 @@
 """Opens tables in CSV as people and spreadsheets write them: encoding, separator, comments, header, numbers."""
 
+from __future__ import annotations
+
 import codecs
 import csv
 import re

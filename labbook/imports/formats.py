@@ -1,5 +1,7 @@
 """The formats that can be imported, and which one a path looks like."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from labbook.imports.csv_logs import CSV

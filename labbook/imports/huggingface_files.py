@@ -3,6 +3,8 @@
 Source: transformers/trainer_callback.py, `TrainerState`: `log_history` has a row for each log and each evaluation.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,7 @@
 """A run as another tool stored it, before it becomes an entry."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math

@@ -3,6 +3,8 @@
 Source: mlflow/store/tracking/file_store.py and mlflow/store/tracking/dbmodels/models.py of MLflow 3.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,7 @@
 """Writes the series of a run as TensorBoard event files or as CSV."""
 
+from __future__ import annotations
+
 import csv
 import io
 import struct

@@ -4,6 +4,8 @@ Source: swanlab/proto/swanlab of SwanLab 0.8: records in the framing of LevelDB 
 `logs/<name>/*.log` only, are read by those logs.
 """
 
+from __future__ import annotations
+
 import glob
 from collections.abc import Iterator, Mapping
 from datetime import datetime

@@ -7,6 +7,8 @@ A run is a folder with event files, as in TensorBoard. Folders that writers make
 Source: tensorflow/core/util/event.proto, framework/summary.proto, framework/tensor.proto; tensorboard/plugins/hparams.
 """
 
+from __future__ import annotations
+
 import math
 import re
 import struct

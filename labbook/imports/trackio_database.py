@@ -3,6 +3,8 @@
 Source: trackio/sqlite_storage.py of Trackio 0.43: tables `metrics` and `configs`, values as JSON; images in `media/`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path

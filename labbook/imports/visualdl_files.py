@@ -3,6 +3,8 @@
 Source: visualdl/proto/record.proto and visualdl/writer/record_writer.py of VisualDL 2.5.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,6 +4,8 @@ Source: wandb/proto/wandb_internal.proto and wandb/sdk/internal/datastore.py of 
 of LevelDB logs.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,7 @@
 """Reads YAML files of other tools."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

@@ -7,6 +7,8 @@ query of one character becomes a prefix.
 Source: the bigram analyser that search engines use for these scripts.
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
 

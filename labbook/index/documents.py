@@ -1,5 +1,7 @@
 """Turns a file of `notes/` into a note of the index: kind, title, words and facets to filter by."""
 
+from __future__ import annotations
+
 import hashlib
 import html
 import re

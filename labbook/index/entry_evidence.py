@@ -4,6 +4,8 @@ A check that is fine names the fault that the run does not have, the advice of a
 symptom and names other faults, and tables of tensors and of the machine name everything: they are no evidence.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache

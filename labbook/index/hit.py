@@ -1,5 +1,7 @@
 """One result of a search."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

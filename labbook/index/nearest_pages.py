@@ -1,5 +1,7 @@
 """Finds the symptom pages nearest to a text without an error message: proposals, never findings."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from labbook.index.page_scores import ENOUGH, page_scores

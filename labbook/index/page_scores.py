@@ -1,5 +1,7 @@
 """Scores the pages of the catalogue by the meanings that they share with a question."""
 
+from __future__ import annotations
+
 import math
 from collections import defaultdict
 from collections.abc import Iterable

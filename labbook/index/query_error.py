@@ -1,5 +1,7 @@
 """A query that cannot be answered as it is, with the nearest known names."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 

@@ -3,6 +3,8 @@
 The grammar is that of `docs/pages/query.md`; `templates/site/assets/query.js` is the same for the site.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """Finds the line of a note that matches a search best."""
 
+from __future__ import annotations
+
 import html
 import re
 from collections.abc import Iterator, Sequence

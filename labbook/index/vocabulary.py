@@ -4,6 +4,8 @@ A text is cut into atoms, English words and single Chinese characters, and the l
 first. So Chinese needs no spaces, and 梯度没清零, `zero_grad` and "zero the gradients" mean the same.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache

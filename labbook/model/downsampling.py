@@ -1,5 +1,7 @@
 """Downsampling of long series that keeps their extremes."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 

@@ -1,5 +1,7 @@
 """An entry of the notebook: front matter and text."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any

@@ -1,5 +1,7 @@
 """The result of a diagnosis."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any

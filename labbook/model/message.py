@@ -5,6 +5,8 @@
 passes messages on and never parses sentences.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any

@@ -1,5 +1,7 @@
 """The record of one execution of a command."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any

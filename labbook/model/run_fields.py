@@ -1,5 +1,7 @@
 """Names and values by which runs are filtered: fields of the front matter, options and metrics. Pure."""
 
+from __future__ import annotations
+
 import math
 import re
 import shlex

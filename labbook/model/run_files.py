@@ -1,5 +1,7 @@
 """A file of a run that is kept, and the runs that wrote what a run read."""
 
+from __future__ import annotations
+
 import re
 from pathlib import PurePath, PurePosixPath
 

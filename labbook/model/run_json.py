@@ -1,5 +1,7 @@
 """Conversion between a `Run` and the plain data of `run.json`."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import math

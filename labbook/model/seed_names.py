@@ -1,5 +1,7 @@
 """Names the random generators that a program seeded."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 LATER = ", later"

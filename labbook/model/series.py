@@ -1,5 +1,7 @@
 """A measured quantity over the steps of a run."""
 
+from __future__ import annotations
+
 import math
 import statistics
 

@@ -1,5 +1,7 @@
 """Measurements of the probe in one training process, other than series."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

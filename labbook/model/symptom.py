@@ -1,5 +1,7 @@
 """A symptom page of the catalogue as data."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import field
 

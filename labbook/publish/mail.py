@@ -1,5 +1,7 @@
 """Sends a document by mail, through the mail server that the settings name. Nothing is sent unless asked for."""
 
+from __future__ import annotations
+
 import netrc
 import os
 import smtplib

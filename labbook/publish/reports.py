@@ -1,5 +1,7 @@
 """Writes the report of a period, or of an experiment, into the notebook and commits it."""
 
+from __future__ import annotations
+
 import base64
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,6 +5,8 @@ with the settings of the probe, then with lines for the user. If the socket clos
 process has died; what its cells had shown is known.
 """
 
+from __future__ import annotations
+
 import json
 import socket
 import time

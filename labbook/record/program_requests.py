@@ -1,5 +1,7 @@
 """Parses the options of `labbook record` that the probe carries out inside the program."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from labbook.errors import UsageError

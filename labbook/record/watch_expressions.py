@@ -5,6 +5,8 @@ Names are those of the series in `metrics.csv`: `loss`, `grad_norm`, `lr`, `step
 second optimizer, and the names that the program logs (`val/loss`, or in quotes: `"val/acc@5"`).
 """
 
+from __future__ import annotations
+
 import ast
 import math
 import warnings

@@ -1,5 +1,7 @@
 """Axes of a diagram: positions of values, and tick labels."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

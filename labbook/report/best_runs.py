@@ -1,5 +1,7 @@
 """The best run of some runs, and whether it is better than another by more than the noise of the experiment."""
 
+from __future__ import annotations
+
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence

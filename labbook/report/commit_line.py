@@ -1,5 +1,7 @@
 """What became of a commit, as the terminal shows it after a run, a fix or a report."""
 
+from __future__ import annotations
+
 from labbook.store.commit.entry_commit import CommitOutcome
 from labbook.store.text.sentences import Sentences
 

@@ -1,5 +1,7 @@
 """Draws the curves of a run as one compact SVG, and writes them as CSV."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
 

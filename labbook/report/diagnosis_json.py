@@ -1,5 +1,7 @@
 """A diagnosis as JSON data, for `labbook diagnose --json`."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from labbook.model.finding import Diagnosis, Finding

@@ -1,5 +1,7 @@
 """Finds the exception that ended a run, and its line in the user's code."""
 
+from __future__ import annotations
+
 import re
 
 from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Frame, Run, is_launcher_error

@@ -1,5 +1,7 @@
 """Draws the gradient over the depth of the model, for runs with a failed check."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

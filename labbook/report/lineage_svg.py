@@ -1,5 +1,7 @@
 """Draws which earlier runs wrote what a run read."""
 
+from __future__ import annotations
+
 from labbook.model.run import Run
 from labbook.model.run_files import Parent
 from labbook.report import numbers

@@ -1,5 +1,7 @@
 """Writes the modules of a model in the language of Mermaid, which git hosts draw in a code block."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any

@@ -1,5 +1,7 @@
 """Draws the modules of a model as nested boxes in the order in which they run, with their health."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Formats numbers for people: metrics, durations, sizes, counts."""
 
+from __future__ import annotations
+
 import math
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")

@@ -1,5 +1,7 @@
 """Groups the series of a run into panels."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """Periods of reports: ISO weeks (2026-W47), months (2026-11), days from one date to another; in local time."""
 
+from __future__ import annotations
+
 import re
 from datetime import date, datetime, timedelta
 

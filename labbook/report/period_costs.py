@@ -1,5 +1,7 @@
 """Step time, memory and machine time of the experiments of a period, compared with the time before."""
 
+from __future__ import annotations
+
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

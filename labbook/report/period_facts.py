@@ -1,5 +1,7 @@
 """The paragraph at the head of a report: a few facts, the most important first."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

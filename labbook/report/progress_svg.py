@@ -1,5 +1,7 @@
 """Draws the primary metric of an experiment over its runs, and the best value so far."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,5 +1,7 @@
 """Writes the page of a report."""
 
+from __future__ import annotations
+
 import html
 import posixpath
 from collections.abc import Callable, Mapping, Sequence

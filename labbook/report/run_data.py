@@ -1,5 +1,7 @@
 """All data of a run, for `labbook show --json` and for pages that need more than the entry."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,7 @@
 """Chooses the series that represents a run, and the best value of a series."""
 
+from __future__ import annotations
+
 import math
 import re
 from bisect import bisect_left, insort

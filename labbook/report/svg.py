@@ -1,5 +1,7 @@
 """Shared parts of the pictures of an entry, which work on light and dark pages and load no other file."""
 
+from __future__ import annotations
+
 import html
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """Writes the summary of a run that fits one screen, for `labbook show --brief`."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

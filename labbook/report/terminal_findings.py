@@ -1,5 +1,7 @@
 """Writes the findings of the health checks in a few lines, for the end of a run on the terminal."""
 
+from __future__ import annotations
+
 import re
 
 from labbook.model.finding import Finding

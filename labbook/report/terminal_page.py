@@ -1,5 +1,7 @@
 """Prepares an entry, or a section of it, for reading on a terminal."""
 
+from __future__ import annotations
+
 import re
 
 from labbook.errors import EntryError

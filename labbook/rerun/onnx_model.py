@@ -4,6 +4,8 @@ No entry is written. The model is what the program made, with the inputs of its 
 run kept in a snapshot or by `labbook.keep()` are loaded before the export.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import shutil

@@ -1,5 +1,7 @@
 """Builds the recorded Python environment again: by conda, uv, or venv and pip."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re

@@ -1,5 +1,7 @@
 """The recorded command, for the folder and the environment of its rerun."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath

@@ -1,5 +1,7 @@
 """Runs the recorded command in the recorded container image, with the engine that this machine has."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import subprocess

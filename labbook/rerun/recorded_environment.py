@@ -1,5 +1,7 @@
 """Compares the environment of a recorded run with the one that is there, and sets the recorded variables."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import shutil

@@ -1,5 +1,7 @@
 """Makes the data of a recorded run available to its rerun, and checks whether it has changed since."""
 
+from __future__ import annotations
+
 import contextlib
 import shutil
 from collections.abc import Mapping

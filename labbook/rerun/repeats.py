@@ -1,5 +1,7 @@
 """Repeats of a run in the notebook, which show how much its result varies."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

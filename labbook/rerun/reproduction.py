@@ -1,5 +1,7 @@
 """Compares a run with its rerun: is the result the same, and if not, since when and why?"""
 
+from __future__ import annotations
+
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Says how a rerun compares with its run, on the terminal and in both entries."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The differences of two runs that can be made one by one: options, environment variables, and hunks of code."""
 
+from __future__ import annotations
+
 import ast
 import os
 import re

@@ -4,6 +4,8 @@ It reads the program's own files that the run used. It is asked when a rerun dif
 changed the result is not proven.
 """
 
+from __future__ import annotations
+
 import ast
 import contextlib
 from collections.abc import Iterator, Mapping

@@ -3,6 +3,8 @@
 Results are `None` or empty where the code cannot be resolved, so that rules rely on certain facts only.
 """
 
+from __future__ import annotations
+
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Finds evaluation loops: named as such, and without any training step."""
 
+from __future__ import annotations
+
 import ast
 import re
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """Effects of statements on gradients in execution order, including called functions of the program."""
 
+from __future__ import annotations
+
 import ast
 import builtins
 from collections.abc import Iterator, Sequence

@@ -1,5 +1,7 @@
 """Finds the last operation behind an expression: softmax, linear layer, or the last layer of a model."""
 
+from __future__ import annotations
+
 import ast
 
 from labbook.review.code_index import Code, Kind, dotted_target, last_name, walk

@@ -1,5 +1,7 @@
 """Finds batches of which only a part is moved to the device."""
 
+from __future__ import annotations
+
 import ast
 import re
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """A parsed source file: text, syntax tree, imported names, silenced lines."""
 
+from __future__ import annotations
+
 import ast
 import json
 import re

@@ -1,5 +1,7 @@
 """Keys of a configuration file that no line of the program reads."""
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Command-line options whose values no line of the program reads."""
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Iterable, Sequence
 from pathlib import Path

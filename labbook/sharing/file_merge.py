@@ -1,5 +1,7 @@
 """Merges two versions of one file by its kind; what the chosen version lacks is kept in a file beside it."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os

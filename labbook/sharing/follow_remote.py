@@ -1,5 +1,7 @@
 """Brings entries that git has fetched into the notebook, without a network; commands call it when they start."""
 
+from __future__ import annotations
+
 import os
 
 from labbook.errors import LabbookError

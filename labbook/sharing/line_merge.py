@@ -1,5 +1,7 @@
 """Three-way merge of lines that is symmetric, never loses a line that somebody wrote, and never fails."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher

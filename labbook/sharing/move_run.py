@@ -4,6 +4,8 @@ Nothing is removed before the other notebook has it: a move that is killed leave
 same call finishes it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re

@@ -1,5 +1,7 @@
 """Merges two versions of a Markdown note: front matter by key, generated blocks whole, people's text by line."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

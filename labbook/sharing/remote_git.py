@@ -4,6 +4,8 @@ Credentials are the business of git and its helpers: nothing is stored, and ever
 addresses masked.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re

@@ -1,5 +1,7 @@
 """Removes runs and experiments from a notebook, by one commit: `labbook sync` removes them for everybody."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re

@@ -1,5 +1,7 @@
 """Shares a notebook with a remote: commit edited notes, fetch, merge, push, and again when somebody was faster."""
 
+from __future__ import annotations
+
 import contextlib
 import random
 import re

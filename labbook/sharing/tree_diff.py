@@ -1,5 +1,7 @@
 """Reads what differs between two trees of a repository, the contents of files, and common ancestors."""
 
+from __future__ import annotations
+
 import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Merges two commits of the notebook's branch without a work tree."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath

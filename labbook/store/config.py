@@ -1,5 +1,7 @@
 """The settings of a notebook: one field per setting, with default, description and validation."""
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Callable, Mapping

@@ -3,6 +3,8 @@
 A field of another type than `labbook.model.events` says, or out of its range, is dropped; the rest of the event stays.
 """
 
+from __future__ import annotations
+
 import math
 import types
 import typing

@@ -1,5 +1,7 @@
 """Reads small files of text and JSON; one that is missing or damaged reads as empty."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from contextlib import suppress

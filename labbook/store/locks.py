@@ -1,5 +1,7 @@
 """A lock between processes of one machine, released by the system when its holder dies."""
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import os

@@ -1,5 +1,7 @@
 """Reads the times in front matters and run ids."""
 
+from __future__ import annotations
+
 from datetime import date, datetime, timezone
 
 from labbook.store.paths import is_run_id

@@ -1,5 +1,7 @@
 """The runs of a notebook, newest first, and the project that a run belongs to."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,7 @@
 """The notebook of a run: where its files lie, its settings, and the repository around it."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from labbook.errors import NotebookError

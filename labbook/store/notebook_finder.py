@@ -1,5 +1,7 @@
 """Finds or creates the notebook of a folder: the chosen one, one in a parent folder, or the personal one."""
 
+from __future__ import annotations
+
 import os
 import stat
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """The private folder of a notebook: journals, index and queue."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 

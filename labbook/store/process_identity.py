@@ -1,5 +1,7 @@
 """Identity of a process: its id, which may be reused, with its start time."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 

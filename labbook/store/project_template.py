@@ -3,6 +3,8 @@
 Existing files are never overwritten; `.gitignore` is added to.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from labbook.errors import NotebookError

@@ -1,5 +1,7 @@
 """Opens a folder, a bucket or a server by its address. The only module that imports fsspec."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from labbook.errors import NotebookError

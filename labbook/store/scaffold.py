@@ -1,5 +1,7 @@
 """The files that make a folder a notebook. Nothing that exists is overwritten; `.gitignore` is added to."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Callable, Mapping

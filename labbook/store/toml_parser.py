@@ -1,5 +1,7 @@
 """Parses TOML with the standard library, or with tomli on Python 3.10."""
 
+from __future__ import annotations
+
 import sys
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Finds how a script takes its options: `--lr=0.1` (argparse and most others) or `lr=0.1` (Hydra); never runs it."""
 
+from __future__ import annotations
+
 import ast
 from pathlib import Path
 

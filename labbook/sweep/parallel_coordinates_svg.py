@@ -1,5 +1,7 @@
 """Draws all trials of a sweep as lines over their options and the metric."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Writes the array script of a sweep for `sbatch`: one task for each trial, each recorded by labbook."""
 
+from __future__ import annotations
+
 import shlex
 import sys
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Writes the page of a sweep, `notes/sweeps/<name>.md`, and its picture; text that people add to it is preserved."""
 
+from __future__ import annotations
+
 from collections import Counter
 from functools import cache, partial
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Records the trials of a sweep on this machine, a few at a time; finished ones are not run again."""
 
+from __future__ import annotations
+
 import os
 import shlex
 import signal

@@ -1,5 +1,7 @@
 """What a sweep shows: its best trials and which options the metric depends on. Pure."""
 
+from __future__ import annotations
+
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """Reads the options of a sweep and makes its trials: the whole grid, or a random sample of it. Pure."""
 
+from __future__ import annotations
+
 import hashlib
 import math
 import random

@@ -1,5 +1,7 @@
 """Finds the code of a run outside a repository: the script and the local files it uses."""
 
+from __future__ import annotations
+
 import ast
 import re
 from collections.abc import Iterator

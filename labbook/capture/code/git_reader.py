@@ -1,5 +1,7 @@
 """Calls git on the user's code: few calls, bounded output, no configured programs."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import selectors

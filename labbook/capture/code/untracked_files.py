@@ -1,5 +1,7 @@
 """Selects new source files of the user's code and adds them to the patch."""
 
+from __future__ import annotations
+
 import os
 import stat
 from collections.abc import Collection, Iterable, Mapping

@@ -1,5 +1,7 @@
 """Times at which a command printed nothing, so that its lines can be assigned to processes that ran in turn."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress

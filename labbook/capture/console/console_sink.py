@@ -6,6 +6,8 @@ tracebacks, metrics from the middle), `current.txt` (lines that can still change
 and `files.json` (streams that the program wrote to its own files). All of it is redacted; raw text is in memory only.
 """
 
+from __future__ import annotations
+
 import codecs
 import copy
 import json

@@ -5,6 +5,8 @@ each file and in each gap, so that a reader knows what is missing. Every write i
 the files are readable after any death of the recorder.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Iterator, Sequence

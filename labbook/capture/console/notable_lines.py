@@ -1,5 +1,7 @@
 """Selects lines from the middle of a long output: errors, warnings, tracebacks, metrics."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass, field
 

@@ -5,6 +5,8 @@ lines, started by the first "cursor up" or backspace, as nested bars print them;
 Both withhold a line that can still change, so that only final lines are returned.
 """
 
+from __future__ import annotations
+
 import re
 
 WINDOW_LINES = 32

@@ -4,6 +4,8 @@ Reading 290 pages of YAML and Markdown takes a quarter of a second at the end of
 of that. It is written again when a page changes, and everything works without it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os

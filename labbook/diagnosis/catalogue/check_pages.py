@@ -1,5 +1,7 @@
 """What the symptom pages say of health checks: name of the row, expectation, advice and consequences."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Matches exceptions, lines and exit statuses with the patterns of the catalogue."""
 
+from __future__ import annotations
+
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -6,6 +6,8 @@ values behind "But received", and once more in a hint. So every template of the 
 but received L:8 != R:10", two shapes, two types, two devices, an index and its limit.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Renders the page of a symptom for readers, without its patterns."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -3,6 +3,8 @@
 Their meanings are in `conditions.toml`.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 

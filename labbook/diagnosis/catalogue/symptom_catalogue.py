@@ -4,6 +4,8 @@ A page is `<id>.md`: front matter, then fixed headings. A notebook's page of the
 keeps the rest. A page that cannot be read is named with its line and left out; it never stops a diagnosis.
 """
 
+from __future__ import annotations
+
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -6,6 +6,8 @@ Every other table has rows of patterns for one of the `STEPS` of `message_family
 first, also between families.
 """
 
+from __future__ import annotations
+
 import functools
 import re
 from collections.abc import Iterable, Mapping

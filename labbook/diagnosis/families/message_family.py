@@ -8,6 +8,8 @@ Source of the codes: errno.h of Linux, winerror.h, opencv2/core/base.hpp; driver
 cudnn.h, cublas_api.h; paddle/phi/core/errors.h and error_codes.proto of Paddle 1.8 to 3.3.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from labbook.diagnosis.families.family_tables import load_tables

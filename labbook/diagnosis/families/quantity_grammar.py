@@ -3,6 +3,8 @@
 The kind of quantity (sizes, types, devices) gives the family; the particular operation does not matter.
 """
 
+from __future__ import annotations
+
 import itertools
 import re
 from collections.abc import Iterator

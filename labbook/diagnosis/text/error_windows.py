@@ -1,5 +1,7 @@
 """Finds the parts of a long log that may report a failure, by searching blocks of bytes for rare words."""
 
+from __future__ import annotations
+
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator

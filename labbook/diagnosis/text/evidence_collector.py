@@ -1,5 +1,7 @@
 """Collects exceptions and lines of a text with bounded memory: of similar ones the first and the last few."""
 
+from __future__ import annotations
+
 import itertools
 import re
 from collections import Counter, deque

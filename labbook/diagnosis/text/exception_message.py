@@ -1,5 +1,7 @@
 """Reads the lines of an exception's message: where it continues, where something else begins."""
 
+from __future__ import annotations
+
 from labbook.diagnosis.text.exit_lines import is_exit_line, is_progress_bar
 from labbook.diagnosis.text.log_lines import LogLine
 from labbook.diagnosis.text.stack_frames import SHAPES, is_exception_class

@@ -3,6 +3,8 @@
 The patterns are in `exit_lines.toml`.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Reads the frames of one traceback, also with lines of other writers in between, or cut off."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from labbook.diagnosis.text.exception_message import is_edge

@@ -3,6 +3,8 @@
 The patterns are in `sentences.toml`.
 """
 
+from __future__ import annotations
+
 import re
 
 from labbook.diagnosis.toml_data import compile_patterns, fits_any

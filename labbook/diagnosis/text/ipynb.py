@@ -1,5 +1,7 @@
 """The outputs of a Jupyter notebook as text: what its cells printed and the tracebacks they ended in."""
 
+from __future__ import annotations
+
 import json
 
 from labbook.model.run import is_launcher_error

@@ -1,5 +1,7 @@
 """Decodes the lines of any log and removes escapes and prefixes; the prefix gives rank, time and level."""
 
+from __future__ import annotations
+
 import codecs
 import contextlib
 import html

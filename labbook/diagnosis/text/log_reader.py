@@ -4,6 +4,8 @@ A short text is parsed line by line. Of a long one only windows around lines tha
 they are found by searching blocks of bytes, so that a healthy log costs little more than reading it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 

@@ -1,5 +1,7 @@
 """Frames and class names as tracebacks of any kind print them."""
 
+from __future__ import annotations
+
 import re
 
 from labbook.diagnosis.toml_data import compile_patterns

@@ -4,6 +4,8 @@ The parser goes once over the lines, so its cost is linear. It trusts shapes (a 
 indentation, since many texts were pasted.
 """
 
+from __future__ import annotations
+
 import re
 
 from labbook.diagnosis.text.exception_message import find_stack_end, is_edge, read_message, read_native_message

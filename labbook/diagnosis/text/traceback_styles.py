@@ -1,5 +1,7 @@
 """Rewrites tracebacks of IPython, rich and pytest, and exception groups, in the form of Python."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from itertools import takewhile

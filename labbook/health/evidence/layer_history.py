@@ -1,5 +1,7 @@
 """Parameters and modules of a process with their history over the dense steps."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import field

@@ -1,5 +1,7 @@
 """The measured series of a run, why a signal is missing, and answers that many checks give."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence, Sized
 from typing import Any

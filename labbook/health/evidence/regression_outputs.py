@@ -1,5 +1,7 @@
 """What a model gives where it gives one number a sample, beside the target of that sample."""
 
+from __future__ import annotations
+
 import math
 
 from labbook.frozen import dataclass

@@ -1,5 +1,7 @@
 """What the batches of a training held: their input tensors, and whether fingerprints keep their samples apart."""
 
+from __future__ import annotations
+
 import math
 
 from labbook.model.events.data_kinds import Leaf

@@ -1,5 +1,7 @@
 """Kind of training: whether its loss has to fall, what the loss is, whether the model was trained before."""
 
+from __future__ import annotations
+
 import math
 
 from labbook.frozen import dataclass

@@ -1,5 +1,7 @@
 """Robust statistics of short series, with the standard library only: the parent has no NumPy."""
 
+from __future__ import annotations
+
 import math
 from bisect import bisect_left
 from collections.abc import Sequence

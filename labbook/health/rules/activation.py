@@ -1,5 +1,7 @@
 """Checks of activations: dead and saturated units, collapsed outputs, softmax axis, batch norm."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Literal
 

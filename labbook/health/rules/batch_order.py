@@ -1,5 +1,7 @@
 """Checks of the order of batches: repeated, duplicated, always in one order, shared with validation."""
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence

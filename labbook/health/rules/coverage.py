@@ -1,5 +1,7 @@
 """Rows about the record itself: steps and losses that were seen, seeds, determinism, and the probe's own cost."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 

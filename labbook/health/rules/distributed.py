@@ -1,5 +1,7 @@
 """Checks across ranks: equal parameters, separate data, even speed, equal collective calls."""
 
+from __future__ import annotations
+
 from collections import Counter
 
 from labbook.health.evidence.layer_history import modules_of

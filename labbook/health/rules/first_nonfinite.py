@@ -1,5 +1,7 @@
 """What the flight recorder found: where the first value that is not finite came from."""
 
+from __future__ import annotations
+
 import math
 import re
 from typing import Any

@@ -1,5 +1,7 @@
 """Checks of gradients: cleared, present, reaching every parameter, neither vanishing nor exploding, clipped rarely."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """Checks of images that were scaled or normalised twice, before the model or inside it."""
 
+from __future__ import annotations
+
 import math
 from typing import Literal
 

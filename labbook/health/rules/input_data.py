@@ -1,5 +1,7 @@
 """Checks of the input data: scale of the inputs, constant features, shapes of a batch."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

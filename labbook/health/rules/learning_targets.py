@@ -1,5 +1,7 @@
 """Checks of what a loss pulls the model to: contrastive pairs, temporal differences, rewards, adversaries, teachers."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """Checks of the training loop: order of steps and backward passes, training mode, inputs of the loss."""
 
+from __future__ import annotations
+
 import math
 
 from labbook.health.evidence.layer_history import functions_of, has_returned_range, modules_of, output_activation

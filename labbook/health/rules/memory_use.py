@@ -1,5 +1,7 @@
 """Checks of memory: graphs that stay alive, slow growth, little headroom."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal

@@ -1,5 +1,7 @@
 """Checks of the mode of a model: training in training mode, validation in evaluation mode and without gradients."""
 
+from __future__ import annotations
+
 from labbook.health.evidence.layer_history import modules_of
 from labbook.health.evidence.measurements import called_in_sentence, missing_reason, place_of, unobserved
 from labbook.health.evidence.training_kind import acts_in_environment, has_opposed_optimizers, training_losses

@@ -1,5 +1,7 @@
 """Checks of the numbers themselves: finite losses, inputs, outputs, gradients and weights, losses in their range."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """Checks of padding and attention: padding is out of loss and attention, and attention tells its keys apart."""
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Checks of mixed precision: stable gradient scale, range of float16, autocast in effect."""
 
+from __future__ import annotations
+
 from labbook.health.evidence.layer_history import Module, modules_of, roots_of
 from labbook.health.evidence.measurements import measured_series
 from labbook.model.check import Outcome, check

@@ -1,5 +1,7 @@
 """Checks of requested settings: devices, contradicting determinism flags, deprecated calls."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from labbook.health.evidence.measurements import join_names

@@ -1,5 +1,7 @@
 """Checks of static graphs: programs that are run where they undo or disturb the training."""
 
+from __future__ import annotations
+
 from labbook.health.evidence.measurements import called_in_sentence, place_of
 from labbook.model.check import Outcome, check
 from labbook.model.message import message

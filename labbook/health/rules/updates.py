@@ -1,5 +1,7 @@
 """Checks of what steps do to parameters: they change them, by neither too much nor too little."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from itertools import combinations

@@ -1,5 +1,7 @@
 """Checks of training against validation: overfitting, chance level, labels that fit nothing."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """Checks of the connections between model, loss, optimizer and checkpoint."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

@@ -12,6 +12,8 @@ asked for. `field_types` has the types that limit a value. What a field means be
 probe that writes it; `tests/model/test_model_events.py` compares the three.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from labbook.model.events import (

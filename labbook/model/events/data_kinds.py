@@ -1,5 +1,7 @@
 """Events about data and memory: batches, their order, data loaders, memory in use."""
 
+from __future__ import annotations
+
 from typing import TypedDict
 
 from labbook.model.events.field_types import Count, Counts, Finite, Shape

@@ -1,5 +1,7 @@
 """Types of fields with a limit: the reader of events checks it, mypy sees the plain type."""
 
+from __future__ import annotations
+
 from typing import Annotated, Any
 
 FINITE, NOT_NEGATIVE, POSITIVE, LONG = "finite", "not negative", "positive", "long"

@@ -1,5 +1,7 @@
 """Events about models and their tensors: modules, parameters, activations, graphs, the first non-finite value."""
 
+from __future__ import annotations
+
 from typing import Annotated, Any, TypedDict
 
 from labbook.model.events.data_kinds import BatchContent, InputStatistics

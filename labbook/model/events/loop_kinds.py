@@ -1,5 +1,7 @@
 """The running totals of a training loop: forwards, optimizers, gradients, modes, clipping, schedulers, collectives."""
 
+from __future__ import annotations
+
 from typing import TypedDict
 
 from labbook.model.events.field_types import Count, Finite, Options

@@ -1,5 +1,7 @@
 """Events about what the user asked for: `--watch`, `--stop-on`, `--profile`, `labbook.checks`, `labbook.keep` ..."""
 
+from __future__ import annotations
+
 from typing import Any, TypedDict
 
 from labbook.model.events.field_types import Count, Finite, Options, Text

@@ -1,5 +1,7 @@
 """Events of a training: frameworks, optimizers, steps, losses, evaluation."""
 
+from __future__ import annotations
+
 from typing import TypedDict
 
 from labbook.model.events.data_kinds import InputStatistics

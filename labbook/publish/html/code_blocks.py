@@ -1,5 +1,7 @@
 """Writes code blocks of plain text as Pygments does, without calling it."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from pymdownx.highlight import Highlight  # type: ignore[import-untyped]

@@ -3,6 +3,8 @@
 Every note gets a page: one that is unreadable, or would make the Markdown parser slow, is shown as text.
 """
 
+from __future__ import annotations
+
 import html
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -5,6 +5,8 @@ reused, text without markup characters is skipped, and tables of simple cells ar
 byte for byte.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,5 +1,7 @@
 """Sets the defaults of the configuration of a site, and colours entries."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache

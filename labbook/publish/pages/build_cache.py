@@ -4,6 +4,8 @@ Each item is a file with the key of its sources and a digest of its content. A f
 another key is made again.
 """
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Callable
 from pathlib import Path

@@ -4,6 +4,8 @@ The record is in the private folder of the notebook and may be deleted. It appli
 that they had when they were written.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence

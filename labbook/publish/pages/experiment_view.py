@@ -1,5 +1,7 @@
 """The chart on the page of an experiment: metrics of its runs over their options. Pure."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial

@@ -1,5 +1,7 @@
 """The feed of new entries as JSON Feed 1.1. Pure."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from datetime import datetime, timezone

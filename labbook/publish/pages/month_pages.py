@@ -1,5 +1,7 @@
 """Lists of the runs of a month without scripts: one page, or one for each day of a long month. Pure."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 

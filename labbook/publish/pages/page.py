@@ -1,5 +1,7 @@
 """Sources and pages of the site as data. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime

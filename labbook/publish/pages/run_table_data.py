@@ -4,6 +4,8 @@ It has only data of the front matter of entries. The file of a month depends on 
 not change with a new run.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math

@@ -1,5 +1,7 @@
 """Passes the words of a script to its page as an attribute."""
 
+from __future__ import annotations
+
 import html
 import json
 from collections.abc import Mapping

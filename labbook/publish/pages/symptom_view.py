@@ -1,5 +1,7 @@
 """Runs, fixes and pages of a notebook by symptom. Pure."""
 
+from __future__ import annotations
+
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """Words of the search interface, and the search index of a finished site."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

@@ -3,6 +3,8 @@
 Console output and tables of numbers are left out; they would be most of the index.
 """
 
+from __future__ import annotations
+
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence

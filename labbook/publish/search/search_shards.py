@@ -7,6 +7,8 @@ opened, and the months, newest first, until there are results.
 Pagefind is WebAssembly, so the content security policy must permit `'wasm-unsafe-eval'`.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os

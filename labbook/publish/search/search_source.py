@@ -1,5 +1,7 @@
 """Reads the search records of a notebook from its notes, with a cache for unchanged entries."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import time

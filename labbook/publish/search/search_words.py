@@ -5,6 +5,8 @@ Chinese, Japanese and Korean text becomes overlapping pairs, each written in ASC
 words needs no dictionary: a pair is found exactly where the two characters are adjacent.
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from functools import lru_cache

@@ -5,6 +5,8 @@ theme folders, plugins, extensions. Only settings known to be data are used; all
 warning. With `--trust`, MkDocs reads the file itself.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 from collections.abc import Callable, Mapping

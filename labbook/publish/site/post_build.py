@@ -1,5 +1,7 @@
 """Writes the files of a site that are made after its pages: `.nojekyll` and the search."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from labbook.publish.pages.page import SiteSource

@@ -6,6 +6,8 @@ file with that digest gets its time back, and every other one is built again. Th
 knows its notes by their digests, is there, too.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from contextlib import closing, suppress

@@ -4,6 +4,8 @@ A notebook may have been cloned from anywhere, so the folder in its `mkdocs.yml`
 link. A folder on the command line may be anywhere. In both, labbook removes only files on the list that it wrote there.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re

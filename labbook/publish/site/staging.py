@@ -4,6 +4,8 @@ The work of the plugin is done in advance: notes are made safe, their context is
 and data are added, and the settings have no plugin.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Container, Mapping

@@ -1,5 +1,7 @@
 """Builds the site with Zensical, the successor of Material for MkDocs, which has no plugins: see `staging`."""
 
+from __future__ import annotations
+
 import os
 import re
 import shutil

@@ -1,5 +1,7 @@
 """The environment of a recorded command: the user's, with the probe on `PYTHONPATH`."""
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Mapping, Sequence

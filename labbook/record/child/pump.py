@@ -4,6 +4,8 @@ It is forked before the command starts and does nothing else, so that neither re
 When the recorder dies, the command's output still has a reader, and the pump stores it in the recorder's place.
 """
 
+from __future__ import annotations
+
 import errno
 import gc
 import os

@@ -1,5 +1,7 @@
 """Errors at the start of a command: their origin, exit codes and messages."""
 
+from __future__ import annotations
+
 import errno
 
 from labbook.errors import LabbookError, UsageError

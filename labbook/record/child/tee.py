@@ -5,6 +5,8 @@ boundaries, so that another reader can take over. When the reader lags, the olde
 counts it.
 """
 
+from __future__ import annotations
+
 import select
 import socket
 from collections import deque

@@ -5,6 +5,8 @@ so is a device such as /dev/full, whose errors a pipe would hide. Anything else 
 controlling terminal and process group are the user's own, so that Ctrl-C, Ctrl-Z, `fg`, `pdb` and `getpass` work.
 """
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import os

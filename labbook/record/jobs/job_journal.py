@@ -1,5 +1,7 @@
 """The journals of all tasks of a job, read as one."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,5 +1,7 @@
 """The folder of a job on disk: its tasks, which of them live, and what its entry already contains."""
 
+from __future__ import annotations
+
 import os
 import time
 from contextlib import suppress

@@ -1,5 +1,7 @@
 """Compares the clocks of the nodes of a job by the steps that its ranks make together. Pure."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median

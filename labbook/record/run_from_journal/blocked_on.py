@@ -1,5 +1,7 @@
 """Names the call in which a thread is blocked, from its stack."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from labbook.model.events.process_kinds import StackFrame

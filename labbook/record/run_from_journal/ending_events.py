@@ -1,5 +1,7 @@
 """Facts of a run that was stopped from outside: dead child processes, silence, thread stacks."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,5 +1,7 @@
 """Builds one `Run` from a journal: events of the probes, the end of the command, its output."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

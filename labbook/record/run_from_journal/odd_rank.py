@@ -1,5 +1,7 @@
 """Names the rank that is unlike the others, from the rows of a roll-call; none without evidence."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median

@@ -1,5 +1,7 @@
 """Reads the options of a run: what its parsers returned and what its variables held, each fact once."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

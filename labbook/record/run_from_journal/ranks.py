@@ -1,5 +1,7 @@
 """The rank of a process in distributed training."""
 
+from __future__ import annotations
+
 from labbook.model.events.process_kinds import Hello
 from labbook.model.events.training_kinds import State
 from labbook.store.journal import ProcessEvents

@@ -4,6 +4,8 @@
 of the process that ended first, with `rank`), `profiles`, `checked`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The roll-call of a run with several ranks: where each one stood, and which one is the odd one."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Mapping, Sequence

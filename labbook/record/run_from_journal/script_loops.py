@@ -4,6 +4,8 @@ Only what is certain: one place that makes the optimizer, one way to it, and loo
 observed. Pure.
 """
 
+from __future__ import annotations
+
 import ast
 import itertools
 import math

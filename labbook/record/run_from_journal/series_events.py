@@ -1,5 +1,7 @@
 """Builds series from the step and scalar events of all processes."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

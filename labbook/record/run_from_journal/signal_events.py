@@ -1,5 +1,7 @@
 """Builds the signals, the input of the health checks, from the events of all processes."""
 
+from __future__ import annotations
+
 import math
 import typing
 from collections.abc import Sequence

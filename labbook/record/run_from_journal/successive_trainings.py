@@ -1,5 +1,7 @@
 """Compares several trainings that a program did, one after another or in a pool of processes. Pure."""
 
+from __future__ import annotations
+
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """Finds the trainings of processes: one after another in one process, or at once in a pool of them. Pure."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

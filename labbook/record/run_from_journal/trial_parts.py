@@ -1,5 +1,7 @@
 """Separates the trials of a process that trained several times from what the process did besides. Pure."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

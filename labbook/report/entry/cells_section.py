@@ -1,5 +1,7 @@
 """The section *Cells* of the entry of an executed notebook."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The output section of an entry: lines with errors or warnings, then the end, then the beginning."""
 
+from __future__ import annotations
+
 import re
 from typing import Any
 

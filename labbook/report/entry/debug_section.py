@@ -1,5 +1,7 @@
 """Tables for debugging: modules, batches, layer outputs and parameters."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

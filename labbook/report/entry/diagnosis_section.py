@@ -1,5 +1,7 @@
 """The section *Diagnosis* of an entry, and its short form for the terminal."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """The front matter of an entry."""
 
+from __future__ import annotations
+
 import math
 import re
 import shlex

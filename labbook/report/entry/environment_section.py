@@ -1,5 +1,7 @@
 """The section of an entry on the environment of a run and its reproducibility."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

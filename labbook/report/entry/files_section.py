@@ -1,5 +1,7 @@
 """The section of an entry on the files of the run: read, written, kept, and the runs that wrote what it read."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from labbook.model.run import FileUse, Run

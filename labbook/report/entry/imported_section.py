@@ -1,5 +1,7 @@
 """The section of an entry on the tool that a run was imported from, with the texts and images that the run logged."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from labbook.model.run import Run

@@ -1,5 +1,7 @@
 """Merges rows of the checklist that were not observed for the same reason."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

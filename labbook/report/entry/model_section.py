@@ -1,5 +1,7 @@
 """The section *Model*: the model, what it computes on, and its optimizers."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

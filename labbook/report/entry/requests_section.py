@@ -1,5 +1,7 @@
 """Sections on requests of the user: `--watch`, `--break`, `--stop-on`, the profile, `labbook.checks`."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

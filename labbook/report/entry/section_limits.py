@@ -1,5 +1,7 @@
 """Limits of each section, so that an entry stays readable."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

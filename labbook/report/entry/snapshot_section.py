@@ -1,5 +1,7 @@
 """The section of an entry on the snapshot of a run: its files, and how to load them."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Iterator, Sequence

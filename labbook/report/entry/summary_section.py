@@ -1,5 +1,7 @@
 """First sections of an entry: result, exception, changes, health, curves, model."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Sequence
 from typing import Any

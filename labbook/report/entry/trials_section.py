@@ -3,6 +3,8 @@
 Trainings that the program itself does not mark as trials have entries of their own where their options differ.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Rules about the scores of an attention that the program computes itself: their scale, and their mask."""
 
+from __future__ import annotations
+
 import ast
 import re
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """Rules about pixel values: scaling, normalisation, double scaling."""
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Iterator
 

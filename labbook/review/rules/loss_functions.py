@@ -1,5 +1,7 @@
 """Rules about losses: their inputs, their path to the model, the use of their values."""
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Iterator
 

@@ -1,5 +1,7 @@
 """Rules about model classes: layers that are unregistered, unused or misused."""
 
+from __future__ import annotations
+
 import ast
 import itertools
 from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """Rules about training and evaluation mode, gradients in evaluation, and devices."""
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Iterator
 

@@ -1,5 +1,7 @@
 """Rules about functions that are infinite at a value which their argument can reach in floating point."""
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Iterator
 

@@ -1,5 +1,7 @@
 """Rules about what belongs together: an image and its mask or boxes, a loss and its mask, a target and its end."""
 
+from __future__ import annotations
+
 import ast
 import re
 from collections.abc import Iterator

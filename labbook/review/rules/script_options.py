@@ -1,5 +1,7 @@
 """Rules about command-line options."""
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Iterator
 

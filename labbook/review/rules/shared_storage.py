@@ -1,5 +1,7 @@
 """Rules about shared storage: in-place changes, aliases of best weights, stale optimizers."""
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Iterator
 

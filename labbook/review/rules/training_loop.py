@@ -1,5 +1,7 @@
 """Rules about hand-written training loops: missing calls and wrong order."""
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Iterator
 

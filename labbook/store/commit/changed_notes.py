@@ -1,5 +1,7 @@
 """Finds notes that were edited since their last commit."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 from collections.abc import Collection, Mapping, Sequence

@@ -4,6 +4,8 @@ A commit is queued in `.labbook/queue/` while git is busy. It is withheld in `.l
 before the commit found a possible secret; its files are then neither published nor quoted.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import time

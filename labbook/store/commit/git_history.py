@@ -1,5 +1,7 @@
 """Finds the last commit of a note."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 

@@ -4,6 +4,8 @@ Text is scanned line by line, as a page shows it. Of a JSON file only the string
 raw JSON the key of one value is next to another value, and a line feed is two characters.
 """
 
+from __future__ import annotations
+
 import html
 import json
 import os

@@ -1,5 +1,7 @@
 """Removes the locks of git on a branch that a killed process left."""
 
+from __future__ import annotations
+
 import contextlib
 import time
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Input stream of `git fast-import`: a commit of whole files, or files only."""
 
+from __future__ import annotations
+
 import os
 import re
 import stat

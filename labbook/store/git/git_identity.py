@@ -4,6 +4,8 @@ Reading the files takes less than a millisecond and starts no process. Settings 
 file, quotes, escapes) are left to `git config`.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Iterator, Mapping

@@ -4,6 +4,8 @@ The entry is added to the index *before* the branch moves. If the process is kil
 addition, which the user's next commit includes; in the other order that commit would delete it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import time

@@ -5,6 +5,8 @@ filter, transport, credential helper or signature check. This module does not im
 entry starts fast.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import signal

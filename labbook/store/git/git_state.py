@@ -1,5 +1,7 @@
 """State of a repository (rebase, merge, ...), read from the files of its git folder without calling git."""
 
+from __future__ import annotations
+
 import os
 import re
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Addresses of repositories without credentials."""
 
+from __future__ import annotations
+
 import re
 
 _SCP_LIKE = re.compile(r"(?:[^/@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^/:@\s]+):(?!//)(.*)", re.DOTALL)

@@ -4,6 +4,8 @@ A block is `<!-- labbook:begin NAME -->` ... `<!-- labbook:end NAME -->`, each m
 generated entry into the one on disk replaces blocks and front matter keys, and preserves every other byte.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path

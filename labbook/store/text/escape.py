@@ -8,6 +8,8 @@ HTML, inside and outside tables, while backslashes do not. No text is turned int
 Encode last: do not cut or extend the results afterwards.
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from urllib.parse import quote

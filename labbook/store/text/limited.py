@@ -4,6 +4,8 @@ A template may loop forever or multiply a text by 10**9, even while it is compil
 prevent all of this. A forked child shares the loaded modules and data of its parent.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
