@@ -33,7 +33,8 @@ class JobSystem:
         place: Variables that name the job further where they are set: a launcher may give the same id twice.
         needs: A variable that must be set as well, or "".
         of_host: Whether the id is unique on one host only.
-        is_numbered: Whether each launch has a number of its own, so that no later launch has the same key.
+        one_launch: Matches keys that no later launch has again: those with a number of the launch, or with an id and a
+            port that the launcher took from the free ones. "" if there are none.
     """
 
     name: str
@@ -44,7 +45,7 @@ class JobSystem:
     place: tuple[str, ...] = ()
     needs: str = ""
     of_host: bool = False
-    is_numbered: bool = False
+    one_launch: str = ""
 
 
 def _read_systems() -> list[JobSystem]:
@@ -98,7 +99,7 @@ def find_job(environ: Mapping[str, str], host: str) -> JobTask | None:
 
 def is_single_launch(key: str) -> bool:
     """Whether all tasks with this key are of one launch, at whatever time their clocks say that they ran."""
-    return any(system.is_numbered and key.startswith(f"{system.name}_") for system in SYSTEMS)
+    return any(system.one_launch and re.match(system.one_launch, key) for system in SYSTEMS)
 
 
 def batch_attempt(environ: Mapping[str, str]) -> tuple[str, int] | None:

@@ -14,6 +14,7 @@ from labbook.model.run import Facts, FileUse, Framework, Process, Run
 from labbook.model.run_files import Artifact
 from labbook.record.kept_files import file_items, keep_files
 from labbook.record.run_from_journal.journal_reader import modules_used, variables_read
+from labbook.record.run_from_journal.ranks import launched_job
 from labbook.record.run_from_journal.successive_trainings import successive_trainings, training_phases
 from labbook.store.journal import Journal, ProcessEvents
 from labbook.store.paths import check_stays_inside
@@ -75,7 +76,7 @@ def add_captured(
     if ending := {**_explain_ending(journal, parts, start, run), **standstill_facts(run, processes)}:
         captured["ending"] = redactor.data(ending)
     job = journal if isinstance(journal, JobJournal) else None
-    whole = (job.tasks(), job.world, job.key) if job else ((), 0, "")
+    whole = (job.tasks(), job.world, job.key) if job else ((), *launched_job(processes))
     ranks = roll_call(processes, *whole, stopped=run.status == "interrupted")
     if ranks:
         captured["ranks"] = redactor.data(ranks)

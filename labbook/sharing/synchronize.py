@@ -333,7 +333,7 @@ class _Sync:
         notes = sorted(p for p, c in came.items() if p.endswith(b".md") and c.after is not None and c.after.is_file)
         blobs = read_blobs(self.folders, [came[p].after.blob for p in notes[-_LOOKED_AT:]])  # type: ignore[union-attr]
         found = [re.match(rb"---\r?\nschema: (\d{1,9})\r?\n", data) for data in blobs.values()]
-        parts = sum(b"\nranks_missing:" in data.partition(b"\n---")[0] for data in blobs.values())
+        parts = sum(b"\nranks_missing: [" in data.partition(b"\n---")[0].replace(b"[]", b"") for data in blobs.values())
         return sum(1 for each in found if each and int(each[1]) > _SCHEMA), parts
 
 

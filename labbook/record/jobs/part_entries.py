@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from labbook.store.notebook import Notebook
 
 _JOB = re.compile(r"^job: *[\"']?([^\"'\n]+)", re.MULTILINE)
-_MISSING = re.compile(r"^ranks_missing:", re.MULTILINE)
+_MISSING = re.compile(r"^ranks_missing: *\[\d", re.MULTILINE)
 _WORDS = re.compile(r"<!--.*?-->|^#.*$", re.DOTALL | re.MULTILINE)
 _FRONT_MATTER_BYTES = 8192
 _LINES_OF_OTHERS = 40

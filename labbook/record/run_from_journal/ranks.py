@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from labbook.capture.job_identity import find_job
 from labbook.model.events.process_kinds import Hello
 from labbook.model.events.training_kinds import State
 from labbook.store.journal import ProcessEvents
@@ -30,3 +33,13 @@ def rank_of_process(process: ProcessEvents) -> int | None:
         return launched
     groups = (event.get("distributed", {}) for event in process.events_of_kind(State))
     return next((group["rank"] for group in groups if "rank" in group and group.get("world_size", 0) > 1), None)
+
+
+def launched_job(processes: Sequence[ProcessEvents]) -> tuple[int, str]:
+    """Returns world and key of the job whose ranks a launcher under this recorder started, as `torchrun` on one node.
+
+    After a restart by the launcher it is the last one. 0 and "" without a launcher that gives its job a name.
+    """
+    hellos = sorted((process.hello for process in processes), key=lambda hello: hello.get("t", 0.0), reverse=True)
+    tasks = (find_job(hello.get("env", {}), hello.get("host", "")) for hello in hellos)
+    return next(((task.world, task.key) for task in tasks if task is not None), (0, ""))

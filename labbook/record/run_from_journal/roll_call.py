@@ -75,8 +75,8 @@ def roll_call(
 
     Args:
         tasks: The recorded tasks of a job; empty if the launcher itself was recorded.
-        world: Number of tasks of the job, 0 if unknown.
-        key: Names the job, or "".
+        world: Number of ranks of the job, 0 if unknown.
+        key: Names the job, or "". Without `tasks`, ranks that are not here may be on other nodes.
         running: Whether the run goes on: a process without an end is not a killed one.
         stopped: Whether a signal from outside ended the run.
 
@@ -110,17 +110,18 @@ def roll_call(
     for row in rows if running else ():
         row["status"] = "running" if row["status"] == "killed" else row["status"]
     rows += [_task_row(task) for task in tasks if not seen.intersection(task.names)]
-    if len(rows) < 2 and not (tasks and world > 1):
+    if not rows or (len(rows) < 2 and world < 2):
         return {}
     rows.sort(key=lambda row: int(row["rank"]))
-    missing = sorted(set(range(world)) - {task.rank for task in tasks}) if tasks else []
-    odd = name_odd(rows, missing) if in_group else name_odd_worker(rows)
+    missing = sorted(set(range(world)) - ({task.rank for task in tasks} if tasks else set(by_rank)))
+    odd = name_odd(rows, missing if tasks else ()) if in_group else name_odd_worker(rows)
     for row in () if in_group else rows:
         row.pop("silent_s" if row.get("where") else "stack", None)
     note_other_calls(odd, {rank: collective_calls(process) for rank, process in by_rank.items()})
     shown = sorted(rows, key=lambda row: (row["rank"] not in odd.get("ranks", ()), row["rank"]))[:_MOST_RANKS]
     facts = {
-        "of": "" if in_group else "workers", "job": key, "world": max(world, len(rows)) if in_group else 0,
+        "of": "" if in_group else "workers", "job": key if tasks or missing else "",
+        "world": max(world, len(rows)) if in_group else 0,
         "rows": sorted(shown, key=lambda row: int(row["rank"])),
         "missing": missing, "odd": odd, "differences": rank_differences(by_rank),
     }  # fmt: skip

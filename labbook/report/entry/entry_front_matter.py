@@ -59,7 +59,7 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         "verdict": run.verdict or None,
         "verdict_reason": run.verdict_reason or None,
         "exit_code": run.exit_code,
-        **_job(run),
+        **_job(run, before),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(run.started)),
         "duration_s": round(run.duration_s, 1) if run.duration_s is not None else None,
         "command": shlex.join(run.argv)[:_MAX_COMMAND],
@@ -120,8 +120,11 @@ def _optimizers(run: Run) -> dict[str, Any]:
     return {name: values for name, values in lists.items() if values}
 
 
-def _job(run: Run) -> dict[str, Any]:
-    """Returns the job of a run with several ranks, by which parts of it are found, and the attempt before a requeue."""
+def _job(run: Run, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the job of a run with several ranks, by which parts of it are found, and the attempt before a requeue.
+
+    `ranks_missing` is empty where ranks were missing before.
+    """
     ranks = run.captured.get("ranks") or {}
     facts = {
         "job": ranks.get("job"),
@@ -129,7 +132,7 @@ def _job(run: Run) -> dict[str, Any]:
         "ranks_missing": list(ranks.get("missing") or ()),
         "attempt_before": (run.captured.get("attempt") or {}).get("before"),
     }
-    return {name: value for name, value in facts.items() if value}
+    return {name: value for name, value in facts.items() if value or (name == "ranks_missing" and name in before)}
 
 
 def _trial(run: Run) -> dict[str, Any]:

@@ -20,17 +20,27 @@ if os.environ["SLURM_PROCID"] == "1":
 """
 
 
-def test_two_parts_are_joined_and_headed_by_the_rank_that_failed(book, git):
-    (book.folder / "train.py").write_text(PROGRAM)
+SLURM = {"SLURM_JOB_ID": "9", "SLURM_STEP_ID": "0", "SLURM_PROCID": "{}", "SLURM_STEP_NUM_TASKS": "2"}
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "a", "MASTER_ADDR": "n", "MASTER_PORT": "40001", "RANK": "{}", "WORLD_SIZE": "2"}
+PADDLE = {"PADDLE_TRAINER_ENDPOINTS": "n:62000,m:39170", "PADDLE_TRAINER_ID": "{}", "PADDLE_TRAINERS_NUM": "2"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "below"), [(SLURM, False), (TORCHRUN, False), (TORCHRUN, True), (PADDLE, True)],
+    ids=["slurm", "torchrun", "recorded torchrun", "recorded paddle.distributed.launch"],
+)  # fmt: skip
+def test_two_parts_are_joined_and_headed_by_the_rank_that_failed(book, git, variables, below):
+    """The launcher starts the recorder of each rank, or the recorder of each node starts a launcher (`below`)."""
+    (rank_of,) = (name for name, value in variables.items() if value == "{}")
+    (book.folder / "train.py").write_text(PROGRAM.replace("SLURM_PROCID", rank_of))
     for rank in range(2):
-        environ = {
-            **os.environ, "SLURM_JOB_ID": "9", "SLURM_STEP_ID": "0", "SLURM_PROCID": str(rank),
-            "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2",
-        }  # fmt: skip
-        command = [sys.executable, "-m", "labbook", "record", "--", sys.executable, "train.py"]
+        own = {name: value.format(rank) for name, value in variables.items()}
+        launch = ["env", *(f"{name}={value}" for name, value in own.items())] if below else []
+        command = [sys.executable, "-m", "labbook", "record", "--", *launch, sys.executable, "train.py"]
+        environ = {**os.environ, **({} if below else own)}
         subprocess.run(command, cwd=book.folder, env=environ, capture_output=True, check=False, timeout=100)
         # Another node does not see the folder of the job.
-        subprocess.run(["rm", "-r", str(book.folder / ".labbook" / "jobs")], check=True)
+        subprocess.run(["rm", "-rf", str(book.folder / ".labbook" / "jobs")], check=True)
     notebook = find_notebook(book.folder, chosen=None, environ=dict(os.environ))
     ((job, run_ids),) = find_parts(notebook)
     assert len(run_ids) == 2
@@ -42,6 +52,7 @@ def test_two_parts_are_joined_and_headed_by_the_rank_that_failed(book, git):
     assert entry.stem in said and run["status"] == "failed" and run["exit_code"] == 1
     assert [row["rank"] for row in run["captured"]["ranks"]["rows"]] == [0, 1]
     assert "rank 1 failed first, at train.py:3" in entry.read_text()
+    assert "\nranks_missing: []\n" in entry.read_text()
     assert not find_parts(notebook) and join_parts(notebook, job, [entry.stem]) == ""
     assert [
         name for name in git(book.folder, "ls-tree", "-r", "--name-only", "HEAD").split() if name.endswith(".md")
@@ -69,7 +80,20 @@ def write_part(notes, at_s: int, rank: int, world: int, duration_s: int = 100, j
     return run_id
 
 
-@pytest.mark.parametrize(("job", "is_joined"), [("slurm_9_0", True), ("slurm_9_0_r1", True), ("kubernetes_a_1", False)])
+@pytest.mark.parametrize(
+    ("job", "is_joined"),
+    [
+        ("slurm_9_0", True),
+        ("slurm_9_0_r1", True),
+        ("torchelastic_run7_n1_41873", True),
+        ("torchelastic_run7_n1_41873_r2", True),
+        ("paddle_n1_62000_n2_39170", True),
+        ("torchelastic_run7_n1_29500", False),  # a port that somebody chose
+        ("torchelastic_none_n1_41873", False),
+        ("paddle_n1_6070_n2_6070", False),
+        ("kubernetes_a_1", False),
+    ],
+)
 def test_clocks_of_nodes_may_differ_by_hours_where_each_launch_has_a_number(notes, job, is_joined):
     parts = [write_part(notes, at, rank, 2, job=job) for at, rank in ((0, 0), (3000, 1))]
 
