@@ -25,8 +25,10 @@ def main():
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5)
-    for step in range(12):
-        x = torch.randn(16, 4)
+    loader = torch.utils.data.DataLoader(torch.randn(128, 4), batch_size=16)
+    for step, x in enumerate(x for _ in range(2) for x in loader):
+        if step == 12:
+            break
         loss = torch.nn.functional.cross_entropy(model(x), (x.sum(1) > 0).long())
         optimizer.zero_grad(); loss.backward(); optimizer.step(); scheduler.step()
         if step == 6 and "save" in sys.argv:
@@ -45,8 +47,10 @@ def main():
     model = paddle.nn.Sequential(paddle.nn.Linear(4, 8), paddle.nn.BatchNorm1D(8), paddle.nn.Linear(8, 2))
     scheduler = paddle.optimizer.lr.StepDecay(0.01, 5)
     optimizer = paddle.optimizer.Adam(scheduler, parameters=model.parameters())
-    for step in range(12):
-        x = paddle.randn([16, 4])
+    loader = paddle.io.DataLoader(paddle.io.TensorDataset([paddle.randn([128, 4])]), batch_size=16)
+    for step, (x,) in enumerate(x for _ in range(2) for x in loader):
+        if step == 12:
+            break
         loss = paddle.nn.functional.cross_entropy(model(x), (x.sum(1) > 0).astype("int64"))
         loss.backward(); optimizer.step(); optimizer.clear_grad(); scheduler.step()
         if step == 6 and "save" in sys.argv:
@@ -169,6 +173,7 @@ def digest_of(book, framework: str) -> str:
     (book.folder / "restored.py").write_text(
         f"import hashlib, {framework} as f; s = f.load('restored/state{ENDING[framework]}')\n"
         "assert s['step'] == 12 and s['scheduler']['last_epoch'] == 12 and s['optimizer'] and s['random']\n"
+        "assert [(one['epoch'], one['batch']) for one in s['data']] == [(1, 5)], s['data']\n"
         "print(hashlib.sha256(b''.join(t.numpy().tobytes() for _, t in sorted(s['model'].items()))).hexdigest())\n"
     )
     imported = "labbook and torch" if framework == "torch" else "labbook"

@@ -105,7 +105,7 @@ class DataLoaders:
         self._failed = failed
         self._loaders = WeakKeyDictionary()
         self._iterators = WeakKeyDictionary()
-        self._count = 0
+        self._positions = []
 
     def _wrap_iter(self, original):
         begun = self._on_iteration_start
@@ -142,13 +142,15 @@ class DataLoaders:
                 self.monitor.probe.watchdog.begin()
             known = self._loaders.get(loader)
             if known is None:
-                if self._count >= MOST_LOADERS:
+                if len(self._positions) >= MOST_LOADERS:
                     return
-                known = self._loaders[loader] = [self._count, -1]
-                self._count += 1
-                self._describe(loader, known[0])
-            known[1] += 1
-            self._iterators[iterator] = (known[0], known[1])
+                known = {"loader": len(self._positions), "line": line_of(user_frame()), "epoch": -1, "batch": 0}
+                self._loaders[loader] = known
+                self._positions.append(known)
+                self._describe(loader, known)
+            known["epoch"] += 1
+            known["batch"] = 0
+            self._iterators[iterator] = known
         except Exception as error:
             self._failed(self.FRAMEWORK + ".loader", error)
 
@@ -157,14 +159,17 @@ class DataLoaders:
         try:
             now = monitor.training.moved = monitor.clock()
             waited = now - began
+            known = self._iterators.get(iterator)
+            if known is not None:
+                known["batch"] += 1
             if monitor.skipping:
                 monitor.fresh = None
                 return
-            known = self._iterators.get(iterator)
             if known is None or (monitor.thread is not None and not monitor.is_followed_thread()):
                 return
-            batch = Batch(*known)
-            wants, rows = monitor.windows.wants(*known)
+            place = known["loader"], known["epoch"]
+            batch = Batch(*place)
+            wants, rows = monitor.windows.wants(*place)
             self.fingerprints.take(data, batch, wants or monitor.dense, rows)
             if monitor.dense:
                 batch.data = data
@@ -178,14 +183,27 @@ class DataLoaders:
         found = [one for iterator in list(self._iterators) for one in getattr(iterator, "_workers", ())]
         return sorted(pid for one in found if (pid := getattr(one, "pid", None)))
 
-    def _describe(self, loader, index):
+    def positions(self):
+        """Where each loader is: epoch and number of its batches; with its own `state_dict()` if it has one and exists.
+
+        That is the `StatefulDataLoader` of torchdata, which Accelerate and Transformers use, too.
+        """
+        for loader, known in list(self._loaders.items()):
+            if callable(getattr(loader, "state_dict", None)):
+                try:
+                    known["state"] = loader.state_dict()
+                except Exception as error:
+                    self._failed(self.FRAMEWORK + ".position", error)
+        return self._positions
+
+    def _describe(self, loader, known):
         """Writes the `loader` event."""
         self._emit(
             LOADER,
             framework=self.FRAMEWORK,
-            index=index,
+            index=known["loader"],
             **self._settings(loader),
-            line=line_of(user_frame()),
+            line=known["line"],
             drawn_alike=self._worker_facts(has_identical_workers, loader),
             generator=self._worker_facts(shared_generator, loader) or None,
         )

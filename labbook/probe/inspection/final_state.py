@@ -97,6 +97,7 @@ class FinalState:
         if not self._is_idle(time.monotonic() + _DEVICE_S):
             return "the device did not answer"
         state = {"step": self._probe.step, "random": self._all_random_states()}
+        state["data"] = self._inspector.loaders.positions()
         for name, parts in self._parts(models, optimizers).items():
             for number, part in enumerate(parts, start=1):
                 state[name if number == 1 else "%s_%d" % (name, number)] = part

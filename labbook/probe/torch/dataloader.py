@@ -39,6 +39,10 @@ class DataLoaders(dataloader.DataLoaders):
         module.DataLoader.__iter__ = self._wrap_iter(begins)
         module._BaseDataLoaderIter.__next__ = self._wrap_next(ends)
 
+    def install_stateful(self, module):
+        """Watches `torchdata.stateful_dataloader.stateful_dataloader`, which iterates on its own."""
+        module.StatefulDataLoader.__iter__ = self._wrap_iter(module.StatefulDataLoader.__iter__)
+
     def _settings(self, loader):
         dataset, batches = loader.dataset, _batches_of(loader)
         iterable = getattr(loader, "_dataset_kind", 0) == 1

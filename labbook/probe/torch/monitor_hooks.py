@@ -55,7 +55,10 @@ def hook_monitor(adapter):
         inspector.collectives.install(compiling)
     with probe.guard("torch.health gradients"):
         _watch_grad(adapter)
-    probe.watch("torch.utils.data.dataloader", probe.guard("torch.health loaders")(inspector.loaders.install))
+    loaders = inspector.loaders
+    probe.watch("torch.utils.data.dataloader", probe.guard("torch.health loaders")(loaders.install))
+    stateful = probe.guard("torch.health loaders")(loaders.install_stateful)
+    probe.watch("torchdata.stateful_dataloader.stateful_dataloader", stateful)
 
 
 def _watch_optimizers(adapter, inspector):
