@@ -61,6 +61,8 @@ def title_section(run: Run, title: str, paths: NotebookPaths, language: str = "e
         "experiment_url": paths.link(run.id, paths.experiments / f"{run.experiment}.md"),
         "notes": [shorten_middle(note, 1000) for note in run.notes[:20]],
         "place": place(frame, run) if frame is not None else "",
+        "resumed": run.resumed_from,
+        "resumed_url": paths.link(run.id, paths.entry(run.resumed_from)) if run.resumed_from else "",
         "probe": run.probe.status,
     }
 

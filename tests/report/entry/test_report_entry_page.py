@@ -88,6 +88,12 @@ def test_a_crash_is_told_by_the_line_of_the_users_code(runs, notebook):
     assert "Raised at `model.py:18` in `forward`" in page and "return self.head(x.flatten(1))" in page
 
 
+def test_a_training_that_goes_on_names_the_run_of_its_checkpoint_at_the_top(runs, notebook):
+    run = dataclasses.replace(runs["crashed"](), resumed_from="20261120-101010-k3f9")
+    head, _, _ = entry_markdown(run, notebook).partition("## Diagnosis")
+    assert "Goes on from a checkpoint of [20261120-101010-k3f9](../20/20261120-101010-k3f9.md)." in head
+
+
 def test_what_was_not_observed_is_said(runs, notebook):
     page = entry_markdown(runs["probeless"](), notebook)
     assert "The probe did not start" in page and "## Not observed" in page and "not in a git repository" in page
