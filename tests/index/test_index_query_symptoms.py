@@ -213,6 +213,12 @@ def test_a_comparison_in_a_chinese_sentence_is_words():
         ("torch.load with weights_only fails", "checkpoint_weights_only_blocked"),
         ("there is a strong fluctuation of my loss", "loss_oscillating"),  # noun and verb
         ("my weights dont change after optimizer.step()", "step_changed_nothing"),  # without apostrophe
+        ("训练前忘了归一化 255", "input_not_normalised"),
+        ("forgot normalization 255", "input_not_normalised"),
+        ("not normalized 255", "input_not_normalised"),
+        ("归一化做了两遍 255", "input_double_normalised"),
+        ("output directory already exists", "output_folder_exists"),
+        ("第二次运行提示目录已存在", "output_folder_exists"),
     ],
 )
 def test_a_question_of_a_stranger_finds_its_page(words, symptom):
