@@ -9,7 +9,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ MAX_PICTURES = 24
 MAX_PICTURE_BYTES = 512 * 1024
 MAX_TEXTS = 40
 MAX_TEXT = 4000
+MAX_ROWS = 20
+MAX_CELL = 80
 MAX_DEPTH = 8
 """Limits of one run. Source: chosen by us; the folder of an entry stays under some MiB."""
 
@@ -61,12 +63,14 @@ class Picture:
 
     Args:
         suffix: ".png", ".jpg", ".gif" or ".svg".
+        caption: What the program wrote below it.
     """
 
     tag: str
     step: int
     suffix: str
     content: bytes
+    caption: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,8 @@ class ImportedRun:
             total.update(series.name.encode("utf-8", "replace"))
             total.update(array("q", series.steps).tobytes() + array("d", series.values).tobytes())
         for picture in self.pictures:
-            total.update(f"{picture.tag}{picture.step}".encode("utf-8", "replace") + picture.content)
+            shown = f"{picture.tag}{picture.step}{picture.caption}"
+            total.update(shown.encode("utf-8", "replace") + picture.content)
         return total.hexdigest()[:16]
 
 
@@ -316,7 +321,7 @@ def picture_suffix(content: bytes) -> str:
     return ".gif" if content[:4] == b"GIF8" else ""
 
 
-def read_picture(path: Path, root: Path, tag: str, step: int) -> Picture | None:
+def read_picture(path: Path, root: Path, tag: str, step: int, caption: object = "") -> Picture | None:
     """Returns an image file as a picture; `None` if it is missing, outside of the root, too large or no image."""
     try:
         if not is_inside(path, root) or path.stat().st_size > MAX_PICTURE_BYTES:
@@ -324,13 +329,29 @@ def read_picture(path: Path, root: Path, tag: str, step: int) -> Picture | None:
         content = path.read_bytes()
     except OSError:
         return None
-    return encoded_picture(content, tag, step)
+    found = encoded_picture(content, tag, step)
+    return replace(found, caption=caption[:MAX_TEXT]) if found is not None and isinstance(caption, str) else found
 
 
 def encoded_picture(content: bytes, tag: str, step: int) -> Picture | None:
     """Returns an encoded image as a picture; `None` if it is too large or no image."""
     suffix = picture_suffix(content)
     return Picture(tag, step, suffix, content) if suffix and len(content) <= MAX_PICTURE_BYTES else None
+
+
+def table_text(columns: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
+    """Returns the begin of a table as text, its cells in one line each."""
+    shown = [columns, ["---"] * len(columns), *rows[:MAX_ROWS]]
+    lines = [f"| {' | '.join(' '.join(str(cell).split())[:MAX_CELL] for cell in row)} |" for row in shown]
+    return "\n".join([*lines, *(["..."] if len(rows) > MAX_ROWS else [])])[:MAX_TEXT]
+
+
+def stored_table(data: Mapping[str, Any]) -> str:
+    """Returns a table that W&B or MLflow stored as an object with `columns` and `data`; "" if it is none."""
+    columns, rows = data.get("columns"), data.get("data")
+    if not isinstance(columns, list) or not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        return ""
+    return table_text(columns, rows)
 
 
 def read_object(path: Path, root: Path) -> dict[str, Any]:

@@ -26,9 +26,12 @@ from labbook.imports.imported_run import (
     Reader,
     SeriesCollector,
     is_inside,
+    left_out,
     parse_typed,
+    read_object,
     read_picture,
     root_of,
+    stored_table,
     walk,
 )
 from labbook.imports.sqlite_files import columns, databases, open_database, runs_of_databases
@@ -43,6 +46,14 @@ _LINES = ("metrics", "some lines cannot be read")
 _DATABASES = ("*.db", "*.sqlite", "*.sqlite3")
 _LOGGED_IMAGE = re.compile(r"images/(.+)[+%]step[+%](-?\d+)[+%]timestamp[+%].*")
 """Path of an image of `mlflow.log_image(image, key=..., step=...)`."""
+
+_SMALL_COPY = re.compile(r"images/.+[+%]compressed\.webp")
+_FOLDERS = {"datasets": "inputs", "logged models": "outputs"}
+_LINKED = {
+    "datasets": "SELECT 1 FROM inputs WHERE source_type = 'DATASET' AND destination_id = ?",
+    "logged models": "SELECT 1 FROM logged_models WHERE source_run_id = ?",
+}
+"""What MLflow stores about a run in tables of its own. Source: mlflow/store/tracking/dbmodels/models.py."""
 
 
 def _runs(path: Path) -> Iterator[ImportedRun]:
@@ -110,6 +121,7 @@ def _folder_run(folder: Path, root: Path) -> ImportedRun | None:
         parent=str(parent.get("run_name") or ""),
         root=root,
         unobserved=unobserved,
+        kinds={name for name, place in _FOLDERS.items() if any((folder / place).glob("*"))},
     )
 
 
@@ -118,6 +130,8 @@ def _database_runs(path: Path, root: Path) -> Iterator[ImportedRun]:
         return
     with closing(open_database(path)) as database:
         names = dict(database.execute("SELECT experiment_id, name FROM experiments"))
+        inputs, models = columns(path, "inputs", "logged_models")
+        linked = [*(["datasets"] if inputs else []), *(["logged models"] if models else [])]
         rows = database.execute(
             "SELECT run_uuid, name, status, start_time, end_time, artifact_uri, experiment_id, user_id, source_name"
             " FROM runs WHERE lifecycle_stage IS NOT 'deleted' ORDER BY start_time, run_uuid"
@@ -155,6 +169,7 @@ def _database_runs(path: Path, root: Path) -> Iterator[ImportedRun]:
                 parent=parent or "",
                 root=root,
                 unobserved=[],
+                kinds={name for name in linked if database.execute(_LINKED[name], (uuid,)).fetchone()},
             )
 
 
@@ -182,8 +197,10 @@ def _run(
     parent: str,
     root: Path,
     unobserved: list[tuple[str, str]],
+    kinds: set[str],
 ) -> ImportedRun:
-    texts, pictures = _artifacts(artifacts, root)
+    texts, pictures, others = _artifacts(artifacts, root)
+    unobserved += left_out(others | kinds)
     if artifacts is not None and artifacts.is_dir() and not is_inside(artifacts, root):
         unobserved.append(OUTSIDE)
     own = [f"{key}:{value}" if value else key for key, value in sorted(tags.items()) if not key.startswith("mlflow.")]
@@ -208,21 +225,28 @@ def _run(
     )
 
 
-def _artifacts(folder: Path | None, root: Path) -> tuple[list[LoggedText], list[Picture]]:
+def _artifacts(folder: Path | None, root: Path) -> tuple[list[LoggedText], list[Picture], set[str]]:
+    """Returns texts and tables, pictures, and the endings of other files."""
     texts: list[LoggedText] = []
     pictures: list[Picture] = []
+    others: set[str] = set()
     if folder is None or not folder.is_dir():
-        return texts, pictures
+        return texts, pictures, others
     for name, file in _files(folder, root):
+        table = stored_table(read_object(file, root)) if file.suffix == ".json" and len(texts) < MAX_TEXTS else ""
         if file.suffix in _TEXT_SUFFIXES and len(texts) < MAX_TEXTS:
             with file.open("rb") as stream:
                 texts.append(LoggedText(name, 0, stream.read(MAX_TEXT).decode("utf-8", "replace")))
+        elif table:
+            texts.append(LoggedText(name, 0, table))
         elif file.suffix in (".png", ".jpg", ".jpeg", ".gif") and len(pictures) < MAX_PICTURES:
             logged = _LOGGED_IMAGE.fullmatch(name)
             tag, step = (unquote(logged[1]).replace("#", "/"), int(logged[2])) if logged else (name, 0)
             picture = read_picture(file, root, tag, step)
             pictures += [picture] if picture is not None else []
-    return texts, pictures
+        elif not _SMALL_COPY.fullmatch(name):
+            others.add(f"artifacts (*{file.suffix})" if file.suffix else "artifacts")
+    return texts, pictures, others
 
 
 def _files(folder: Path, root: Path) -> Iterator[tuple[str, Path]]:

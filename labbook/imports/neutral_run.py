@@ -81,6 +81,7 @@ def to_run(imported: ImportedRun, run_id: str, experiment: str, redactor: Redact
         ],
         "pictures": [
             {"tag": redactor.text(_printable(picture.tag)), "step": picture.step, "file": file}
+            | ({"caption": redactor.text(_printable(picture.caption))} if picture.caption else {})
             for picture, file in zip(imported.pictures, names, strict=True)
         ],
     }

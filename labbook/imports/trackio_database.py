@@ -25,6 +25,7 @@ from labbook.imports.imported_run import (
     parse_object,
     read_picture,
     root_of,
+    table_text,
 )
 from labbook.imports.sqlite_files import columns, databases, open_database, runs_of_databases
 from labbook.store.moments import moment
@@ -45,7 +46,7 @@ def _databases(path: Path) -> Iterator[Path]:
 
 
 def _read(path: Path, root: Path) -> Iterator[ImportedRun]:
-    found, configured = columns(path, "metrics", "configs")
+    found, configured, alerting = columns(path, "metrics", "configs", "alerts")
     if not found >= _COLUMNS:
         return
     with closing(open_database(path)) as database:
@@ -62,6 +63,11 @@ def _read(path: Path, root: Path) -> Iterator[ImportedRun]:
                 f"SELECT step, metrics FROM metrics WHERE {key} = ? ORDER BY step, id", (run,)
             ):
                 logged.add(step, _parse_json(data))
+            if alerting >= {key, "title", "text", "level", "step"}:
+                for title, text, level, step in database.execute(
+                    f"SELECT title, text, level, step FROM alerts WHERE {key} = ? ORDER BY id", (run,)
+                ):
+                    logged.add_text(f"alert: {title}", step or 0, " ".join(filter(None, (level, text))))
             config = configs.get(run, {})
             started = min(filter(None, (moment(config.get("_Created")), moment(first))), default=0.0)
             yield ImportedRun(
@@ -106,20 +112,31 @@ class _RunLog:
                     self.add(step, value, f"{prefix}{name}.")
                 elif kind == "trackio.image" and len(self.pictures) < MAX_PICTURES:
                     file = self._media / str(value.get("file_path"))
-                    picture = read_picture(file, self._root, prefix + name, step)
+                    picture = read_picture(file, self._root, prefix + name, step, value.get("caption"))
                     self.pictures += [picture] if picture is not None else []
                 elif kind == "trackio.markdown":
-                    self._text(prefix + name, step, value.get("_value"))
+                    self.add_text(prefix + name, step, value.get("_value"))
+                elif kind == "trackio.table" and (table := _table(value.get("_value"))):
+                    self.add_text(prefix + name, step, table)
                 elif kind not in (None, "trackio.image"):
                     self.left_out.add(str(kind).removeprefix("trackio."))
             elif isinstance(value, list):
                 self.left_out.add("list")
             elif not self.points.add_number(prefix + name, step, value):
-                self._text(prefix + name, step, value)
+                self.add_text(prefix + name, step, value)
 
-    def _text(self, name: str, step: int, value: object) -> None:
+    def add_text(self, name: str, step: int, value: object) -> None:
+        """Adds a text, unless there are too many."""
         if isinstance(value, str) and len(self.texts) < MAX_TEXTS:
             self.texts.append(LoggedText(name, step, value[:MAX_TEXT]))
+
+
+def _table(rows: object) -> str:
+    """Returns the rows of a table as text, "" if they are none."""
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        return ""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    return table_text(columns, [[row.get(name, "") for name in columns] for row in rows])
 
 
 def _parse_json(data: object) -> dict[str, Any]:

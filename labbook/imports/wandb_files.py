@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from labbook.imports.imported_run import (
     read_object,
     read_picture,
     root_of,
+    stored_table,
     walk,
 )
 from labbook.imports.wire_format import Message, RecordFile
@@ -90,7 +92,7 @@ class _Builder:
         self._begun: set[str] = set()
         self._step = 0
         self._times: list[float] = []
-        self._runtime = 0.0
+        self._started = self._runtime = 0.0
         self._parts: list[RecordFile] = []
         self._left_out: set[str] = set()
         self.read(file)
@@ -127,7 +129,7 @@ class _Builder:
                 self._points.add_number(name, self._step, value)
         folder = self._file.parent if self._file.suffix == ".wandb" else self._file.parent.parent
         run = self._run
-        started = run.time(17) or _folder_time(folder)
+        started = self._started or _folder_time(folder)
         exit_code = self._exit.integer(1) if self._exit is not None else None
         runtime = max(self._runtime, float(self._exit.integer(2)) if self._exit is not None else 0.0)
         metadata = read_object(files / "wandb-metadata.json", self._root)
@@ -163,15 +165,18 @@ class _Builder:
 
     def _add(self, record: Message) -> None:
         if record.has_field(17):
-            run = record.message(17)
-            self._run = self._run if self._run.text(1) else run
-            self._update(self._config, run.message(4))
+            self._run = record.message(17)  # written again where the program changes name, notes or tags
+            self._started = self._started or self._run.time(17)
+            self._update(self._config, self._run.message(4))
         elif record.has_field(5):
             self._update(self._config, record.message(5))
         elif record.has_field(3):
             self._update(self._summary, record.message(3))
         elif record.has_field(2):
             self._history(record.message(2))
+        elif record.has_field(10):
+            alert = record.message(10)
+            self._add_text(f"alert: {alert.text(1)}", " ".join(filter(None, (alert.text(3), alert.text(2)))))
         elif record.has_field(18) and (record.has_field(16) or record.has_field(200)):
             # Without `control` and `_info`, W&B's own process wrote it when the program was gone.
             self._exit = record.message(18)
@@ -196,11 +201,18 @@ class _Builder:
         if isinstance(value, Mapping):
             kind = value.get("_type")
             if kind in ("image-file", "images/separated"):
-                listed = value.get("filenames")
-                for place in listed if isinstance(listed, list) else [value.get("path")]:
+                listed, captions = value.get("filenames"), value.get("captions")
+                captions = captions if isinstance(captions, list) else [value.get("caption")]
+                places = listed if isinstance(listed, list) else [value.get("path")]
+                for place, caption in zip_longest(places, captions[: len(places)]):
                     file = _files_beside(self._part) / str(place)
-                    picture = read_picture(file, self._root, name, self._step)
+                    picture = read_picture(file, self._root, name, self._step, caption)
                     self._pictures += [picture] if picture is not None and len(self._pictures) < MAX_PICTURES else []
+            elif kind == "table-file":
+                table = stored_table(read_object(_files_beside(self._part) / str(value.get("path")), self._root))
+                self._add_text(name, table)
+                if not table:
+                    self._left_out.add(kind)
             elif kind is None:
                 for inner, leaf in flatten(value, f"{name}.", MAX_DEPTH):
                     self._add_logged(inner, leaf)
@@ -210,9 +222,13 @@ class _Builder:
         if self._points.add_number(name, self._step, value, self._begun):
             return
         if isinstance(value, str):
-            self._texts += [LoggedText(name, self._step, value[:MAX_TEXT])] if len(self._texts) < MAX_TEXTS else []
+            self._add_text(name, value)
         elif isinstance(value, list):
             self._left_out.add("list")
+
+    def _add_text(self, name: str, text: str) -> None:
+        if text and len(self._texts) < MAX_TEXTS:
+            self._texts.append(LoggedText(name, self._step, text[:MAX_TEXT]))
 
     def _read_files(self, files: Path) -> None:
         """Adds configuration and summary from the files beside the records, where the records have none."""

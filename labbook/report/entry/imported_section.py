@@ -40,6 +40,7 @@ def imported_section(run: Run, limits: Limits) -> dict[str, Any] | None:
                 "tag": shorten_middle(str(each.get("tag")), limits.cell),
                 "step": each.get("step"),
                 "file": each.get("file"),
+                "caption": shorten_middle(str(each.get("caption") or ""), limits.cell),
             }
             for each in pictures[:_SHOWN_PICTURES]
         ],
