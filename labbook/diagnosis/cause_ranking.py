@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from labbook.diagnosis.candidates import collect_candidates
 from labbook.diagnosis.catalogue.matcher import Matcher
-from labbook.diagnosis.finding_builder import build_check_finding
+from labbook.diagnosis.finding_builder import build_check_finding, first_message_line, locate_exception
 from labbook.diagnosis.strategies import Case, choose_findings
 from labbook.model.evidence import Evidence, ObservedException
 from labbook.model.finding import Diagnosis, Finding
@@ -67,8 +67,7 @@ def _add_checks(findings: list[Finding], checks: list[Finding], matcher: Matcher
         return findings or checks
     crash = findings[0]
     page = matcher.catalogue.symptoms.get(crash.symptom)
-    causes: list[Finding] = []
-    rest: list[Finding] = []
+    causes, rest = list[Finding](), list[Finding]()
     for check in checks:
         own = matcher.catalogue.symptoms.get(check.symptom)
         named = (page and check.symptom in page.caused_by) or (own and crash.symptom in own.causes_of)
@@ -86,6 +85,10 @@ def _describe_doubt(findings: Sequence[Finding], evidence: Evidence, say: Senten
         return ""
     if not evidence.exceptions:
         return say.line("diagnosis.no_message")
-    kinds = [one.type for one in reversed(evidence.exceptions)]
-    kind = min(kinds, key=lambda name: (is_launcher_error(name), name in NOTEBOOK_REPORTS))
-    return say.line("diagnosis.no_page_of", type=kind) if kind else say.line("diagnosis.no_page")
+    raised = reversed(evidence.exceptions)
+    one = min(raised, key=lambda one: (is_launcher_error(one.type), one.type in NOTEBOOK_REPORTS))
+    if not one.type:
+        return say.line("diagnosis.no_page")
+    error = ": ".join(filter(None, (one.type, first_message_line(one.message))))
+    place = locate_exception(one)
+    return say.line("diagnosis.no_page_at" if place.get("source") else "diagnosis.no_page_of", error=error, **place)

@@ -85,10 +85,8 @@ def program_line(case: Case) -> list[Finding]:
         return []
     lines = (one.text for one in evidence.lines if one.kind == "output" and "\n" not in one.text)
     readings = (family_of_line(drop_questions(without_speculation(text))) for text in lines)
-    reading = next(filter(None, readings), None)
-    if reading is None:
-        return []
-    return [build_family_finding(reading, ObservedException("", reading.sentence), evidence, case.language)]
+    shown = ((one, ObservedException("", one.sentence)) for one in readings if one)
+    return next(([build_family_finding(*pair, evidence, case.language)] for pair in shown), [])
 
 
 def likely_page(case: Case) -> list[Finding]:
@@ -128,9 +126,8 @@ def choose_findings(case: Case) -> list[Finding]:
         findings = [f for f in findings if f.symptom not in wrappers]
     if PRINTS_STEPS not in evidence.conditions:
         return findings
-    if all(f.family == "performance" for f in findings):
-        return []
-    return [] if candidates and not evidence.exceptions and all(map(_is_survived, candidates)) else findings
+    survived = candidates and not evidence.exceptions and all(map(_is_survived, candidates))
+    return [] if survived or all(f.family == "performance" for f in findings) else findings
 
 
 def _page_findings(case: Case, candidates: Sequence[Candidate]) -> list[Finding]:

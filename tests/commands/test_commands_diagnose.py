@@ -50,4 +50,6 @@ def test_numbered_advice_begins_in_one_column(project, language):
 def test_an_exception_that_no_page_knows_gets_no_proposals(project):
     done = diagnose(project, "WeirdError: the blob lives on another planet\n")
     assert done.returncode == 1
-    assert done.stderr.splitlines() == ["not diagnosed: no page of the catalogue fits WeirdError"]
+    assert done.stderr.splitlines() == [
+        "not diagnosed: no page of the catalogue fits WeirdError: the blob lives on another planet"
+    ]

@@ -239,7 +239,7 @@ def test_the_launcher_is_not_blamed_for_an_exception_that_no_page_knows():
 def test_an_error_that_no_page_knows_is_named_not_the_one_that_reports_it():
     odd = error("what only this program says", "OddError", rank=1, order=1.0)
     found = diagnose(Evidence(exceptions=(odd, error("ray::train()", "RayTaskError(OddError)", order=2.0))), MATCHER)
-    assert found.unsure == "no page of the catalogue fits OddError"
+    assert found.unsure == "no page of the catalogue fits OddError: what only this program says"
 
 
 def test_chains_that_are_deep_or_repeat_themselves_end():

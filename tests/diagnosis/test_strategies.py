@@ -8,6 +8,7 @@ from order_of_tests import in_one_test
 from labbook.diagnosis.candidates import collect_candidates
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.strategies import STRATEGIES, Case, choose_findings, choose_strategy
 from labbook.diagnosis.text.log_reader import read_text
 
@@ -62,3 +63,14 @@ def test_a_training_that_only_warns_of_slowness_has_no_finding() -> None:
     )
     steps = "".join(f"epoch {n} step 10 loss 0.{n}\n" for n in range(1, 6))
     assert choose_findings(case_of(f"{slow}in current system is 2\n{steps}")) == []
+
+
+@pytest.mark.parametrize("innermost", ["/opt/conda/lib/python3.10/site-packages/flow/core.py", "/home/u/proj/net.py"])
+def test_an_error_that_no_page_knows_comes_with_its_message_and_the_line_of_the_program(innermost):
+    text = (
+        'Traceback (most recent call last):\n  File "/home/u/proj/train.py", line 61, in main\n    link(a, b)\n'
+        f'  File "{innermost}", line 122, in link\n    raise OddError(text)\nflow.OddError: the quibble was odd\n'
+    )
+    own = "train.py, line 61: link(a, b)" if "site-packages" in innermost else "net.py, line 122: raise OddError(text)"
+    unsure = diagnose(read_text(text), MATCHER).unsure
+    assert unsure == f"no page of the catalogue fits OddError: the quibble was odd (/home/u/proj/{own})"
