@@ -20,6 +20,7 @@ from labbook.review.rules import (
     embedding_losses,
     gradient_paths,
     image_values,
+    initial_weights,
     loss_functions,
     model_classes,
     modes_and_devices,
@@ -51,6 +52,7 @@ _MODULES = (
     data_leaks,
     paired_data,
     image_values,
+    initial_weights,
     script_options,
 )
 

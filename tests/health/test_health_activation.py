@@ -141,6 +141,24 @@ def test_log_softmax_over_the_samples(ask, looks, dim, rows, fails):
     assert (found is not None and found.verdict == "fail") is fails
 
 
+@in_one_test(
+    ("shape", "axis", "last", "verdict"),
+    [
+        *[([16, 3, 20, 20], -1, "Conv2D", "warn"), ([16, 3, 20, 20], 1, "Conv2D", None)],
+        *[([16, 1, 20, 20], -1, "Conv2D", None), ([16, 4, 20, 20], -1, "Linear", None), ([16, 20], -1, "Conv1D", None)],
+    ],
+)
+def test_a_softmax_over_the_width_of_a_picture(ask, make_model, looks, shape, axis, last, verdict):
+    model = make_model(last, "Softmax", options={2: {"axis": axis}})
+    tensors = looks(modules=lambda _: [{"i": 1, "shape": shape}, {"i": 2, "shape": shape}])
+    found = ask("softmax_wrong_axis", signals={"models": (model,), "tensors": tensors})
+    assert (found.verdict if found else None) == verdict
+    row = {"fn": "softmax", "line": "net.py:4", "dim": axis % len(shape), "size": 20, "shape": shape, "of_output": True}
+    tensors = looks(modules=lambda _: [{"i": 1, "shape": shape}], functions=lambda _: [row])
+    found = ask("softmax_wrong_axis", signals={"models": (make_model(last),), "tensors": tensors})
+    assert (found.verdict if found else None) == verdict
+
+
 def test_softmax_module_over_one(ask, make_model, looks):
     model = make_model("Linear", "Softmax", options={2: {"dim": 1}})
     tensors = looks(modules=lambda _: [{"i": 2, "shape": [32, 1]}])

@@ -99,6 +99,30 @@ def test_fires_on_the_fault_only(ask, check, faulty, healthy, words):
     assert missing is not None or check in ("partial_state_load", "best_checkpoint_alias")
 
 
+@in_one_test(("steps", "fires"), [([50], True), ([50, 300, 310], True), ([100, 200, 300], False)])
+def test_weights_that_are_synchronised_at_an_interval_are_not_the_best_ones(ask, steps, fires):
+    loaded = tuple({"what": "model", "step": step, "alias": True, "line": "t.py:9"} for step in steps)
+    assert (ask("best_checkpoint_alias", signals={"loaded": loaded}) is not None) is fires
+
+
+@in_one_test(("trains", "idle", "fires"), [(0, 0, False), (4, 0, True), (0, 90, True)])
+def test_an_optimizer_of_master_weights(ask, trains, idle, fires):
+    counts = {"outside": list("abcd"), "outside_n": 4, "trainable_n": 4, "elements": 641, "optimizers": 1}
+    cleared = {"0": {"checked": 60, "not_cleared": 60, "streak": 60}}
+    empty = {"0": {"none": idle, "zero": 0}}
+    signals = loop(**counts, steps=100, cleared=cleared, steps_without_gradient=empty)
+    signals["optimizers"] = ({"index": 0, "type": "AdamW", "trains": trains, "tensors": 4, "parameters": 641},)
+    for check in ("grad_param_not_in_optimizer", "grad_not_cleared"):
+        assert (ask(check, signals=signals).verdict == "fail") is fires, check
+
+
+@in_one_test(("kind", "still", "verdict"), [("LBFGS", 4, "ok"), ("LBFGS", 7, "fail"), ("SGD", 4, "fail")])
+def test_steps_after_the_end_of_lbfgs(ask, kind, still, verdict):
+    signals = loop(unchanged={"0": {"checked": 7, "unchanged": still, "streak": still}})
+    signals["optimizers"] = ({"index": 0, "type": kind},)
+    assert ask("step_changed_nothing", signals=signals).verdict == verdict
+
+
 def test_matrices_that_stand_still_are_not_told_as_changes_by_nothing(ask):
     weight = {"i": 0, "name": "a.weight", "shape": [4, 4], "trainable": True, "module": 0}
     signals = loop(unchanged={"0": {"checked": 3, "unchanged": 0}}) | {

@@ -32,11 +32,15 @@ def test_axes_that_are_reshaped(ask):
 
 
 @in_one_test(
-    ("calls", "read", "verdict"), [(1, [0], "warn"), (1, [0, -1], None), (1, [17], None), (9, [0], None), (1, [], None)]
+    ("calls", "read", "both", "verdict"),
+    [
+        *[(1, [0], False, "warn"), (1, [0, -1], False, None), (1, [17], False, None), (9, [0], False, None)],
+        *[(1, [], False, None), (1, [17], True, "warn"), (1, [0], True, "warn"), (1, [0, 17], True, None)],
+    ],
 )
-def test_the_first_step_of_a_recurrent_layer(ask, calls, read, verdict):
+def test_the_first_step_of_a_recurrent_layer(ask, calls, read, both, verdict):
     layer = {"i": 1, "name": "lstm", "type": "LSTM", "order": 0, "output": [{"shape": [32, 18, 8]}], "steps_read": read}
-    layer["options"] = {"batch_first": True}
+    layer["options"] = {"batch_first": True, "bidirectional": both}
     looks = ({"step": 1, "model": 0, "modules": [{"i": 1, "calls": calls}]},)
     models = ({"model": 0, "modules": [layer], "parameters": []},)
     found = ask("recurrent_first_step", signals={"models": models, "tensors": looks})

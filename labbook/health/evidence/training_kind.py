@@ -127,6 +127,22 @@ def is_contrastive(function: LossCall) -> bool:
     return len(form) == 2 and form[0] == form[1]
 
 
+def has_master_weights(signals: Signals) -> bool:
+    """Whether the program gives an optimizer copies of all parameters, their gradients, and writes the results back.
+
+    Copies that nothing gives a gradient to are a mistake, and the optimizer then steps without any.
+    """
+    loop, empty = signals.loop, signals.loop.get("steps_without_gradient", {})
+    idle = max((times.get("none", 0) + times.get("zero", 0) for times in empty.values()), default=0)
+    outside = loop.get("outside_n", 0)
+    return idle <= 0.1 * loop.get("steps", 0) and any(
+        row.get("trains") == 0
+        and row.get("tensors") == outside == loop.get("trainable_n") != 0
+        and row.get("parameters") == loop.get("elements")
+        for row in signals.optimizers
+    )
+
+
 def has_opposed_optimizers(run: Run, signals: Signals) -> bool:
     """Whether several optimizers take turns on losses of their own, as in adversarial training.
 

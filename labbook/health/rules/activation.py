@@ -1,4 +1,4 @@
-"""Checks of activations: dead and saturated units, collapsed outputs, softmax axis, batch norm."""
+"""Checks of activations: dead and saturated units, collapsed outputs, batch norm."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from labbook.health.evidence.layer_history import Module, functions_of, modules_of, roots_of
-from labbook.health.evidence.measurements import called_in_sentence, place_of, too_few_data
+from labbook.health.evidence.measurements import too_few_data
 from labbook.health.evidence.regression_outputs import single_outputs
 from labbook.health.evidence.training_kind import (
     acts_in_environment,
     has_bootstrapped_targets,
     has_opposed_optimizers,
-    training_losses,
 )
 from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
@@ -200,81 +199,6 @@ def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.batchnorm.stale", layer=module.label, ratio=median(ratios[-5:]))
             return Outcome("warn", observed, where=where)
     return Outcome("ok", message("health.batchnorm.ok")) if judged else None
-
-
-@check("softmax_wrong_axis", family="loop-bug", tier=1)
-def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a softmax runs over an axis of length 1, or over the samples, as a loss or attention scores show.
-
-    Source: a logical invariant (tier 1); Stack Overflow 71457035.
-    """
-    for (fn, line), history in functions_of(signals).items():
-        if fn not in ("softmax", "log_softmax") or len(history) < _CONFIRMED:
-            continue
-        if all(row.get("size", 0) == 1 for _, row in history):
-            verdict, key = "fail", "health.softmax_wrong_axis.length_1"
-        elif all(_scores_samples(signals, row) for _, row in history):
-            verdict, key = "fail", "health.softmax_wrong_axis.batch"
-        elif all(_is_over_batch(signals, step, row) for step, row in history):
-            verdict, key = "warn", "health.softmax_wrong_axis.batch"
-        elif all(_mixes_samples(signals, step, row) for step, row in history):
-            verdict, key = "warn", "health.softmax_wrong_axis.attention"
-        else:
-            continue
-        observed = message(key, softmax=fn)
-        return Outcome(verdict, observed, (message("health.called_in", line=line),), place_of(line))
-    for module in modules_of(signals):
-        if module.type in ("Softmax", "LogSoftmax") and len(module.history) >= _CONFIRMED:
-            axis = module.options.get("dim")
-            axis = module.options.get("axis") if axis is None else axis
-            forms = [row.get("shape", ()) for _, row in module.history]
-            if axis is not None and all(_length(form, int(axis)) == 1 for form in forms):
-                observed = message("health.softmax_wrong_axis.length_1", softmax=module.label)
-                return Outcome("fail", observed, where={"module": module.name})
-    for loss in signals.losses:
-        share, seen = loss.get("prob_columns"), loss.get("observed", 0)
-        if share is not None and share > 0.95 and seen >= _CONFIRMED:
-            observed = message("health.softmax_wrong_axis.loss_input", function=loss.get("fn", ""))
-            return Outcome("fail", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
-    return None
-
-
-def _is_over_batch(signals: Signals, step: int, row: FunctionInspection) -> bool:
-    """Whether a softmax of what the model returned, (samples, classes), runs over the samples.
-
-    A square output holds similarities, which are compared along both axes; one column holds a score for each sample.
-    """
-    form = row.get("shape", ())
-    if not row.get("of_output") or len(form) != 2 or form[1] < 2 or form[0] == form[1] or row.get("dim") != 0:
-        return False
-    return _samples_at(signals, step) == form[0]
-
-
-def _scores_samples(signals: Signals, row: FunctionInspection) -> bool:
-    """Whether a log softmax of (samples, classes) runs over the samples, and `nll_loss` gets no log-probabilities."""
-    form = row.get("shape", ())
-    if row.get("fn") != "log_softmax" or len(form) != 2 or form[0] == form[1] or row.get("dim") != 0:
-        return False
-    fed = [loss for loss in training_losses(signals) if loss.get("fn") == "nll_loss" and loss.get("classes") == form[1]]
-    return any((loss.get("logprob_rows") or 0.0) < 0.05 for loss in fed)
-
-
-def _mixes_samples(signals: Signals, step: int, row: FunctionInspection) -> bool:
-    """Whether a softmax of (samples, ..., queries, keys), as many of either or labels a sample, is over the samples."""
-    form = row.get("shape", ())
-    if len(form) < 3 or row.get("dim") != 0 or not 1 < form[0] != form[1] or _samples_at(signals, step) != form[0]:
-        return False
-    labels = [loss.get("target", {}).get("shape", ()) for loss in training_losses(signals)]
-    return 1 < form[-1] == form[-2] != form[0] or any(shape[:1] == form[:1] for shape in labels)
-
-
-def _samples_at(signals: Signals, step: int) -> int:
-    """How many samples the batch of a step has; 0 where it was not seen."""
-    return next((b.get("samples", 0) for b in signals.batches if b.get("step", 0) == step), 0)
-
-
-def _length(form: tuple[int, ...], axis: int) -> int | None:
-    return form[axis] if -len(form) <= axis < len(form) else None
 
 
 @check("missing_nonlinearity", family="activation", tier=3, needs=("models",))

@@ -14,7 +14,12 @@ from labbook.health.evidence.measurements import (
     too_few_data,
     unobserved,
 )
-from labbook.health.evidence.training_kind import acts_in_environment, has_bootstrapped_targets, has_opposed_optimizers
+from labbook.health.evidence.training_kind import (
+    acts_in_environment,
+    has_bootstrapped_targets,
+    has_master_weights,
+    has_opposed_optimizers,
+)
 from labbook.health.evidence.trend_tests import change_point, mann_kendall, median, robust_deviation
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
@@ -42,7 +47,7 @@ def gradients_cleared(run: Run, signals: Signals) -> Outcome:
     for opt, looks in cleared.items():
         streak, bad = looks.get("streak", 0), looks.get("not_cleared", 0)
         seen = looks.get("checked", 0)
-        if streak >= _STREAK and bad > 0.5 * seen:
+        if streak >= _STREAK and bad > 0.5 * seen and not has_master_weights(signals):
             largest = looks.get("largest")
             norm = message("health.grad_not_cleared.norm", norm=largest) if largest is not None else ""
             which = optimizer_suffix(opt, cleared)

@@ -59,7 +59,11 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
     checked = sum(look.get("checked", 0) for look in looks.values())
     for opt, look in looks.items():
         still, seen = look.get("unchanged", 0), look.get("checked", 0)
-        if look.get("streak", 0) >= _STREAK and still >= 0.5 * seen and not _has_learnt_all(run, signals):
+        if (
+            look.get("streak", 0) >= _STREAK
+            and still >= 0.5 * seen
+            and not _has_learnt_all(run, signals, opt, still < seen)
+        ):
             which = optimizer_suffix(opt, looks)
             observed = message("health.step_changed_nothing.unchanged", bad=still, seen=seen, optimizer=which)
             return Outcome("fail", observed)
@@ -73,8 +77,10 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
     return Outcome("ok", message("health.step_changed_nothing.ok", steps=checked, extra=extra))
 
 
-def _has_learnt_all(run: Run, signals: Signals) -> bool:
-    """Whether the loss has fallen to a millionth of its first value. Source: chosen by us."""
+def _has_learnt_all(run: Run, signals: Signals, opt: str, has_moved: bool) -> bool:
+    """Whether the loss has fallen to a millionth of its first value (chosen by us), or L-BFGS has ended after steps."""
+    if has_moved and any(str(o.get("index")) == opt and o.get("type") == "LBFGS" for o in signals.optimizers):
+        return True
     losses = [series.values for series in process_series(run, signals, "loss") if series.values]
     return bool(losses) and all(abs(v[0]) > 0 and abs(v[-1]) <= 1e-6 * abs(v[0]) for v in losses)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
-from labbook.health.evidence.layer_history import modules_of, parameters_of
+from labbook.health.evidence.layer_history import parameters_of
 from labbook.health.evidence.measurements import (
     called_in_sentence,
     join_names,
@@ -14,7 +15,7 @@ from labbook.health.evidence.measurements import (
     process_series,
     too_few_data,
 )
-from labbook.health.evidence.training_kind import has_opposed_optimizers, is_pretrained
+from labbook.health.evidence.training_kind import has_master_weights, has_opposed_optimizers, is_pretrained
 from labbook.model.check import Outcome, check
 from labbook.model.events.inspection_kinds import Cut
 from labbook.model.message import Message, message
@@ -175,7 +176,7 @@ def optimizers_hold_all(run: Run, signals: Signals) -> Outcome | None:
     outside = signals.loop.get("outside", [])
     if not signals.loop.get("optimizers"):
         return None
-    if not outside:
+    if not outside or has_master_weights(signals):
         return Outcome("ok", message("health.all"))
     total = max(signals.loop.get("outside_n", 0), len(outside))
     observed = message("health.grad_param_not_in_optimizer.unused", parameters=total)
@@ -301,14 +302,15 @@ def state_fits(run: Run, signals: Signals) -> Outcome | None:
 def kept_state_is_a_copy(run: Run, signals: Signals) -> Outcome | None:
     """Whether weights were loaded back from a state that is the model's own memory, so that nothing was restored.
 
-    Source: a logical invariant (tier 1).
+    Source: a logical invariant (tier 1). Loads at a steady interval are those of a target network.
     """
-    for event in signals.loaded:
-        if event.get("alias") and event.get("what") == "model" and event.get("step", 0) > 0:
-            observed = message("health.best_checkpoint_alias.shared", step=event.get("step", 0))
-            loaded = message("health.best_checkpoint_alias.loaded_in", line=event.get("line", ""))
-            return Outcome("fail", observed, (loaded,), place_of(event.get("line", "")))
-    return None
+    own = {e.get("step", 0): e.get("line", "") for e in signals.loaded if e.get("alias") and e.get("what") == "model"}
+    gaps = [later - one for one, later in pairwise(own)]
+    step, line = next(((step, line) for step, line in own.items() if step > 0), (0, ""))
+    if not step or (len(gaps) >= 2 and max(gaps) <= 2 * min(gaps)):
+        return None
+    observed = message("health.best_checkpoint_alias.shared", step=step)
+    return Outcome("fail", observed, (message("health.best_checkpoint_alias.loaded_in", line=line),), place_of(line))
 
 
 @check("averaged_copy_never_updated", family="loop-bug", tier=2, needs=("loop",))
@@ -341,22 +343,6 @@ def flags_are_on_parameters(run: Run, signals: Signals) -> Outcome | None:
     if not flags:
         return None
     return Outcome("warn", message("health.requires_grad_on_module.idle", flags=join_names(flags)))
-
-
-@check("recurrent_first_step", family="loop-bug", tier=2, needs=("models",))
-def last_step_is_read(run: Run, signals: Signals) -> Outcome | None:
-    """Whether all that modules are given of a recurrent layer's output is its first time step, of several.
-
-    Source: chosen by us (tier 2): in one direction, that step has seen one input only.
-    """
-    for module in modules_of(signals):
-        outputs = module.facts.get("output", [])
-        form = outputs[0].get("shape", ()) if outputs else ()
-        steps = form[1 if module.options.get("batch_first", True) else 0] if len(form) == 3 else 0
-        once = all(row.get("calls") == 1 for _, row in module.history)
-        if steps > 1 and once and set(module.facts.get("steps_read", [])) == {0}:
-            return Outcome("warn", message("health.recurrent_first_step.read", layer=module.label, steps=steps))
-    return None
 
 
 @check("layers_share_weights", family="loop-bug", tier=2, needs=("models",))

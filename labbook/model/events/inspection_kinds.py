@@ -31,6 +31,7 @@ class ModuleOptions(TypedDict, total=False):
     embedding_dim: Finite
     padding_idx: Finite
     batch_first: bool
+    bidirectional: bool
 
 
 class TensorForm(TypedDict, total=False):

@@ -152,8 +152,8 @@ class name. `model`: 0, 1, ... in this process. Names are those of the root modu
 - `modules` (<= 400, in the order of the tree): `order`: place in the first forward, null when it was not called.
   `parameters`, `trainable`: elements of its own, without children. `options`: scalars only. `input`, `output`: at most
   4 tensors each; [] when not called. `view_of`: shape of an argument of the model, or of another module's output,
-  the memory of which it was given as if the axes were in another order. `steps_read`, of recurrent layers in one
-  direction: which time steps of its output other modules were given, -1 for anything else of it.
+  the memory of which it was given as if the axes were in another order. `steps_read`, of recurrent layers:
+  which time steps of its output other modules were given, -1 for anything else of it.
 - `parameters` (<= 800, in the order of the tree): `module`: `i` of its module. `init`: null for a tensor without
   elements; `zero`: share; `bad`: values not finite; `rows_equal`: at least 2 rows along axis 0 for torch and conv
   weights, the output axis for paddle's Linear, all bitwise equal; false for a tensor of one axis; `writes`: name of an

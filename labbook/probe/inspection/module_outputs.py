@@ -92,7 +92,7 @@ class ModuleOutputs:
             fields["given"] = self._describe_input(args)
         if any(kind.__name__ == "RNNBase" for kind in type(module).__mro__):
             fields["carried"] = self._is_carried((id(self._root), number), args, output)
-            if self._first and len(tensor.shape) == 3 and not _is_bidirectional(module):
+            if self._first and len(tensor.shape) == 3:
                 axis = 1 if getattr(module, "batch_first", not getattr(module, "time_major", True)) else 0
                 self._recurrent.append((tensor, number, axis))  # a view of it keeps its memory, not it
         if isinstance(getattr(module, "num_embeddings", getattr(module, "_num_embeddings", None)), int):
@@ -216,7 +216,3 @@ class ModuleOutputs:
     def _is_comparable(self, one, other):
         """Whether two arrays of `_silent_units` can be compared."""
         return one.shape == other.shape
-
-
-def _is_bidirectional(layer):
-    return getattr(layer, "bidirectional", False) or getattr(layer, "num_directions", 1) > 1

@@ -114,7 +114,7 @@ def options(layer):
         elif type(value) in (bool, int, float, str):
             fields[name] = value
     if type(layer.__dict__.get("time_major")) is bool:
-        fields["batch_first"] = not layer.time_major
+        fields.update(batch_first=not layer.time_major, bidirectional=getattr(layer, "num_directions", 1) > 1)
     own = layer.__dict__.get("_parameters", {})
     if "momentum" in fields and "_mean" in own:
         fields["momentum"] = round(1.0 - fields["momentum"], 9)

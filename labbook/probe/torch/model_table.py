@@ -26,6 +26,7 @@ _OPTIONS = [
     "embedding_dim",
     "padding_idx",
     "batch_first",
+    "bidirectional",
 ]
 _INITIALISERS = [
     "uniform_",

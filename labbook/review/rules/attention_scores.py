@@ -1,4 +1,4 @@
-"""Rules about the scores of an attention that the program computes itself: their scale, and their mask."""
+"""Rules about attention: the scale and the mask of scores that the program computes, and the positions of tokens."""
 
 from __future__ import annotations
 
@@ -18,6 +18,18 @@ _SCALE = re.compile(
 _OTHER_TERM = re.compile(r"bias|alibi|rel_|position|embed", re.IGNORECASE)
 _CAUSAL = re.compile(r"tril|triu|causal", re.IGNORECASE)
 _OWN_START = re.compile(r"init\.\w+\(|\.weight\.data|_init_weights|reset_parameters")
+_LAYERS = ("torch.nn.", "paddle.nn.")
+_MIXING = frozenset({
+    "TransformerEncoder", "TransformerEncoderLayer", "TransformerDecoder", "TransformerDecoderLayer", "Transformer",
+    "MultiheadAttention", "MultiHeadAttention",
+})  # fmt: skip
+_ORDERED = re.compile(
+    r"pos|(?<![a-z])time|rope|rotary|alibi|relative|sinus|\bsin\b|arange|cumsum|LSTM|GRU|RNN|Conv|\bset|basket|bag|graph|node"
+    r"|permut|slot|unordered|pretrained",
+    re.IGNORECASE,
+)
+"""What may give the order of tokens, or says that they have none."""
+
 _QUERY, _KEY = re.compile(r"q(?:s|uery|ueries)?$", re.IGNORECASE), re.compile(r"k(?:s|eys?)?$", re.IGNORECASE)
 _MASK = re.compile(r"(?:^|[._])(?:mask|valid)|ma?sk$|^m$", re.IGNORECASE)
 _TRANSPOSED = re.compile(r"\.(?:transpose|swapaxes|permute|mT|T|t)\b|transpose_y=True|->")
@@ -203,3 +215,29 @@ def _is_mask(node: ast.expr) -> bool:
             return False
         node = inner
     return bool(dotted_target(node)) and _MASK.search(dotted_target(node)) is not None
+
+
+@rule(
+    "positions_missing",
+    "note",
+    3,
+    "Vaswani et al. 2017, 3.5: without positions, attention does not see the order of tokens",
+    row="loop-bug",
+)
+def positions_missing(code: Code, source: Source) -> Iterator[Hit]:
+    """A transformer reads the vectors of tokens, and nothing in the file has to do with their positions."""
+    for node in source.nodes:
+        if not isinstance(node, ast.ClassDef) or not code.is_module(source, node) or _ORDERED.search(_text(source)):
+            continue
+        made = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+        names = {dotted.rpartition(".")[2] for one in made if (dotted := source.dotted(one.func)).startswith(_LAYERS)}
+        if "Embedding" not in names or not names & _MIXING or not code.calls.get("backward"):
+            continue
+        first = next(one for one in made if source.dotted(one.func).rpartition(".")[2] == "Embedding")
+        attention = next(iter(sorted(names & _MIXING)))
+        yield Hit(first, {"model": node.name, "attention": attention})
+
+
+def _text(source: Source) -> str:
+    """The code of a file without comments, in which a word about positions proves nothing."""
+    return ast.unparse(source.tree)

@@ -15,6 +15,10 @@ _STATELESS = ("Label", "OneHot", "Ordinal", "MultiLabel", "Binarizer", "Normaliz
 """Beginnings of the names of classes that learn no statistics of the rows."""
 
 _HELD_OUT = re.compile(r"(?<!la)test|valid(?:ation)?|val|dev|eval|te(?=$|_)")
+_NODES = re.compile(
+    r"^(?:idx_)?(train|val|test)(?:(?<=idx_train)|(?<=idx_val)|(?<=idx_test)|_mask|_idx|_index|_nodes)$"
+)
+_LOSSES = ("cross_entropy", "nll_loss", "criterion", "loss_fn")
 _SPLITS = ("random_split", "train_test_split")
 
 
@@ -146,3 +150,33 @@ def _is_window(node: ast.AST, index: str) -> bool:
     if not isinstance(cut, ast.Slice) or not isinstance(upper, ast.BinOp) or not isinstance(upper.op, ast.Add):
         return False
     return ast.unparse(cut.lower or cut) == index and index in (ast.unparse(upper.left), ast.unparse(upper.right))
+
+
+@rule(
+    "train_val_overlap", "warning", 2, "Kipf and Welling 2017, 3.1: the loss is over the nodes with labels", row="data"
+)
+def trained_on_all_nodes(code: Code, source: Source) -> Iterator[Hit]:
+    """The loss of a graph is that of all nodes although the metric is that of the test nodes."""
+    uses = [
+        node for node in source.nodes if isinstance(node, (ast.Name, ast.Attribute)) and _NODES.search(last_name(node))
+    ]
+    read = [node for node in uses if isinstance(node.ctx, ast.Load) and not _is_written(source, node)]
+    parts = {match[1] for node in read if (match := _NODES.search(last_name(node))) is not None}
+    if "train" in parts or not parts or not code.calls.get("backward"):
+        return
+    for name in _LOSSES:
+        for where, call in code.calls.get(name, ()):
+            whole = call.args[:2] if where is source and not call.keywords else []
+            loss = source.statement(call)
+            known = isinstance(loss, ast.Assign) and "loss" in last_name(loss.targets[0])
+            masked = any(_NODES.search(last_name(one)) for one in ast.walk(loss or call))
+            named = len(whole) == 2 and all(isinstance(one, (ast.Name, ast.Attribute)) for one in whole)
+            if known and named and not masked:
+                yield Hit(call, {"loss": ast.unparse(call), "mask": last_name(read[0])})
+                return
+
+
+def _is_written(source: Source, node: ast.AST) -> bool:
+    """Whether a mask is only filled here: `train_mask[:100] = True`."""
+    outer = source.parents.get(node)
+    return isinstance(outer, ast.Subscript) and outer.value is node and isinstance(outer.ctx, ast.Store)
