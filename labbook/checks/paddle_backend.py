@@ -21,28 +21,23 @@ class PaddleBackend(Backend):
     saved_tensors_hooks = paddle.autograd.saved_tensors_hooks
 
     def array(self, tensor: Any) -> Any:  # noqa: ANN401
-        """Copy a tensor to a NumPy array in host memory, floats in double precision."""
         plain = tensor.detach()
         plain = paddle.as_real(plain) if plain.is_complex() else plain
         return plain.astype("float64").numpy() if self.is_float(plain) else plain.numpy()
 
     def is_float(self, tensor: Any) -> bool:  # noqa: ANN401
-        """Whether the elements are real floating-point numbers."""
         return self.dtype(tensor) in _FLOATS
 
     def n_bytes(self, tensor: Any) -> int:  # noqa: ANN401
-        """Size in bytes."""
         return int(prod(tensor.shape)) * int(tensor.element_size())
 
     def leaf(self, tensor: Any, *, double: bool) -> Any:  # noqa: ANN401
-        """Copy a tensor to a leaf that requires gradients, on request in double precision."""
         copy = tensor.detach().clone()
         copy = copy.astype("float64") if double else copy
         copy.stop_gradient = False
         return copy
 
     def tensor_like(self, array: Any, tensor: Any) -> Any:  # noqa: ANN401
-        """Convert a NumPy array to a tensor with the type and device of another tensor."""
         return paddle.to_tensor(array, dtype=tensor.dtype, place=tensor.place)
 
     def parameters(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
@@ -56,18 +51,15 @@ class PaddleBackend(Backend):
         return list(found.values())
 
     def modules(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-        """Names and modules of the tree, the root first with the name ""."""
         return list(model.named_sublayers(include_self=True))
 
     def set_training(self, model: Any, on: bool) -> None:  # noqa: ANN401
-        """Set the mode of a whole model."""
         if on:
             model.train()
         else:
             model.eval()
 
     def requires_grad(self, tensor: Any) -> bool:  # noqa: ANN401
-        """Whether the tensor requires a gradient."""
         return not tensor.stop_gradient
 
     def gradient(self, parameter: Any) -> Any:  # noqa: ANN401
@@ -85,18 +77,15 @@ class PaddleBackend(Backend):
         return kept
 
     def set_gradient(self, parameter: Any, gradient: Any) -> None:  # noqa: ANN401
-        """Set or clear the gradient of a parameter."""
         if gradient is None:
             parameter.clear_gradient(False)
         else:
             parameter.grad = gradient
 
     def gradients_of(self, outputs: list[Any], inputs: list[Any], weights: list[Any]) -> list[Any]:
-        """Gradients of the weighted sum of outputs; `None` for an unused input."""
         return list(paddle.grad(outputs, inputs, weights, allow_unused=True))
 
     def optimizer_parameters(self, optimizer: Any) -> list[Any]:  # noqa: ANN401
-        """Parameters of an optimizer in order, with repetitions."""
         groups = getattr(optimizer, "_param_groups", None) or optimizer._parameter_list or []
         if groups and isinstance(groups[0], dict):
             return [parameter for group in groups for parameter in group["params"]]
@@ -107,21 +96,17 @@ class PaddleBackend(Backend):
         return [float(optimizer.get_lr())]
 
     def adam(self, model: Any, rate: float) -> Any:  # noqa: ANN401
-        """Create an Adam optimizer of the trainable parameters."""
         trained = [parameter for _, parameter in self.parameters(model) if self.trainable(parameter)]
         return paddle.optimizer.Adam(learning_rate=rate, parameters=trained)
 
     def move(self, tensor: Any, model: Any) -> Any:  # noqa: ANN401
-        """Move a tensor to the device of the model."""
         first = next(iter(model.parameters()), None) if hasattr(model, "parameters") else None
         return tensor if first is None or str(first.place) == str(tensor.place) else tensor._copy_to(first.place, True)
 
     def clone(self, tensor: Any) -> Any:  # noqa: ANN401
-        """Copy without autograd history; `None` if the tensor is not initialised."""
         return tensor.detach().clone() if tensor._is_initialized() and not tensor.is_dist() else None
 
     def write_back(self, tensor: Any, values: Any) -> None:  # noqa: ANN401
-        """Write the values of a copy back in place."""
         with paddle.no_grad():
             tensor.copy_(values, True)
 
@@ -131,7 +116,6 @@ class PaddleBackend(Backend):
         return paddle.get_rng_state("cpu"), paddle.get_cuda_rng_state() if on_device else None
 
     def set_random_state(self, state: Any) -> None:  # noqa: ANN401
-        """Restore the random generators."""
         host, devices = state
         paddle.set_rng_state(host, "cpu")
         if devices is not None:

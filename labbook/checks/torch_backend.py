@@ -20,7 +20,6 @@ class TorchBackend(Backend):
     saved_tensors_hooks = torch.autograd.graph.saved_tensors_hooks
 
     def array(self, tensor: Any) -> Any:  # noqa: ANN401
-        """Copy a tensor to a NumPy array in host memory, floats in double precision."""
         plain = tensor.detach()
         if plain.layout is not torch.strided:
             plain = plain.to_dense()
@@ -29,40 +28,31 @@ class TorchBackend(Backend):
         return plain.numpy()
 
     def is_float(self, tensor: Any) -> bool:  # noqa: ANN401
-        """Whether the elements are real floating-point numbers."""
         return bool(tensor.is_floating_point())
 
     def n_bytes(self, tensor: Any) -> int:  # noqa: ANN401
-        """Size in bytes."""
         return int(tensor.numel()) * int(tensor.element_size())
 
     def leaf(self, tensor: Any, *, double: bool) -> Any:  # noqa: ANN401
-        """Copy a tensor to a leaf that requires gradients, on request in double precision."""
         copy = tensor.detach().clone()
         return (copy.double() if double else copy).requires_grad_(True)
 
     def tensor_like(self, array: Any, tensor: Any) -> Any:  # noqa: ANN401
-        """Convert a NumPy array to a tensor with the type and device of another tensor."""
         return torch.as_tensor(array, dtype=tensor.dtype, device=tensor.device)
 
     def parameters(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-        """Names and parameters, each once, without buffers."""
         return list(model.named_parameters())
 
     def modules(self, model: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-        """Names and modules of the tree, the root first with the name ""."""
         return list(model.named_modules())
 
     def set_training(self, model: Any, on: bool) -> None:  # noqa: ANN401
-        """Set the mode of a whole model."""
         model.train(on)
 
     def requires_grad(self, tensor: Any) -> bool:  # noqa: ANN401
-        """Whether the tensor requires a gradient."""
         return bool(tensor.requires_grad)
 
     def gradient(self, parameter: Any) -> Any:  # noqa: ANN401
-        """Gradient of a parameter, or `None`."""
         return parameter.grad
 
     def remove_gradient(self, parameter: Any) -> Any:  # noqa: ANN401
@@ -71,32 +61,25 @@ class TorchBackend(Backend):
         return gradient
 
     def set_gradient(self, parameter: Any, gradient: Any) -> None:  # noqa: ANN401
-        """Set or clear the gradient of a parameter."""
         parameter.grad = gradient
 
     def gradients_of(self, outputs: list[Any], inputs: list[Any], weights: list[Any]) -> list[Any]:
-        """Gradients of the weighted sum of outputs; `None` for an unused input."""
         return list(torch.autograd.grad(outputs, inputs, weights, allow_unused=True))
 
     def optimizer_parameters(self, optimizer: Any) -> list[Any]:  # noqa: ANN401
-        """Parameters of an optimizer in order, with repetitions."""
         return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
     def rates(self, optimizer: Any) -> list[float]:  # noqa: ANN401
-        """Learning rates of the optimizer, one per parameter group."""
         return [float(group["lr"]) for group in optimizer.param_groups if group.get("lr") is not None]
 
     def adam(self, model: Any, rate: float) -> Any:  # noqa: ANN401
-        """Create an Adam optimizer of the trainable parameters."""
         return torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=rate)
 
     def move(self, tensor: Any, model: Any) -> Any:  # noqa: ANN401
-        """Move a tensor to the device of the model."""
         first = next(iter(model.parameters()), None) if hasattr(model, "parameters") else None
         return tensor if first is None or first.device == tensor.device else tensor.to(first.device)
 
     def clone(self, tensor: Any) -> Any:  # noqa: ANN401
-        """Copy without autograd history; `None` if the tensor is not initialised."""
         lazy = getattr(torch.nn.parameter, "UninitializedTensorMixin", ())
         return None if isinstance(tensor, lazy) or tensor.is_meta else tensor.detach().clone()
 
@@ -119,7 +102,6 @@ class TorchBackend(Backend):
         return torch.get_rng_state(), devices, list(generators.values())
 
     def set_random_state(self, state: Any) -> None:  # noqa: ANN401
-        """Restore the random generators."""
         host, devices, generators = state
         torch.set_rng_state(host)
         if devices is not None:

@@ -188,14 +188,12 @@ class PageScores:
         return known
 
 
+_scores_of = lru_cache(maxsize=4)(PageScores)
+
+
 def page_scores(symptoms: Iterable[Symptom]) -> PageScores:
     """Returns the pages ready for questions; the same object for the same catalogue."""
     return _scores_of(tuple(map(_texts_of, symptoms)))
-
-
-@lru_cache(maxsize=4)
-def _scores_of(pages: tuple[PageTexts, ...]) -> PageScores:
-    return PageScores(pages)
 
 
 def _is_number(name: str) -> bool:

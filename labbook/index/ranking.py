@@ -94,7 +94,8 @@ def find_best(
     first, others = subject.symptoms[: subject.equal], subject.symptoms[subject.equal :]
     for names in (first, *((name,) for name in others)):
         for name in names:
-            fixed = _runs_with_failure(index, question, _single_subject(subject, name), limit, fixed=(1,))
+            single = replace(subject, fingerprints=(), symptoms=(name,), families=())
+            fixed = _runs_with_failure(index, question, single, limit, fixed=(1,))
             answers.add(_distinct_fixes(sorted(fixed, key=lambda row: row.number not in same)))
         answers.add(pages[name] for name in names if name in pages)
     answers.add(subject.pages)
@@ -146,10 +147,6 @@ def _runs_with_names(index: sqlite3.Connection, question: Question, subject: Que
     failed = _runs_with_failure(index, question, replace(subject, fingerprints=()), COUNTED)
     found = [row for row in failed if row.number in named] if named else []
     return [*_distinct_fixes(row for row in found if row.meta.get("fix"))] or found[:1]
-
-
-def _single_subject(subject: QuerySymptoms, name: str) -> QuerySymptoms:
-    return replace(subject, fingerprints=(), symptoms=(name,), families=())
 
 
 def _distinct_fixes(rows: Iterable[Row]) -> Iterator[Row]:

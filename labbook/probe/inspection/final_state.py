@@ -37,9 +37,8 @@ _SHARDED = ("FullyShardedDataParallel", "FSDP", "DeepSpeedEngine", "GroupSharded
 class FinalState:
     """The state of one process.
 
-    A framework implements `_tensors(model)`: name -> tensor, `_optimizer_state(optimizer)`, `_random_states()`,
-    `_bytes_of(tensor)`: size of a tensor, or 0 for anything else, and `_is_idle(deadline)`: whether the devices have
-    done all they were given before a time.
+    A framework implements `_tensors(model)`: name -> tensor, `_random_states()`, `_bytes_of(tensor)`: size of a tensor,
+    or 0 for anything else, and `_is_idle(deadline)`: whether the devices have done all they were given before a time.
     """
 
     ENDING = ""
@@ -114,7 +113,7 @@ class FinalState:
     def _parts(self, models, optimizers):
         parts = {"model": [self._tensors(model) for model in models], "optimizer": [], "scheduler": []}
         for optimizer in optimizers:
-            parts["optimizer"].append(self._optimizer_state(optimizer))
+            parts["optimizer"].append(optimizer.state_dict())
             parts["scheduler"] += [one.state_dict() for one in self._inspector.loading.schedulers_of(optimizer)]
         return parts
 

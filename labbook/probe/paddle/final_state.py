@@ -18,9 +18,6 @@ class FinalState(final_state.FinalState):
     def _tensors(self, model):
         return dict(states_of(model))
 
-    def _optimizer_state(self, optimizer):
-        return optimizer.state_dict()
-
     def _random_states(self):
         paddle = self._adapter.module
         states = {"paddle": paddle.base.core.default_cpu_generator().get_state()}

@@ -109,10 +109,6 @@ class FunctionalCalls:
         took, self._took = self._took, 0.0
         return took
 
-    def out_of_bounds_reads(self):
-        """What reads went beyond their tensors."""
-        return list(self.reads.values())
-
     def install(self, patches):
         """Puts the wrappers in place."""
         paddle, functional = self.paddle, sys.modules["paddle.nn.functional"]

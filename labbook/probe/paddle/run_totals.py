@@ -50,7 +50,7 @@ def fill_in(inspector, loop, now=False):
         loop.facts["cast_ignored"] = inspector.adapter.cast_ignored
     if inspector.adapter.wrapper is not None:
         loop.facts["wrapper"] = inspector.adapter.wrapper
-    reads = inspector.functions.out_of_bounds_reads()
+    reads = list(inspector.functions.reads.values())
     if reads:
         loop.facts["out_of_bounds"] = reads
     note_idle_optimizers(inspector, loop, lambda p: id(p) in reached)

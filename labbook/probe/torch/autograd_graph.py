@@ -42,7 +42,6 @@ class AutogradGraph:
         self.terms.forget()
         self.missing = []
         self._rows = self._operations = None
-        self._foreign = set()
         self._pending = None
         self._told = 0
         self._last = None

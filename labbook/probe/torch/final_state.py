@@ -18,9 +18,6 @@ class FinalState(final_state.FinalState):
     def _tensors(self, model):
         return {name: tensor.detach() for name, tensor in state_of(model).items()}
 
-    def _optimizer_state(self, optimizer):
-        return optimizer.state_dict()
-
     def _random_states(self):
         torch = self._adapter.module
         states = {"torch": torch.get_rng_state()}

@@ -52,7 +52,7 @@ class LossFunctions(loss_wrappers.LossFunctions):
         functional = sys.modules["torch.nn.functional"]
         for name, (function, parameters) in LOSSES.items():
             original = getattr(functional, name, None)
-            if type(original) is types.FunctionType or original is not None:
+            if original is not None:
                 setattr(functional, name, self._wrap(original, function, parameters, is_compiling))
         for name in _DROPOUTS:
             original = getattr(functional, name, None)

@@ -23,7 +23,6 @@ _MASK = re.compile(r"(?:^|_)(?:mask|masks|valid|msk|m)(?:$|_)", re.IGNORECASE)
 _PADDING = re.compile(r"pad|arange|length|!= 0|ne\(0\)|valid", re.IGNORECASE)
 _SAME_MASK = ("float", "to", "astype", "cast", "unsqueeze", "view", "reshape", "bool", "type_as", "long", "squeeze")
 _ENDS = re.compile(r"(?:^|_)(?:d|dones?|is_done|terminals?|terminated|not_dones?|ended|over)(?:$|_)", re.IGNORECASE)
-_BEST = ("max", "amax", "gather", "min", "mean", "sum")
 
 
 @rule(
