@@ -13,6 +13,7 @@ from labbook.model.series import Series
 from labbook.model.verdict import worst_fault
 from labbook.report.ending_exception import ending_exception, place, shorten_path, user_frame
 from labbook.report.entry.diagnosis_section import fill, user_location
+from labbook.report.entry.model_section import loss_names_of_optimizers
 from labbook.report.numbers import count, duration, number, pair
 from labbook.report.series_choice import (
     find_primary_series,
@@ -185,7 +186,7 @@ def script_name(run: Run) -> str:
 
 
 def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
-    name = _display_name(series.name)
+    name = _display_name(_name_in_program(series, run))
     since = first_nonfinite_step(series)
     if since is not None and series.last is not None:
         value = "NaN" if math.isnan(series.last) else "inf"
@@ -204,6 +205,13 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
     if phases and series.source == "probe":
         return fill(labels["phase"], text=shown, count=str(phases["count"]))
     return shown
+
+
+def _name_in_program(series: Series, run: Run) -> str:
+    """Returns the name of a series; of one of several losses of one training that of the program: `lossD` of a GAN."""
+    facts = run.captured
+    name = "" if facts.get("phases") or facts.get("trainings") else loss_names_of_optimizers(run).get(series.name, "")
+    return name if name.isidentifier() else series.name
 
 
 def _option(value: object) -> str:

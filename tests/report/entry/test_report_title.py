@@ -7,7 +7,7 @@ import pytest
 from order_of_tests import in_one_test
 
 from labbook.model.finding import Finding
-from labbook.model.run import CaughtException, Frame, Process, Run
+from labbook.model.run import CaughtException, Frame, Framework, Process, Run
 from labbook.model.series import Series
 from labbook.report.entry.title import run_title, verdict_line
 from labbook.report.series_choice import primary_series
@@ -49,6 +49,14 @@ def run_with(*series, **fields):
         series=series,
         **fields,
     )
+
+
+def test_one_of_several_losses_has_the_name_of_the_program():
+    losses = [Series(name, "probe", (1, 2), (2.0, 1.0)) for name in ("loss", "loss.opt1")]
+    optimizers = ({"type": "Adam", "losses": ["lossD"]}, {"type": "Adam", "index": 1, "losses": ["lossG"]})
+    run = run_with(*losses, frameworks=(Framework("torch", "2.13", optimizers=optimizers),))
+    assert run_title(run) == "a.py: finished, lossD 2 → 1 in 2 steps"
+    assert run_title(dataclasses.replace(run, captured={"phases": {"count": 2}})).startswith("a.py: finished, loss ")
 
 
 def test_a_loss_that_is_no_number_is_the_news():
