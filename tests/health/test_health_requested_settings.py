@@ -179,6 +179,13 @@ def test_replicas(ask, make_model):
     )
 
 
+def test_replicas_that_begin_apart_where_the_program_averages_gradients_itself(ask, make_model):
+    averaged = {"loop": [{"collectives": {"of_gradients": 4}}] * 2}
+    for prints, is_start in ((["abc", "xyz"], True), (["abc", "abz"], False)):
+        told = ask("replica_divergence", signals=ranks(make_model, prints, wrapper="Linear", **averaged))
+        assert told.verdict == "fail" and ("Broadcast the parameters" in str(told.advice)) is is_start
+
+
 def test_ranks_with_the_same_data(ask, make_model):
     def epoch(names):
         return ({"phase": "train", "loader": 0, "epoch": 0, "rows": [[n] for n in names]},)
@@ -245,6 +252,7 @@ def test_a_wrapper_that_is_not_called_still_promises_equal_replicas(ask, make_mo
         Signals("torch", rank=rank, loop={"wrapper": "DistributedDataParallel"}, tensors=tensors[rank])
         for rank in (0, 1)
     ]
-    assert ask("replica_divergence", signals=told).verdict == "fail"
+    told = ask("replica_divergence", signals=told)
+    assert told.verdict == "fail" and "Broadcast" not in str(told.advice)
     alone = [Signals("torch", rank=rank, tensors=tensors[rank]) for rank in (0, 1)]
     assert ask("replica_divergence", signals=alone) is None

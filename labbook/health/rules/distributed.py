@@ -22,10 +22,13 @@ def _ranks(run: Run) -> dict[int, Signals]:
 
 def _is_replicated(run: Run) -> bool:
     """Whether a data-parallel wrapper keeps replicas equal, or the program reduces gradients itself."""
-    wrappers = ("DistributedDataParallel", "DataParallel")
-    if any(s.loop.get("wrapper", "") or s.loop.get("collectives", {}).get("of_gradients", 0) for s in run.signals):
-        return True
-    return any(module.type in wrappers for signals in run.signals for module in modules_of(signals))
+    return _has_wrapper(run) or any(s.loop.get("collectives", {}).get("of_gradients", 0) for s in run.signals)
+
+
+def _has_wrapper(run: Run) -> bool:
+    modules = (module.type.partition("(")[0] for signals in run.signals for module in modules_of(signals))
+    wrapped = any(signals.loop.get("wrapper", "") for signals in run.signals)
+    return wrapped or any(name in ("DistributedDataParallel", "DataParallel") for name in modules)
 
 
 @check("replica_divergence", family="distributed", tier=1, whole=True)
@@ -50,7 +53,10 @@ def replicas_equal(run: Run, signals: Signals) -> Outcome | None:
     if first in apart and not _is_replicated(run):
         return None
     observed = message("health.replica_divergence.apart", step=apart[0], bad=len(apart), steps=len(common))
-    return Outcome("fail" if _is_replicated(run) else "warn", observed, _majority(common[apart[0]]), {"step": apart[0]})
+    verdict, ranks = "fail" if _is_replicated(run) else "warn", _majority(common[apart[0]])
+    # A wrapper broadcasts the parameters of rank 0; a program that reduces gradients itself may forget to.
+    advice = None if first not in apart or _has_wrapper(run) else message("health.replica_divergence.began_apart")
+    return Outcome(verdict, observed, ranks, {"step": apart[0]}, advice=advice)
 
 
 def _majority(found: dict[int, str]) -> tuple[Message, ...]:
