@@ -47,7 +47,10 @@ def as_recorded(run: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str
     top, original = str(here.get("top") or ""), str(there.get("top") or "")
     moved = run
     if top and original:
-        command = _replace_folder(run["captured"].get("command"), top, original)
+        command = run["captured"].get("command")
+        if run.get("rerun_of"):
+            command = _without_added_folders(command, captured_facts(other, "command"), top, original)
+        command = _replace_folder(command, top, original)
         moved = {
             name: _replace_folder(run.get(name), top, original) for name in ("argv", "arguments", "configs", "cwd")
         }
@@ -55,6 +58,18 @@ def as_recorded(run: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str
         here = {**here, "top": original}
     moved = {**moved, "argv": _match_environment(moved, other)}
     return {**moved, "captured": {**moved["captured"], "code": {**here, "branch": there.get("branch")}}}
+
+
+def _without_added_folders(command: Any, other: Mapping[str, Any], top: str, original: str) -> Any:  # noqa: ANN401
+    """Returns the facts of a command without the folders of the worktree that its rerun has put on `PYTHONPATH`."""
+    environment = command.get("environment") if isinstance(command, Mapping) else None
+    if not isinstance(environment, Mapping) or not environment.get("PYTHONPATH"):
+        return command
+    known = str((other.get("environment") or {}).get("PYTHONPATH") or "").split(":")
+    places = [f"{place}/" for place in str(environment["PYTHONPATH"]).split(":")]
+    kept = [p[:-1] for p in places if not p.startswith(f"{top}/") or p.replace(top, original, 1)[:-1] in known]
+    rest = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
+    return {**command, "environment": {**rest, **({"PYTHONPATH": ":".join(kept)} if kept else {})}}
 
 
 def _match_environment(run: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from labbook.compare.run_changes import compare_runs
+from labbook.compare.run_settings import as_recorded, environment_variables
 from labbook.model.run import Arguments, ConfigFile, Run
 from labbook.model.run_json import run_to_json
 
@@ -37,6 +38,27 @@ def test_what_a_rerun_itself_adds_is_no_difference():
     for sides in ((original, again), (again, original)):
         assert [(c.kind, c.what) for c in compare_runs(*sides)] == [("argument", "lr")]
     assert [c.what for c in compare_runs(original, recorded("/w", "", 0.1))] == ["branch"]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "rerun", "is_same"),
+    [
+        (".", "/cache/code:.", True),
+        ("", "/cache/code/src", True),
+        ("/work/src", "/cache/code/src", True),
+        ("/work/src:/opt/lib", "/cache/code:/cache/code/src:/opt/lib", True),
+        ("/opt/lib", "/opt/other", False),
+    ],
+)
+def test_folders_that_a_rerun_imports_from_are_no_difference(recorded, rerun, is_same):
+    def run(top, path, **more):
+        environment = {"PYTHONPATH": path} if path else {}
+        return {**more, "cwd": top, "captured": {"code": {"top": top}, "command": {"environment": environment}}}
+
+    before = run("/work", recorded)
+    after = as_recorded(run("/cache/code", rerun, rerun_of="1"), before)
+
+    assert (environment_variables(after) == environment_variables(before)) == is_same
 
 
 def test_the_path_of_a_rebuilt_environment_is_no_difference():
