@@ -15,13 +15,15 @@ from labbook.cli import labbook as command_table
 from labbook.dataset.dataset_tables import TABLES
 from labbook.help_text import command_words, help_words
 from labbook.store.config import Config, environment_name, settings_text
+from labbook.store.text.sentences import Sentences
 
 
 def reference_pages() -> dict[str, str]:
     """Path in the site -> Markdown of the reference pages."""
     return {
         "reference/commands.md": _commands(),
-        "reference/settings.md": _settings(),
+        "reference/settings.md": _settings("en"),
+        "zh/reference/settings.md": _settings("zh"),
         "reference/python.md": _python(),
         "reference/dataset.md": _dataset(),
     }
@@ -114,34 +116,45 @@ def _dataset() -> str:
     return "\n".join(parts) + "\n"
 
 
-def _settings() -> str:
+_SETTINGS_LEADS = {
+    "en": """\
+# Settings
+
+[中文](../zh/reference/settings.md)
+
+Settings are read from `labbook.toml` at the root of the notebook, or from `[tool.labbook]` in `pyproject.toml`.
+An environment variable overrides the file; list items are separated by commas. An option of a command overrides both.
+An unknown setting is skipped, with a warning that names the nearest one; if that keeps something private, nothing is
+committed or shared until it is corrected.
+
+| setting | default | environment variable | |
+|---|---|---|---|""",
+    "zh": """\
+# 设置
+
+[English](../../reference/settings.md)
+
+设置从记录本根目录的 `labbook.toml` 或 `pyproject.toml` 的 `[tool.labbook]` 读取。环境变量优先于文件，\
+列表的各项用逗号分隔；命令的选项优先于两者。不认识的设置会被忽略，\
+并有警告给出最接近的名称；如果那个设置关系到隐私，改正之前不会提交，也不会共享。
+
+| 设置 | 默认值 | 环境变量 | |
+|---|---|---|---|""",
+}
+_SETTINGS_FILE = {
+    "en": "## A file with all defaults\n\n`labbook init` writes this file:",
+    "zh": "## 含全部默认值的文件\n\n`labbook init` 写入的文件：",
+}
+
+
+def _settings(language: str) -> str:
+    say = Sentences(language)
     rows = [
-        f"| `{each.name}` | `{_toml_value(each.default)}` | `{environment_name(each)}` | {each.metadata['help']} |"
+        f"| `{each.name}` | `{_toml_value(each.default)}` | `{environment_name(each)}` | {say(each.metadata['help'])} |"
         for each in fields(Config)
     ]
-    return "\n".join(
-        [
-            "# Settings",
-            "",
-            "Settings are read from `labbook.toml` at the root of the notebook, or from `[tool.labbook]` in",
-            "`pyproject.toml`. An environment variable overrides the file; list items are separated by commas.",
-            "An option of a command overrides both. An unknown setting is skipped, with a warning that names the",
-            "nearest one; if that keeps something private, nothing is committed or shared until it is corrected.",
-            "",
-            "| setting | default | environment variable | |",
-            "|---|---|---|---|",
-            *rows,
-            "",
-            "## A file with all defaults",
-            "",
-            "`labbook init` writes this file:",
-            "",
-            "```toml",
-            settings_text(Config()).strip(),
-            "```",
-            "",
-        ]
-    )
+    file = f"```toml\n{settings_text(Config(), say).strip()}\n```\n"
+    return "\n".join([_SETTINGS_LEADS[language], *rows, "", _SETTINGS_FILE[language], "", file])
 
 
 def _toml_value(value: object) -> str:

@@ -212,11 +212,12 @@ def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[st
     return Config(**(values | held))
 
 
-def settings_text(config: Config) -> str:
-    """Return the text of a `labbook.toml` with all settings of `config` and their descriptions."""
-    lines = ["# Settings of this laboratory notebook. Environment variables LABBOOK_<NAME> override them.", ""]
+def settings_text(config: Config, say: Callable[[str], str] = str) -> str:
+    """Return the text of a `labbook.toml` with all settings of `config` and their descriptions, as `say` has them."""
+    lead = "Settings of this laboratory notebook. Environment variables LABBOOK_<NAME> override them."
+    lines = [f"# {say(lead)}", ""]
     for each in fields(Config):
-        lines += [f"# {each.metadata['help']}", f"{each.name} = {_toml(getattr(config, each.name))}", ""]
+        lines += [f"# {say(each.metadata['help'])}", f"{each.name} = {_toml(getattr(config, each.name))}", ""]
     return "\n".join(lines)
 
 

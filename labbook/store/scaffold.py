@@ -11,6 +11,7 @@ from labbook.errors import NotebookError
 from labbook.frozen import dataclass
 from labbook.store.config import Config, has_table, settings_text
 from labbook.store.paths import NotebookPaths
+from labbook.store.text.sentences import Sentences
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def write_scaffold(paths: NotebookPaths, config: Config) -> ScaffoldFiles:
     # A folder `site` that exists before the first build is not labbook's.
     foreign_site = paths.site.exists() and not (paths.site / ".gitignore").exists()
     texts: dict[Path, Callable[[], str]] = {
-        paths.settings: lambda: settings_text(config),
+        paths.settings: lambda: settings_text(config, Sentences(config.language_in_use())),
         paths.notes / ".gitkeep": lambda: "",
         paths.templates / ".gitkeep": lambda: "",
         paths.root / "mkdocs.yml": lambda: _mkdocs_text(config),

@@ -19,6 +19,7 @@ from order_of_tests import without_long
 from labbook import __version__
 from labbook.cli import labbook as command_table
 from labbook.store.config import Config, environment_name
+from labbook.store.text.sentences import Sentences
 
 pytestmark = [
     pytest.mark.slow,
@@ -78,10 +79,13 @@ def test_every_command_and_option_is_in_the_reference(site):
             assert option.hidden or all(name in text for name in option.opts), (path, option.opts)
 
 
-def test_every_setting_is_in_the_reference(site):
-    text = text_of(site / "reference" / "settings.html")
+@pytest.mark.parametrize(
+    ("language", "page"), [("en", "reference/settings.html"), ("zh", "zh/reference/settings.html")]
+)
+def test_every_setting_is_in_the_reference(site, language, page):
+    text, say = text_of(site / page), Sentences(language)
     for setting in fields(Config):
-        for wanted in (setting.name, environment_name(setting), setting.metadata["help"]):
+        for wanted in (setting.name, environment_name(setting), say(setting.metadata["help"])):
             assert wanted in text
 
 

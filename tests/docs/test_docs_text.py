@@ -11,7 +11,7 @@ from order_of_tests import in_one_test
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs" / "pages" / "images"
-GENERATED = [ROOT / "docs" / "pages" / name for name in ("symptoms", "zh/symptoms", "reference")]
+GENERATED = [ROOT / "docs" / "pages" / name for name in ("symptoms", "zh/symptoms", "reference", "zh/reference")]
 """Pages that are made when the site is built; `test_docs_site.py` follows links to them."""
 
 TEXTS = [

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 
 import pytest
@@ -33,9 +34,11 @@ def test_settings_round_trip_through_toml(tmp_path):
     )
     (tmp_path / "labbook.toml").write_text(settings_text(config), "utf-8")
     assert load_config(tmp_path, {}) == config
-    text = settings_text(Config())
-    for each in fields(Config):
-        assert f"# {each.metadata['help']}\n{each.name} = " in text
+    for say in (str, Sentences("zh")):
+        text = settings_text(Config(), say)
+        for each in fields(Config):
+            assert f"# {say(each.metadata['help'])}\n{each.name} = " in text
+        assert say is str or not re.search(r"^# [^\u4e00-\u9fff]+$", text, re.MULTILINE)
 
 
 @given(st.text())

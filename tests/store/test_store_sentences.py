@@ -275,7 +275,8 @@ def test_texts_that_are_stored_in_english_stand_so_in_the_code():
     texts = read_words(FOLDER / "zh_texts.toml")
     texts = {text: said for text, said in texts.items() if text not in map(os.strerror, errno.errorcode)}
     code = "\n".join([*map(repr, ENGLISH.values()), *(path.read_text("utf-8") for path in python_files())])
-    code = VALUE.sub("#", code)
+    # A long sentence is two strings, one below the other.
+    code = VALUE.sub("#", re.sub(r"""["']\n *["']""", "", code))
     # The probe puts the name of the framework into some.
     forms = {text: {text, text.replace("torch", "%s"), text.replace("paddle", "%s")} for text in texts}
     assert [text for text in texts if not any(repr(form)[1:-1] in code for form in forms[text])] == []
