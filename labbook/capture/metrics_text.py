@@ -187,9 +187,10 @@ def metrics_from_console(text: str) -> list[Series]:
             pairs = [(name if has_split(name) or name == "lr" else f"val/{name}", value) for name, value in pairs]
         if not pairs and not _EPOCH_WORD.search(line):
             continue
-        place = _place_of(line)._replace(**places)
-        epoch = epoch if place.epoch is None else place.epoch
-        place = place._replace(epoch=epoch)
+        place = _place_of(line)
+        line_epoch = places.get("epoch", place.epoch)
+        epoch = epoch if line_epoch is None else line_epoch
+        place = place._replace(step=places.get("step", place.step), epoch=epoch)
         for name, value in pairs:
             if name not in metrics and len(metrics) >= _MAX_SERIES:
                 continue
