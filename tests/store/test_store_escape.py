@@ -384,4 +384,18 @@ def test_what_could_be_a_link_is_no_list(text):
 
 def test_a_name_in_a_table_keeps_its_first_underscore():
     assert escape.table_cell("_functional._params") == "_functional._params"
-    assert "_" not in escape.table_cell("__main__")
+    assert escape.table_cell("__main__") == "&#95;&#95;main__", "what ends emphasis is harmless without its beginning"
+
+
+@pytest.mark.parametrize("text", ["yacs_/out", "ValueError, at model_.py:1", "lr_ and x__", "损失_（均值）", "a_b_c"])
+def test_an_underscore_behind_a_letter_stays_readable(text):
+    assert escape.inline(text) == escape.table_cell(text) == text
+    markdown, markdown_it = pytest.importorskip("markdown"), pytest.importorskip("markdown_it")
+    line = f"{escape.inline('_x')} {escape.inline(text)} {escape.inline('__y')} {escape.inline(text)}"
+    for page in (markdown.markdown(line), markdown_it.MarkdownIt().render(line)):
+        assert "<em>" not in page and "<strong>" not in page
+
+
+def test_colours_of_a_message_are_left_out():
+    assert escape.inline("\x1b[1mdo those steps\x1b[0m only \x1b[8mif\x1b[0m") == "do those steps only if"
+    assert "\x1b" not in escape.inline("a\x1b]0;title\x07b\x1b[2J")

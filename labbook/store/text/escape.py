@@ -29,7 +29,7 @@ _BY_POSITION = re.compile(
     # Masks of the redaction stay readable; they are links only with the excluded next characters.
     # So do signs of products and powers, with blanks around them.
     r"(?P<kept>\[(?:REDACTED:[a-z0-9_]{1,40}|USER)\](?![\[(:])|(?<=\s)[*]{1,3}(?=\s))|"
-    r"(?<![^\W_])_|_(?![^\W_])"  # emphasis, but not inside a word
+    r"(?<!\w)_+"  # what begins emphasis; a `_` behind a letter or a digit only ends it
     r"|[*]"  # emphasis, but not the signs of products and powers
     r"|<(?=[A-Za-z/!?]|--)|(?<=8)<|<\Z|\A>|(?<=--)>|&(?=[#\w])|&\Z"  # tags, quotes, character references
     r"|[#](?=\w)|[#]\Z|\A[#]"  # headings, numbers of issues
@@ -60,6 +60,8 @@ _SEQUENCES = re.compile(
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]?"
 )
+
+_COLOURS = re.compile(r"\x1b\[[\d;:]*m")
 
 # Marks that tools process even inside code: macros, critic markup, includes.
 _ACTIVE_IN_CODE = re.compile(r"\{[{%#+=~>:-]|^[ \t]*;*-+8<-+", re.MULTILINE)
@@ -189,10 +191,10 @@ def _acts(char: str) -> bool:
 
 
 def visible(text: str) -> str:
-    """Make control characters, direction marks and broken characters visible, except tabs."""
+    """Make control characters, direction marks and broken characters visible, except tabs; colours are left out."""
     if text.isprintable():
         return text
-    return "".join(_make_visible(char) for char in text)
+    return "".join(_make_visible(char) for char in _COLOURS.sub("", text))
 
 
 def _make_visible(char: str) -> str:
@@ -235,7 +237,7 @@ def _encoded_text(plain: str) -> str:
 
 
 def _reference(match: re.Match[str]) -> str:
-    return _ELEMENTS.get(match[0], f"&#{ord(match[0])};")
+    return "".join(_ELEMENTS.get(char, f"&#{ord(char)};") for char in match[0])
 
 
 _PRE = str.maketrans({char: f"&#{ord(char)};" for char in "{}`~"} | _ELEMENTS)
