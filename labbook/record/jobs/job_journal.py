@@ -31,10 +31,12 @@ class JobJournal(Journal):
     _ahead: dict[int, float] = field(default_factory=dict, repr=False)
 
     def _processes_of(self, member: Member) -> list[ProcessEvents]:
-        """Read the events of a task, with times as the clock of the first task would have them."""
+        """Read the events of a task, timed by the clock that the start of the run has."""
         if not self._events:
             read = {each.rank: each.journal.processes() for each in self.members}
-            self._ahead = clock_offsets(read)
+            ahead = clock_offsets(read)
+            of_run = next((ahead[each.rank] for each in self.members if each.journal.run_id == self.run_id), 0.0)
+            self._ahead = {rank: seconds - of_run for rank, seconds in ahead.items()}
             for rank, found in read.items():
                 self._events[rank] = [shift_clock(process, self._ahead[rank]) for process in found]
         return self._events[member.rank]

@@ -173,7 +173,7 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None, *, in_group:
         row["signal"], row["code"] = task.signal, task.code
     if not row.get("signal") and raised is None and not ended and (signal := written_signal(process)):
         row["signal"] = signal
-        if task is None:
+        if task is None or task.status:  # its recorder was killed, too
             row["status"] = "interrupted" if signal == "SIGTERM" else "failed"
     frames, silent = last_stack(process)
     if stopped is not None:

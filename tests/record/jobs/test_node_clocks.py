@@ -10,6 +10,7 @@ from labbook.record.jobs.job_journal import JobJournal
 from labbook.record.jobs.node_clocks import clock_offsets
 from labbook.record.run_from_journal.roll_call import roll_call
 from labbook.store.journal import ProcessEvents
+from labbook.store.paths import JournalPaths
 
 
 def rank_events(rank, ahead, failed_at, *, steps=6, pace=1.0, group=True):
@@ -31,7 +32,10 @@ class Task:
     found: list[ProcessEvents]
     ended: float
     start: dict = field(default_factory=dict)
-    run_id: str = "20261127-010101-abcd"
+
+    @property
+    def run_id(self):
+        return f"20261127-010101-aaa{self.rank}"
 
     @property
     def journal(self):
@@ -46,16 +50,18 @@ class Task:
 
 @pytest.mark.parametrize("ahead", [-3600.0, -30.0, -3.0, 0.0, 3.0, 30.0, 3600.0])
 @pytest.mark.parametrize("first", [0, 1])
-def test_the_first_failure_is_the_same_whatever_the_clocks_show(tmp_path, ahead, first):
+@pytest.mark.parametrize("lead", [0, 1])
+def test_the_first_failure_is_the_same_whatever_the_clocks_show(tmp_path, ahead, first, lead):
+    """The duration, too: `lead` is the task that the run has its start of."""
     times = [110.0, 112.0] if first == 0 else [112.0, 110.0]
     tasks = [
         Task(rank, [rank_events(rank, ahead * rank, at)], at + 0.1 + ahead * rank) for rank, at in enumerate(times)
     ]
-    job = JobJournal(tmp_path, members=tasks, world=2)
+    job = JobJournal(JournalPaths(tmp_path / tasks[lead].run_id), members=tasks, world=2)
     facts = roll_call(job.processes(), job.tasks(), 2, "job")
     assert (facts["odd"]["kind"], facts["odd"]["ranks"]) == ("failed", [first])
     assert job.parts()[0] is tasks[first]
-    assert job.read_ending()["ended"] == pytest.approx(112.1)
+    assert job.read_ending()["ended"] == pytest.approx(112.1 + ahead * lead)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from labbook.probe.training.step_phases import StepPhases
 from labbook.record.run_from_journal.odd_rank import name_odd, note_other_calls
-from labbook.record.run_from_journal.roll_call import collective_calls, own_step_s, roll_call
+from labbook.record.run_from_journal.roll_call import TaskFacts, collective_calls, own_step_s, roll_call
 from labbook.report.entry.ranks_section import odd_rank_sentence
 from labbook.store.journal import ProcessEvents
 from labbook.store.text.sentences import Sentences
@@ -108,6 +108,25 @@ def test_the_odd_rank_is_named_only_with_evidence(name):
         assert bool(sentence) == bool(kind) and "{" not in sentence
         assert ranks or "first," not in sentence
         assert not sentence.endswith("?")
+
+
+def test_a_rank_that_was_stopped_with_its_recorder_is_not_killed_first(tmp_path):
+    """`mpirun` that is stopped kills the recorders; the interpreter wrote the stacks at its SIGTERM."""
+
+    def process(rank, file, source):
+        env = {"RANK": str(rank), "WORLD_SIZE": "2"}
+        stack = f'Current thread 0x1 (most recent call first):\n  File "{file}", line 7 in work\n'
+        (tmp_path / f"{rank}.stacks").write_text(stack)
+        return ProcessEvents(f"{rank}.jsonl", ({"k": "hello", "role": "python", "env": env},), folder=tmp_path)
+
+    ranks = [process(0, "/lib/python3.11/site-packages/torch/distributed/x.py", ""), process(1, "/w/data.py", "")]
+    tasks = [
+        TaskFacts(rank, "n", "killed", None, "", 9.0, 9.0, stopped=False, names=(str(tmp_path / f"{rank}.jsonl"),))
+        for rank in range(2)
+    ]
+    facts = roll_call(ranks, tasks, 2, "job")
+    assert [(row["status"], row["signal"]) for row in facts["rows"]] == [("interrupted", "SIGTERM")] * 2
+    assert (facts["odd"]["kind"], facts["odd"]["ranks"]) == ("elsewhere", [1])
 
 
 @pytest.mark.parametrize("field", ["Python", "torch", "device"])
