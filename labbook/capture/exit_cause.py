@@ -27,6 +27,10 @@ _NEAR_LIMIT_S = (120.0, 300.0)
 """A signal because of the time limit arrives at most this long before the limit (`--signal` of Slurm) and at most this
 long after it (grace time). Source: defaults of Slurm, with a margin."""
 
+_SHARE_BEFORE = 0.5
+"""It arrives before the limit by at most this part of the time that the run lasted: a short job is always near to its
+limit. Source: chosen by us."""
+
 _ASKS_SLURM_S = 3.0
 _KILLED = re.compile(
     r"(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process (\d+) \(([^)]{1,40})\)[^;\n]*"
@@ -80,7 +84,7 @@ def explain_exit(
     """
     facts: dict[str, Any] = {}
     if lost:
-        limit = _limit_of_lost(lost, time_limit)
+        limit = _limit_of_lost(lost, time_limit, started)
         facts.update({"time_limit": as_data(limit)} if limit else {})
     if not end:
         return facts
@@ -102,7 +106,7 @@ def explain_exit(
         if after and not _is_nearly_full(after, resident):
             facts["memory_free"] = True
     if signal in _LIMIT_SIGNALS or (isinstance(code, int) and code > 128):
-        limit = _describe_limit(ended, time_limit)
+        limit = _describe_limit(ended, time_limit, started)
         facts.update({"time_limit": as_data(limit)} if limit else {})
     return facts
 
@@ -122,23 +126,23 @@ def read_time_limit(environ: Mapping[str, str], *, ask: bool = True) -> dict[str
     return {} if walltime is None else {"t": _session_start() + walltime, "variable": "PBS_WALLTIME"}
 
 
-def _limit_of_lost(lost: Mapping[str, Any], limit: Mapping[str, Any]) -> Message | None:
+def _limit_of_lost(lost: Mapping[str, Any], limit: Mapping[str, Any], started: float) -> Message | None:
     """Returns a message if the batch system ended a run at its time limit and killed the recorder, too.
 
     Either the recorder got a signal then, or the run lived beyond the limit, which only the grace time allows.
     """
     stopped = float(lost.get("stopped") or 0.0)
     last = max(stopped, float(lost.get("last_seen") or 0.0))
-    is_stopped = stopped and _describe_limit(stopped, limit) is not None
-    return _describe_limit(last, limit) if limit and (is_stopped or last >= limit["t"]) else None
+    is_stopped = stopped and _describe_limit(stopped, limit, started) is not None
+    return _describe_limit(last, limit, started) if limit and (is_stopped or last >= limit["t"]) else None
 
 
-def _describe_limit(ended: float, limit: Mapping[str, Any]) -> Message | None:
+def _describe_limit(ended: float, limit: Mapping[str, Any], started: float) -> Message | None:
     """Returns a message if a run ended at the time limit of its batch job, else `None`."""
     if not limit:
         return None
     late = ended - limit["t"]
-    if not -_NEAR_LIMIT_S[0] <= late <= _NEAR_LIMIT_S[1]:
+    if not -min(_NEAR_LIMIT_S[0], _SHARE_BEFORE * (ended - started)) <= late <= _NEAR_LIMIT_S[1]:
         return None
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(limit["t"]))
     key = "capture.ending.after_limit" if late >= 0 else "capture.ending.before_limit"

@@ -122,6 +122,12 @@ def test_the_time_limit_of_a_job(ended, said, tmp_path):
     assert read_time_limit({"SLURM_JOB_END_TIME": "soon"}) == {}
 
 
+@pytest.mark.parametrize(("started", "is_limit"), [(945, False), (880, True)])
+def test_a_short_job_that_is_requeued_is_not_at_its_limit(started, is_limit, tmp_path):
+    facts = explain_exit({"code": None, "signal": "SIGTERM", "ended": 970}, tmp_path / "r", started, LIMIT)
+    assert ("time_limit" in facts) is is_limit
+
+
 @pytest.mark.parametrize(
     ("stopped", "last", "said"),
     [(1000, 1009, "9 s after"), (0, 1009, "9 s after"), (990, 990, "10 s before"), (0, 990, ""), (500, 990, "")],

@@ -64,7 +64,8 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
         alike = _similar_endings(first, rows)
         kind = {"killed": "killed", "lost": "lost"}.get(str(first["status"]), "failed")
         left = [row for row in rows if row.get("call") and _may_follow(row, rows)]  # in a call with one that has gone
-        return _odd_rank_facts("alike" if kind == "failed" and len(alike) > 1 else kind, alike, waiting or left)
+        kind = "alike" if kind == "failed" and len(alike) > 1 else kind
+        return {**_odd_rank_facts(kind, alike, waiting or left), **_lost_node(alike, rows)}
     if missing:
         return {"kind": "missing", "ranks": list(missing), **_other_rank_facts(waiting)}
     if ended and (waiting or broken):
@@ -158,6 +159,15 @@ def _was_waited_for(killed: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
         row for row in rows if _may_follow(row, rows) and 0.0 < float(row.get("failed_at") or 0.0) < at - _MOMENTS_S
     ]
     return killed["status"] in ("killed", "lost") and bool(killed.get("where")) and bool(before)
+
+
+def _lost_node(killed: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns `node` if the ranks that were killed without a known signal are all those of one of several nodes."""
+    hosts = {row.get("host") for row in killed}
+    of_host = [row for row in rows if row.get("host") in hosts]
+    unseen = all(row["status"] in ("killed", "lost") and not row.get("signal") for row in killed)
+    is_node = unseen and len(hosts) == 1 and len(of_host) == len(killed) > 1 and len(rows) > len(killed)
+    return {"node": hosts.pop()} if is_node else {}
 
 
 def _has_broken(row: Mapping[str, Any]) -> bool:

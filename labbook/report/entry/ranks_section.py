@@ -134,6 +134,8 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
         )
     elif kind == "broke" and others.get("call") and len(others["ranks"]) > 1:
         sentence = say.line("record.ranks.broke_where", sentence=sentence, **values)
+    if odd.get("node"):
+        sentence = say.line("record.ranks.of_node", sentence=sentence, node=odd["node"])
     if odd.get("calls"):
         values.update(step=odd["calls"]["step"], own_calls=odd["calls"]["own"], usual_calls=odd["calls"]["usual"])
         sentence = say.line("record.ranks.calls", sentence=sentence, **values)

@@ -110,6 +110,14 @@ def test_the_odd_rank_is_named_only_with_evidence(name):
         assert not sentence.endswith("?")
 
 
+def test_a_node_whose_ranks_were_all_killed_is_named():
+    lost = [row(rank, "killed", line=0, call="", host="n2") for rank in (2, 3)]
+    left = [row(rank, at=101.0, error=RESET, host="n1") for rank in (0, 1)]
+    assert "all ranks of n2" in odd_rank_sentence(name_odd([*left, *lost]), Sentences("en"))
+    for others in ([*left, row(1, at=101.0, error=RESET, host="n2")], []):
+        assert "node" not in name_odd([*others, *lost])
+
+
 def test_a_rank_that_was_stopped_with_its_recorder_is_not_killed_first(tmp_path):
     """`mpirun` that is stopped kills the recorders; the interpreter wrote the stacks at its SIGTERM."""
 
