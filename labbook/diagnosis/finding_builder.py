@@ -189,8 +189,7 @@ def _add_source_line(where: Mapping[str, Any], evidence: Evidence) -> dict[str, 
 
 def innermost_user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's code; the innermost of all where none is."""
-    own = next((frame for frame in reversed(frames) if frame.user), None)
-    return own or (frames[-1] if frames else None)
+    return next((frame for frame in reversed(frames) if frame.user), frames[-1] if frames else None)
 
 
 def first_message_line(message: str) -> str:

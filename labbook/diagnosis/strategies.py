@@ -22,6 +22,7 @@ from labbook.diagnosis.families.message_family import (
 from labbook.diagnosis.finding_builder import build_family_finding, build_finding
 from labbook.diagnosis.text.evidence_collector import LAST_STEP, PRINTS_STEPS
 from labbook.diagnosis.text.hedging import drop_questions, without_speculation
+from labbook.diagnosis.text.survived_errors import is_soft
 from labbook.frozen import dataclass
 from labbook.model.evidence import Evidence, ObservedException
 from labbook.model.finding import Finding
@@ -112,8 +113,8 @@ def choose_strategy(case: Case) -> tuple[str, list[Finding]]:
 def choose_findings(case: Case) -> list[Finding]:
     """The findings of the first strategy with an answer, without those that explain nothing.
 
-    Removed are the report of a launcher whose child raised something unknown, and, in the log of a training that goes
-    on, warnings of slowness and of keys that were not loaded.
+    Removed are the report of a launcher and a line about what programs do without, where something unknown was raised,
+    and, in the log of a training that goes on, warnings of slowness and of keys that were not loaded.
     """
     candidates, evidence = case.candidates, case.evidence
     families = {c.match.symptom.family for c in candidates if c.match.weight > 1}
@@ -121,9 +122,8 @@ def choose_findings(case: Case) -> list[Finding]:
         # A list of messages, as names of tests or in a manual: only the end of the process counts.
         return _page_findings(case, [c for c in candidates if not (c.exception or c.line)])
     findings = choose_strategy(case)[1]
-    wrappers = {c.id for c in candidates[:1] if c.match.weight == 1 and ANYTHING in c.match.symptom.caused_by}
-    if wrappers and _has_unexplained_exception(evidence, candidates):
-        findings = [f for f in findings if f.symptom not in wrappers]
+    if candidates and _is_aside(candidates[0]) and _has_unexplained_exception(evidence, candidates):
+        findings = [f for f in findings if f.symptom != candidates[0].id]
     if PRINTS_STEPS not in evidence.conditions:
         return findings
     survived = candidates and not evidence.exceptions and all(map(_is_survived, candidates))
@@ -205,6 +205,12 @@ def _is_misreading(candidate: Candidate) -> bool:
     if family_of_source(one) not in (None, family):
         return True
     return family in _NOT_SETTINGS and family_of_class(one.module, one.type) == "config_error"
+
+
+def _is_aside(candidate: Candidate) -> bool:
+    """Whether it is the report of a launcher, or a line about what programs do without."""
+    said = candidate.line.text if candidate.line and not candidate.exception else ""
+    return (candidate.match.weight == 1 and ANYTHING in candidate.match.symptom.caused_by) or is_soft(said)
 
 
 def _is_survived(candidate: Candidate) -> bool:

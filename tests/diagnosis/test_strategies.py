@@ -74,3 +74,12 @@ def test_an_error_that_no_page_knows_comes_with_its_message_and_the_line_of_the_
     own = "train.py, line 61: link(a, b)" if "site-packages" in innermost else "net.py, line 122: raise OddError(text)"
     unsure = diagnose(read_text(text), MATCHER).unsure
     assert unsure == f"no page of the catalogue fits OddError: the quibble was odd (/home/u/proj/{own})"
+
+
+@in_one_test(
+    "line", ["Failed to load gemm from kernels: No module named 'kernels'", "cache: No such file or directory"]
+)
+def test_a_line_about_what_programs_do_without_does_not_stand_in_for_an_unknown_exception(line):
+    text = f'{line}\nTraceback (most recent call last):\n  File "a.py", line 4, in <module>\n    net.use("quibble")\n'
+    found = diagnose(read_text(f"{text}OddError: the quibble was odd\n"), MATCHER)
+    assert not found.findings and "OddError: the quibble was odd" in found.unsure

@@ -143,8 +143,7 @@ def _capture(name: str, sentence: str) -> str:
 
 def _family_of_system_error(exception: ObservedException, sentence: str) -> str | None:
     """The family of an error of the operating system, by its number, its message or the file that raised it."""
-    family = _family_of_number(sentence)
-    if family is not None:
+    if (family := _family_of_number(sentence)) is not None:
         return family
     quantities = load_tables().family_of_row("quantities", sentence)
     of_tensors = quantities if quantities in _TENSOR_FAMILIES else None
@@ -175,16 +174,14 @@ def _family_of_number(sentence: str) -> str | None:
     """The family of an error number of the system, of Windows or of OpenCV, or `None`."""
     tables = load_tables()
     for kind in _CODES:
-        found = _RE[kind].search(sentence)
-        if found is not None:
+        if (found := _RE[kind].search(sentence)) is not None:
             return tables.family_of_row("coded", sentence) or tables.codes[kind].get(int(found[1]))
     return None
 
 
 def _family_of_cuda(sentence: str) -> str | None:
     """The family of a name or number of a CUDA error, or `None`."""
-    named = _RE["cuda_name"].search(sentence)
-    if named is not None:
+    if (named := _RE["cuda_name"].search(sentence)) is not None:
         return load_tables().family_of_name("cuda", named[1])
     found = _RE["cuda_number"].search(sentence)
     return load_tables().codes["cuda"].get(int(found[1] or found[2] or found[3])) if found else None

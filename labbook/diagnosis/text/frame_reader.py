@@ -59,10 +59,8 @@ def read_frames(lines: Sequence[LogLine], at: int, base: int, used: set[int]) ->
 
 
 def _source(lines: Sequence[LogLine], at: int, indent: int, base: int) -> str:
-    if at >= len(lines):
-        return ""
-    line = lines[at]
-    if not line.text.strip() or fits_any(SHAPES, line.text, *_NO_SOURCE):
+    line = lines[at] if at < len(lines) else None
+    if line is None or not line.text.strip() or fits_any(SHAPES, line.text, *_NO_SOURCE):
         return ""
     if line.indent >= indent and line.indent > base:
         return line.text.strip()
@@ -75,8 +73,7 @@ def _source(lines: Sequence[LogLine], at: int, indent: int, base: int) -> str:
 
 def names_exception(line: LogLine, base: int, frames: Sequence[Frame]) -> bool:
     """Whether a line behind the frames names the exception of a traceback whose header is indented by `base`."""
-    shown = SHAPES["exception"].match(line.text.strip())
-    if shown is None:
+    if (shown := SHAPES["exception"].match(line.text.strip())) is None:
         return False
     flush = line.indent <= base
     near = flush or (bool(frames) and line.indent <= base + 4 and shown["message"] is not None)
