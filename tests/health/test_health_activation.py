@@ -122,6 +122,14 @@ def test_batch_norms(ask, make_model, looks, bn, verdict):
     assert ask("batchnorm_frozen_or_tiny_batch", signals=signals).verdict == verdict
 
 
+@in_one_test(("trainable", "verdict"), [(0, "note"), (32, "ok")])
+def test_a_frozen_batch_norm_in_training_mode(ask, make_model, looks, trainable, verdict):
+    model = make_model("BatchNorm1d")
+    model["modules"][-1].update(parameters=32, trainable=trainable)
+    tensors = looks(modules=lambda _: [{"i": 1, "bn": {"n": 64, "ratio": 1.0}}])
+    assert ask("batchnorm_frozen_or_tiny_batch", signals={"models": (model,), "tensors": tensors}).verdict == verdict
+
+
 def test_softmax_over_one(ask, looks):
     def signals(size):
         return {"tensors": looks(functions=lambda _: [{"fn": "softmax", "line": "net.py:4", "dim": 1, "size": size}])}

@@ -180,10 +180,12 @@ def _first_collapsed(root: Module, signals: Signals) -> Module | None:
 def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
     """Whether batch norms see hardly any value for a channel, or have running statistics far from those of the batches.
 
+    A layer with frozen weights that is in training mode, so that its statistics still move, is a note.
+
     Source: diagnosis catalogue (tier 2): running variance outside [0.1, 10] times that of the batch, after 100 steps;
     fewer than 16 values for each channel is common in small healthy runs, so only fewer than 4 count.
     """
-    judged = False
+    judged, frozen = False, None
     for module in modules_of(signals):
         looks = [(step, bn) for step, row in module.history if (bn := row.get("bn")) is not None]
         sizes = [n for _, bn in looks if (n := bn.get("n")) is not None]
@@ -194,11 +196,14 @@ def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
         if median(sizes) < 4:
             observed = message("health.batchnorm.few_values", layer=module.label, values=median(sizes))
             return Outcome("warn", observed, where=where)
+        if module.parameters and not module.facts.get("trainable", 1) and frozen is None:
+            observed = message("health.batchnorm.moving", layer=module.label)
+            frozen = Outcome("note", observed, where=where)
         ratios = [r for step, bn in looks if step >= 100 and (r := bn.get("ratio")) is not None]
         if len(ratios) >= _CONFIRMED and not 0.1 <= median(ratios[-5:]) <= 10:
             observed = message("health.batchnorm.stale", layer=module.label, ratio=median(ratios[-5:]))
             return Outcome("warn", observed, where=where)
-    return Outcome("ok", message("health.batchnorm.ok")) if judged else None
+    return frozen or (Outcome("ok", message("health.batchnorm.ok")) if judged else None)
 
 
 @check("missing_nonlinearity", family="activation", tier=3, needs=("models",))

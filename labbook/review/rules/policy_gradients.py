@@ -6,13 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import MODULES, Code, dotted_target, last_name, walk
+from labbook.review.code_index import LOOPS, MODULES, SCOPES, Code, assigns, dotted_target, last_name, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
 _LOG_PROBABILITY = re.compile(r"(?:^|_)log_?(?:probs?|pi|p)s?(?:$|_)", re.IGNORECASE)
 _GAIN = re.compile(r"(?:^|_)(?:rewards?|returns?|advantages?|adv)(?:$|_)", re.IGNORECASE)
-_TARGET = re.compile(r"(?:^|[_.])(?:target|tgt)(?:$|_)", re.IGNORECASE)
+_TARGET = re.compile(r"(?:^|[_.])(?:target|tgt)(?:$|_(?!layer|module|block|size|dim))", re.IGNORECASE)
 _TURNED = re.compile(r"neg|minus|cost|loss|penalt", re.IGNORECASE)
 _JOINING = frozenset({"mean", "sum", "stack", "cat", "concat", "add_n"})
 _AS_IS = frozenset(
@@ -163,7 +163,11 @@ def discounted_from_start(code: Code, source: Source) -> Iterator[Hit]:
                 for one in walk(loop.body)
                 if isinstance(one, ast.Call) and last_name(one.func) == "append" and _names(one) & {total}
             ]
-            if _is_discounted(node.value, reward, total) and kept and not any(_is_turned(scope, one) for one in kept):
+            # A return that runs on over episodes scales the rewards.
+            block, index = source.blocks.get(loop, ([], 0))
+            fresh = {name for name in (total, *kept) if any(assigns(one, name) for one in block[:index])}
+            turned = any(_is_turned(scope, one) for one in kept)
+            if _is_discounted(node.value, reward, total) and kept and not turned and fresh >= {total, *kept}:
                 yield Hit(loop, {"rewards": rewards, "returns": kept[0]})
 
 
@@ -224,3 +228,36 @@ def no_target_copy(code: Code, source: Source) -> Iterator[Hit]:
             pair = [ast.unparse(one.func.value) for one in (node, given)] if own else []  # type: ignore[attr-defined]
             if len(set(pair)) == 1 and _TARGET.search(pair[0].rpartition(".")[2]):
                 yield Hit(node, {"code": ast.unparse(node), "target": pair[0]})
+
+
+@rule(
+    "target_network_never_updated",
+    "warning",
+    2,
+    "Mnih et al. 2015, Algorithm 1: the target network is a copy that is updated every C steps",
+    row="loop-bug",
+)
+def target_never_synced(code: Code, source: Source) -> Iterator[Hit]:
+    """A target network gives the best value of the next state in a loop, and is given weights before that loop only."""
+    for call in (
+        node for node in source.nodes if isinstance(node, ast.Call) and _TARGET.search(dotted_target(node.func))
+    ):
+        target, statement = dotted_target(call.func), source.statement(call)
+        best = source.parents.get(call)
+        is_best = isinstance(best, ast.Attribute) and best.attr in ("max", "amax", "gather") and statement is not None
+        if not is_best or source.class_of(call) is not None or not code.calls.get("backward"):
+            continue
+        uses = (node for node in source.nodes if dotted_target(node) == target)
+        later = [node for node in uses if any(isinstance(one, (*LOOPS, *SCOPES)) for one in source.parents_of(node))]
+        made = code.assigned_values(source.tree, target)
+        if len(made) == 1 and all(_is_only_read(source, node) for node in later):
+            yield Hit(call, {"target": target})
+            return
+
+
+def _is_only_read(source: Source, node: ast.AST) -> bool:
+    """Whether a network is called here, or its mode is set."""
+    outer = source.parents[node]
+    if isinstance(outer, ast.Attribute):
+        return outer.attr in ("eval", "train", "to", "cuda", "requires_grad_")
+    return isinstance(outer, ast.Call) and outer.func is node
