@@ -1,4 +1,4 @@
-"""Rules about gradients that are cut, or should be: samples, twin networks; and about metrics: a divisor, `argmax`."""
+"""Rules about gradients that are cut, or should be: samples, twin networks; and about the divisor of a metric."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, dotted_target, last_name, walk
+from labbook.review.code_index import Code, dotted_target, last_name
 from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.rules.data_pipeline import argument, find_loader
 from labbook.review.source_file import Source
@@ -136,45 +136,3 @@ def _counts_right(node: ast.expr) -> bool:
     equal = any(isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.Eq) for one in ast.walk(node))
     divided = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div) for one in ast.walk(node))
     return "sum" in called and (equal or "eq" in called) and "mean" not in called and not divided
-
-
-@rule(
-    "accuracy_contradicts_loss",
-    "warning",
-    2,
-    "torch.argmax: the index of the largest element, which is 0 among one; the same in paddle",
-    row="loop-bug",
-)
-def argmax_of_one(code: Code, source: Source) -> Iterator[Hit]:
-    """The class is the largest of the outputs of a model that has a single one, and so is always 0."""
-    for where, call in code.calls.get("argmax", ()):
-        if where is not source:
-            continue
-        is_method = isinstance(call.func, ast.Attribute) and not source.dotted(call.func)
-        given = call.func.value if is_method else next(iter(call.args), None)  # type: ignore[attr-defined]
-        axis = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), None)
-        axis = axis or next(iter(call.args[0 if is_method else 1 :]), None)
-        if given is None or axis is None or ast.unparse(axis) not in ("1", "-1"):
-            continue
-        made = code.value(source, dotted_target(given), given) if dotted_target(given) else given
-        if isinstance(made, ast.Call) and _outputs(code, source, made.func) == 1:
-            yield Hit(call, {"call": ast.unparse(call), "model": ast.unparse(made.func)})
-
-
-def _outputs(code: Code, source: Source, model: ast.expr, depth: int = 0) -> object:
-    """The number of outputs of a model: of the linear layer with which it ends; `None` if unknown."""
-    kind = code.kind(source, model) if depth < 4 else None
-    if kind is None:
-        return None
-    if kind.class_node is not None and kind.class_source is not None:
-        forward = code.method(kind.class_source, kind.class_node, "forward")
-        ends = [one.value for one in walk(forward[1].body) if isinstance(one, ast.Return)] if forward else []
-        last = ends[0] if forward is not None and len(ends) == 1 else None
-        if forward is not None and last is not None and dotted_target(last):
-            last = code.value(forward[0], dotted_target(last), last)
-        return _outputs(code, forward[0], last.func, depth + 1) if forward and isinstance(last, ast.Call) else None
-    if kind.name.endswith("nn.Sequential") and kind.call.args:
-        end = kind.call.args[-1]
-        return _outputs(code, kind.source, end, depth + 1)
-    size = argument(kind.call, 1, "out_features") if kind.name.endswith("nn.Linear") else None
-    return size.value if isinstance(size, ast.Constant) else None

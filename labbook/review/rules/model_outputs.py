@@ -1,0 +1,126 @@
+"""Rules about what a model returns: the axis of its classes, and the labels that its outputs are compared with."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from labbook.review.code_index import Code, Kind, assigns, dotted_target, last_name, walk
+from labbook.review.rules.data_pipeline import argument
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, rule
+
+_ENTROPIES = ("cross_entropy", "criterion", "loss_fn", "ce", "ce_loss")
+_CRITIC = re.compile(r"(?:^|_|\.)(?:d|net_?d|disc|discriminator|critic)(?:$|_)", re.IGNORECASE)
+
+
+@rule(
+    "accuracy_contradicts_loss",
+    "warning",
+    2,
+    "torch.argmax: the index of the largest element, which is 0 among one; the same in paddle",
+    row="loop-bug",
+)
+def argmax_of_one(code: Code, source: Source) -> Iterator[Hit]:
+    """The class is the largest of the outputs of a model that has a single one, and so is always 0."""
+    for where, call in code.calls.get("argmax", ()):
+        if where is not source:
+            continue
+        is_method = isinstance(call.func, ast.Attribute) and not source.dotted(call.func)
+        given = call.func.value if is_method else next(iter(call.args), None)  # type: ignore[attr-defined]
+        axis = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), None)
+        axis = axis or next(iter(call.args[0 if is_method else 1 :]), None)
+        if given is None or axis is None or ast.unparse(axis) not in ("1", "-1"):
+            continue
+        made = code.value(source, dotted_target(given), given) if dotted_target(given) else given
+        end = _last_layer(code, source, made.func) if isinstance(made, ast.Call) else None
+        size = argument(end.call, 1, "out_features") if end is not None and end.name.endswith("nn.Linear") else None
+        if isinstance(made, ast.Call) and isinstance(size, ast.Constant) and size.value == 1:
+            yield Hit(call, {"call": ast.unparse(call), "model": ast.unparse(made.func)})
+
+
+@rule(
+    "reshaped_not_permuted",
+    "warning",
+    2,
+    "torch.Tensor.view: the elements keep their order; `permute` changes it; the same in paddle",
+    row="loop-bug",
+)
+def logits_not_permuted(code: Code, source: Source) -> Iterator[Hit]:
+    """The loss is given (-1, classes) that `view` or `reshape` makes of (samples, classes, height, width)."""
+    for name in _ENTROPIES:
+        for where, call in code.calls.get(name, ()):
+            shaped = call.args[0] if where is source and call.args else None
+            if not isinstance(shaped, ast.Call) or last_name(shaped.func) not in ("view", "reshape"):
+                continue
+            of_module = bool(source.dotted(shaped.func))
+            given = shaped.args[0] if of_module else shaped.func.value  # type: ignore[attr-defined]
+            form = shaped.args[1 if of_module else 0 :]
+            form = form[0].elts if len(form) == 1 and isinstance(form[0], (ast.List, ast.Tuple)) else form
+            made = code.value(source, dotted_target(given), given) if dotted_target(given) else given
+            end = _last_layer(code, source, made.func) if isinstance(made, ast.Call) else None
+            # A picture of one point has one label, which nobody flattens.
+            labels = call.args[1] if len(call.args) > 1 else None
+            flat = isinstance(labels, ast.Call) and last_name(labels.func) in ("view", "reshape", "flatten")
+            rows = flat and len(form) == 2 and ast.unparse(form[0]) == "-1"
+            if (
+                rows
+                and end is not None
+                and end.name.rpartition(".")[2].lower().startswith(("conv2d", "conv3d", "convt"))
+            ):
+                yield Hit(shaped, {"code": ast.unparse(shaped)})
+
+
+def _last_layer(code: Code, source: Source, model: ast.expr, depth: int = 0) -> Kind | None:
+    """The layer of which a model returns the output as it is; `None` if that is unknown."""
+    kind = code.kind(source, model) if depth < 4 else None
+    if kind is None:
+        return None
+    if kind.class_node is not None and kind.class_source is not None:
+        forward = code.method(kind.class_source, kind.class_node, "forward")
+        ends = [one.value for one in walk(forward[1].body) if isinstance(one, ast.Return)] if forward else []
+        last = ends[0] if len(ends) == 1 else None
+        if forward is not None and last is not None and dotted_target(last):
+            last = code.value(forward[0], dotted_target(last), last)
+        return _last_layer(code, forward[0], last.func, depth + 1) if forward and isinstance(last, ast.Call) else None
+    if kind.name.endswith("nn.Sequential") and kind.call.args:
+        return _last_layer(code, kind.source, kind.call.args[-1], depth + 1)
+    return kind
+
+
+@rule("adversaries_not_opposed", "warning", 2, "Goodfellow et al. 2014, equation 1", row="loop-bug")
+def same_label(code: Code, source: Source) -> Iterator[Hit]:
+    """A discriminator is trained to give real and generated samples the same label."""
+    judged: list[tuple[ast.Call, str, str, bool]] = []
+    for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) == 2):
+        score = call.args[0]
+        while isinstance(score, ast.Call) and last_name(score.func) in ("view", "squeeze", "reshape", "flatten"):
+            score = score.func.value  # type: ignore[attr-defined]
+        score = (code.value(source, dotted_target(score), score) or score) if dotted_target(score) else score
+        while isinstance(score, ast.Call) and last_name(score.func) in ("view", "squeeze", "reshape", "flatten"):
+            score = score.func.value  # type: ignore[attr-defined]
+        if isinstance(score, ast.Call) and len(score.args) == 1 and _CRITIC.search(dotted_target(score.func)):
+            fake = isinstance(score.args[0], ast.Call) and last_name(score.args[0].func) == "detach"
+            judged.append((call, ast.unparse(call.func), ast.unparse(score.func), fake))
+    for call, loss, critic, is_fake in judged:
+        label = call.args[1]
+        for other, its, judge, fake in judged if is_fake else ():
+            same = (its, judge, ast.unparse(other.args[1])) == (loss, critic, ast.unparse(label)) and not fake
+            near = source.function(other) is source.function(call) and dotted_target(label)
+            if same and near and not _is_written(source, dotted_target(label), other.lineno, call.lineno):
+                yield Hit(call, {"label": ast.unparse(label), "critic": critic})
+                break
+
+
+def _is_written(source: Source, name: str, one: int, other: int) -> bool:
+    """Whether a label is assigned or filled anew between two lines."""
+    low, high = sorted((one, other))
+    for node in source.nodes:
+        if low <= getattr(node, "lineno", 0) <= high:
+            filled = (
+                isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_")
+            )
+            if assigns(node, name) or (filled and dotted_target(node.func.value) == name):  # type: ignore[attr-defined]
+                return True
+    return False
