@@ -41,7 +41,7 @@ def log(numbers: Mapping[str, float] | int | None = None, /, step: int | None = 
             step = numbers
         for name, value in values.items():
             if loggers.number(value) is None:
-                probe.unobserved(f"{name} of labbook.log", f"{type(value).__name__} is not a number")
+                probe.unobserved(f"`{name}` of labbook.log", f"`{type(value).__name__}` is not a number")
         loggers.record(probe, "labbook", probe.step if step is None else step, values)
 
 

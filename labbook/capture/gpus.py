@@ -29,7 +29,7 @@ class GpuReader:
             nvml.nvmlInit()
             self._devices = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
         except nvml.NVMLError as error:
-            raise Unavailable(f"NVML does not answer: {error}") from error
+            raise Unavailable(f"NVML does not answer: `{error}`") from error
 
     def facts(self) -> list[dict[str, Any]]:
         """Returns `index`, `name`, `memory_bytes` and `capability` ("9.0", if known) of each device.

@@ -105,7 +105,7 @@ def _guess_interpreter(context: CaptureContext) -> dict[str, Any]:
         prefix = executable.resolve().parent.parent
     folders = sorted(prefix.glob("lib/python3.*/*-packages"))
     if not folders:
-        raise Unavailable(f"the probe started in no Python process, and {program_file} has no folder of packages")
+        raise Unavailable(f"the probe started in no Python process, and `{program_file}` has no folder of packages")
     settings = _read_pyvenv_cfg(prefix / "pyvenv.cfg")
     version = settings.get("version") or settings.get("version_info") or folders[0].parent.name.removeprefix("python")
     return {

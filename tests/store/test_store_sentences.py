@@ -113,7 +113,7 @@ def test_every_template_is_used():
     assert sorted(set(ENGLISH) - used - renderer) == []
 
 
-VALUE = re.compile(r"`%s`|%\.3g|%d")
+VALUE = re.compile(r"`%s`|`\{[^`]*\}`|%\.3g|%d")
 SAID_BY_THE_PROBE = ("left_out", "why_hidden", "_why_hidden", "_hidden", "why_not")
 
 
@@ -138,6 +138,7 @@ def test_what_was_not_observed_is_said_in_chinese():
         "steps are short: after the first ones, 8 of each 512 are followed in full"
     )
     assert chinese("some numbers logged to `visualdl`") == "写入 `visualdl` 的部分数值"
+    assert chinese("the folder `/data` does not exist") == "文件夹 `/data` 不存在"
     assert Sentences("en")("3 of 4") == chinese("3 of 4") == "3 of 4"
 
 

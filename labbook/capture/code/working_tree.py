@@ -71,7 +71,7 @@ def capture(context: CaptureContext) -> dict[str, Any]:
     program = find_program_file(context.argv, context.cwd)
     folder = program.path.parent if program.path is not None else program.folder
     if not folder.is_dir():
-        raise Unavailable(f"the folder {folder} does not exist")
+        raise Unavailable(f"the folder `{folder}` does not exist")
     try:
         code = open_repository(folder)
         if code is None:

@@ -49,7 +49,7 @@ def test_labbook_log_and_note(run, healthy):
     told = [(3, {"loss": 0.5, "accuracy": 0.25}), (None, {"loss": 1}), (4, {"val/loss": 0.25}), (5, {"accuracy": 0.5})]
     assert scalars(outcome, "labbook") == told
     assert [event["text"] for event in outcome.of("note")] == ["a sentence"]
-    assert [event["what"] for event in outcome.of("unobserved")] == ["text of labbook.log"]
+    assert [event["what"] for event in outcome.of("unobserved")] == ["`text` of labbook.log"]
 
 
 def test_labbook_log_does_nothing_outside_a_recorded_run(run):
