@@ -10,14 +10,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from labbook.errors import LabbookError, Unavailable
 from labbook.frozen import dataclass
 from labbook.model.message import Message, advice_of, message, message_of
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
+from labbook.store.notebook import Notebook
 
 _IMPORT_TIMEOUT_S = 90.0
 _OLDEST_GIT = (2, 20)

@@ -1,7 +1,5 @@
 """Lists, gets, verifies and prunes the kept files that the entries of a notebook name."""
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile
@@ -9,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.artifacts.file_copy import hash_file
 from labbook.artifacts.object_store import ObjectFolder, ObjectStore, open_store
@@ -21,9 +19,7 @@ from labbook.store.commit.branch_checkout import notebook_prefix
 from labbook.store.git.git_process import run_git
 from labbook.store.journal import Journal, open_journals
 from labbook.store.json_files import read_json_lines, read_run_facts
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
+from labbook.store.notebook import Notebook
 
 _YOUNG_S = 3600.0
 """Objects younger than this are never pruned: the entry that names them may not be written yet. Source: chosen by us,

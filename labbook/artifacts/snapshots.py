@@ -1,24 +1,19 @@
 """Keeps what brings a run back: a checkpoint, the packages, the patch, the configuration files, the notebook."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from labbook.artifacts.keep_files import find_written_files
+from labbook.artifacts.keep_files import FileKeeper, find_written_files
 from labbook.capture.used_files import display_path
 from labbook.frozen import dataclass
+from labbook.model.events.process_kinds import FileItem
+from labbook.model.run import Run
 from labbook.model.run_files import WEIGHT_ENDINGS, Artifact, is_beside_weights, name_without_part
-
-if TYPE_CHECKING:
-    from labbook.artifacts.keep_files import FileKeeper
-    from labbook.model.events.process_kinds import FileItem
-    from labbook.model.run import Run
 
 FOLDER = "snapshot"
 """Folder in the names of the files of a snapshot."""

@@ -4,8 +4,6 @@ The local objects are the queue: each is removed when the store has been read ba
 any point leaves the object here, and the next upload begins with it. One process at a time uploads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -14,7 +12,8 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from labbook.artifacts.object_store import ObjectFolder, ObjectStore, open_store
 from labbook.errors import LabbookError
@@ -23,11 +22,7 @@ from labbook.store.git.remotes import credential_free
 from labbook.store.journal import write_atomically
 from labbook.store.json_files import read_json_lines, read_json_object
 from labbook.store.locks import hold_lock
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from labbook.store.notebook import Notebook
+from labbook.store.notebook import Notebook
 
 _AGAIN_S = 600.0
 """Shortest time between two uploads that no one asked for, after one that failed. Source: chosen by us."""

@@ -6,8 +6,6 @@ Facts: `argv` (redacted), `line` (as typed in a shell), `script`, `kind` ("pytho
 `environment_set` (digests of the names of all variables that were set).
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -16,13 +14,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from labbook.capture.context import CaptureContext
 from labbook.capture.launchers import LAUNCHERS, Launcher, is_python, unwrap_launcher
 from labbook.frozen import dataclass
-
-if TYPE_CHECKING:
-    from labbook.capture.context import CaptureContext
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "ash"})
 _PREPARING_WORDS = frozenset({

@@ -4,20 +4,16 @@ Facts: `kind` ("docker", "podman", "kubernetes", "apptainer", "lxc", "wsl", "con
 `image_id`, `image_hints` (variables by which images describe themselves), `job` (batch system and its identifiers).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from labbook.capture.context import CaptureContext
 from labbook.frozen import dataclass
 from labbook.store.git.remotes import credential_free
 from labbook.store.json_files import read_text_or_nothing
-
-if TYPE_CHECKING:
-    from labbook.capture.context import CaptureContext
 
 _VARIABLES = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 """Variables by which images describe themselves, and those of each batch system; the first one of a system says that

@@ -5,21 +5,17 @@ it is lower), `gpus` (list of `index`, `name`, `memory_bytes`), `driver`, `cuda_
 `disk_free_bytes` (of the working folder), `os`, `kernel`, `machine`, `libc`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from labbook.capture.context import CaptureContext
 from labbook.capture.gpus import gpus_without_nvml, has_nvidia, open_gpus
 from labbook.errors import Unavailable
 from labbook.store.json_files import read_text_or_nothing
-
-if TYPE_CHECKING:
-    from labbook.capture.context import CaptureContext
 
 _NO_LIMIT_BYTES = 1 << 60
 """Control groups write a huge number for "no limit"; larger values are none."""

@@ -6,25 +6,21 @@ too), `pins` (count), `matches` (true, false, or `None` if it could not be compa
 packages that are not in the file).
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.capture.command import find_program_file
+from labbook.capture.context import CaptureContext
 from labbook.capture.requirements import normalize_name
 from labbook.errors import Unavailable
 from labbook.store.git.git_process import discover
 from labbook.store.text.frontmatter import load_tagged
 from labbook.store.toml_parser import parse_toml
-
-if TYPE_CHECKING:
-    from labbook.capture.context import CaptureContext
 
 Pins = dict[str, set[str]]
 """Package -> versions that the file allows; several if they differ by platform."""

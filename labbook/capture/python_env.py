@@ -8,28 +8,24 @@ program imports, and of all that were loaded), `tool_version`, `files` (written 
 found by its name).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.capture.code.git_reader import head_commit
 from labbook.capture.command import find_program_file
 from labbook.capture.conda_env import format_environment_yml, read_conda_environment
+from labbook.capture.context import CaptureContext
 from labbook.capture.launchers import is_python
 from labbook.capture.requirements import format_requirement, normalize_name
 from labbook.errors import Unavailable
 from labbook.store.git.git_process import discover
 from labbook.store.git.remotes import credential_free
 from labbook.store.json_files import read_json_object, read_text_or_nothing
-
-if TYPE_CHECKING:
-    from labbook.capture.context import CaptureContext
 
 TEXT_FILE = "environment.txt"
 YML_FILE = "environment.yml"

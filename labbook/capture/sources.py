@@ -9,12 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from labbook.capture.context import CaptureContext
 from labbook.errors import LabbookError, Unavailable
-
-if TYPE_CHECKING:
-    from labbook.capture.context import CaptureContext
 
 BEFORE = {"code": "code.working_tree", "command": "command", "hardware": "hardware", "container": "container"}
 """Sources of the start: key of their facts -> module. Code comes first: the program may change it."""

@@ -4,23 +4,19 @@ The result is a note for people, never a verdict: no row changes the health of a
 itself shows it, "likely" if it follows from how the usual loader works, and "note" if it is only unusual.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.findings.yaml_types import YamlValue, find_retyped_values
 from labbook.model.message import Message, as_data, message
 from labbook.model.run import ConfigFile, Run
 from labbook.model.run_fields import flatten
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
+from labbook.store.notebook import Notebook
 
 SOURCE = "configuration"
 """Name of the result among the captured facts of a run."""

@@ -5,8 +5,6 @@ still to be made here: the option has not the curing value yet, the code has the
 has the version that failed.
 """
 
-from __future__ import annotations
-
 import keyword
 import math
 import re
@@ -15,7 +13,6 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from labbook.compare.run_settings import (
     captured_facts,
@@ -31,9 +28,7 @@ from labbook.model.finding import Finding
 from labbook.model.run import Change, Run
 from labbook.model.run_fields import parse_command
 from labbook.model.run_json import run_to_json
-
-if TYPE_CHECKING:
-    from labbook.model.symptom import Symptom
+from labbook.model.symptom import Symptom
 
 _MAX_FILES = 60
 _MAX_BYTES = 400_000

@@ -1,10 +1,7 @@
 """Marks which fixes of earlier runs are fixes for a failure of now."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from labbook.fixes.fix_applicability import (
     can_apply,
@@ -21,9 +18,7 @@ from labbook.fixes.fix_candidates import find_new_inputs, keep_used
 from labbook.model.finding import EarlierRun, Finding
 from labbook.model.run import Change, Run
 from labbook.model.run_json import run_to_json
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
+from labbook.store.notebook import Notebook
 
 _MOST = 6
 """Maximum earlier fixes of one failure that are looked at; each costs the reading of two runs, some milliseconds."""

@@ -1,22 +1,17 @@
 """Judges a run and writes its entry: checks, diagnosis, title, the page and its attachments."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from labbook.errors import NotebookError
 from labbook.findings.run_findings import add_diagnosis
 from labbook.model.run import Run
 from labbook.record.kept_files import draw_lineage
 from labbook.store.journal import write_atomically
+from labbook.store.notebook import Notebook
 from labbook.store.paths import check_stays_inside
 from labbook.store.text.sentences import Sentences
 from labbook.store.text.templates import words
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
 
 OBJECTIVE = "objective"
 """Name of the result of a trial among its metrics."""

@@ -1,12 +1,9 @@
 """Looks at a run that has not ended: what its journal has so far, as the run that it would be now."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from labbook.capture.console.console_reader import read_console, read_growing_files
 from labbook.model.entry import Entry
@@ -16,11 +13,9 @@ from labbook.record.run_from_journal.journal_reader import build_run
 from labbook.record.run_from_journal.trial_parts import split_trials
 from labbook.store.journal import Journal
 from labbook.store.locks import is_locked
+from labbook.store.notebook import Notebook
 from labbook.store.paths import is_run_id
 from labbook.store.recorder_redaction import make_redactor
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
 
 
 def look_at_running(notebook: Notebook, entry: Entry) -> Run | None:

@@ -4,13 +4,11 @@ The entry of the run keeps the console, the environment, the code and the files,
 trial is among its own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.model.run import Arguments, Console, Facts, Run
 from labbook.model.series import Series
@@ -20,10 +18,8 @@ from labbook.record.run_from_journal.trial_parts import TrialPart
 from labbook.report.best_runs import PRUNED
 from labbook.report.series_choice import find_primary_series, primary_direction, run_best
 from labbook.store.experiments import slug_part
+from labbook.store.notebook import Notebook
 from labbook.store.paths import trial_run_id
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
 
 _STATUS = {"complete": "finished", "pruned": "finished", "failed": "failed", "interrupted": "interrupted"}
 _SHARED = ("command", "code", "python", "hardware", "container", "reproducibility")

@@ -1,23 +1,18 @@
 """Masks secrets in entries that were withheld, and commits them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from labbook.report.commit_line import commit_line
 from labbook.store.commit.commit_queue import WITHHELD, pending_commits, remove_commit
 from labbook.store.commit.entry_commit import CommitOutcome, commit_files, withhold
 from labbook.store.commit.last_look import mask_files
 from labbook.store.journal import Journal
+from labbook.store.notebook import Notebook
 from labbook.store.paths import is_run_id
 from labbook.store.recorder_redaction import make_redactor
 from labbook.store.text.sentences import Sentences
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
 
 
 def release_withheld(notebook: Notebook, print_line: Callable[[str], None]) -> int:

@@ -1,15 +1,11 @@
 """Draws a profile: a flame graph of the time in operators, and the allocated memory over time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.report import numbers
+from labbook.report.profile_trace import Memory, ProfileTrace, Stack
 from labbook.report.svg import frame, svg_text
-
-if TYPE_CHECKING:
-    from labbook.report.profile_trace import Memory, ProfileTrace, Stack
 
 _WIDTH, _EDGE, _ROW = 960.0, 14.0, 17.0
 _NARROWEST = 1.0

@@ -1,19 +1,15 @@
 """Draws the recorded autograd graph of a run: as lines for the terminal, as Mermaid, and as a picture."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.model.run import Run
 from labbook.report.model_mermaid import escape_mermaid
 from labbook.report.svg import frame, svg_text
-
-if TYPE_CHECKING:
-    from labbook.store.text.sentences import Sentences
+from labbook.store.text.sentences import Sentences
 
 MOST_BOXES = 60
 """Most boxes that are drawn. Source: chosen by us; a picture that one can still read."""

@@ -1,17 +1,12 @@
 """A violation that a review reports, and the rule behind it."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 from labbook.frozen import dataclass
-
-if TYPE_CHECKING:
-    from labbook.review.code_index import Code
-    from labbook.review.source_file import Source
+from labbook.review.code_index import Code
+from labbook.review.source_file import Source
 
 
 @dataclass(frozen=True)

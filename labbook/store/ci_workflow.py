@@ -4,23 +4,18 @@ The workflows are data: `templates/ci/`, with `providers.toml` for their paths. 
 committing them is left to the user.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from labbook.errors import NotebookError, UsageError
 from labbook.frozen import dataclass
 from labbook.store.commit.branch_checkout import notebook_prefix
 from labbook.store.config import read_toml
 from labbook.store.git.git_state import head_ref
+from labbook.store.notebook import Notebook
 from labbook.store.scaffold import fill_template
 from labbook.store.text.templates import builtin_folder
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
 
 
 @dataclass(frozen=True)

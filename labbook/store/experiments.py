@@ -1,7 +1,5 @@
 """Experiments: named pages (`exp003_digits-cnn_dynamic`) that group runs."""
 
-from __future__ import annotations
-
 import os
 import re
 import time
@@ -9,7 +7,6 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from labbook.errors import EntryError, NotebookError, UsageError
 from labbook.frozen import dataclass
@@ -17,12 +14,10 @@ from labbook.model.metric_kinds import MetricGoal
 from labbook.store.json_files import read_run_facts
 from labbook.store.locks import hold_lock
 from labbook.store.newest_runs import is_of_project, newest_run_ids
+from labbook.store.notebook import Notebook
 from labbook.store.paths import check_stays_inside, new_run_id
 from labbook.store.text import frontmatter
 from labbook.store.text.entry_text import read_text
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
 
 MODES = ("dynamic", "static", "compiled")
 """How a framework executes the model; the last part of an experiment's name."""

@@ -3,17 +3,12 @@
 It is private to this machine: colleagues who work in their own checkout are not moved into another experiment.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from labbook.errors import NotebookError
 from labbook.store.json_files import read_json_object
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
+from labbook.store.notebook import Notebook
 
 _FILE = "started_experiments.json"
 

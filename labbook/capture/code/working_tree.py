@@ -11,28 +11,24 @@ Facts: `repository` (bool), `top`, `commit`, `branch`, `detached`, `unborn`, `st
 Outside a repository the patch creates the script and the local modules that it imports.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.capture.code.code_without_git import find_sources
 from labbook.capture.code.git_reader import CodeRepository, head_commit, open_repository
 from labbook.capture.code.patch import Patch, is_withheld, section_header, split_sections
 from labbook.capture.code.untracked_files import add_new_files, is_source
 from labbook.capture.command import find_program_file
+from labbook.capture.context import CaptureContext
 from labbook.errors import GitError, Unavailable
 from labbook.model.message import Message, as_data, message
 from labbook.store.git.git_process import GitFolders, discover
 from labbook.store.git.git_state import head_ref, operation
 from labbook.store.text.sentences import Sentences
-
-if TYPE_CHECKING:
-    from labbook.capture.context import CaptureContext
 
 PATCH_FILE = "changes.patch"
 

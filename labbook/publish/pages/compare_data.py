@@ -4,15 +4,15 @@ It has the facts of the entry (options, configuration, code, model, inputs, envi
 and curves with few points. Raw journals are never read.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.model.metric_kinds import direction_of
+from labbook.model.run import Run
+from labbook.model.series import Series
 from labbook.publish.pages.page import Page, SiteFile, SiteSource, template_page
 from labbook.publish.pages.run_table_data import compact
 from labbook.publish.pages.script_words import script_words
@@ -20,10 +20,6 @@ from labbook.store.json_files import read_json_object
 from labbook.store.paths import is_run_id
 from labbook.store.text.sentences import Sentences
 from labbook.store.text.templates import Templates
-
-if TYPE_CHECKING:
-    from labbook.model.run import Run
-    from labbook.model.series import Series
 
 FORM = 3
 """Version of the format, read by `assets/compare.js`; increased when a `run.json` gives other data."""

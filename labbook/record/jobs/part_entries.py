@@ -1,7 +1,5 @@
 """Joins the entries of nodes without a shared file system: parts with the same job in their front matter."""
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -10,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.capture.job_identity import is_single_launch
 from labbook.model.run import Console, Run
@@ -21,10 +19,8 @@ from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.title import run_title
 from labbook.report.run_data import load_run
 from labbook.store.journal import write_atomically
+from labbook.store.notebook import Notebook
 from labbook.store.text.entry_text import read_text, split_parts, to_bytes
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
 
 _JOB = re.compile(r"^job: *[\"']?([^\"'\n]+)", re.MULTILINE)
 _MISSING = re.compile(r"^ranks_missing: *\[\d", re.MULTILINE)

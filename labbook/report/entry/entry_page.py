@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.errors import EntryError
 from labbook.model.run import Run
@@ -41,12 +41,10 @@ from labbook.report.entry.summary_section import (
 from labbook.report.entry.title import run_title
 from labbook.report.entry.trials_section import trials_section
 from labbook.store.git.remotes import credential_free
+from labbook.store.notebook import Notebook
 from labbook.store.text import entry_text, escape, frontmatter
 from labbook.store.text.sentences import Sentences
 from labbook.store.text.templates import Templates, finished_text
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
 
 SECTIONS = (
     "title", "imported", "diagnosis", "exception", "cells", "ranks", "trials", "changes", "metrics", "health",

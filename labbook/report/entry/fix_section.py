@@ -1,23 +1,19 @@
 """Sections on the fix of a failure, in entries and in the symptom page of the notebook."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.model.confirmed_fix import Fix, Proposal, describe_changes, line_counts, sides
 from labbook.model.message import message
 from labbook.model.run import Change
 from labbook.report.entry.section_limits import shorten_middle
+from labbook.store.notebook import Notebook
 from labbook.store.paths import is_run_id
 from labbook.store.text.entry_text import tidy
 from labbook.store.text.sentences import Sentences, translate_change
 from labbook.store.text.templates import Templates, words
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
 
 _MOST_ROWS = 12
 _CELL = 160

@@ -1,22 +1,17 @@
 """Keeps entries as files next to their branch: hidden from `git status` of the code, restored in a fresh clone."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from labbook.errors import GitError, NotebookError
 from labbook.store.git.git_process import GitFolders, read_blobs, run_git
 from labbook.store.git.git_state import read_commit
 from labbook.store.journal import write_atomically
+from labbook.store.notebook import Notebook
 from labbook.store.scaffold import append_lines
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
 
 _HIDDEN = ("notes/runs/", "notes/experiments/", "notes/reports/", "notes/sweeps/")
 

@@ -1,7 +1,5 @@
 """What this clone remembers about sharing, in `.labbook/sync.json`, and the start of a sharing in the background."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -9,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.errors import GitError, LabbookError
 from labbook.store.git.git_process import GitFolders
@@ -17,10 +15,8 @@ from labbook.store.git.git_state import read_commit
 from labbook.store.journal import write_atomically
 from labbook.store.json_files import read_json_object, read_text_or_nothing
 from labbook.store.locks import hold_lock
+from labbook.store.notebook import Notebook
 from labbook.store.private_folder import make_private
-
-if TYPE_CHECKING:
-    from labbook.store.notebook import Notebook
 
 AFTER_RUN = "after-run"
 LOG_NAME = "sync.log"
