@@ -198,10 +198,12 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
     steps = series.last_step if series.source == "probe" or run.imported_from else run.steps
     if not steps and series.source != "text":
         steps = series.last_step
+    phases = run.captured.get("phases")
+    if phases and series.source == "text":
+        steps = 0  # it may be that of one phase
     if not steps:
         return fill(labels["span"], metric=name, first=first, last=last)
     shown = fill(labels["metric"], metric=name, first=first, last=last, steps=count(steps))
-    phases = run.captured.get("phases")
     if phases and series.source == "probe":
         return fill(labels["phase"], text=shown, count=str(phases["count"]))
     return shown

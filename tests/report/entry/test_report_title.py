@@ -56,7 +56,13 @@ def test_one_of_several_losses_has_the_name_of_the_program():
     optimizers = ({"type": "Adam", "losses": ["lossD"]}, {"type": "Adam", "index": 1, "losses": ["lossG"]})
     run = run_with(*losses, frameworks=(Framework("torch", "2.13", optimizers=optimizers),))
     assert run_title(run) == "a.py: finished, lossD 2 → 1 in 2 steps"
-    assert run_title(dataclasses.replace(run, captured={"phases": {"count": 2}})).startswith("a.py: finished, loss ")
+    phases = {"phases": {"count": 2}}
+    assert run_title(dataclasses.replace(run, captured=phases)).startswith("a.py: finished, loss ")
+    printed = Series("student/acc", "text", (1, 2), (0.4, 0.9))
+    process = Process(1, 0, ("python", "a.py"), "main", steps=4)
+    run = run_with(*losses, printed, primary=printed.name, processes=(process,))
+    assert run_title(run) == "a.py: finished, student/acc 0.4 → 0.9 in 4 steps"
+    assert run_title(dataclasses.replace(run, captured=phases)) == "a.py: finished, student/acc 0.4 → 0.9"
 
 
 def test_a_loss_that_is_no_number_is_the_news():
