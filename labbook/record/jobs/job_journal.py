@@ -10,6 +10,7 @@ from labbook.model.events.process_kinds import Bye, UncaughtException
 from labbook.record.jobs.job_place import JobPlace, Member, last_sign
 from labbook.record.jobs.node_clocks import clock_offsets, shift_clock
 from labbook.record.run_from_journal.roll_call import TaskFacts
+from labbook.record.run_from_journal.trial_parts import time_span
 from labbook.store.journal import Journal, ProcessEvents
 
 _STOPPED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
@@ -54,6 +55,8 @@ class JobJournal(Journal):
         processes = self._processes_of(member)
         raised = [e.get("t", 0.0) for p in processes for e in p.events_of_kind(UncaughtException) if e.get("exit")]
         ended = float(end.get("ended") or last_sign(member.journal)) - self._ahead[member.rank]
+        if not end and any(self._ahead.values()):  # the times of files may be those of another clock, of a server
+            ended = max((time_span(process)[1] for process in processes), default=ended)
         code, signal = end.get("code"), str(end.get("signal") or "")
         lost = ""
         if not end:

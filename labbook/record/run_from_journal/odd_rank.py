@@ -162,12 +162,11 @@ def _was_waited_for(killed: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 
 
 def _lost_node(killed: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns `node` if the ranks that were killed without a known signal are all those of one of several nodes."""
-    hosts = {row.get("host") for row in killed}
-    of_host = [row for row in rows if row.get("host") in hosts]
-    unseen = all(row["status"] in ("killed", "lost") and not row.get("signal") for row in killed)
-    is_node = unseen and len(hosts) == 1 and len(of_host) == len(killed) > 1 and len(rows) > len(killed)
-    return {"node": hosts.pop()} if is_node else {}
+    """Returns `node` if all ranks of the node of the first killed one were killed without a known signal."""
+    node = killed[0].get("host")
+    of_node = [row for row in rows if row.get("host") == node]
+    is_lost = all(row["status"] in ("killed", "lost") and not row.get("signal") for row in of_node)
+    return {"node": node} if node and is_lost and 1 < len(of_node) < len(rows) else {}
 
 
 def _has_broken(row: Mapping[str, Any]) -> bool:

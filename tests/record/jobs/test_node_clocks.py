@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -45,7 +46,11 @@ class Task:
         return self.found
 
     def read_ending(self):
-        return {"code": 1, "ended": self.ended}
+        return {"code": 1, "ended": self.ended} if self.ended else {}
+
+    @property
+    def paths(self):
+        return JournalPaths(Path("/nowhere"))
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, -30.0, -3.0, 0.0, 3.0, 30.0, 3600.0])
@@ -62,6 +67,12 @@ def test_the_first_failure_is_the_same_whatever_the_clocks_show(tmp_path, ahead,
     assert (facts["odd"]["kind"], facts["odd"]["ranks"]) == ("failed", [first])
     assert job.parts()[0] is tasks[first]
     assert job.read_ending()["ended"] == pytest.approx(112.1 + ahead * lead)
+
+
+def test_a_killed_recorder_leaves_its_events_as_the_time_of_its_end(tmp_path):
+    tasks = [Task(rank, [rank_events(rank, 240.0 * rank, 110.0)], 0.0) for rank in range(2)]
+    job = JobJournal(JournalPaths(tmp_path / tasks[1].run_id), members=tasks, world=2)
+    assert [task.ended for task in job.tasks()] == [350.0, 350.0]
 
 
 @pytest.mark.parametrize(

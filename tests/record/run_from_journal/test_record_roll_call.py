@@ -113,7 +113,8 @@ def test_the_odd_rank_is_named_only_with_evidence(name):
 def test_a_node_whose_ranks_were_all_killed_is_named():
     lost = [row(rank, "killed", line=0, call="", host="n2") for rank in (2, 3)]
     left = [row(rank, at=101.0, error=RESET, host="n1") for rank in (0, 1)]
-    assert "all ranks of n2" in odd_rank_sentence(name_odd([*left, *lost]), Sentences("en"))
+    lost[1].update(error=RESET, failed_at=102.0)  # it saw the other one die
+    assert "all ranks of n2 were killed" in odd_rank_sentence(name_odd([*left, *lost]), Sentences("en"))
     for others in ([*left, row(1, at=101.0, error=RESET, host="n2")], []):
         assert "node" not in name_odd([*others, *lost])
 
