@@ -1,7 +1,5 @@
 """Writes imported runs as entries, one commit a batch; runs that were imported before are updated or skipped."""
 
-from __future__ import annotations
-
 import os
 import re
 import time
@@ -10,18 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from labbook.errors import GitError, NothingFoundError, UsageError
 from labbook.frozen import dataclass
 from labbook.imports.imported_run import LEFT_OUT, NO_STATUS, NO_TIMES, TRUNCATED, ImportedRun, Reader
 from labbook.imports.neutral_run import id_tail, join_series, new_id, picture_names, to_run
 from labbook.model.message import Message
-
-if TYPE_CHECKING:
-    from labbook.model.run import Run
-    from labbook.probe.redaction.redactor import Redactor
-    from labbook.store.notebook import Notebook
+from labbook.model.run import Run
+from labbook.probe.redaction.redactor import Redactor
+from labbook.store.notebook import Notebook
 
 _ONLY = "it has only #, which labbook does not import"
 _BATCH = 200

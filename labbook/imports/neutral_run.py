@@ -1,22 +1,18 @@
 """Converts an imported run to a `Run`, redacted, and chooses its id."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.imports.imported_run import ImportedRun, Picture
 from labbook.model.downsampling import downsample
 from labbook.model.run import Arguments, ProbeReport, Run
 from labbook.model.series import Series
-
-if TYPE_CHECKING:
-    from labbook.probe.redaction.redactor import Redactor
+from labbook.probe.redaction.redactor import Redactor
 
 SERIES_POINTS = 2000
 """Points of a series that the checks see and the files have; as for recorded runs."""

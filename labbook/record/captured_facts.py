@@ -1,28 +1,24 @@
 """Captures what is left after the command has ended, and adds all captured facts to the run."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from labbook.capture.context import CaptureContext
 from labbook.model.events.training_kinds import FrameworkImported, Step
 from labbook.model.run import Facts, FileUse, Framework, Process, Run
 from labbook.model.run_files import Artifact
+from labbook.probe.redaction.redactor import Redactor
 from labbook.record.kept_files import file_items, keep_files
 from labbook.record.run_from_journal.journal_reader import modules_used, variables_read
 from labbook.record.run_from_journal.ranks import launched_job
 from labbook.record.run_from_journal.successive_trainings import successive_trainings, training_phases
 from labbook.store.journal import Journal, ProcessEvents
+from labbook.store.notebook import Notebook
 from labbook.store.paths import check_stays_inside
-
-if TYPE_CHECKING:
-    from labbook.capture.context import CaptureContext
-    from labbook.probe.redaction.redactor import Redactor
-    from labbook.store.notebook import Notebook
 
 
 def add_captured(

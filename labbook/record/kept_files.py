@@ -1,24 +1,20 @@
 """Keeps files of a run that has ended, and links it to the runs that wrote what it read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from labbook.capture.context import CaptureContext
 from labbook.errors import LabbookError
 from labbook.model.events.process_kinds import FileItem, Files
 from labbook.model.events.request_kinds import Keep
 from labbook.model.run import Run
 from labbook.model.run_files import Parent
+from labbook.probe.redaction.redactor import Redactor
 from labbook.store.journal import Journal, ProcessEvents, write_atomically
-
-if TYPE_CHECKING:
-    from labbook.capture.context import CaptureContext
-    from labbook.probe.redaction.redactor import Redactor
-    from labbook.store.notebook import Notebook
+from labbook.store.notebook import Notebook
 
 
 def file_items(processes: Sequence[ProcessEvents]) -> list[FileItem]:

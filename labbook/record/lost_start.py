@@ -3,19 +3,15 @@
 The console, the events, the resource samples and the end may still be on the disk.
 """
 
-from __future__ import annotations
-
 import calendar
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.errors import LabbookError
+from labbook.store.journal import Journal
 from labbook.store.json_files import read_text_or_nothing
-
-if TYPE_CHECKING:
-    from labbook.store.journal import Journal
-    from labbook.store.notebook import Notebook
+from labbook.store.notebook import Notebook
 
 
 def rebuild_start(notebook: Notebook, journal: Journal) -> dict[str, Any]:

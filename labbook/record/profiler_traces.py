@@ -1,21 +1,17 @@
 """Draws the traces of `--profile` into the entry's folder, with small ones beside; larger ones stay in the journal."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.model.run import Run
+from labbook.probe.redaction.redactor import Redactor
 from labbook.store.journal import Journal, write_atomically
+from labbook.store.notebook import Notebook
 from labbook.store.text.templates import words
-
-if TYPE_CHECKING:
-    from labbook.probe.redaction.redactor import Redactor
-    from labbook.store.notebook import Notebook
 
 _MAX_BYTES = 512 * 1024
 """Largest trace that is committed, compressed. Source: the folder of an entry stays under 1 MiB."""

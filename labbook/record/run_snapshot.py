@@ -8,23 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.errors import NotebookError, UsageError
 from labbook.model.events.process_kinds import FileItem
 from labbook.model.events.training_kinds import Scalars
 from labbook.model.metric_kinds import direction_of
-from labbook.model.run import Run
+from labbook.model.run import Facts, Run
 from labbook.model.run_files import Artifact
+from labbook.probe.redaction.redactor import Redactor
 from labbook.record.captured_facts import capture_context
 from labbook.record.kept_files import file_items
+from labbook.store.commit.entry_commit import CommitOutcome
 from labbook.store.journal import Journal, ProcessEvents, write_atomically
-
-if TYPE_CHECKING:
-    from labbook.model.run import Facts
-    from labbook.probe.redaction.redactor import Redactor
-    from labbook.store.commit.entry_commit import CommitOutcome
-    from labbook.store.notebook import Notebook
+from labbook.store.notebook import Notebook
 
 _AFTER_S = 0.05
 """A metric that is logged so soon after a checkpoint was written belongs to it."""

@@ -1,27 +1,23 @@
 """Finds trainings of the same script, each in a process of its own: a loop of a shell, in turn or at the same time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labbook.model.events import KIND_NAMES
 from labbook.model.events.process_kinds import Bye, Hello, Trial, UncaughtException
 from labbook.model.events.training_kinds import Step
 from labbook.model.run import Console, ray_node
+from labbook.probe.redaction.redactor import Redactor
 from labbook.record.run_from_journal.option_events import read_options
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.training_order import times_of_model_loads
 from labbook.record.run_from_journal.trial_parts import OF_FILE, OF_RUN, TrialPart, is_child, time_span
 from labbook.store.journal import Journal, ProcessEvents
-
-if TYPE_CHECKING:
-    from labbook.probe.redaction.redactor import Redactor
 
 _EXCEPTION = KIND_NAMES[UncaughtException]
 

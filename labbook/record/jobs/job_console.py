@@ -1,17 +1,12 @@
 """The stored output of a run, or of all tasks of a job."""
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from labbook.model.run import Console
+from labbook.probe.redaction.redactor import Redactor
 from labbook.store.journal import Journal
-
-if TYPE_CHECKING:
-    from labbook.probe.redaction.redactor import Redactor
 
 _MOST_CONSOLES = 16
 _LINES_OF_OTHERS = 40
