@@ -47,7 +47,7 @@ def test_the_head_of_a_report_says_what_matters():
     assert facts(data) == [
         "exp001_x_dynamic: val_acc improved from 0.942 to 0.98, with --lr 0.1 → 0.05.",
         "CUDA out of memory: 2 runs, 2 min; 1 fixed, by: batch size 64 → 32",
-        "1 failure has no fix yet.",
+        "1 failure is open: the program has not finished since.",
     ]
     assert all(sentence for sentence in facts(data, "zh"))
     assert [(one["what"], one["text"]) for one in data["learnt"]] == [("fix", "batch size 64 → 32")]
