@@ -390,10 +390,8 @@ def test_a_name_in_a_table_keeps_its_first_underscore():
 @pytest.mark.parametrize("text", ["yacs_/out", "ValueError, at model_.py:1", "lr_ and x__", "损失_（均值）", "a_b_c"])
 def test_an_underscore_behind_a_letter_stays_readable(text):
     assert escape.inline(text) == escape.table_cell(text) == text
-    markdown, markdown_it = pytest.importorskip("markdown"), pytest.importorskip("markdown_it")
     line = f"{escape.inline('_x')} {escape.inline(text)} {escape.inline('__y')} {escape.inline(text)}"
-    for page in (markdown.markdown(line), markdown_it.MarkdownIt().render(line)):
-        assert "<em>" not in page and "<strong>" not in page
+    assert not re.search("<(?:em|strong)>", plain(line) + git_host(line))
 
 
 def test_colours_of_a_message_are_left_out():
