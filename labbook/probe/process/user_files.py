@@ -11,6 +11,8 @@ def is_user_file(file):
     """Whether a source file belongs to the user, not to the interpreter, an installed package or the probe."""
     if file.startswith("<frozen"):
         return False
+    if file == "<string>":  # else code that a library makes, as the constructor of a dataclass
+        return sys.argv[:1] == ["-c"]
     if "/site-packages/" in file or "/dist-packages/" in file:
         return False
     if file.endswith(_CYTHON) and not os.path.exists(file):

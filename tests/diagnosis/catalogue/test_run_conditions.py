@@ -216,7 +216,7 @@ def test_the_error_of_a_cell_is_the_cause_of_what_the_notebook_runner_raised() -
     runner = CaughtException("main", "CellExecutionError", "nbclient", "An error occurred", ended_process=True, t=2.0)
     run = dataclasses.replace(RUN, status="failed", exit_code=1, exceptions=(cell, runner))
     found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
-    assert (found.symptom, found.where["file"]) == ("shape_mismatch_linear", "<cell 3>")
+    assert (found.symptom, found.where["file"]) == ("shape_mismatch_matmul", "<cell 3>")
 
 
 @in_one_test(

@@ -207,6 +207,14 @@ def test_logs_of_ray_and_lines_of_compiled_packages_are_not_the_users(tmp_path):
     assert is_user_file(str(own)) and not is_user_file(str(tmp_path / "python/ray/_raylet.pyx"))
 
 
+def test_only_the_code_of_a_command_line_is_the_users_without_a_file(monkeypatch):
+    """A library makes the constructor of a dataclass from a text, too."""
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    assert not is_user_file("<string>")
+    monkeypatch.setattr(sys, "argv", ["-c"])
+    assert is_user_file("<string>")
+
+
 def test_a_python_file_among_the_arguments_is_a_configuration(probed, python):
     for name in ("executed.py", "imported.py", "given.py", "helper.py"):
         probed.write(name, "rate = 0.1")
