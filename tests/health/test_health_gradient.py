@@ -156,6 +156,23 @@ def test_a_spare_module_is_no_failure(ask):
     assert ask("param_never_gets_grad", signals=spare).verdict == "note"
 
 
+@pytest.mark.parametrize(
+    ("package", "of", "verdict"),
+    [("transformers", 100, "note"), ("transformers", 5, "fail"), ("", 100, "fail"), ("torch", 100, "fail")],
+)
+def test_an_output_that_a_librarys_model_has_to_spare_is_no_failure(ask, package, of, verdict):
+    """The pooler of an encoder runs although the program averages the tokens; a user's own layer is cut off."""
+    modules = [
+        {"i": 0, "name": "", "type": "Net", "package": ""},
+        {"i": 1, "name": "pooler", "type": "Pooler", "package": package},
+        {"i": 2, "name": "pooler.dense", "type": "Linear", "package": "torch"},
+    ]
+    signals = loop(never_grad=["pooler.dense.weight"], never_grad_n=1, trainable_n=of) | {
+        "models": ({"model": 0, "modules": modules, "parameters": []},)
+    }
+    assert ask("param_never_gets_grad", signals=signals).verdict == verdict
+
+
 def test_a_satisfied_hinge_has_no_gradient(ask, make_series):
     signals = loop(steps_without_gradient={"0": {"none": 0, "zero": 80, "streak": 60}})
     hinge = make_series("loss", [1.0] * 20 + [0.0] * 80)

@@ -23,6 +23,8 @@ from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _AFTER_BACKWARDS = 20
+_SMALL_PART = 0.1
+_FRAMEWORKS = ("torch", "paddle")
 _STREAK = 3
 
 
@@ -31,7 +33,8 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     """Whether some parameter that an optimizer holds never received a gradient.
 
     Source: a logical invariant (tier 1) after 20 calls of backward. Modules that run without one are cut off; modules
-    that never run may be spare ones, as the pooler of a fine-tuned encoder, and are no failure.
+    that never run may be spare ones, as the pooler of a fine-tuned encoder, and are no failure. Nor is a small part of
+    a library's model that runs for an output which this program does not need.
     """
     never = unreached_parameters(signals)
     total = signals.loop.get("trainable_n", 0)
@@ -47,13 +50,27 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     else:
         observed = message("health.param_never_gets_grad.never_uncounted", bad=missing)
     where = {"parameter": (cut or never)[0]}
+    share = missing / total if total else 0.0
     if cut:
         evidence = message("health.param_never_gets_grad.cut_off", names=join_names(cut))
+        if 0 < share <= _SMALL_PART and all(_is_in_library(signals, name) for name in cut):
+            return Outcome("note", observed, (evidence,), where)
         return Outcome("fail", observed, (evidence, *_cut_sentence(signals)), where | _cut_place(signals))
-    share = missing / total if total else 0.0
-    verdict = "warn" if share > 0.1 else "note"
+    verdict = "warn" if share > _SMALL_PART else "note"
     evidence = message("health.param_never_gets_grad.never_ran", names=join_names(never))
     return Outcome(verdict, observed, (evidence,), where)
+
+
+def _is_in_library(signals: Signals, parameter: str) -> bool:
+    """Whether a parameter belongs to a module that an installed package defines around layers of the framework."""
+    packages = {m.get("name", ""): m.get("package", "") for model in signals.models for m in model.get("modules", [])}
+    name = parameter
+    while name:
+        name = name.rpartition(".")[0]
+        package = packages.get(name)
+        if package is not None and package not in _FRAMEWORKS:
+            return bool(package)
+    return False
 
 
 def unreached_parameters(signals: Signals) -> Sequence[str]:

@@ -48,6 +48,7 @@ class ModuleRow(TypedDict, total=False):
     i: Count
     name: str
     type: str
+    package: str
     depth: Count
     order: Finite
     parameters: Count

@@ -3,9 +3,11 @@
 A framework's `model_table.py` lists the modules and parameters and reads options and initial values.
 """
 
+import sys
 from weakref import ref
 
 from ..events.protocol import MODEL
+from ..process.user_files import is_user_file
 from .model_lookup import children_of, class_name
 
 _LISTS = ("ModuleList", "LayerList", "Sequential")
@@ -133,6 +135,7 @@ class Describer:
             "i": at,
             "name": name,
             "type": _class_of(one, at),
+            "package": _package_of(one),
             "depth": name.count(".") + 1 if name else 0,
             "order": order.get(at),
             "parameters": sum(self._count(p) for p in own),
@@ -167,6 +170,13 @@ def _class_of(module, at):
     if module is None:  # gone since its model was called
         return ""
     return type(module).__name__ if at else class_name(module)
+
+
+def _package_of(module):
+    """The package with the class of a module, such as "torch" or "transformers"; "" if it is the user's own."""
+    home = type(module).__module__
+    file = getattr(sys.modules.get(home), "__file__", None)
+    return "" if module is None or not file or is_user_file(file) else home.partition(".")[0]
 
 
 class InitialWrites:

@@ -27,6 +27,7 @@ def test_a_healthy_training_is_seen_whole(probed):
     done = play(probed, "paddle")
     (model,) = done.of("model")
     assert [module["type"] for module in model["modules"]][1:] == ["Conv2D", "BatchNorm2D", "ReLU", "Dropout", "Linear"]
+    assert {module["package"] for module in model["modules"][1:]} == {"paddle"}
     assert [parameter["name"] for parameter in model["parameters"]] == [
         "conv.weight",
         "conv.bias",

@@ -279,6 +279,7 @@ def test_a_healthy_run_has_a_whole_record(play):
     outcome = play("dropeval", level="deep")
     (model,) = outcome.of("model")
     assert [module["type"] for module in model["modules"]] == ["N", "Sequential", "Linear", "ReLU", "Linear"]
+    assert [module["package"] for module in model["modules"]] == ["", *["torch"] * 4]
     assert [one["name"] for one in model["parameters"]][:2] == ["m.0.weight", "m.0.bias"]
     assert model["parameters"][0]["init"]["writes"] == {"kaiming_uniform_": 1}
     assert model["parameters"][0]["init"]["fan_in"] == 10
