@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"-?(\d|\.\d)")
 _KEY_VALUE = re.compile(r"\+{0,2}([A-Za-z_][\w./-]*)=")
 _HUNK = re.compile(r"^@@ -(?P<old>\d+)(?:,(?P<old_lines>\d+))? \+(?P<new>\d+)(?:,(?P<new_lines>\d+))? @@", re.MULTILINE)
 _DEFINED = re.compile(
-    r"^\s*(?:(?:async\s+)?def|class)\s+(\w+)|^\s*((?:\w+\s*,\s*)*\w+)\s*(?::[^=]+)?=[^=]"
+    r"^\s*(?:(?:async\s+)?def|class)\s+(\w+)|^\s*((?:(?:self\.)?\w+\s*,\s*)*(?:self\.)?\w+)\s*(?::[^=]+)?=[^=]"
     r"|\bimport\s+(?:\w+\s+as\s+)?(\w+)"
 )
 """A function or class, variables that are assigned, or an imported name."""
@@ -32,7 +32,7 @@ _DEFINED = re.compile(
 _SIGNATURE = re.compile(r"^\s*(?:async\s+)?def\s+(\w+)\s*(\(.*)")
 _PARAMETER = re.compile(r"[(,]\s*\*{0,2}(\w+)")
 
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_WORD = re.compile(r"(?:\bself\.)?[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -230,11 +230,11 @@ def required_hunks(differences: Sequence[Difference]) -> dict[Difference, set[Di
     for one in hunks:
         for side, other_side in ((1, 0), (0, 1)):
             defined = _defined(lines[one][side]) | _parameters(lines[one][side], lines[one][other_side])
-            defined -= set(_WORD.findall(" ".join(lines[one][other_side])))
+            defined -= _words(lines[one][other_side])
             for other in hunks:
-                words = set(_WORD.findall(" ".join(lines[other][side])))
+                words = _words(lines[other][side])
                 # A name that the hunk itself defines on the other side needs no other definition there.
-                kept = set(_WORD.findall(" ".join(lines[other][other_side]))) - _defined(lines[other][other_side])
+                kept = _words(lines[other][other_side]) - _defined(lines[other][other_side])
                 if other is not one and defined & (words - kept):
                     user, definition = (other, one) if side else (one, other)
                     required.setdefault(user, set()).add(definition)
@@ -245,6 +245,12 @@ def _defined(lines: Sequence[str]) -> set[str]:
     """Returns the names that lines of code define: functions, classes, variables, imports."""
     found = (match for text in lines if (match := _DEFINED.match(text)))
     return {name for match in found for name in _WORD.findall(next(filter(None, match.groups())))}
+
+
+def _words(lines: Sequence[str]) -> set[str]:
+    """Returns the names in lines of code; that of an attribute or method of `self` with it and alone."""
+    found = set(_WORD.findall(" ".join(lines)))
+    return found | {name.removeprefix("self.") for name in found}
 
 
 def _parameters(lines: Sequence[str], other: Sequence[str]) -> set[str]:

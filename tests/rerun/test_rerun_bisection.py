@@ -178,6 +178,8 @@ def test_a_use_is_tried_with_its_definition_and_a_definition_alone():
         (("def step(net, x, *, clip: float = 1.0):", "def step(net, x):"), ("norm(clip)", "norm()")),
         (("", "rows = []"), ("rows = [f(x) for x in file]", "for x in file: rows.append(f(x))")),
         (("import math", ""), ("y = math.sqrt(2)", "y = 2 ** 0.5")),
+        (("self.dropout = D(dropout)", "self.norm = D(dropout)"), ("y = self.dropout(x)", "y = x")),
+        (("def scale(self, x):", ""), ("y = self.scale(x)", "y = x")),
     ],
 )
 def test_what_a_use_needs_is_found_in_assignments_and_signatures(definition, use):
