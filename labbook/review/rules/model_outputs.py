@@ -92,7 +92,7 @@ def _last_layer(code: Code, source: Source, model: ast.expr, depth: int = 0) -> 
 @rule("adversaries_not_opposed", "warning", 2, "Goodfellow et al. 2014, equation 1", row="loop-bug")
 def same_label(code: Code, source: Source) -> Iterator[Hit]:
     """A discriminator is trained to give real and generated samples the same label."""
-    judged: list[tuple[ast.Call, str, str, bool]] = []
+    judged: list[tuple[ast.Call, str, str, str]] = []
     for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) == 2):
         score = call.args[0]
         while isinstance(score, ast.Call) and last_name(score.func) in ("view", "squeeze", "reshape", "flatten"):
@@ -101,15 +101,16 @@ def same_label(code: Code, source: Source) -> Iterator[Hit]:
         while isinstance(score, ast.Call) and last_name(score.func) in ("view", "squeeze", "reshape", "flatten"):
             score = score.func.value  # type: ignore[attr-defined]
         if isinstance(score, ast.Call) and len(score.args) == 1 and _CRITIC.search(dotted_target(score.func)):
-            fake = isinstance(score.args[0], ast.Call) and last_name(score.args[0].func) == "detach"
-            judged.append((call, ast.unparse(call.func), ast.unparse(score.func), fake))
-    for call, loss, critic, is_fake in judged:
-        label = call.args[1]
-        for other, its, judge, fake in judged if is_fake else ():
-            same = (its, judge, ast.unparse(other.args[1])) == (loss, critic, ast.unparse(label)) and not fake
-            near = source.function(other) is source.function(call) and dotted_target(label)
-            if same and near and not _is_written(source, dotted_target(label), other.lineno, call.lineno):
-                yield Hit(call, {"label": ast.unparse(label), "critic": critic})
+            judged.append((call, ast.unparse(call.func), ast.unparse(score.func), ast.unparse(score.args[0])))
+    fakes = [one for one in judged if one[3].endswith(".detach()")]
+    for call, loss, critic, fake in fakes if len(fakes) == 1 else ():
+        label = dotted_target(call.args[1])
+        for other, its, judge, sample in judged:
+            same = label and (its, judge, dotted_target(other.args[1])) == (loss, critic, label)
+            is_real = sample not in (fake, fake.removesuffix(".detach()"))
+            near = is_real and source.function(other) is source.function(call)
+            if same and near and not _is_written(source, label, other.lineno, call.lineno):
+                yield Hit(call, {"label": label, "critic": critic})
                 break
 
 
