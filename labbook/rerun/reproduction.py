@@ -74,7 +74,7 @@ class Reproduction:
         first: The first difference, or `None`.
         reasons: The likeliest reasons, the likeliest first.
         noise: How the noise was measured, or `None`.
-        end: How the rerun ended, if it ended otherwise, or made another number of steps.
+        end: How the rerun ended, if it ended otherwise, made another number of steps, or failed alike without results.
     """
 
     verdict: str
@@ -131,6 +131,9 @@ def compare_results(
     equal_files, other_files = _compare_files(before, now)
     compared = tuple(dict.fromkeys(names))
     if not values and not equal_files and end is None:
+        failure = _failure(now)
+        if failure and failure == _failure(before):
+            return Reproduction("identical", end=message("rerun.same_failure", failure=failure))
         return Reproduction("unknown")
     if end is None and first is None and not missing and not other_files:
         return Reproduction("identical", values, compared, equal_files, printed and not equal_files)
@@ -165,6 +168,12 @@ def _end(run: Mapping[str, Any]) -> Message:
     if symptoms:
         return message("rerun.end_symptom", symptom=symptoms[0])
     return message("rerun.end_failed", code=str(run.get("signal") or run.get("exit_code")))
+
+
+def _failure(run: Mapping[str, Any]) -> str:
+    """Returns the exception that ended a run, with its message, without the folder of the run; "" if none did."""
+    raised = next((row for row in reversed(list_rows(run, "exceptions")) if row.get("ended_process")), None)
+    return f"{raised.get('type')}: {raised.get('message')}".replace(f"{run.get('cwd')}/", "") if raised else ""
 
 
 def _series(run: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, Any], list[tuple[int, float]]]]:

@@ -27,11 +27,10 @@ _MAX_SERIES = 6
 
 def reproduction_lines(found: Reproduction) -> list[Message]:
     """Returns the verdict with its evidence, in sentences."""
-    lines = [
-        message("rerun.printed_alike" if found.verdict == "identical" and found.printed else _HEADS[found.verdict])
-    ]
-    if found.end is not None:
-        lines.append(found.end)
+    head = message("rerun.printed_alike" if found.verdict == "identical" and found.printed else _HEADS[found.verdict])
+    if found.verdict == "identical" and found.end is not None:
+        return [found.end]
+    lines = [head, *([found.end] if found.end is not None else [])]
     if found.values:
         names = list(found.series[:_MAX_SERIES])
         rest = len(found.series) - len(names)

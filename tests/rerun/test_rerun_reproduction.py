@@ -33,6 +33,18 @@ def test_equal_printed_numbers_are_not_called_bitwise_identical(source, head):
     assert found.verdict == "identical" and Sentences("en")(reproduction_lines(found)[0]) == head
 
 
+@pytest.mark.parametrize(("missing", "verdict"), [("x", "identical"), ("y", "unknown")])
+def test_a_failure_without_results_is_reproduced_by_the_same_exception(missing, verdict):
+    def failed(name, cwd, file):
+        raised = {"type": "OSError", "message": f"no file {cwd}/{file}", "ended_process": True}
+        return run([], name, "failed", exceptions=[raised], cwd=cwd)
+
+    found = compare_results(failed("a", "/home/a", "x"), failed("b", "/tmp/rerun", missing))
+    assert found.verdict == verdict
+    said = [Sentences("en")(line) for line in reproduction_lines(found)]
+    assert verdict == "unknown" or said == ["Fails in the same way: OSError: no file x"]
+
+
 def test_the_first_difference_is_named_with_what_changed():
     data = {"path": "x.txt", "mode": "read", "fingerprint": "sha256:1"}
     before = run([1.0, 0.5, 0.25], files=[data])
