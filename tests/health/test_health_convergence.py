@@ -196,6 +196,19 @@ def test_a_first_update_larger_than_the_weights_may_not_ruin_the_loss(ask, make_
     assert ask("loss_diverging", make_series("loss", values), signals=signals).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([2.5 * 1.16**i for i in range(16)], "warn"),
+        ([2.5 * 1.06**i for i in range(16)], "not observed"),  # to 6
+        ([2.5 * 1.16**i for i in range(8)], "not observed"),  # too short
+        ([9.0, 0.4, 0.5, 0.3, 0.5, 0.4, 0.3, 9.0, 8.0, 9.0, 11.0, 9.0], "not observed"),
+    ],
+)
+def test_a_short_run_whose_loss_rises_all_the_time_is_suspect(ask, make_series, values, verdict):
+    assert ask("loss_diverging", make_series("loss", values)).verdict == verdict
+
+
 def test_a_loss_near_zero_may_double(ask, make_series):
     values = [2 * math.exp(-i / 20) for i in range(200)] + [1e-3] * 40
     assert ask("loss_diverging", make_series("loss", values)).verdict == "ok"

@@ -166,7 +166,7 @@ def loss_stays_down(run: Run, signals: Signals) -> Outcome:
         at = loss.steps[0]
         return Outcome("fail", observed, (message("health.loss_diverging.since", step=at),), {"step": at})
     if len(values) < 40:
-        return too_few_data(len(values), 40)
+        return _judge_short(loss) or too_few_data(len(values), 40)
     smooth = moving_median(values, 20)[19:]
     best, end, begin = min(smooth), smooth[-1], max(median(values[:3]), median(values[:20]))
     noise = robust_deviation(values[-20:]) / math.sqrt(20)
@@ -176,6 +176,22 @@ def loss_stays_down(run: Run, signals: Signals) -> Outcome:
     verdict = "fail" if end > 4 * best else "warn"
     observed = message("health.loss_diverging.rose", best=best, last=end, first=values[0])
     return Outcome(verdict, observed, (message("health.loss_diverging.since", step=at),), {"step": at})
+
+
+def _judge_short(loss: TrainingLoss) -> Outcome | None:
+    """A short run whose loss rises all the time: the last third of its values is 4 times the first, and all above it.
+
+    Source: the factor of fastai, and Mann-Kendall p < 0.001, which takes at least 10 values.
+    """
+    third = len(loss.values) // 3
+    first, last = loss.values[:third], loss.values[-third:]
+    if len(loss.values) < 10 or not 0 < max(first) < min(last) or median(last) <= 4 * median(first):
+        return None
+    if mann_kendall(loss.values).rising > 0.001:
+        return None
+    best = min(loss.values)
+    observed = message("health.loss_diverging.rose", best=best, last=loss.values[-1], first=loss.values[0])
+    return Outcome("warn", observed, where={"step": loss.steps[0]})
 
 
 def _leaps_at_once(values: Sequence[float], signals: Signals) -> bool:
