@@ -25,7 +25,7 @@ _REQUESTED = 0.5
 """The same of a question that asks for a way or a fact. Source: chosen by us."""
 _ASKED = 0.88
 """The same, of the fit of its best phrase: of a question that the page itself has."""
-_NAMED = 0.045
+_NAMED = 0.037
 """Largest share of pages that a single word may name by their titles: "nan" does, "loss" and "failed" do not. Source:
 chosen by us."""
 _NEAR = 0.75

@@ -85,7 +85,7 @@ def test_a_counted_oom_kill_is_reported_with_its_numbers(v2, tmp_path):
         "the limit is 2.0 GiB; this run used 1.9 GiB at the last sample"
     )
     assert Sentences("zh")(facts["oom_kill"]).startswith(
-        "因内存耗尽，内核终止了控制组 sys/fs/cgroup/jobs/one 中的 1 个进程"
+        "因内存耗尽，内核杀死了控制组 sys/fs/cgroup/jobs/one 中的 1 个进程"
     )
 
 
