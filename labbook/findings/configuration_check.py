@@ -240,43 +240,49 @@ def _is_template(name: str, config: ConfigFile) -> bool:
 
 
 def _unusual(notebook: Notebook, run: Run) -> Iterator[tuple[str, Message]]:
-    """Numbers far outside what earlier runs of the experiment used."""
+    """Numbers far outside what earlier runs of the experiment used, and what was a number in all of them."""
     now = {
-        name: float(value)
+        name: value
         for parsed in reversed(run.arguments)
         for name, value in flatten(parsed.values)
-        if type(value) in (int, float) and value > 0 and not _NOT_A_SIZE.search(name)
+        if _number(value) > 0 and not _NOT_A_SIZE.search(name)
     }
     if not now or not run.experiment:
         return
-    earlier = _earlier_values(notebook, run, now)
-    for name, value in now.items():
-        known = earlier[name]
-        if len(known) < _LEAST_EARLIER:
+    for name, known in _earlier_values(notebook, run, now).items():
+        numbers = [float(value) for value in known if type(value) in (int, float) and value > 0]
+        if len(numbers) < _LEAST_EARLIER:
             continue
-        middle, low, high = median(known), min(known), max(known)
+        value, middle, low, high = now[name], median(numbers), min(numbers), max(numbers)
+        span = {"runs": len(numbers), "low": f"{low:.6g}", "high": f"{high:.6g}", "median": f"{middle:.6g}"}
+        if type(value) not in (int, float):
+            if len(numbers) == len(known):
+                yield "note", message("configuration.unusual.kind", name=name, value=str(value), **span)
+            continue
         above = value >= _FAR * middle and value >= _FAR / 10 * high
         below = value <= middle / _FAR and value <= low / (_FAR / 10)
         if above or below:
-            yield (
-                "note",
-                message(
-                    "configuration.unusual.value",
-                    name=name, value=f"{value:.6g}", runs=len(known), low=f"{low:.6g}", high=f"{high:.6g}",
-                    median=f"{middle:.6g}",
-                ),
-            )  # fmt: skip
+            yield "note", message("configuration.unusual.value", name=name, value=f"{value:.6g}", **span)
 
 
-def _earlier_values(notebook: Notebook, run: Run, names: Mapping[str, float]) -> dict[str, list[float]]:
+def _number(value: Any) -> float:  # noqa: ANN401 - JSON data
+    """Returns a number, also one that is text; 1 for a truth value, which stands where a number did; else 0."""
+    if isinstance(value, bool):
+        return 1.0
+    with suppress(TypeError, ValueError):
+        return float(value)
+    return 0.0
+
+
+def _earlier_values(notebook: Notebook, run: Run, names: Mapping[str, Any]) -> dict[str, list[Any]]:
     from labbook.index.build import query_without_refresh
     from labbook.index.fix_outcomes import runs_of_experiment
 
-    found: dict[str, list[float]] = {name: [] for name in names}
+    found: dict[str, list[Any]] = {name: [] for name in names}
     for meta in query_without_refresh(notebook, lambda index: runs_of_experiment(index, run.experiment, _MOST_EARLIER)):
         if meta.get("id") == run.id or not isinstance(meta.get("params"), Mapping):
             continue
         for name, value in meta["params"].items():
-            if name in found and type(value) in (int, float) and value > 0:
-                found[name].append(float(value))
+            if name in found:
+                found[name].append(value)
     return found

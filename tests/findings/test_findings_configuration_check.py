@@ -180,6 +180,10 @@ def test_a_value_far_from_those_of_earlier_runs(check, tmp_path):
     ]
     assert check(options={**options, "lr": 0.5}, experiment="digits") == []
     assert check(options=options, experiment="another") == []
+    for value, text in (("1e-3", "1e-3"), (False, "False")):
+        assert check(options={"lr": value}, experiment="digits") == [
+            ("note", f"lr is {text}, which is no number; 6 earlier runs of the experiment used 0.01 to 0.06.")
+        ]
 
 
 SCHEMA = {"type": "object", "properties": {"lr": {"type": "number"}}, "additionalProperties": False}
