@@ -50,7 +50,7 @@ def metric_name(text: str, listed: bool = False) -> tuple[str, bool] | None:
 
     Args:
         text: The name as printed: "loss", "train_loss", "Acc@1", "val/loss", "Average loss", "CTCLoss", "训练损失".
-        listed: Whether it stands in a list behind an epoch or a step, as in "ep 5 | return 0.70 | eps 0.83".
+        listed: Whether it is in a list after an epoch or a step, as in "ep 5 | return 0.70 | eps 0.83".
     """
     qualified = _QUALIFIED.match(text)
     if qualified is not None:

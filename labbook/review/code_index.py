@@ -161,6 +161,11 @@ class Code:
 
     # Values of names.
 
+    def made(self, source: Source, node: ast.expr) -> ast.expr | None:
+        """Return what the name `node` was last given, see `value`, or `node` itself where it is no name."""
+        target = dotted_target(node)
+        return self.value(source, target, node) if target else node
+
     def value(self, source: Source, target: str, at: ast.AST) -> ast.expr | None:
         """Return the expression last assigned to a name ("x", "self.net") before a node in the same function.
 

@@ -1,5 +1,7 @@
 """A violation that a review reports, and the rule behind it."""
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field

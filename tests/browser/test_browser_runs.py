@@ -24,7 +24,7 @@ def until(page, expression: str) -> None:
 def opened(open_page, site, part="", **more):
     page = open_page(f"{site.url}runs/index.html{part}", **more)
     page.wait_for_selector(ROWS)
-    until(page, "!document.querySelector('.lb-told').textContent.includes('Loading')")
+    until(page, "!document.querySelector('.lb-notice').textContent.includes('Loading')")
     return page
 
 
@@ -90,7 +90,7 @@ def test_filters_words_and_conditions(large_site, open_page, fronts):
     page.get_by_label("Author").select_option("张敏")
     both = sum(front["status"] == "failed" and front["author"] == "张敏" for front in fronts)
     assert count(page) == both and 0 < both < failed
-    assert f"{both}" in page.locator(".lb-told").inner_text().replace("\u202f", "")
+    assert f"{both}" in page.locator(".lb-notice").inner_text().replace("\u202f", "")
     page.get_by_role("button", name="Clear filters").click()
     assert count(page) == large_site.run_count
 
@@ -185,7 +185,7 @@ def test_by_keyboard_alone_to_a_run_and_to_the_comparison_of_at_most_twenty(larg
         page.keyboard.press("Space")
         page.keyboard.press("ArrowDown")
     assert page.get_by_role("link", name="Compare 20").is_visible()
-    assert page.locator(".lb-told").inner_text() == "At most 20 runs can be compared."
+    assert page.locator(".lb-notice").inner_text() == "At most 20 runs can be compared."
     page.get_by_role("button", name="Clear selection").click()
     assert page.locator("[aria-selected=true]").count() == 0
 

@@ -39,9 +39,9 @@ def test_the_exception_itself_goes_on(capsys):
     with pytest.raises(RuntimeError) as raised, labbook.diagnosed():
         raise error
     assert raised.value is error
-    told = capsys.readouterr().err
-    assert "shape_mismatch_linear" in told
-    assert "fix:" in told
+    printed = capsys.readouterr().err
+    assert "shape_mismatch_linear" in printed
+    assert "fix:" in printed
 
 
 def test_it_is_a_decorator(capsys):
@@ -52,9 +52,9 @@ def test_it_is_a_decorator(capsys):
     for _ in range(2):
         with pytest.raises(RuntimeError, match="does not require grad"):
             train()
-    told = capsys.readouterr().err
-    assert told.count("loss_has_no_grad_fn") == 2
-    assert any("\u4e00" <= letter <= "\u9fff" for letter in told)
+    printed = capsys.readouterr().err
+    assert printed.count("loss_has_no_grad_fn") == 2
+    assert any("\u4e00" <= letter <= "\u9fff" for letter in printed)
 
 
 def test_all_of_it_is_in_the_language_of_the_settings(tmp_path, monkeypatch, capsys):
@@ -62,8 +62,8 @@ def test_all_of_it_is_in_the_language_of_the_settings(tmp_path, monkeypatch, cap
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RuntimeError), labbook.diagnosed():
         raise wrong_width()
-    told = capsys.readouterr().err
-    assert "解决办法：" in told and "fix:" not in told
+    printed = capsys.readouterr().err
+    assert "解决办法：" in printed and "fix:" not in printed
 
 
 class SilentError(Exception):

@@ -163,8 +163,8 @@ def test_workers_and_devices(ask):
 
 def ranks(make_model, prints, wrapper="DistributedDataParallel", **fields):
     made = []
-    for rank, told in enumerate(prints):
-        tensors = tuple({"step": i + 1, "param_print": p} for i, p in enumerate(told))
+    for rank, of_rank in enumerate(prints):
+        tensors = tuple({"step": i + 1, "param_print": p} for i, p in enumerate(of_rank))
         extra = {name: value[rank] for name, value in fields.items()}
         made.append(Signals("torch", rank=rank, models=(make_model(wrapper, "Linear"),), tensors=tensors, **extra))
     return made
@@ -182,8 +182,8 @@ def test_replicas(ask, make_model):
 def test_replicas_that_begin_apart_where_the_program_averages_gradients_itself(ask, make_model):
     averaged = {"loop": [{"collectives": {"of_gradients": 4}}] * 2}
     for prints, is_start in ((["abc", "xyz"], True), (["abc", "abz"], False)):
-        told = ask("replica_divergence", signals=ranks(make_model, prints, wrapper="Linear", **averaged))
-        assert told.verdict == "fail" and ("Broadcast the parameters" in str(told.advice)) is is_start
+        found = ask("replica_divergence", signals=ranks(make_model, prints, wrapper="Linear", **averaged))
+        assert found.verdict == "fail" and ("Broadcast the parameters" in str(found.advice)) is is_start
 
 
 def test_ranks_with_the_same_data(ask, make_model):
@@ -196,8 +196,8 @@ def test_ranks_with_the_same_data(ask, make_model):
     batch = ({"step": 1, "phase": "train", "samples": 32, "leaves": [leaf]},)
     made = ranks(make_model, ["a", "a"])
     for prints, verdict in ((same, "fail"), (own, "ok")):
-        told = [Signals("torch", rank=s.rank, models=s.models, batches=batch, prints=prints[s.rank]) for s in made]
-        assert ask("rank_data_overlap", signals=told).verdict == verdict
+        found = [Signals("torch", rank=s.rank, models=s.models, batches=batch, prints=prints[s.rank]) for s in made]
+        assert ask("rank_data_overlap", signals=found).verdict == verdict
 
 
 def test_a_rank_that_is_always_last(ask, make_series):
@@ -248,11 +248,11 @@ def test_ranks_with_more_batches(ask, make_model):
 
 def test_a_wrapper_that_is_not_called_still_promises_equal_replicas(ask, make_model):
     tensors = [({"step": 1, "param_print": name},) for name in "xy"]
-    told = [
+    found = [
         Signals("torch", rank=rank, loop={"wrapper": "DistributedDataParallel"}, tensors=tensors[rank])
         for rank in (0, 1)
     ]
-    told = ask("replica_divergence", signals=told)
-    assert told.verdict == "fail" and "Broadcast" not in str(told.advice)
+    found = ask("replica_divergence", signals=found)
+    assert found.verdict == "fail" and "Broadcast" not in str(found.advice)
     alone = [Signals("torch", rank=rank, tensors=tensors[rank]) for rank in (0, 1)]
     assert ask("replica_divergence", signals=alone) is None

@@ -128,6 +128,3 @@ def last_step_is_read(run: Run, signals: Signals) -> Outcome | None:
             key = "health.recurrent_first_step.one_side" if both else "health.recurrent_first_step.read"
             return Outcome("warn", message(key, layer=module.label, steps=steps))
     return None
-
-
-CHECKS = (softmax_axis, last_step_is_read)

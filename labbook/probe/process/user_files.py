@@ -1,5 +1,6 @@
 """Identifies the user's source files, and reads their lines."""
 
+import functools
 import os
 import sys
 
@@ -29,6 +30,7 @@ def display_path(file, folder):
     return file if file.startswith("<") else os.path.normpath(os.path.join(folder, file))
 
 
+@functools.lru_cache(maxsize=None)
 def _library_folders():
     library = os.path.dirname(os.__file__) + os.sep
     real = os.path.realpath(os.path.dirname(os.__file__)) + os.sep

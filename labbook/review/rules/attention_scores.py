@@ -226,18 +226,14 @@ def _is_mask(node: ast.expr) -> bool:
 )
 def positions_missing(code: Code, source: Source) -> Iterator[Hit]:
     """A transformer reads the vectors of tokens, and nothing in the file has to do with their positions."""
-    for node in source.nodes:
-        if not isinstance(node, ast.ClassDef) or not code.is_module(source, node) or _ORDERED.search(_text(source)):
-            continue
+    models = [node for node in source.nodes if isinstance(node, ast.ClassDef) and code.is_module(source, node)]
+    # The text has no comments, in which a word about positions proves nothing.
+    if not models or not code.calls.get("backward") or _ORDERED.search(ast.unparse(source.tree)):
+        return
+    for node in models:
         made = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
         names = {dotted.rpartition(".")[2] for one in made if (dotted := source.dotted(one.func)).startswith(_LAYERS)}
-        if "Embedding" not in names or not names & _MIXING or not code.calls.get("backward"):
+        if "Embedding" not in names or not names & _MIXING:
             continue
         first = next(one for one in made if source.dotted(one.func).rpartition(".")[2] == "Embedding")
-        attention = next(iter(sorted(names & _MIXING)))
-        yield Hit(first, {"model": node.name, "attention": attention})
-
-
-def _text(source: Source) -> str:
-    """The code of a file without comments, in which a word about positions proves nothing."""
-    return ast.unparse(source.tree)
+        yield Hit(first, {"model": node.name, "attention": min(names & _MIXING)})

@@ -40,7 +40,7 @@ def deviation_of_code(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _is_noise(code: Code, source: Source, node: ast.expr) -> bool:
-    value = code.value(source, dotted_target(node), node) if dotted_target(node) else node
+    value = code.made(source, node)
     drawn = isinstance(value, ast.Call) and last_name(value.func) in _DRAWN
     return drawn or (value is None and _NOISE.search(last_name(node)) is not None)
 

@@ -47,7 +47,7 @@ def sampled_without_gradient(code: Code, source: Source) -> Iterator[Hit]:
 
 def _is_fixed(code: Code, source: Source, node: ast.expr) -> bool:
     """Whether a parameter of a distribution is a number, or made without a model: that of a prior."""
-    value = code.value(source, dotted_target(node), node) if dotted_target(node) else node
+    value = code.made(source, node)
     return isinstance(value, (ast.Constant, ast.UnaryOp)) or (
         isinstance(value, ast.Call) and last_name(value.func) in _FIXED
     )

@@ -41,7 +41,7 @@ def divided_twice(code: Code, source: Source) -> Iterator[Hit]:
         divided = _divided_value(node)
         if divided is None:
             continue
-        earlier = code.value(source, dotted_target(divided), divided) if dotted_target(divided) else divided
+        earlier = code.made(source, divided)
         if earlier is not None and _divides(earlier):
             yield Hit(node, {"name": ast.unparse(divided)[:60], "first": "it was divided by 255 already"})
         elif to_tensor and dotted_target(divided) and _is_from_tensor_loader(code, source, divided):

@@ -33,7 +33,7 @@ def argmax_of_one(code: Code, source: Source) -> Iterator[Hit]:
         axis = axis or next(iter(call.args[0 if is_method else 1 :]), None)
         if given is None or axis is None or ast.unparse(axis) not in ("1", "-1"):
             continue
-        made = code.value(source, dotted_target(given), given) if dotted_target(given) else given
+        made = code.made(source, given)
         end = _last_layer(code, source, made.func) if isinstance(made, ast.Call) else None
         size = argument(end.call, 1, "out_features") if end is not None and end.name.endswith("nn.Linear") else None
         if isinstance(made, ast.Call) and isinstance(size, ast.Constant) and size.value == 1:
@@ -58,7 +58,7 @@ def logits_not_permuted(code: Code, source: Source) -> Iterator[Hit]:
             given = shaped.args[0] if of_module else shaped.func.value  # type: ignore[attr-defined]
             form = shaped.args[1 if of_module else 0 :]
             form = form[0].elts if len(form) == 1 and isinstance(form[0], (ast.List, ast.Tuple)) else form
-            made = code.value(source, dotted_target(given), given) if dotted_target(given) else given
+            made = code.made(source, given)
             end = _last_layer(code, source, made.func) if isinstance(made, ast.Call) else None
             # A picture of one point has one label, which nobody flattens.
             labels = call.args[1] if len(call.args) > 1 else None
@@ -81,8 +81,7 @@ def _last_layer(code: Code, source: Source, model: ast.expr, depth: int = 0) -> 
         forward = code.method(kind.class_source, kind.class_node, "forward")
         ends = [one.value for one in walk(forward[1].body) if isinstance(one, ast.Return)] if forward else []
         last = ends[0] if len(ends) == 1 else None
-        if forward is not None and last is not None and dotted_target(last):
-            last = code.value(forward[0], dotted_target(last), last)
+        last = code.made(forward[0], last) if forward is not None and last is not None else None
         return _last_layer(code, forward[0], last.func, depth + 1) if forward and isinstance(last, ast.Call) else None
     if kind.name.endswith("nn.Sequential") and kind.call.args:
         return _last_layer(code, kind.source, kind.call.args[-1], depth + 1)
@@ -94,12 +93,8 @@ def same_label(code: Code, source: Source) -> Iterator[Hit]:
     """A discriminator is trained to give real and generated samples the same label."""
     judged: list[tuple[ast.Call, str, str, str]] = []
     for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) == 2):
-        score = call.args[0]
-        while isinstance(score, ast.Call) and last_name(score.func) in ("view", "squeeze", "reshape", "flatten"):
-            score = score.func.value  # type: ignore[attr-defined]
-        score = (code.value(source, dotted_target(score), score) or score) if dotted_target(score) else score
-        while isinstance(score, ast.Call) and last_name(score.func) in ("view", "squeeze", "reshape", "flatten"):
-            score = score.func.value  # type: ignore[attr-defined]
+        score = _without_form(call.args[0])
+        score = _without_form(code.made(source, score) or score)
         if isinstance(score, ast.Call) and len(score.args) == 1 and _CRITIC.search(dotted_target(score.func)):
             judged.append((call, ast.unparse(call.func), ast.unparse(score.func), ast.unparse(score.args[0])))
     fakes = [one for one in judged if one[3].endswith(".detach()")]
@@ -112,6 +107,13 @@ def same_label(code: Code, source: Source) -> Iterator[Hit]:
             if same and near and not _is_written(source, label, other.lineno, call.lineno):
                 yield Hit(call, {"label": label, "critic": critic})
                 break
+
+
+def _without_form(node: ast.expr) -> ast.expr:
+    """What is brought into another form: `x` of `x.view(-1)`."""
+    while isinstance(node, ast.Call) and last_name(node.func) in ("view", "squeeze", "reshape", "flatten"):
+        node = node.func.value  # type: ignore[attr-defined]
+    return node
 
 
 def _is_written(source: Source, name: str, one: int, other: int) -> bool:

@@ -141,7 +141,7 @@ def masked_mean(code: Code, source: Source) -> Iterator[Hit]:
         statement = source.statement(node)
         if given is None or statement is None or not _is_loss(statement):
             continue
-        product = code.value(source, dotted_target(given), given) if dotted_target(given) else given
+        product = code.made(source, given)
         if not isinstance(product, ast.BinOp) or not isinstance(product.op, ast.Mult):
             continue
         sides = [(product.left, product.right), (product.right, product.left)]

@@ -201,7 +201,7 @@
     onpick: (run) => {
       if (picked.delete(run.id)) say("choose");
       else if (picked.size < MOST) picked.add(run.id);
-      else told.textContent = say("too_many");
+      else notice.textContent = say("too_many");
       choice();
     },
   });
@@ -218,7 +218,7 @@
   const since = element("input", { type: "date", class: "lb-input", "aria-label": say("since"), onchange: () => change({ since: since.value }) });
   const sinceLabel = element("label", { class: "lb-since" }, element("span", { text: say("since") }), since);
   const chips = element("div", { class: "lb-chips", role: "group", "aria-label": say("col_status") });
-  const told = element("span", { class: "lb-told", role: "status" });
+  const notice = element("span", { class: "lb-notice", role: "status" });
   const clear = element("button", { type: "button", class: "lb-button", text: say("clear_filters"), onclick: () => change({ ...Object.fromEntries(["q", "since", ...FACETS].map((name) => [name, ""])), status: [] }) });
   const compare = element("span", { class: "lb-choice" });
   const sort = element("select", { class: "lb-input lb-sort", "aria-label": say("sort"), onchange: () => change({ sort: sort.value.replace(/^-/, ""), down: sort.value.startsWith("-") }) });
@@ -319,7 +319,7 @@
       },
     }, element("span", { text: say(`status_${status}`) }), element("b", { text: String(counts[status]) }))));
     const n = (value) => value.toLocaleString("en").replaceAll(",", "\u202f");
-    told.textContent = loaded < months.length ? say("loading", { n: loaded, total: months.length })
+    notice.textContent = loaded < months.length ? say("loading", { n: loaded, total: months.length })
       : shown.length === known.runs.length ? say("count_all", { total: n(known.runs.length) }) : say("count", { n: n(shown.length), total: n(known.runs.length) });
     clear.hidden = !(state.q || state.since || state.status.length || FACETS.some((name) => state[name]));
     empty.textContent = problem || say("none");
@@ -365,7 +365,7 @@
       }
     };
     await Promise.all([worker(), worker(), worker(), worker()]);
-    if (missed.length) told.textContent = say("missed", { months: missed.join(", ") });
+    if (missed.length) notice.textContent = say("missed", { months: missed.join(", ") });
   }
 
   // On a phone the choices fold away behind one button.
@@ -383,7 +383,7 @@
   }
   mount.append(
     tools,
-    element("div", { class: "lb-tools" }, chips, sinceLabel, clear, element("span", { class: "lb-space" }), told, group, menu,
+    element("div", { class: "lb-tools" }, chips, sinceLabel, clear, element("span", { class: "lb-space" }), notice, group, menu,
       element("button", { type: "button", class: "lb-button", title: say("download_lead"), text: say("csv"), onclick: download })),
     table.element, empty, preview.element,
     element("div", { class: "lb-tools lb-below" }, compare, element("span", { class: "lb-space" }), element("span", { class: "lb-quiet lb-keys", text: say("keyboard") })),

@@ -141,8 +141,8 @@ _HIDDEN = 1
 def test_settings_in_the_main_module_are_recorded(probed, python):
     probed.write("train.py", SETTINGS)
     done = probed(python, "train.py")
-    told = {event["name"]: event["values"] for event in done.of("arguments")}
-    assert told["config"] == {
+    written = {event["name"]: event["values"] for event in done.of("arguments")}
+    assert written["config"] == {
         "lr": 0.1,
         "mode": "Mode.FAST",
         "sizes": {"width": 8, "where": "data"},
@@ -152,11 +152,11 @@ def test_settings_in_the_main_module_are_recorded(probed, python):
         "call": "builtins.print",
         "nested": {"a": [1, [2, {"b": ["1", "2"]}]]},
     }
-    assert told["CFG"] == {"depth": 3}
-    assert told["args"] == {"x": 1}
-    assert told["hparams"] == {"a": 1}
-    assert told["opt"] == {"beta": 0.9}
-    assert told["__main__"] == {"BATCH_SIZE": 32, "lr": 0.5}
+    assert written["CFG"] == {"depth": 3}
+    assert written["args"] == {"x": 1}
+    assert written["hparams"] == {"a": 1}
+    assert written["opt"] == {"beta": 0.9}
+    assert written["__main__"] == {"BATCH_SIZE": 32, "lr": 0.5}
 
 
 UNUSUAL = """
@@ -180,8 +180,8 @@ again["again"] = again
 def test_settings_of_any_name_are_known_by_their_keys_and_modules_by_their_name(probed, python):
     probed.write("train.py", UNUSUAL)
     probed.write("lab/settings.py", "import os\nWIDTH, rate = 8, 0.5\nGPU = os.environ.get('NO_GPU', '0')\nPAIRS = [1]")
-    told = {event["name"]: event["values"] for event in probed(python, "train.py").of("arguments")}
-    assert told == {
+    written = {event["name"]: event["values"] for event in probed(python, "train.py").of("arguments")}
+    assert written == {
         "lab.settings": {"WIDTH": 8, "rate": 0.5, "GPU": "0"},
         "A": {"steps": 5},
         "G": {"epochs": 4, "net": {"dropout": 0.1, "sizes": [1, 2]}},
@@ -198,8 +198,8 @@ def test_settings_are_recorded_at_the_first_step(probed):
 
 def test_settings_that_refer_to_themselves_end(probed):
     code = "config = {'a': 1}; config['self'] = config; config['list'] = [config]"
-    (told,) = probed(sys.executable, "-c", code).options("dict")
-    assert told["a"] == 1
+    (written,) = probed(sys.executable, "-c", code).options("dict")
+    assert written["a"] == 1
 
 
 READ = """
@@ -222,15 +222,15 @@ def test_configuration_files_of_the_project_are_recorded(probed, python, tmp_pat
     probed.write("package.json", "{}")
     names = ["conf/train.yaml", "big.json", "list.json", "big.ini", "secrets.yaml", "package.json"]
     done = probed(python, "read.py", *names, f"--config={tmp_path / 'elsewhere.toml'}")
-    told = {event["path"].rpartition("/")[2]: event for event in done.of("config")}
-    assert set(told) == {"train.yaml", "big.ini", "elsewhere.toml"}
-    assert told["train.yaml"]["format"] == "yaml"
-    assert told["train.yaml"]["text"].startswith("lr: 0.1\npassword: [REDACTED")
-    assert "alice" not in told["train.yaml"]["text"]
-    assert not told["train.yaml"]["truncated"]
-    assert told["big.ini"]["truncated"]
-    assert len(told["big.ini"]["text"]) == 64 * 1024
-    assert told["elsewhere.toml"]["text"] == "lr = 1"
+    written = {event["path"].rpartition("/")[2]: event for event in done.of("config")}
+    assert set(written) == {"train.yaml", "big.ini", "elsewhere.toml"}
+    assert written["train.yaml"]["format"] == "yaml"
+    assert written["train.yaml"]["text"].startswith("lr: 0.1\npassword: [REDACTED")
+    assert "alice" not in written["train.yaml"]["text"]
+    assert not written["train.yaml"]["truncated"]
+    assert written["big.ini"]["truncated"]
+    assert len(written["big.ini"]["text"]) == 64 * 1024
+    assert written["elsewhere.toml"]["text"] == "lr = 1"
     assert "correct-horse-7battery" not in str(done.files)
     assert done.paths() >= {"train.yaml", "big.json", "secrets.yaml"}
 
