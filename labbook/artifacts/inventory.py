@@ -1,5 +1,7 @@
 """Lists, gets, verifies and prunes the kept files that the entries of a notebook name."""
 
+from __future__ import annotations
+
 import os
 import re
 import tempfile

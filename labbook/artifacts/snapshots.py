@@ -1,5 +1,7 @@
 """Keeps what brings a run back: a checkpoint, the packages, the patch, the configuration files, the notebook."""
 
+from __future__ import annotations
+
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -4,6 +4,8 @@ The local objects are the queue: each is removed when the store has been read ba
 any point leaves the object here, and the next upload begins with it. One process at a time uploads.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os

@@ -6,6 +6,8 @@ Facts: `argv` (redacted), `line` (as typed in a shell), `script`, `kind` ("pytho
 `environment_set` (digests of the names of all variables that were set).
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re

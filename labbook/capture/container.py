@@ -4,6 +4,8 @@ Facts: `kind` ("docker", "podman", "kubernetes", "apptainer", "lxc", "wsl", "con
 `image_id`, `image_hints` (variables by which images describe themselves), `job` (batch system and its identifiers).
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Mapping

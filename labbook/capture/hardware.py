@@ -5,6 +5,8 @@ it is lower), `gpus` (list of `index`, `name`, `memory_bytes`), `driver`, `cuda_
 `disk_free_bytes` (of the working folder), `os`, `kernel`, `machine`, `libc`.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 import os

@@ -6,6 +6,8 @@ too), `pins` (count), `matches` (true, false, or `None` if it could not be compa
 packages that are not in the file).
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import json

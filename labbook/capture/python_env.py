@@ -8,6 +8,8 @@ program imports, and of all that were loaded), `tool_version`, `files` (written 
 found by its name).
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re

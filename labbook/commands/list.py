@@ -168,7 +168,6 @@ def _check_name(book: Notebook, name: str) -> None:
 
 
 def _print_groups(groups: Sequence[RunGroup], limit: int, name: str, say: Sentences) -> None:
-    from labbook.report.best_runs import best_run
     from labbook.report.numbers import duration, number
 
     verdicts = [one for one in VERDICTS if any(row.verdict == one for group in groups for row in group.rows)]
@@ -182,18 +181,17 @@ def _print_groups(groups: Sequence[RunGroup], limit: int, name: str, say: Senten
     ]
     table: list[list[screen.Cell | str]] = []
     for group in groups[: limit or None]:
-        best = best_run(group.rows)
-        counts = [sum(row.verdict == verdict for row in group.rows) for verdict in verdicts]
-        shown = f"{best.metric} {number(best.best)}  {best.id}" if best else ""
-        time = duration(sum(row.duration_s or 0.0 for row in group.rows))
+        data = group.data()
+        best, counts = data["best"], data["verdicts"]
+        shown = f"{best['metric']} {number(best['value'])}  {best['run']}" if best else ""
         table.append(
             [
                 screen.Cell(group.value or "–", "bold"),
-                str(len(group.rows)),
-                *(str(n or "") for n in counts),
+                str(data["runs"]),
+                *(str(counts.get(verdict) or "") for verdict in verdicts),
                 shown,
-                screen.Cell(group.rows[0].id, "dim"),
-                time,
+                screen.Cell(data["last"], "dim"),
+                duration(data["time_s"]),
             ]
         )
     screen.print_table(columns, table)

@@ -10,6 +10,7 @@ from labbook.frozen import dataclass
 from labbook.model.entry import Entry
 from labbook.model.run_fields import as_number, field_values
 from labbook.report.best_runs import best_run
+from labbook.report.period_costs import sum_time
 from labbook.report.run_row import RunRow
 
 
@@ -32,7 +33,7 @@ class RunGroup:
             "value": self.value,
             "runs": len(self.rows),
             "verdicts": dict(Counter(row.verdict for row in self.rows)),
-            "time_s": sum(row.duration_s or 0.0 for row in self.rows),
+            "time_s": sum_time(self.rows),
             "best": {"run": best.id, "metric": best.metric, "value": best.best} if best else None,
             "last": self.rows[0].id,
         }

@@ -67,7 +67,8 @@ def _add_checks(findings: list[Finding], checks: list[Finding], matcher: Matcher
         return findings or checks
     crash = findings[0]
     page = matcher.catalogue.symptoms.get(crash.symptom)
-    causes, rest = list[Finding](), list[Finding]()
+    causes: list[Finding] = []
+    rest: list[Finding] = []
     for check in checks:
         own = matcher.catalogue.symptoms.get(check.symptom)
         named = (page and check.symptom in page.caused_by) or (own and crash.symptom in own.causes_of)

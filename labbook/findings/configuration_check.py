@@ -4,6 +4,8 @@ The result is a note for people, never a verdict: no row changes the health of a
 itself shows it, "likely" if it follows from how the usual loader works, and "note" if it is only unusual.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -5,6 +5,8 @@ still to be made here: the option has not the curing value yet, the code has the
 has the version that failed.
 """
 
+from __future__ import annotations
+
 import keyword
 import math
 import re

@@ -1,5 +1,7 @@
 """Marks which fixes of earlier runs are fixes for a failure of now."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 

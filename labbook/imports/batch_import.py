@@ -1,5 +1,7 @@
 """Writes imported runs as entries, one commit a batch; runs that were imported before are updated or skipped."""
 
+from __future__ import annotations
+
 import os
 import re
 import time

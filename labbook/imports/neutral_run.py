@@ -1,5 +1,7 @@
 """Converts an imported run to a `Run`, redacted, and chooses its id."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re

@@ -1,5 +1,7 @@
 """Captures what is left after the command has ended, and adds all captured facts to the run."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

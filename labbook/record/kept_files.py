@@ -1,5 +1,7 @@
 """Keeps files of a run that has ended, and links it to the runs that wrote what it read."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

@@ -3,6 +3,8 @@
 The console, the events, the resource samples and the end may still be on the disk.
 """
 
+from __future__ import annotations
+
 import calendar
 import json
 import time

@@ -1,5 +1,7 @@
 """Draws the traces of `--profile` into the entry's folder, with small ones beside; larger ones stay in the journal."""
 
+from __future__ import annotations
+
 import gzip
 from collections.abc import Mapping
 from contextlib import suppress

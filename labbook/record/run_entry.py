@@ -1,5 +1,7 @@
 """Judges a run and writes its entry: checks, diagnosis, title, the page and its attachments."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """The experiment that a run belongs to."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from labbook.store.notebook import Notebook

@@ -1,5 +1,7 @@
 """Looks at a run that has not ended: what its journal has so far, as the run that it would be now."""
 
+from __future__ import annotations
+
 import os
 import threading
 import time

@@ -1,5 +1,7 @@
 """Finds trainings of the same script, each in a process of its own: a loop of a shell, in turn or at the same time."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -4,6 +4,8 @@ The entry of the run keeps the console, the environment, the code and the files,
 trial is among its own.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import replace

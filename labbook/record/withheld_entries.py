@@ -1,5 +1,7 @@
 """Masks secrets in entries that were withheld, and commits them."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Draws a profile: a flame graph of the time in operators, and the allocated memory over time."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Draws the recorded autograd graph of a run: as lines for the terminal, as Mermaid, and as a picture."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

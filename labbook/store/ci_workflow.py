@@ -4,6 +4,8 @@ The workflows are data: `templates/ci/`, with `providers.toml` for their paths. 
 committing them is left to the user.
 """
 
+from __future__ import annotations
+
 import json
 import shlex
 from pathlib import Path

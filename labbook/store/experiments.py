@@ -1,5 +1,7 @@
 """Experiments: named pages (`exp003_digits-cnn_dynamic`) that group runs."""
 
+from __future__ import annotations
+
 import os
 import re
 import time

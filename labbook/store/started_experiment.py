@@ -3,6 +3,8 @@
 It is private to this machine: colleagues who work in their own checkout are not moved into another experiment.
 """
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 

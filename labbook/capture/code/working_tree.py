@@ -11,6 +11,8 @@ Facts: `repository` (bool), `top`, `commit`, `branch`, `detached`, `unborn`, `st
 Outside a repository the patch creates the script and the local modules that it imports.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections.abc import Sequence

@@ -4,6 +4,8 @@ It has the facts of the entry (options, configuration, code, model, inputs, envi
 and curves with few points. Raw journals are never read.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from functools import partial

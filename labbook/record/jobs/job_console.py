@@ -1,5 +1,7 @@
 """The stored output of a run, or of all tasks of a job."""
 
+from __future__ import annotations
+
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """Joins the entries of nodes without a shared file system: parts with the same job in their front matter."""
 
+from __future__ import annotations
+
 import math
 import os
 import re

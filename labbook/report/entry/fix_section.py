@@ -1,5 +1,7 @@
 """Sections on the fix of a failure, in entries and in the symptom page of the notebook."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Keeps entries as files next to their branch: hidden from `git status` of the code, restored in a fresh clone."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re

@@ -1,5 +1,7 @@
 """What this clone remembers about sharing, in `.labbook/sync.json`, and the start of a sharing in the background."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
