@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import TableOfContents
 from mkdocs.utils import get_build_date
 
+from labbook.publish.html.theme import REPLACED
 from labbook.publish.pages.build_record import (
     BuildRecord,
     WrittenFile,
@@ -37,9 +37,20 @@ from labbook.publish.pages.build_record import (
 )
 from labbook.publish.pages.page_context import Day
 from labbook.publish.site.post_build import KEPT_BY_OTHERS
-from labbook.publish.site.site_files import is_the_same_all_day, key_of_settings, navigation_data, site_files, theme_files
-from labbook.publish.site.site_folder import check_kept_folders, make_room, note_written, remove_left_over, written_files
-from labbook.publish.html.theme import REPLACED
+from labbook.publish.site.site_files import (
+    is_the_same_all_day,
+    key_of_settings,
+    navigation_data,
+    site_files,
+    theme_files,
+)
+from labbook.publish.site.site_folder import (
+    check_kept_folders,
+    note_written,
+    remove_left_over,
+    write_site_file,
+    written_files,
+)
 from labbook.publish.site.worker_processes import (
     can_have_some,
     map_in_processes,
@@ -102,9 +113,7 @@ def build_changed(
     gc.disable()
     try:
         before = BuildRecord() if everything else read_record(record_path)
-        build = _Build(config, before, warnings, on_pages_ready)
-        build.notify = notify
-        return build.run(record_path, workers)
+        return _Build(config, before, warnings, on_pages_ready, notify).run(record_path, workers)
     finally:
         gc.enable()
 
@@ -112,13 +121,17 @@ def build_changed(
 class _Build:
     """One build."""
 
-    notify: Callable[[int, int], None] | None = None
-
     def __init__(
-        self, config: MkDocsConfig, before: BuildRecord, warnings: list[str], on_pages_ready: Callable[[], None] | None
+        self,
+        config: MkDocsConfig,
+        before: BuildRecord,
+        warnings: list[str],
+        on_pages_ready: Callable[[], None] | None,
+        notify: Callable[[int, int], None] | None,
     ) -> None:
         self._before = before
         self._on_pages_ready = on_pages_ready
+        self._notify = notify
         self._warnings = warnings
         self._plugin: LabbookPlugin = config.plugins["labbook"]  # type: ignore[assignment]
         self._plugin.lazy = True
@@ -147,29 +160,15 @@ class _Build:
 
     def _update_all(self, record_path: Path, workers: int, finish: Callable[[], None]) -> BuildResult:
         """Updates pages and files."""
-        config = self._config
-        env = config.theme.get_env()
-        files, self._stats = site_files(config)
-        self._files = files
-        # labbook's plugin adds files; there is no other plugin.
-        config.plugins.on_files(files, config=config)
-        set_exclusions(self._files, config)
-        self._pages = {file.src_uri: file for file in self._files.documentation_pages()}
-        files.in_nav_only = True
-        nav = get_navigation(self._files, config)
-        files.in_nav_only = False
-        self._nav: Navigation = config.plugins.on_nav(nav, config=config, files=self._files)
-        if config.site_url:
-            self._all_pages()
-        self._env = config.plugins.on_env(env, config=config, files=self._files)
-        settings = key_of_settings(config)
-        self._changed = self._before.pages.keys() ^ self._pages.keys()
+        self._list_files()
+        settings = key_of_settings(self._config)
         others = {
             f.src_uri
             for f in self._files
             if f.src_uri not in self._pages and f.inclusion.value > InclusionLevel.DRAFT.value
         }
-        self._templates = {path for template in config.theme.static_templates for path in theme_files(template)}
+        self._templates = {path for template in self._config.theme.static_templates for path in theme_files(template)}
+        self._changed = self._before.pages.keys() ^ self._pages.keys()
         self._changed |= (self._before.files.keys() ^ others) - self._templates
         days = self._plugin.around.keys_of_days(self._files.src_uris)
         keys = self._keys(settings, days)
@@ -179,18 +178,12 @@ class _Build:
         expected = self._expected_files(others)
         # Noted before anything is written, so that files of a killed build are known to be labbook's.
         note_written(self._site, self._own | expected)
-        copied = {source: self._other_file(source) for source in sorted(others)}
-        for template in sorted(config.theme.static_templates):
-            if not self._is_as_it_was(template):
-                _build_theme_template(template, self._env, self._files, config, self._nav)
-            copied |= self._known_of(template)
-        for template in config.extra_templates:
-            _build_extra_template(template, self._files, config, self._nav)
+        copied = {source: self._other_file(source) for source in sorted(others)} | self._write_templates()
         made: dict[str, WrittenFile] = {}
         for source, written in self._render_stale(stale, keys, workers):
             made[source] = written
-            if self.notify is not None:
-                self.notify(len(made), len(stale))
+            if self._notify is not None:
+                self._notify(len(made), len(stale))
         for source in self._pages:
             if source not in made:
                 self._warnings += self._before.pages[source].warnings
@@ -204,11 +197,24 @@ class _Build:
         write_record(record_path, BuildRecord(self._frame, known, copied, around))
         return BuildResult(len(self._pages), len(stale), removed)
 
-    def _all_pages(self) -> None:
-        """Gives every file its page for the sitemap, which needs the address of the site."""
-        for file in self._pages.values():
+    def _list_files(self) -> None:
+        """Lists files, pages and navigation, and prepares the theme, in the order in which MkDocs calls its plugins."""
+        config = self._config
+        env = config.theme.get_env()
+        self._files, self._stats = site_files(config)
+        # labbook's plugin adds files; there is no other plugin.
+        config.plugins.on_files(self._files, config=config)
+        set_exclusions(self._files, config)
+        self._pages = {file.src_uri: file for file in self._files.documentation_pages()}
+        self._files.in_nav_only = True
+        nav = get_navigation(self._files, config)
+        self._files.in_nav_only = False
+        self._nav: Navigation = config.plugins.on_nav(nav, config=config, files=self._files)
+        # The sitemap, which needs the address of the site, lists the pages of files.
+        for file in self._pages.values() if config.site_url else ():
             if file.page is None:
-                Page(None, file, self._config)
+                Page(None, file, config)
+        self._env = config.plugins.on_env(env, config=config, files=self._files)
 
     def _keys(self, settings: str, days: Mapping[str, Day]) -> dict[str, tuple[str, str, str]]:
         """Returns key, state and digest of each page.
@@ -332,14 +338,17 @@ class _Build:
             page.active = False
             config._current_page = None
         title = str(page.title or "")
-        size, at = self._write(file.dest_uri, output.encode("utf-8", errors="xmlcharrefreplace"))
+        content = output.encode("utf-8", errors="xmlcharrefreplace")
+        size, at = write_site_file(self._site, file.dest_uri, content, self._own)
         # Saves memory with ten thousand pages.
         page.content, page.markdown, page.toc = None, "", TableOfContents([])
         key, stat, digest = keys[source]
         if digest and self._plugin.digests.get(source, digest) != digest:
             # Changed since its key was made: the next build checks again.
             key = stat = ""
-        return source, WrittenFile(key, size, at, stat, digest, tuple(sorted(linked)), tuple(self._warnings[first:]), title)
+        return source, WrittenFile(
+            key, size, at, stat, digest, tuple(sorted(linked)), tuple(self._warnings[first:]), title
+        )
 
     def _other_file(self, source: str) -> WrittenFile:
         """Copies or writes a file that is not a page, unless it is up to date."""
@@ -359,29 +368,21 @@ class _Build:
             return before
         if content is None:
             content = data.read() if data is not None else file.content_bytes
-        return WrittenFile(key, *self._write(file.dest_uri, content))
+        return WrittenFile(key, *write_site_file(self._site, file.dest_uri, content, self._own))
 
-    def _write(self, path: str, content: bytes) -> tuple[int, int]:
-        """Writes a file atomically and returns its size and time."""
-        target = self._site / path
-        run_in_worker = target.with_name(f".{os.getpid()}.tmp")
-        try:
-            stream = run_in_worker.open("wb")
-        except (FileNotFoundError, NotADirectoryError):
-            make_room(self._site, target, self._own)
-            stream = run_in_worker.open("wb")
-        with stream:
-            stream.write(content)
-        if target.is_dir() and not target.is_symlink():
-            make_room(self._site, target, self._own)
-        run_in_worker.replace(target)
-        state = target.stat()
-        return state.st_size, state.st_mtime_ns
+    def _write_templates(self) -> dict[str, WrittenFile]:
+        """Builds the templates of the theme that are not up to date, and those of the user.
 
-    def _known_of(self, template: str) -> dict[str, WrittenFile]:
-        """Returns the records of the files of a template of the theme."""
+        Returns:
+            The records of the files of the theme.
+        """
+        for template in sorted(self._config.theme.static_templates):
+            if not self._is_as_it_was(template):
+                _build_theme_template(template, self._env, self._files, self._config, self._nav)
+        for template in self._config.extra_templates:
+            _build_extra_template(template, self._files, self._config, self._nav)
         found = {}
-        for path in theme_files(template):
+        for path in sorted(self._templates):
             try:
                 state = (self._site / path).stat()
             except OSError:

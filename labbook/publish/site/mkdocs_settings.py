@@ -16,8 +16,8 @@ from typing import Any
 
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
-from labbook.store.text.frontmatter import load_tagged
 from labbook.store.paths import stays_inside
+from labbook.store.text.frontmatter import load_tagged
 from labbook.store.text.sentences import Sentences
 from labbook.store.text.templates import overlay
 from labbook.store.toml_parser import parse_toml
@@ -165,7 +165,9 @@ class _Reader:
         if key in _WORDS["text"] | _WORDS["plain"]:
             return self._without_html(value, key)
         if key == "extra" and isinstance(value, dict):
-            return self._without_html(self._drop_options(value, lambda name: name not in _WORDS["not_in_extra"], "extra: "), key)
+            return self._without_html(
+                self._drop_options(value, lambda name: name not in _WORDS["not_in_extra"], "extra: "), key
+            )
         if key == "theme":
             return self._theme(value)
         if key == "plugins":

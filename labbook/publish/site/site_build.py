@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from labbook.index.build import refresh
-
 import contextlib
 import io
 import logging
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from labbook.errors import LabbookError, NotebookError, UsageError
 from labbook.frozen import dataclass
+from labbook.index.build import refresh
 from labbook.publish.pages.build_record import files_below
 from labbook.publish.site.mkdocs_settings import read_settings
 from labbook.publish.site.post_build import KEPT_BY_OTHERS
@@ -150,24 +149,23 @@ def serve_site(
     from labbook.publish.site.file_watch import changes
     from labbook.publish.site.serving import HOST, Builds, SiteServer
 
+    report = on_build or (lambda built: None)
     with _Warnings() as log:
         folder = Path(_config(notebook, log, site, trusted=trusted).site_dir)
     builds = Builds()
-    sentences = Sentences(notebook.config.language_in_use())
     try:
         server = SiteServer(_free_port(port), folder, builds, view)
     except OSError as error:
         raise UsageError("errors.site.not_listening", host=HOST, reason=error) from error
+    sentences = Sentences(notebook.config.language_in_use())
     print_line(sentences.line("terminal.site.serving", address=f"http://{HOST}:{server.server_port}/"))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    began = False
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(server)
         # The server starts after the first build: processes are forked, which must not happen beside threads.
         done = build_site(notebook, folder=site, trusted=trusted, notify=notify)
-        thread.start()
-        began = True
-        if on_build is not None:
-            on_build(done)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        stack.callback(server.shutdown)
+        report(done)
         for changed in changes(notebook, polling=polling, tell_start=True):
             try:
                 # In a large notebook, not every note is checked for each query.
@@ -180,12 +178,7 @@ def serve_site(
                 continue
             if done.rendered or changed:
                 builds.count_build()
-            if on_build is not None and (done.rendered or changed):
-                on_build(done)
-    finally:
-        if began:
-            server.shutdown()
-        server.server_close()
+                report(done)
 
 
 def _reopened(notebook: Notebook) -> Notebook:

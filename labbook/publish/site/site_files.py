@@ -204,7 +204,9 @@ def key_of_settings(config: MkDocsConfig) -> str:
 
 def navigation_data(items: Sequence[Any]) -> list[Any]:
     """Returns titles and addresses of the navigation, which is on every page."""
-    return [[item.title, navigation_data(item.children)] if item.is_section else [item.title, item.url] for item in items]
+    return [
+        [item.title, navigation_data(item.children)] if item.is_section else [item.title, item.url] for item in items
+    ]
 
 
 def theme_files(template: str) -> tuple[str, ...]:

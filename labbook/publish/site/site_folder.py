@@ -126,6 +126,28 @@ def make_room(site: Path, target: Path, own: Container[str]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
 
 
+def write_site_file(site: Path, path: str, content: bytes, own: Container[str]) -> tuple[int, int]:
+    """Writes a file of the site atomically, and returns its size and time.
+
+    Raises:
+        NotebookError: A file that labbook did not write is in the way.
+    """
+    target = site / path
+    temporary = target.with_name(f".{os.getpid()}.tmp")
+    try:
+        stream = temporary.open("wb")
+    except (FileNotFoundError, NotADirectoryError):
+        make_room(site, target, own)
+        stream = temporary.open("wb")
+    with stream:
+        stream.write(content)
+    if target.is_dir() and not target.is_symlink():
+        make_room(site, target, own)
+    temporary.replace(target)
+    state = target.stat()
+    return state.st_size, state.st_mtime_ns
+
+
 def remove_left_over(site: Path, found: Iterable[str], expected: Container[str], own: Container[str]) -> int:
     """Removes files of labbook that no longer belong to the site, and empty folders.
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from labbook.publish.html import theme
-from labbook.publish.pages.feed import feed_file
 from labbook.publish.html.notes import inert, site_note
+from labbook.publish.pages.feed import feed_file
+from labbook.publish.pages.generated_pages import site_files, site_pages
 from labbook.publish.pages.page import SiteSource
 from labbook.publish.pages.page_context import PageContext
-from labbook.publish.pages.generated_pages import site_files, site_pages
 from labbook.publish.search.search_page import interface
-from labbook.store.text import escape
 from labbook.store.notebook import Notebook
 from labbook.store.paths import stays_inside
+from labbook.store.text import escape
 from labbook.store.text.sentences import Sentences
 from labbook.store.text.templates import Templates, builtin_folder
 

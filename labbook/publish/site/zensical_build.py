@@ -15,11 +15,11 @@ from typing import Any
 
 from labbook.errors import NotebookError, UsageError
 from labbook.publish.html import theme
+from labbook.publish.html.page_safety import add_policy, page_problems, script_hashes, without_indents
 from labbook.publish.pages.build_record import files_below
-from labbook.publish.site.mkdocs_settings import SafeSettings, read_settings
-from labbook.publish.html.page_safety import page_problems, script_hashes, add_policy, without_indents
-from labbook.publish.site.post_build import finish_site
 from labbook.publish.pages.site_data import site_source
+from labbook.publish.site.mkdocs_settings import SafeSettings, read_settings
+from labbook.publish.site.post_build import finish_site
 from labbook.publish.site.site_folder import check_site_folder, note_written, replace_site
 from labbook.publish.site.staging import DOCS, stage
 from labbook.store.notebook import Notebook
