@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import closing, suppress
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
 from labbook.imports.imported_run import (
@@ -36,6 +37,9 @@ from labbook.imports.imported_run import (
 )
 from labbook.imports.sqlite_files import columns, databases, open_database, runs_of_databases
 from labbook.imports.yaml_files import read_yaml
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 _STATUS = {1: "lost", 2: "lost", 3: "finished", 4: "failed", 5: "killed"}
 """`RunStatus` of the file store. Source: mlflow/protos/service.proto."""
@@ -105,72 +109,71 @@ def _folder_run(folder: Path, root: Path) -> ImportedRun | None:
     tags = {name: file.read_text("utf-8", "replace") for name, file in _files(folder / "tags", root)}
     status = meta.get("status")
     parent = read_yaml(folder.parent / Path(tags.get(_PARENT) or "-").name / "meta.yaml", root)
-    return _run(
+    run = ImportedRun(
+        tool="mlflow",
         path=folder,
         identity=str(meta.get("run_id") or meta.get("run_uuid") or folder.name),
         name=str(meta.get("run_name") or tags.get("mlflow.runName") or folder.name),
-        experiment=str(experiment.get("name") or ""),
+        experiment=_experiment(experiment.get("name")),
         params=params,
-        points=points,
-        tags=tags,
+        series=points.series(),
         started=_seconds(meta.get("start_time")) or min(times, default=0) / 1000,
-        ended=_seconds(meta.get("end_time")) or max(times, default=0) / 1000,
+        ended=_seconds(meta.get("end_time")) or max(times, default=0) / 1000 or None,
         status=_STATUS.get(status, "lost") if isinstance(status, int) else _STATUS_NAMES.get(str(status), "lost"),
         author=str(meta.get("user_id") or ""),
-        artifacts=folder / "artifacts",
-        parent=str(parent.get("run_name") or ""),
-        root=root,
-        unobserved=unobserved,
-        kinds={name for name, place in _FOLDERS.items() if any((folder / place).glob("*"))},
+        unobserved=tuple(unobserved),
     )
+    run = _with_tags(run, tags, str(parent.get("run_name") or ""))
+    linked = {name for name, place in _FOLDERS.items() if any((folder / place).glob("*"))}
+    return _with_artifacts(run, folder / "artifacts", root, linked)
 
 
 def _database_runs(path: Path, root: Path) -> Iterator[ImportedRun]:
     if not _is_store(path):
         return
     with closing(open_database(path)) as database:
-        names = dict(database.execute("SELECT experiment_id, name FROM experiments"))
+        experiments = dict(database.execute("SELECT experiment_id, name FROM experiments"))
         inputs, models = columns(path, "inputs", "logged_models")
         linked = [*(["datasets"] if inputs else []), *(["logged models"] if models else [])]
         rows = database.execute(
             "SELECT run_uuid, name, status, start_time, end_time, artifact_uri, experiment_id, user_id, source_name"
             " FROM runs WHERE lifecycle_stage IS NOT 'deleted' ORDER BY start_time, run_uuid"
         ).fetchall()
+        names = {uuid: name for uuid, name, *_ in rows}
         for uuid, name, status, start, end, artifacts, experiment, user, source in rows:
-            points = SeriesCollector("mlflow")
-            last = 0
-            for key, value, moment, step, is_nan in database.execute(
-                "SELECT key, value, timestamp, step, is_nan FROM metrics WHERE run_uuid = ?"
-                " ORDER BY key, step, timestamp",
-                (uuid,),
-            ):
-                points.add(key, step or 0, _stored_value(value, is_nan))
-                last = max(last, moment or 0)
-            params = {
-                key: parse_typed(text)
-                for key, text in database.execute("SELECT key, value FROM params WHERE run_uuid = ?", (uuid,))
-            }
+            points, last = _stored_metrics(database, uuid)
+            params = database.execute("SELECT key, value FROM params WHERE run_uuid = ?", (uuid,))
             tags = dict(database.execute("SELECT key, value FROM tags WHERE run_uuid = ?", (uuid,)))
             tags.setdefault("mlflow.source.name", source or "")
-            parent = next((row[1] for row in rows if row[0] == tags.get(_PARENT)), "")
-            yield _run(
+            run = ImportedRun(
+                tool="mlflow",
                 path=path,
                 identity=uuid,
                 name=name or tags.get("mlflow.runName") or uuid,
-                experiment=str(names.get(experiment, "")),
-                params=params,
-                points=points,
-                tags=tags,
+                experiment=_experiment(experiments.get(experiment)),
+                params={key: parse_typed(text) for key, text in params},
+                series=points.series(),
                 started=_seconds(start),
-                ended=_seconds(end) or last / 1000,
+                ended=_seconds(end) or last or None,
                 status=_STATUS_NAMES.get(status, "lost"),
                 author=user or "",
-                artifacts=_local_path(artifacts, path.parent),
-                parent=parent or "",
-                root=root,
-                unobserved=[],
-                kinds={name for name in linked if database.execute(_LINKED[name], (uuid,)).fetchone()},
             )
+            run = _with_tags(run, tags, names.get(tags.get(_PARENT)) or "")
+            kinds = {kind for kind in linked if database.execute(_LINKED[kind], (uuid,)).fetchone()}
+            yield _with_artifacts(run, _local_path(artifacts, path.parent), root, kinds)
+
+
+def _stored_metrics(database: Connection, uuid: str) -> tuple[SeriesCollector, float]:
+    """Returns the metrics of a run in a database, and the Unix time of the last one."""
+    points = SeriesCollector("mlflow")
+    last = 0
+    for key, value, moment, step, is_nan in database.execute(
+        "SELECT key, value, timestamp, step, is_nan FROM metrics WHERE run_uuid = ? ORDER BY key, step, timestamp",
+        (uuid,),
+    ):
+        points.add(key, step or 0, _stored_value(value, is_nan))
+        last = max(last, moment or 0)
+    return points, last / 1000
 
 
 def _stored_value(value: float, is_nan: object) -> float:
@@ -180,49 +183,37 @@ def _stored_value(value: float, is_nan: object) -> float:
     return math.copysign(math.inf, value) if abs(value) >= 1.7976931348623157e308 else float(value)
 
 
-def _run(
-    *,
-    path: Path,
-    identity: str,
-    name: str,
-    experiment: str,
-    params: Mapping[str, Any],
-    points: SeriesCollector,
-    tags: Mapping[str, str],
-    started: float,
-    ended: float,
-    status: str,
-    author: str,
-    artifacts: Path | None,
-    parent: str,
-    root: Path,
-    unobserved: list[tuple[str, str]],
-    kinds: set[str],
-) -> ImportedRun:
-    texts, pictures, others = _artifacts(artifacts, root)
-    unobserved += left_out(others | kinds)
-    if artifacts is not None and artifacts.is_dir() and not is_inside(artifacts, root):
-        unobserved.append(OUTSIDE)
+def _experiment(name: object) -> str:
+    """Returns the name of an experiment; runs that were given none are in "Default"."""
+    return "" if name == "Default" else str(name or "")
+
+
+def _with_tags(run: ImportedRun, tags: Mapping[str, str], parent: str) -> ImportedRun:
+    """Returns a run with its tags, and with what tags of MLflow say about it.
+
+    Args:
+        parent: Name of the run that the tag of the parent names, "" if it is not stored.
+    """
     own = [f"{key}:{value}" if value else key for key, value in sorted(tags.items()) if not key.startswith("mlflow.")]
-    return ImportedRun(
-        tool="mlflow",
-        path=path,
-        identity=identity,
-        name=name,
-        experiment="" if experiment == "Default" else experiment,
-        params=params,
-        series=points.series(),
-        texts=tuple(texts),
-        pictures=tuple(pictures),
+    return replace(
+        run,
         tags=(*own, *([f"parent:{parent or tags[_PARENT]}"] if tags.get(_PARENT) else [])),
         description=tags.get("mlflow.note.content") or "",
-        started=started,
-        ended=ended or None,
-        status=status,
         script=Path(tags.get("mlflow.source.name") or "").name,
-        author=tags.get("mlflow.user") or author,
-        unobserved=tuple(unobserved),
+        author=tags.get("mlflow.user") or run.author,
     )
+
+
+def _with_artifacts(run: ImportedRun, folder: Path | None, root: Path, linked: Set[str]) -> ImportedRun:
+    """Returns a run with the texts and pictures of its artifacts.
+
+    Args:
+        linked: What else is stored about the run, in tables or folders of its own.
+    """
+    texts, pictures, others = _artifacts(folder, root)
+    is_outside = folder is not None and folder.is_dir() and not is_inside(folder, root)
+    unobserved = (*run.unobserved, *left_out(others | linked), *([OUTSIDE] if is_outside else []))
+    return replace(run, texts=tuple(texts), pictures=tuple(pictures), unobserved=unobserved)
 
 
 def _artifacts(folder: Path | None, root: Path) -> tuple[list[LoggedText], list[Picture], set[str]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from labbook.model.run import Run
 from labbook.report.model_mermaid import escape_mermaid
@@ -38,6 +38,14 @@ class Box:
     below: list[int] = field(default_factory=list)
 
 
+class _Place(NamedTuple):
+    """The upper left corner of a drawn box, and its width."""
+
+    x: float
+    y: float
+    width: float
+
+
 def is_incomplete(run: Run) -> bool:
     """Whether a graph was recorded that misses trainable parameters, so that its picture belongs into the entry."""
     graph = run.health.get("autograd") or {}
@@ -67,14 +75,16 @@ def suspect_of(run: Run) -> str:
 def graph_remarks(health: Mapping[str, Any], say: Sentences) -> list[str]:
     """Returns where the graph of a run was cut and where its first value came from that is not finite."""
     cut, flight = ((health.get("autograd") or {}).get("cut") or {}), health.get("flight") or {}
-    lines = [say.line("terminal.graph.cut", op=str(cut["op"]), place=_place(cut))] if cut.get("op") else []
+    lines = [say.line("terminal.graph.cut", op=str(cut["op"]), place=_place_in_code(cut))] if cut.get("op") else []
     if flight.get("finding"):
         operation = str(flight.get("op"))
-        lines.append(say.line("terminal.graph.flight", step=flight.get("step"), op=operation, place=_place(flight)))
+        lines.append(
+            say.line("terminal.graph.flight", step=flight.get("step"), op=operation, place=_place_in_code(flight))
+        )
     return lines
 
 
-def _place(facts: Mapping[str, Any]) -> str:
+def _place_in_code(facts: Mapping[str, Any]) -> str:
     file = Path(str(facts.get("file") or "")).name
     return f"{file}:{facts.get('line')}" if file else "?"
 
@@ -220,65 +230,75 @@ def graph_svg(
         suspect: Name of an operation to mark, if exactly one box has it, as `log_softmax` or `LogSoftmax`.
         remarks: Sentences below the graph.
     """
-    inside = set(shown)
-    level: dict[int, int] = {}
-    for at in shown:  # a box comes after one that takes from it, except where branches meet again
-        level.setdefault(at, 0)
-    for _ in range(len(shown)):
-        changed = False
-        for at in shown:
-            for one in boxes[at].below:
-                if one in inside and level[one] <= level[at]:
-                    level[one], changed = level[at] + 1, True
-        if not changed:
-            break
-    rows: dict[int, list[int]] = {}
-    for at in shown:
-        rows.setdefault(level[at], []).append(at)
+    levels = _levels(boxes, shown)
+    places, top = _places(levels)
     plain = suspect.replace("_", "").lower()
     marked = [at for at in shown if plain and plain in map(str.lower, boxes[at].operations)]
-    place: dict[int, tuple[float, float, float]] = {}
-    top = 42.0
-    for number in sorted(rows):
-        row = rows[number]
-        width = min(_BOX, (_WIDTH - 2 * _EDGE - 10 * (len(row) - 1)) / len(row))
-        left = (_WIDTH - len(row) * width - 10 * (len(row) - 1)) / 2
-        for index, at in enumerate(row):
-            place[at] = left + index * (width + 10), top, width
-        top += _HEIGHT + _GAP
-    parts = [f'<text class="t" x="{_EDGE:.0f}" y="24">{svg_text(words["title"], 120)}</text>']
+    parts = [_line(words["title"], 24, "t")]
     for at in shown:
-        x, y, width = place[at]
         for one in boxes[at].below:
-            if one in inside:
-                to_x, to_y, to_width = place[one]
-                a, b = x + width / 2, to_x + to_width / 2
-                if level[one] - level[at] > 1:
-                    parts.append(_bow(x + width, y + _HEIGHT / 2, to_x + to_width, to_y + _HEIGHT / 2))
-                    continue
-                half = (y + _HEIGHT + to_y) / 2
-                parts.append(
-                    f'<path class="l s7" d="M{a:.1f} {y + _HEIGHT:.1f}C{a:.1f} {half:.1f} {b:.1f} {half:.1f} '
-                    f'{b:.1f} {to_y:.1f}"/>'
-                )
+            if one in places:
+                # Past the boxes of the rows between, else straight down.
+                draw = _bow if levels[one] - levels[at] > 1 else _connection
+                parts.append(draw(places[at], places[one]))
     for at in shown:
-        parts += _box_elements(boxes[at], *place[at], words["other"], bad=marked == [at])
-    for line, name in enumerate(list(unreachable)[:_MOST_NAMES]):
-        if not line:
-            parts.append(f'<text class="bad" x="{_EDGE:.0f}" y="{top + 6:.0f}">{svg_text(words["missed"], 120)}</text>')
-        parts.append(
-            f'<text class="i" x="{_EDGE + 12:.0f}" y="{top + 24 + 16 * line:.0f}">{svg_text(name, 120)}</text>'
-        )
+        parts += _box_elements(boxes[at], *places[at], words["other"], bad=marked == [at])
     if unreachable:
-        top += 30 + 16 * min(len(unreachable), _MOST_NAMES)
+        parts.append(_line(words["missed"], top + 6, "bad"))
+        named = list(unreachable)[:_MOST_NAMES]
+        parts += [_line(name, top + 24 + 16 * line, "i", _EDGE + 12) for line, name in enumerate(named)]
+        top += 30 + 16 * len(named)
     for remark in remarks:
-        parts.append(f'<text class="bad" x="{_EDGE:.0f}" y="{top + 6:.0f}">{svg_text(remark, 120)}</text>')
+        parts.append(_line(remark, top + 6, "bad"))
         top += 20
     return frame(_WIDTH, top, words["title"], parts)
 
 
-def _bow(x: float, y: float, to_x: float, to_y: float) -> str:
+def _levels(boxes: Sequence[Box], shown: Sequence[int]) -> dict[int, int]:
+    """Returns the row of each box: below the boxes that take from it, except where branches meet again."""
+    levels = dict.fromkeys(shown, 0)
+    for _ in shown:
+        changed = False
+        for at in shown:
+            for one in boxes[at].below:
+                if one in levels and levels[one] <= levels[at]:
+                    levels[one], changed = levels[at] + 1, True
+        if not changed:
+            break
+    return levels
+
+
+def _places(levels: Mapping[int, int]) -> tuple[dict[int, _Place], float]:
+    """Returns the place of each box, the rows centred, and the height of them all."""
+    rows: dict[int, list[int]] = {}
+    for at, level in levels.items():
+        rows.setdefault(level, []).append(at)
+    places: dict[int, _Place] = {}
+    top = 42.0
+    for _, row in sorted(rows.items()):
+        width = min(_BOX, (_WIDTH - 2 * _EDGE - 10 * (len(row) - 1)) / len(row))
+        left = (_WIDTH - len(row) * width - 10 * (len(row) - 1)) / 2
+        places |= {at: _Place(left + index * (width + 10), top, width) for index, at in enumerate(row)}
+        top += _HEIGHT + _GAP
+    return places, top
+
+
+def _line(text: str, y: float, style: str, x: float = _EDGE) -> str:
+    return f'<text class="{style}" x="{x:.0f}" y="{y:.0f}">{svg_text(text, 120)}</text>'
+
+
+def _connection(upper: _Place, lower: _Place) -> str:
+    """Returns a line from the middle of a box to that of one in the next row."""
+    x, y, to_x = upper.x + upper.width / 2, upper.y + _HEIGHT, lower.x + lower.width / 2
+    half = (y + lower.y) / 2
+    return (
+        f'<path class="l s7" d="M{x:.1f} {y:.1f}C{x:.1f} {half:.1f} {to_x:.1f} {half:.1f} {to_x:.1f} {lower.y:.1f}"/>'
+    )
+
+
+def _bow(upper: _Place, lower: _Place) -> str:
     """Returns a line past the boxes between two, from right side to right side."""
+    x, y, to_x, to_y = upper.x + upper.width, upper.y + _HEIGHT / 2, lower.x + lower.width, lower.y + _HEIGHT / 2
     out = min(max(x, to_x) + 30 + (to_y - y) / 8, _WIDTH - 4)
     return f'<path class="l s1" d="M{x:.1f} {y:.1f}C{out:.1f} {y:.1f} {out:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"/>'
 

@@ -16,7 +16,7 @@ from labbook.publish.html import theme
 from labbook.publish.html.notes import inert, site_note
 from labbook.publish.pages.feed import feed_file
 from labbook.publish.pages.generated_pages import site_files, site_pages
-from labbook.publish.pages.page import SiteSource
+from labbook.publish.pages.page import Page, SiteSource
 from labbook.publish.pages.page_context import PageContext
 from labbook.publish.search.search_page import interface
 from labbook.store.notebook import Notebook
@@ -53,47 +53,54 @@ def stage(
     Raises:
         OSError: It cannot be written.
     """
-    wanted: dict[str, bytes | Path] = {}
     say = Sentences(notebook.config.language_in_use())
     warnings: list[str] = []
-    pages = {page.path: page for page in site_pages(source, templates)}
+    notes = _published_notes(notebook, source, warnings, say)
+    pages = {page.path: page for page in site_pages(source, templates) if page.path not in notes}
+    around = PageContext(source, templates, lambda path: _url(path, settings) if path in notes or path in pages else "")
+    docs: dict[str, bytes | Path] = {path: _generated_page(page) for path, page in pages.items()}
+    for path, file in notes.items():
+        if path.endswith(".md"):
+            made = _note(around, path, file, str(templates.words["site"]["broken_note"]), warnings, say)
+            docs[path] = _staged_content(path, made) if path in as_text else made
+        elif not (path.startswith("runs/") and path.endswith("/run.json")):
+            docs[path] = file
+    words, directories = templates.words, bool(settings["directory_urls"])
+    feed = feed_file(source, words, settings["site_name"], settings["site_url"], directory_urls=directories)
+    docs |= {data.path: data.read() for data in (*site_files(source), feed)}
+    layouts: dict[str, Path] = {}
+    for own in (builtin_folder() / "site", *([notebook.paths.templates / "site"] if trusted else [])):
+        for path, file in _files_below(own).items():
+            # Other files are copied.
+            (layouts if path.endswith(".html") else docs)[path] = file
+    nav = theme.navigation(sorted(path for path in docs if path.endswith(".md")), words["site"])
+    _write(
+        folder,
+        {f"{DOCS}/{path}": content for path, content in docs.items()}
+        | {f"{THEME}/{path}": file for path, file in layouts.items()}
+        | {"mkdocs.yml": json.dumps(_settings(templates, settings, nav), ensure_ascii=False, indent=1).encode()},
+    )
+    return warnings
+
+
+def _published_notes(notebook: Notebook, source: SiteSource, warnings: list[str], say: Sentences) -> dict[str, Path]:
+    """Returns path -> file of what is below `notes/`, without secrets and without links that lead out."""
     notes = {}
-    for file in _notes(notebook.paths.notes):
-        path = file.relative_to(notebook.paths.notes).as_posix()
+    for path, file in _files_below(notebook.paths.notes).items():
         if path in source.withheld:
             continue
         if stays_inside(file, notebook.paths.root):
             notes[path] = file
         else:
             warnings.append(say.line("terminal.site.left_out_link", path=path))
-    warnings += [
-        say.line("terminal.site.left_out_secret", path=path) for path in sorted(source.withheld) if path.endswith(".md")
-    ]
-    pages = {path: page for path, page in pages.items() if path not in notes}
-    around = PageContext(source, templates, lambda path: _url(path, settings) if path in notes or path in pages else "")
-    for path, page in pages.items():
-        meta = {"title": inert(page.title), "hide": ["navigation", *(["toc"] if page.wide else [])]}
-        wanted[f"{DOCS}/{path}"] = _markdown(meta | {"scripts": list(page.scripts)}, page.text())
-    for path, file in notes.items():
-        if path.endswith(".md"):
-            made = _note(around, path, file, str(templates.words["site"]["broken_note"]), warnings, say)
-            wanted[f"{DOCS}/{path}"] = _staged_content(path, made) if path in as_text else made
-        elif not (path.startswith("runs/") and path.endswith("/run.json")):
-            wanted[f"{DOCS}/{path}"] = file
-    words, directories = templates.words, bool(settings["directory_urls"])
-    feed = feed_file(source, words, settings["site_name"], settings["site_url"], directory_urls=directories)
-    for data in (*site_files(source), feed):
-        wanted[f"{DOCS}/{data.path}"] = data.read()
-    for own in (builtin_folder() / "site", *([notebook.paths.templates / "site"] if trusted else [])):
-        for file in _notes(own):
-            path = file.relative_to(own).as_posix()
-            # Other files are copied.
-            wanted[f"{THEME if path.endswith('.html') else DOCS}/{path}"] = file
-    listed = sorted(path for path in wanted if path.endswith(".md"))
-    nav = theme.navigation([path.removeprefix(f"{DOCS}/") for path in listed], words["site"])
-    wanted["mkdocs.yml"] = json.dumps(_settings(templates, settings, nav), ensure_ascii=False, indent=1).encode()
-    _write(folder, wanted)
-    return warnings
+    withheld = sorted(path for path in source.withheld if path.endswith(".md"))
+    warnings += [say.line("terminal.site.left_out_secret", path=path) for path in withheld]
+    return notes
+
+
+def _generated_page(page: Page) -> bytes:
+    hidden = ["navigation", *(["toc"] if page.wide else [])]
+    return _markdown({"title": inert(page.title), "hide": hidden, "scripts": list(page.scripts)}, page.text())
 
 
 def _note(around: PageContext, path: str, file: Path, sentence: str, warnings: list[str], say: Sentences) -> bytes:
@@ -159,12 +166,13 @@ def _url(path: str, settings: Mapping[str, Any]) -> str:
     return f"{stem.removesuffix('index')}" if stem.endswith("/index") or stem == "index" else f"{stem}/"
 
 
-def _notes(folder: Path) -> list[Path]:
-    """Yields all files of a folder except hidden ones."""
-    found = []
+def _files_below(folder: Path) -> dict[str, Path]:
+    """Returns path below the folder -> file, except hidden ones."""
+    found: dict[str, Path] = {}
     for here, folders, names in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(here) / name for name in sorted(names) if not name.startswith(".")]
+        files = [Path(here, name) for name in sorted(names) if not name.startswith(".")]
+        found |= {file.relative_to(folder).as_posix(): file for file in files}
     return found
 
 
@@ -180,8 +188,8 @@ def _write(folder: Path, wanted: Mapping[str, bytes | Path]) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
     for part in (DOCS, THEME):
-        for file in _notes(folder / part):
-            if file.relative_to(folder).as_posix() not in wanted:
+        for path, file in _files_below(folder / part).items():
+            if f"{part}/{path}" not in wanted:
                 file.unlink()
 
 
