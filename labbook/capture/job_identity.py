@@ -32,7 +32,8 @@ class JobSystem:
         attempt: Variable with the number of restarts, or "".
         place: Variables that name the job further where they are set: a launcher may give the same id twice.
         needs: A variable that must be set as well, or "".
-        of_host: Whether the id is unique on one host only.
+        named_master: Whether a loopback address in `MASTER_ADDR` means this host: operators before Kubeflow's training
+            operator give it to the master alone, and its name to the workers.
         one_launch: Matches keys that no later launch has again: those with a number of the launch, or with an id and a
             port that the launcher took from the free ones. "" if there are none.
     """
@@ -44,7 +45,7 @@ class JobSystem:
     attempt: str = ""
     place: tuple[str, ...] = ()
     needs: str = ""
-    of_host: bool = False
+    named_master: bool = False
     one_launch: str = ""
 
 
@@ -88,9 +89,9 @@ def find_job(environ: Mapping[str, str], host: str) -> JobTask | None:
             continue
         if system.name == "slurm" and (_number(environ.get("SLURM_STEP_ID")) or 0) > _BATCH_STEP:
             continue
-        parts = [environ[name] for name in (*system.ids, *system.place) if environ.get(name)]
-        if system.of_host and environ.get("MASTER_ADDR", "") in _LOOPBACK:
-            parts.append(host)
+        is_here = system.named_master and environ.get("MASTER_ADDR", "") in _LOOPBACK
+        own = {**environ, "MASTER_ADDR": host} if is_here else environ
+        parts = [own[name] for name in (*system.ids, *system.place) if own.get(name)]
         restarts = _number(environ.get(system.attempt)) or 0 if system.attempt else 0
         key = _key([system.name, *parts, *([f"r{restarts}"] if restarts else [])])
         return JobTask(key, system.name, rank, world, environ.get("SLURMD_NODENAME") or host)

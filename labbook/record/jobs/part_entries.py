@@ -84,20 +84,34 @@ def find_parts(notebook: Notebook, *, is_complete: bool = False) -> list[tuple[s
 def _launches(runs: Sequence[Run], apart_s: float) -> list[list[Run]]:
     """Returns the parts of each launch: a launcher gives the same id again when a job of the same name is sent again.
 
-    Parts belong together if they have no rank in common and ran at the same time; the nearest in time come first.
+    Parts belong together if they have no rank in common and ran at the same time; the nearest in time come first. Where
+    the same rank ran twice at the same time, two launches share the id and cannot be separated: neither is joined.
 
     Args:
         apart_s: Longest time between the end of one part and the start of another; clocks of nodes may differ.
     """
     launches = {run.id: [run] for run in runs}
-    pairs = ((abs(one.started - other.started), one, other) for one, other in combinations(runs, 2))
-    for _, one, other in sorted(pairs, key=lambda pair: (pair[0], pair[1].id, pair[2].id)):
+    pairs = sorted(combinations(runs, 2), key=lambda pair: (_started_apart_s(*pair), pair[0].id, pair[1].id))
+    twice = {run.id for pair in pairs if _ranks(pair[0]) & _ranks(pair[1]) and _idle_s(*pair) < 0.0 for run in pair}
+    for one, other in pairs:
         left, right = launches[one.id], launches[other.id]
-        begin, end = max(one.started, other.started), min(run.ended or run.started for run in (one, other))
-        if left is not right and not _ranks(*left) & _ranks(*right) and begin - end <= apart_s:
+        if left is not right and not _ranks(*left) & _ranks(*right) and _idle_s(one, other) <= apart_s:
             left += right
             launches.update((run.id, left) for run in right)
-    return [launch for run_id, launch in launches.items() if launch[0].id == run_id]
+    return [
+        launch
+        for run_id, launch in launches.items()
+        if launch[0].id == run_id and not any(run.id in twice for run in launch)
+    ]
+
+
+def _started_apart_s(one: Run, other: Run) -> float:
+    return abs(one.started - other.started)
+
+
+def _idle_s(one: Run, other: Run) -> float:
+    """Returns the time between the end of one run and the start of the other; negative while both ran."""
+    return max(one.started, other.started) - min(run.ended or run.started for run in (one, other))
 
 
 def join_parts(notebook: Notebook, job: str, run_ids: Sequence[str]) -> str:
@@ -149,6 +163,7 @@ def _join(parts: Sequence[Run], language: str) -> Run:
         next((run for run in parts if run.status != "finished"), first),
     )
     ranks = {**first.captured["ranks"], "world": world, "rows": ordered, "missing": missing, "odd": odd}
+    ranks["joined_by_clock"] = not is_single_launch(ranks["job"])
     captured = {name: facts for name, facts in first.captured.items() if name != "ending"}
     captured.update({"ending": deciding.captured["ending"]} if deciding.captured.get("ending") else {})
     known = {(series.name, series.rank) for series in first.series}

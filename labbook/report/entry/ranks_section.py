@@ -53,6 +53,7 @@ def ranks_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | 
         "of_workers": facts.get("of") == "workers",
         "sentence": odd_rank_sentence(odd, say, run),
         "missing": _numbers(facts.get("missing") or ()) if odd.get("kind") != "missing" else "",
+        "joined": facts.get("joined_by_clock") and say.line("record.ranks.joined_by_clock", job=facts.get("job")),
         "differences": [
             say.line("record.ranks.difference", what=one["what"], values="; ".join(
                 say.line("record.ranks.value_of", value=value, ranks=_numbers(ranks), count=len(ranks))

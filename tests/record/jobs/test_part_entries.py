@@ -88,6 +88,8 @@ def write_part(notes, at_s: int, rank: int, world: int, duration_s: int = 100, j
         ("torchelastic_run7_n1_41873", True),
         ("torchelastic_run7_n1_41873_r2", True),
         ("paddle_n1_62000_n2_39170", True),
+        ("openmpi_134152193_cbb1eeeeb4bd4b2e_cd07ad231b6d61dc", True),
+        ("openmpi_134152193", False),
         ("torchelastic_run7_n1_29500", False),  # a port that somebody chose
         ("torchelastic_none_n1_41873", False),
         ("paddle_n1_6070_n2_6070", False),
@@ -126,3 +128,18 @@ def test_launches_with_the_same_id_stay_apart(notes):
     assert join_jobs(notes.notebook) == [second[0]]
     assert find_parts(notes.notebook) == []
     assert len(list(notes.folder.rglob("run.json"))) == 3
+
+
+def test_two_jobs_with_one_id_at_the_same_time_stay_separate(notes):
+    """Two PyTorchJobs of one name in two namespaces: which pods belong together is unknown."""
+    for at, rank in ((0, 0), (5, 0), (2, 1), (6, 1)):
+        write_part(notes, at, rank, 2)
+    assert find_parts(notes.notebook) == [] == join_jobs(notes.notebook)
+
+
+@pytest.mark.parametrize(("job", "is_by_clock"), [("kubernetes_bert_master_0_23456", True), ("slurm_9_0", False)])
+def test_an_entry_that_only_the_clock_joined_says_so(notes, job, is_by_clock):
+    first, _ = (write_part(notes, at, rank, 2, job=job) for at, rank in ((0, 0), (4, 1)))
+    assert join_jobs(notes.notebook) == [first]
+    line = f"- the parts were joined by their times: launches of {job} have no id of their own\n"
+    assert (line in notes.notebook.paths.entry(first).read_text()) is is_by_clock
