@@ -42,7 +42,7 @@ def command(
     from labbook.rerun.repeats import find_repeats
     from labbook.rerun.reproduction import compare_results
     from labbook.rerun.reproduction_report import reproduction_lines, verdict_data, write_verdict
-    from labbook.rerun.rerun_run import program_on_stderr, read_run, rerun
+    from labbook.rerun.rerun_run import RerunRequest, program_on_stderr, read_run, rerun
     from labbook.rerun.varying_code import recorded_variations
 
     book = open_notebook(notebook)
@@ -53,14 +53,9 @@ def command(
     if not other:
         with program_on_stderr() if as_json else contextlib.nullcontext():
             for _ in range(runs):
-                done = rerun(
-                    book,
-                    original,
-                    print_line=print_recorder_line,
-                    notify=message_printer(say),
-                    incomplete=incomplete,
-                    rebuild=rebuild,
-                )
+                request = RerunRequest(incomplete=incomplete, rebuild=rebuild)
+                notify = message_printer(say)
+                done = rerun(book, original, request, print_line=print_recorder_line, notify=notify)
                 done.check_not_stopped()
                 made.append(read_run(book, done.run))
     possible = recorded_variations(book, original)

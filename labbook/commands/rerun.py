@@ -33,19 +33,11 @@ def command(rebuild: bool, incomplete: bool, keep: bool, notebook: str | None, r
     not touched. Inputs outside git are linked from where the run was recorded, and compared by fingerprint. ARGUMENTS
     are added to the command. labbook exits with the exit status of the command.
     """
-    from labbook.rerun.rerun_run import read_run, rerun
+    from labbook.rerun.rerun_run import RerunRequest, read_run, rerun
 
     book = open_notebook(notebook)
     say = terminal_sentences(book)
 
-    done = rerun(
-        book,
-        read_run(book, run),
-        more,
-        print_line=print_recorder_line,
-        notify=message_printer(say),
-        incomplete=incomplete,
-        rebuild=rebuild,
-        keep=keep,
-    )
+    request = RerunRequest(more, incomplete=incomplete, rebuild=rebuild, keep=keep)
+    done = rerun(book, read_run(book, run), request, print_line=print_recorder_line, notify=message_printer(say))
     sys.exit(done.code)

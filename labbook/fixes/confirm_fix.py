@@ -25,7 +25,7 @@ from labbook.store.commit.branch_checkout import restore_before_writing
 from labbook.store.journal import write_atomically
 from labbook.store.paths import check_stays_inside, is_run_id
 from labbook.store.text import frontmatter
-from labbook.store.text.entry_text import read_text, set_block, to_bytes
+from labbook.store.text.entry_text import change_entry, read_text, set_block, to_bytes
 from labbook.store.text.escape import prose
 from labbook.store.text.sentences import Sentences
 
@@ -296,16 +296,12 @@ def _update_entry(notebook: Notebook, run_id: str, meta: Mapping[str, Any], bloc
         NotebookError: The entry cannot be written.
         EntryError: Its front matter cannot be read.
     """
-    path = notebook.paths.entry(run_id)
-    check_stays_inside(path, notebook.paths.root)
-    try:
-        page = frontmatter.update(read_text(path), meta, path.name)
-        if content is not None:
-            page = set_section(page, block, content)
-        write_atomically(path, to_bytes(page))
-    except OSError as error:
-        raise _write_error(path, error) from error
-    return path
+
+    def update(page: str) -> str:
+        page = frontmatter.update(page, meta, f"{run_id}.md")
+        return page if content is None else set_section(page, block, content)
+
+    return change_entry(notebook.paths, run_id, update)
 
 
 def _write_pages(
@@ -343,7 +339,7 @@ def _write_pages(
             else:
                 write_atomically(path, to_bytes(page))
         except OSError as error:
-            raise _write_error(path, error) from error
+            raise NotebookError("errors.file.not_written", path=path, reason=error) from error
         written.append(path)
     if written:
         refresh(notebook, written)
@@ -374,7 +370,3 @@ def _refuse_secret(notebook: Notebook, text: str) -> None:
 def _describe_fix(meta: Mapping[str, Any]) -> str:
     fix, text = str(meta.get("fix") or ""), str(meta.get("fix_text") or "")
     return f"{text} (in {fix})" if is_run_id(fix) and text else text or fix
-
-
-def _write_error(path: Path, error: OSError) -> NotebookError:
-    return NotebookError("errors.file.not_written", path=path, reason=error)

@@ -11,9 +11,9 @@ from labbook.errors import UsageError
 from labbook.fixes.fix_candidates import NO_CODE
 from labbook.model.message import Message, message
 from labbook.report.period_context import SEARCH_TAG
-from labbook.rerun.bisection import Bisection, Judge, add_required, bisect, likelihood, make_judge
+from labbook.rerun.bisection import Bisection, add_required, bisect, likelihood, make_judge
 from labbook.rerun.recorded_code import recorded_code
-from labbook.rerun.rerun_run import change_entry, read_run, rerun
+from labbook.rerun.rerun_run import RerunRequest, read_run, rerun
 from labbook.rerun.run_differences import (
     Difference,
     apply_code,
@@ -25,7 +25,7 @@ from labbook.rerun.run_differences import (
 )
 from labbook.store.commit.entry_commit import commit_files
 from labbook.store.notebook import Notebook
-from labbook.store.text.entry_text import set_block
+from labbook.store.text.entry_text import change_entry, set_block
 from labbook.store.text.escape import code_span
 from labbook.store.text.sentences import Sentences
 
@@ -47,6 +47,7 @@ def bisect_runs(
     Args:
         good: The `run.json` of a run with the wanted result.
         bad: That of a run without.
+        most: Most runs.
         max_steps: Stop each run after this many optimizer steps; the two runs are then repeated as short ones first.
         print_line: Prints the lines of the recorder.
         notify: Called with what is tried and found.
@@ -54,61 +55,90 @@ def bisect_runs(
     Raises:
         UsageError: The runs have the same result, or no difference that can be made alone.
     """
-    requests: dict[str, object] = {"max_steps": max_steps} if max_steps else {}
-
-    def run_with(base: Mapping[str, Any], chosen: Sequence[Difference]) -> dict[str, Any]:
-        words = command_with(good.get("argv") or (), bad.get("argv") or (), chosen) if base is good else base["argv"]
-        variables = {one.name: one.now for one in chosen if one.kind == "environment" and one.now}
-        done = rerun(
-            notebook,
-            {**base, "argv": words, "tags": ()},
-            print_line=print_line,
-            notify=lambda note: None,
-            requests=requests,
-            change=lambda code: apply_code(code.top, chosen),
-            variables=variables,
-            tag=SEARCH_TAG,
-            quiet=True,
-        )
-        done.check_not_stopped()
-        return read_run(notebook, done.run)
-
     candidates = [*setting_differences(good, bad), *_code(notebook, good, bad)]
     if not candidates:
         raise UsageError("errors.rerun.no_difference", good=good.get("id"), bad=bad.get("id"))
-    judge: Judge = make_judge(good, bad)
-    spent = 0
-    if requests:
-        judge, spent = make_judge(run_with(good, ()), run_with(bad, ())), 2
+    trials = _Trials(notebook, good, bad, max_steps, print_line, notify)
     notify(message("rerun.bisecting", count=len(candidates)))
-    required = required_hunks(candidates)
-    tried: dict[frozenset[Difference], bool | None] = {}
-    candidates.sort(key=lambda one: -likelihood(one, bad))
+    found = trials.search(candidates, most)
+    guilty = found.guilty
+    if found.proven and len(guilty) == 1 and trials.runs < most:
+        lines = _lines_of(notebook, good, guilty[0])
+        if lines:
+            # Lines that are adjacent are one hunk, whether or not they belong together.
+            others = [one for one in candidates if one not in guilty]
+            closer = trials.search(lines, most, [*others, *lines])
+            guilty = closer.guilty if closer.proven else guilty
+    return Bisection(tuple(trials.with_required(guilty)), found.proven, trials.runs, found.candidates)
 
-    def attempt(chosen: Sequence[Difference]) -> bool | None:
-        chosen = add_required(chosen, required)
-        if frozenset(chosen) in tried:
-            return tried[frozenset(chosen)]
-        result = tried[frozenset(chosen)] = judge(run_with(good, chosen))
-        names = [one.name for one in chosen]
-        if result is None:
-            notify(message("rerun.tried_neither", names=names))
-        elif result:
-            notify(message("rerun.tried_bad", names=names))
-        else:
-            notify(message("rerun.tried_good", names=names))
-        return result
 
-    found = bisect(candidates, attempt, most - spent, [likelihood(one, bad) for one in candidates])
-    guilty, left = found.guilty, most - spent - len(tried)
-    lines = _lines_of(notebook, good, guilty[0]) if found.proven and len(guilty) == 1 and left > 0 else []
-    if lines:
-        # Lines that are adjacent are one hunk, whether or not they belong together.
-        required |= required_hunks([*(one for one in candidates if one not in guilty), *lines])
-        lines.sort(key=lambda one: -likelihood(one, bad))
-        closer = bisect(lines, attempt, left, [likelihood(one, bad) for one in lines])
-        guilty = closer.guilty if closer.proven else guilty
-    return Bisection(tuple(add_required(guilty, required)), found.proven, spent + len(tried), found.candidates)
+class _Trials:
+    """Repeats the good run with differences of the bad one, each combination once.
+
+    Attributes:
+        runs: Number of runs so far.
+    """
+
+    def __init__(
+        self,
+        notebook: Notebook,
+        good: Mapping[str, Any],
+        bad: Mapping[str, Any],
+        max_steps: int | None,
+        print_line: Callable[[str], None],
+        notify: Callable[[Message], None],
+    ) -> None:
+        self._notebook, self._good, self._bad = notebook, good, bad
+        self._requests: dict[str, object] = {"max_steps": max_steps} if max_steps else {}
+        self._print_line, self._notify = print_line, notify
+        self._required: dict[Difference, set[Difference]] = {}
+        self._tried: dict[frozenset[Difference], bool | None] = {}
+        self.runs = 0
+        judged = (good, bad) if not max_steps else (self._run(good), self._run(bad))
+        self._is_bad = make_judge(*judged)
+
+    def search(
+        self, candidates: Sequence[Difference], most: int, hunks: Sequence[Difference] | None = None
+    ) -> Bisection:
+        """Searches differences, the likeliest first, until there were `most` runs.
+
+        Args:
+            hunks: All differences among which one can require another; by default the candidates.
+        """
+        self._required |= required_hunks(candidates if hunks is None else hunks)
+        ordered = sorted(candidates, key=lambda one: -likelihood(one, self._bad))
+        return bisect(ordered, self._attempt, most - self.runs, [likelihood(one, self._bad) for one in ordered])
+
+    def with_required(self, chosen: Sequence[Difference]) -> list[Difference]:
+        """Returns differences with those that they cannot be made without."""
+        return add_required(chosen, self._required)
+
+    def _attempt(self, chosen: Sequence[Difference]) -> bool | None:
+        """Returns whether the good run with some differences is bad, `None` if it is neither."""
+        chosen = self.with_required(chosen)
+        if frozenset(chosen) not in self._tried:
+            result = self._tried[frozenset(chosen)] = self._is_bad(self._run(self._good, chosen))
+            key = {None: "rerun.tried_neither", True: "rerun.tried_bad", False: "rerun.tried_good"}[result]
+            self._notify(message(key, names=[one.name for one in chosen]))
+        return self._tried[frozenset(chosen)]
+
+    def _run(self, base: Mapping[str, Any], chosen: Sequence[Difference] = ()) -> dict[str, Any]:
+        """Repeats a run with differences of the bad one, and returns its `run.json`."""
+        self.runs += 1
+        words = base["argv"]
+        if base is self._good:
+            words = command_with(self._good.get("argv") or (), self._bad.get("argv") or (), chosen)
+        request = RerunRequest(
+            requests=self._requests,
+            change=lambda code: apply_code(code.top, chosen),
+            variables={one.name: one.now for one in chosen if one.kind == "environment" and one.now},
+            tag=SEARCH_TAG,
+            quiet=True,
+        )
+        run = {**base, "argv": words, "tags": ()}
+        done = rerun(self._notebook, run, request, print_line=self._print_line, notify=lambda note: None)
+        done.check_not_stopped()
+        return read_run(self._notebook, done.run)
 
 
 def _lines_of(notebook: Notebook, good: Mapping[str, Any], hunk: Difference) -> list[Difference]:
@@ -187,6 +217,6 @@ def write_bisection(notebook: Notebook, good: str, bad: str, found: Bisection, l
         ]
     )
     path = change_entry(
-        notebook, bad, lambda page: set_block(page, BLOCK, f"\n{text}\n", ("reproduction", "summary", "title"))
+        notebook.paths, bad, lambda page: set_block(page, BLOCK, f"\n{text}\n", ("reproduction", "summary", "title"))
     )
     commit_files(notebook, [path], f"Bisect {bad}: {', '.join(one.name for one in found.guilty)[:100]}\n\nRun: {bad}\n")

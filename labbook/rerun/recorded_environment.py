@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +95,8 @@ def ask_interpreter(interpreter: str) -> tuple[str, list[Path]]:
     return "", []
 
 
-def set_environment(
-    variables: Mapping[str, str], path: Path | None, sources: Sequence[Path] = ()
-) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def set_environment(variables: Mapping[str, str], path: Path | None, sources: Sequence[Path] = ()) -> Iterator[None]:
     """Sets environment variables for a time.
 
     Args:
@@ -105,22 +104,17 @@ def set_environment(
         path: Folder that is searched for programs first, or `None`.
         sources: Folders that Python imports from first.
     """
-
-    @contextlib.contextmanager
-    def changed_environment() -> Any:  # noqa: ANN401 - a generator
-        before = dict(os.environ)
-        os.environ.update(variables)
-        if path is not None:
-            os.environ["PATH"] = f"{path}{os.pathsep}{os.environ.get('PATH', '')}"
-            os.environ["VIRTUAL_ENV"] = str(path.parent)
-            os.environ.pop("PYTHONHOME", None)
-        if sources:
-            present = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-            os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, sources), *present])
-        try:
-            yield
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
-
-    return changed_environment()
+    before = dict(os.environ)
+    os.environ.update(variables)
+    if path is not None:
+        os.environ["PATH"] = f"{path}{os.pathsep}{os.environ.get('PATH', '')}"
+        os.environ["VIRTUAL_ENV"] = str(path.parent)
+        os.environ.pop("PYTHONHOME", None)
+    if sources:
+        present = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, sources), *present])
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -7,11 +7,10 @@ from typing import Any
 
 from labbook.model.message import Message, message
 from labbook.rerun.reproduction import Reproduction
-from labbook.rerun.rerun_run import change_entry
 from labbook.store.commit.entry_commit import CommitOutcome, commit_files
 from labbook.store.notebook import Notebook
 from labbook.store.text import frontmatter
-from labbook.store.text.entry_text import set_block
+from labbook.store.text.entry_text import change_entry, set_block
 from labbook.store.text.escape import inline
 from labbook.store.text.sentences import Sentences
 
@@ -81,7 +80,7 @@ def write_verdict(
             page = frontmatter.update(page, {"reproduction": found.verdict}, run_id)
             return set_block(page, BLOCK, f"\n{text}\n", ("summary", "title"))
 
-        files.append(change_entry(notebook, run_id, add_verdict))
+        files.append(change_entry(notebook.paths, run_id, add_verdict))
     return commit_files(notebook, files, f"Reproduce {original}: {found.verdict}\n\nRun: {original}\n")
 
 

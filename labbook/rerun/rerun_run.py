@@ -6,7 +6,8 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,7 @@ from labbook.rerun.recorded_environment import (
     set_environment,
 )
 from labbook.rerun.recorded_inputs import input_paths, prepare_inputs
-from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
-from labbook.store.text.entry_text import read_text, to_bytes
 
 if TYPE_CHECKING:
     from labbook.record.child.supervisor import ChildEnd
@@ -84,21 +83,41 @@ def read_run(notebook: Notebook, word: str) -> dict[str, Any]:
     return data
 
 
+@dataclass(frozen=True)
+class RerunRequest:
+    """How a run is run again.
+
+    Args:
+        more: Further words of the command.
+        incomplete: Whether code is accepted of which the entry lacks a part.
+        rebuild: Whether it runs in the recorded container image, or in an environment with the recorded packages.
+        keep: Whether the worktree remains.
+        requests: Requests to the probe, see `labbook.record.program_requests`; by default the one that stopped the
+            recorded run, if any.
+        change: Called with the folder of the code before the command starts.
+        variables: Environment variables besides the recorded ones.
+        tag: Tag of the new entry.
+        quiet: Whether neither the recorder nor a comparison of the environments prints anything.
+    """
+
+    more: Sequence[str] = ()
+    incomplete: bool = False
+    rebuild: bool = False
+    keep: bool = False
+    requests: Mapping[str, object] | None = None
+    change: Callable[[RecordedCode], None] = lambda code: None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    tag: str = "rerun"
+    quiet: bool = False
+
+
 def rerun(
     notebook: Notebook,
     run: Mapping[str, Any],
-    more: Sequence[str] = (),
+    request: RerunRequest,
     *,
     print_line: Callable[[str], None],
     notify: Notify,
-    incomplete: bool = False,
-    rebuild: bool = False,
-    keep: bool = False,
-    requests: Mapping[str, object] | None = None,
-    change: Callable[[RecordedCode], None] | None = None,
-    variables: Mapping[str, str] | None = None,
-    tag: str = "rerun",
-    quiet: bool = False,
 ) -> Rerun:
     """Runs a recorded command again in a worktree, and records it.
 
@@ -106,11 +125,6 @@ def rerun(
         notebook: The notebook of the run; the new run is recorded there, in the same experiment.
         run: The `run.json`.
         notify: Called with what differs before the command starts.
-        incomplete: Whether code is accepted of which the entry lacks a part.
-        rebuild: Whether it runs in the recorded container image, or in an environment with the recorded packages.
-        requests: Requests to the probe, see `labbook.record.program_requests`; by default the one that stopped the
-            recorded run, if any.
-        change: Called with the folder of the code before the command starts.
 
     Raises:
         UsageError: The code cannot be restored, or the command was masked or is missing.
@@ -123,50 +137,46 @@ def rerun(
     notes: list[Message] = []
     started_in = Path.cwd()
 
-    def report(note: Message) -> None:
-        notes.append(note)
-        notify(note)
+    def report(found: Iterable[Message]) -> None:
+        for note in found:
+            notes.append(note)
+            notify(note)
 
-    with recorded_code(notebook, run, incomplete=incomplete, keep=keep) as code:
-        for note in (*code.notes, *prepare_inputs(run, code)):
-            report(note)
-        if change is not None:
-            change(code)
-        set_here = {**recorded_variables(run, code), **(variables or {})}
-        container, environment = None, None
-        if rebuild:
-            container, why = recorded_container(run)
-            for note in why:
-                report(note)
-            environment = None if container else rebuild_environment(notebook, run, code)
-            for note in environment.notes if environment else ():
-                report(note)
-        programs, sources = (environment.programs, environment.sources) if environment else (None, ())
-        if environment is None and container is None:
-            sources = tuple(project_sources(run, code))
-        command = rerun_command(run, code, more, programs)
-        launcher, facts = [], {"rerun_of": run.get("id"), "rerun_in": str(run.get("cwd") or "")}
+    with recorded_code(notebook, run, incomplete=request.incomplete, keep=request.keep) as code:
+        report([*code.notes, *prepare_inputs(run, code)])
+        request.change(code)
+        variables = {**recorded_variables(run, code), **request.variables}
+        container, why = recorded_container(run) if request.rebuild else (None, [])
+        report(why)
+        packages = rebuild_environment(notebook, run, code) if request.rebuild and container is None else None
+        report(packages.notes if packages is not None else ())
+        programs = packages.programs if packages is not None else None
+        sources = packages.sources if packages is not None else () if container else project_sources(run, code)
+        command = rerun_command(run, code, request.more, programs)
+        facts: dict[str, object] = {"rerun_of": run.get("id"), "rerun_in": str(run.get("cwd") or "")}
+        launcher: list[str] = []
         if container is not None:
             has_gpus = bool(captured_facts(run, "hardware").get("gpus"))
-            root, inputs = notebook.paths.root, input_paths(run)
-            launcher = container_launcher(container, code, root, set_here, inputs, with_gpus=has_gpus)
+            inputs = input_paths(run)
+            launcher = container_launcher(container, code, notebook.paths.root, variables, inputs, with_gpus=has_gpus)
             facts["container"] = container.facts
-        with set_environment(set_here, programs, sources), _working_folder(code.cwd):
-            for note in compare_environment(run, command, code) if container is None and not quiet else ():
-                report(note)
-            request = RecordRequest(
-                tuple(command),
-                notebook.paths.root,
-                str(run.get("experiment") or ""),
-                tags=tuple(dict.fromkeys([*map(str, run.get("tags") or ()), tag])),
-                quiet=quiet,
-                requests=requests or _recorded_stop(run),
-                on_created=created.append,
-                started_in=started_in,
-                launcher=tuple(launcher),
-                facts=facts,
+        with set_environment(variables, programs, sources), _working_folder(code.cwd):
+            report(compare_environment(run, command, code) if container is None and not request.quiet else ())
+            end = record(
+                RecordRequest(
+                    tuple(command),
+                    notebook.paths.root,
+                    str(run.get("experiment") or ""),
+                    tags=tuple(dict.fromkeys([*map(str, run.get("tags") or ()), request.tag])),
+                    quiet=request.quiet,
+                    requests=request.requests or _recorded_stop(run),
+                    on_created=created.append,
+                    started_in=started_in,
+                    launcher=tuple(launcher),
+                    facts=facts,
+                ),
+                print_line,
             )
-            end = record(request, print_line)
     if not created or not notebook.paths.entry(created[0]).is_file():
         raise NotebookError("errors.rerun.no_entry")
     return Rerun(created[0], _status(end), tuple(notes), bool(end.stopped))
@@ -212,20 +222,6 @@ def _working_folder(folder: Path) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             os.chdir(before)
-
-
-def change_entry(notebook: Notebook, run_id: str, change: Callable[[str], str]) -> Path:
-    """Changes the text of an entry and returns its path.
-
-    Raises:
-        NotebookError: The entry cannot be read or written.
-    """
-    path = notebook.paths.entry(run_id)
-    try:
-        write_atomically(path, to_bytes(change(read_text(path))))
-    except OSError as error:
-        raise NotebookError("errors.file.not_written", path=path, reason=error) from error
-    return path
 
 
 @contextlib.contextmanager

@@ -7,17 +7,16 @@ import re
 import time
 from collections.abc import Mapping
 
-from labbook.errors import EntryError, NotebookError, UsageError
+from labbook.errors import EntryError, UsageError
 from labbook.index.query import find_run
 from labbook.sharing.move_run import is_going_on
 from labbook.store.commit.branch_checkout import restore_before_writing
 from labbook.store.commit.entry_commit import CommitOutcome, commit_files
-from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
-from labbook.store.paths import check_stays_inside, checked_run_id
+from labbook.store.paths import checked_run_id
 from labbook.store.recorder_redaction import make_redactor
 from labbook.store.text import frontmatter
-from labbook.store.text.entry_text import read_text, to_bytes
+from labbook.store.text.entry_text import change_entry
 from labbook.store.text.escape import inline, visible
 
 _LONGEST = 60
@@ -55,14 +54,12 @@ def name_run(notebook: Notebook, word: str, name: str) -> tuple[str, str, Commit
     title = f"{head}: {result}" if head else result
     # The script was the beginning of the title.
     meta = {"title": title, "name": name or None, **({"script": script} if script else {})}
-    path = notebook.paths.entry(run)
-    check_stays_inside(path, notebook.paths.root)
+
+    def set_name(page: str) -> str:
+        page = frontmatter.update(page, meta, f"{run}.md")
+        body = frontmatter.parse(page, f"{run}.md")[1]
+        return page.removesuffix(body) + _HEADING.sub(lambda _: f"# {inline(title)}", body, count=1)
+
     restore_before_writing(notebook, notebook.paths.notes)
-    try:
-        text = frontmatter.update(read_text(path), meta, path.name)
-        body = frontmatter.parse(text, path.name)[1]
-        front = text.removesuffix(body)
-        write_atomically(path, to_bytes(front + _HEADING.sub(lambda _: f"# {inline(title)}", body, count=1)))
-    except OSError as error:
-        raise NotebookError("sync.name.not_written", path=path, reason=error) from error
+    path = change_entry(notebook.paths, run, set_name)
     return run, title, commit_files(notebook, [path], f"Name {run}\n", when=time.time())

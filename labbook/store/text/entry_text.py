@@ -7,11 +7,13 @@ generated entry into the one on disk replaces blocks and front matter keys, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from labbook.errors import EntryError
+from labbook.errors import EntryError, NotebookError
 from labbook.frozen import dataclass
+from labbook.store.journal import write_atomically
+from labbook.store.paths import NotebookPaths, check_stays_inside
 from labbook.store.text import frontmatter
 
 _MARKER = re.compile(r"^<!-- labbook:(begin|end) ([a-z][a-z0-9_]*) -->[ \t]*\r?$")
@@ -265,6 +267,21 @@ def tidy(text: str) -> str:
         if inside or line.strip() or (lines and lines[-1]):
             lines.append(line if inside else line.rstrip())
     return "\n".join(lines).strip("\n") + "\n"
+
+
+def change_entry(paths: NotebookPaths, run_id: str, change: Callable[[str], str]) -> Path:
+    """Changes the text of an entry and returns its path.
+
+    Raises:
+        NotebookError: The entry cannot be read or written, or a link leads out of the notebook.
+    """
+    path = paths.entry(run_id)
+    check_stays_inside(path, paths.root)
+    try:
+        write_atomically(path, to_bytes(change(read_text(path))))
+    except OSError as error:
+        raise NotebookError("errors.file.not_written", path=path, reason=error) from error
+    return path
 
 
 def read_text(path: Path) -> str:
