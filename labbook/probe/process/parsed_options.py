@@ -4,6 +4,7 @@ import sys
 
 from .. import wrapping
 from ..events import protocol
+from .library_parsers import PARSERS
 from .literal_constants import is_setting, literal_constants
 from .settings_values import (
     NAMES_OF_NUMBERS,
@@ -30,7 +31,7 @@ _NAMES = frozenset(_NAME_WORDS.split())
 _LAUNCHER_WORDS = (
     "torch paddle hydra accelerate deepspeed horovod pip setuptools jupyter_client jupyter_core nbconvert nbclient "
     "ipykernel traitlets IPython ray coverage _pytest pytest ddtrace debugpy viztracer scalene unittest runpy timeit "
-    "cProfile trace triton torchgen cython Cython ninja fire tyro draccus jsonargparse papermill"
+    "cProfile trace triton torchgen cython Cython ninja fire tyro draccus jsonargparse papermill pydantic_settings"
 )
 _LAUNCHERS = frozenset(_LAUNCHER_WORDS.split())
 """Launchers and libraries that parse options of their own; only the options of the program they run are recorded."""
@@ -163,9 +164,6 @@ class ParsedOptions:
             # The fields of a dataclass are defaults; what was run is in its instance.
             if not hasattr(value, "__dataclass_fields__"):
                 self.write_options("dict", name, settings_of_class(value))
-        elif type(value).__module__.partition(".")[0] == "absl":
-            own = value.get_key_flags_for_module(sys.argv[0])
-            self.write_options("absl", name, {flag.name: flag.value for flag in own})
         elif type(value).__module__.partition(".")[0] == "omegaconf":
             self.write_options("omegaconf", name, value)
         elif not callable(value) and type(value).__name__ != "module" and not has_arrays(value):
@@ -205,9 +203,10 @@ def install(probe):
     """Watch the parsers, and read the main module at the first step and at the end."""
     settings = ParsedOptions(probe)
     probe.watch("argparse", lambda module: _watch_argparse(module, probe, settings))
-    probe.watch("click.core", lambda module: _watch_click(module, probe, settings))
+    for module in ("click.core", "typer._click.core"):
+        probe.watch(module, lambda module: _watch_click(module, probe, settings))
     probe.watch("hydra.core.utils", lambda module: _watch_hydra(module, probe, settings))
-    for module, watch in _OTHER_PARSERS.items():
+    for module, watch in PARSERS.items():
         probe.watch(module, _watching(watch, probe, settings))
     probe.at_steps(lambda step: settings.inspect_all() if step == 1 else None)
     probe.at_exit(settings.inspect)
@@ -283,114 +282,3 @@ def _watch_hydra(utils, probe, settings):
         settings.write_options("hydra", str(getattr(sys.modules.get("__main__"), "__file__", "")), values)
 
     utils.run_job = wrapping.wrap_function(utils.run_job, probe.guard("hydra"), before=before)
-
-
-def _watch_calls(name, source, read, at_begin=False):
-    """Returns a watcher for a function, "parse" or "Parser.parse", whose calls carry settings.
-
-    Args:
-        name: The function, or class and method, in the watched module.
-        source: See `protocol.ARGUMENTS`.
-        read: `read(original, result, args, kwargs)` gives the arguments of `ParsedOptions.write_options` behind the
-            source.
-        at_begin: Whether they are read before the call, which then has no result.
-    """
-
-    def watch(module, probe, settings):
-        *path, last = name.split(".")
-        owner = getattr(module, path[0]) if path else module
-        original = getattr(owner, last)
-
-        def after(result, args, kwargs):
-            settings.write_options(source, *read(original, result, args, kwargs))
-
-        observers = {"before": lambda args, kwargs: after(None, args, kwargs)} if at_begin else {"after": after}
-        setattr(owner, last, wrapping.wrap_function(original, probe.guard(source), **observers))
-
-    return watch
-
-
-def _watch_result(name, source, pick=lambda result: result):
-    """Returns a watcher for a function that returns the settings."""
-
-    def read(original, result, args, kwargs):
-        return str(getattr(sys.modules.get("__main__"), "__file__", "")), pick(result)
-
-    return _watch_calls(name, source, read)
-
-
-def _watch_given(name, source):
-    """Returns a watcher for a method whose plain arguments are settings: those that were given."""
-
-    def read(original, result, args, kwargs):
-        names, defaults = _signature(original)
-        given = dict(zip(names, args[1:]), **kwargs)
-        plain = {at: value for at, value in given.items() if type(value) in (int, float, str, bool)}
-        return name.partition(".__init__")[0], plain, defaults
-
-    return _watch_calls(name, source, read, at_begin=True)
-
-
-def _watch_kept(name, source, pick):
-    """Returns a watcher for a method after which the object has settings: `pick(object)` gives name and settings."""
-    return _watch_calls(name, source, lambda original, result, args, kwargs: pick(args[0]))
-
-
-def _watch_fire(core, probe, settings):
-    """Fire makes a parser for each function that it calls; that returns the positional and the named arguments."""
-    original = core._MakeParseFn
-
-    def make(function, metadata):
-        def after(result, args, kwargs):
-            values, named = result[0]
-            names, defaults = _signature(function)
-            settings.write_options("fire", function.__name__, dict(zip(names, values), **named), defaults)
-
-        return wrapping.wrap_function(original(function, metadata), probe.guard("fire"), after=after)
-
-    core._MakeParseFn = make
-
-
-def _signature(function):
-    """Names of the parameters of a function or class, without `self`, and the default values by name."""
-    function = function.__init__ if isinstance(function, type) else function
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    code, values = function.__code__, function.__defaults__ or ()
-    names = code.co_varnames[: code.co_argcount]
-    defaults = dict(zip(names[len(names) - len(values) :], values), **(function.__kwdefaults__ or {}))
-    return names[1:] if names[:1] == ("self",) else names, defaults
-
-
-def _injected(original, result, args, kwargs):
-    """The parameters that papermill writes into a notebook; the kernel's own are known by their names only."""
-    given = dict(zip(_signature(original)[0], args), **kwargs)
-    return str(given.get("input_path", "")), given.get("parameters")
-
-
-def _hyperparameters(module):
-    return type(module).__name__, {at: value for at, value in module._hparams.items() if not at.startswith("_")}
-
-
-def _training_arguments(trainer):
-    return type(trainer.args).__name__, trainer.args
-
-
-# Not `save_hyperparameters`, which reads the frame of its caller.
-_LIGHTNING_MODULE = _watch_kept("HyperparametersMixin._set_hparams", "lightning", _hyperparameters)
-_LIGHTNING_TRAINER = _watch_given("Trainer.__init__", "lightning")
-_OTHER_PARSERS = {
-    "tyro._cli": _watch_result("cli", "tyro"),
-    "draccus.argparsing": _watch_result("parse", "draccus"),
-    "jsonargparse._core": _watch_result("ArgumentParser.parse_args", "jsonargparse", lambda result: result.as_dict()),
-    "fire.core": _watch_fire,
-    "papermill.execute": _watch_calls("execute_notebook", "papermill", _injected, at_begin=True),
-    "transformers.trainer": _watch_kept("Trainer.__init__", "transformers", _training_arguments),
-    "lightning.pytorch.core.mixins.hparams_mixin": _LIGHTNING_MODULE,
-    "pytorch_lightning.core.mixins.hparams_mixin": _LIGHTNING_MODULE,
-    "lightning.pytorch.trainer.trainer": _LIGHTNING_TRAINER,
-    "pytorch_lightning.trainer.trainer": _LIGHTNING_TRAINER,
-    "paddle.hapi.model": _watch_given("Model.fit", "paddle"),
-    "skorch.net": _watch_given("NeuralNet.__init__", "skorch"),
-    "keras.src.backend.torch.trainer": _watch_given("TorchTrainer.fit", "keras"),
-}

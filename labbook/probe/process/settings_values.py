@@ -9,6 +9,10 @@ _BAG_WORDS = "Namespace AttrDict CfgNode Config Configs Params HParams Options S
 _BAGS = tuple(_BAG_WORDS.split())
 """Ends of the names of classes whose attributes are settings."""
 
+_LIBRARY_WORDS = "yacs ml_collections configparser easydict munch addict box"
+_LIBRARIES = frozenset(_LIBRARY_WORDS.split())
+"""Libraries whose objects are settings and nothing else."""
+
 _SCALARS = (str, int, float, bool, type(None))
 _MOST_PARTS = 8
 _NOT_PLAIN = float("-inf")
@@ -27,7 +31,8 @@ _FEWEST_KEYS = 2
 def to_plain(value, depth=0):
     """Convert a settings object to plain data; other values are described in a few words.
 
-    Supports dictionaries and their subclasses, `Namespace`, dataclasses, attrs, pydantic, OmegaConf and mmengine.
+    Supports dictionaries and their subclasses, `Namespace`, dataclasses, attrs, pydantic, `ConfigParser`, OmegaConf,
+    ml_collections and mmengine.
     """
     if type(value) in _SCALARS:
         return value
@@ -62,16 +67,25 @@ def settings_of_class(kind):
 
 
 def is_settings_object(value):
-    """Whether a value is of a class of the user or of argparse that is named as settings are, as `CfgNode` of yacs."""
+    """Whether a value is of a library for settings, or of a class of the user or argparse that is named as they are."""
     kind = type(value)
-    home = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
-    is_own = kind.__module__ in ("__main__", "argparse") or kind.__name__ == "CfgNode" or (home and is_user_file(home))
-    return is_own and kind.__name__.endswith(_BAGS)
+    if kind.__module__.partition(".")[0] in _LIBRARIES:
+        return True
+    return kind.__name__.endswith(_BAGS) and (kind.__module__ == "argparse" or _is_class_of_user(kind))
 
 
 def has_keys_of_settings(value):
-    """Whether a plain dictionary has keys of settings, as `lr`; a batch, a history or a checkpoint is not plain."""
-    return isinstance(value, dict) and _count_keys(value) >= _FEWEST_KEYS
+    """Whether a plain dictionary, or object of a declared class, has keys of settings, as `lr`.
+
+    A batch, a history or a checkpoint is not plain.
+    """
+    fields = value if isinstance(value, dict) else _declared_fields(value) if _is_class_of_user(type(value)) else None
+    return fields is not None and _count_keys(fields) >= _FEWEST_KEYS
+
+
+def _is_class_of_user(kind):
+    home = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    return kind.__module__ == "__main__" or bool(home and is_user_file(home))
 
 
 def _count_keys(values, depth=0):
@@ -80,8 +94,9 @@ def _count_keys(values, depth=0):
         return _NOT_PLAIN
     count = 0
     for name, item in list(values.items())[:MAX_ITEMS]:
-        if isinstance(item, dict):
-            count += _count_keys(item, depth + 1)
+        inner = item if isinstance(item, dict) else _declared_fields(item)
+        if inner is not None:
+            count += _count_keys(inner, depth + 1)
             continue
         parts = item if isinstance(item, (list, tuple)) else (item,)
         if type(name) is not str or len(parts) > _MOST_PARTS or any(type(part) not in _SCALARS for part in parts):
@@ -114,11 +129,28 @@ def _fields(value):
         return dict(dict.items(value))
     if family in ("mmengine", "mmcv") and hasattr(value, "_cfg_dict"):
         return dict(dict.items(value._cfg_dict))
+    if family == "ml_collections" and hasattr(value, "to_dict"):
+        return value.to_dict()
+    if family == "configparser":
+        # Raw: a value that refers to a missing one raises.
+        parts = value.parser.items(value.name, raw=True) if hasattr(value, "parser") else None
+        return dict(parts) if parts else {part: value[part] for part in value.sections()}
+    declared = _declared_fields(value)
+    if declared is None and kind.__name__.endswith(_BAGS):
+        return _public_attributes(value)
+    return declared
+
+
+def _declared_fields(value):
+    """Return the named values of a dataclass, an attrs or a pydantic object, `None` for other objects."""
+    kind = type(value)
     for fields in ("__dataclass_fields__", "__attrs_attrs__"):
         if hasattr(kind, fields):
             names = getattr(kind, fields)
             names = list(names) if isinstance(names, dict) else [field.name for field in names]
             return {name: value.__dict__[name] for name in names if name in getattr(value, "__dict__", {})}
-    if kind.__name__.endswith(_BAGS) or hasattr(kind, "model_fields"):
-        return {name: item for name, item in vars(value).items() if not name.startswith("_")}
-    return None
+    return _public_attributes(value) if hasattr(kind, "model_fields") else None
+
+
+def _public_attributes(value):
+    return {name: item for name, item in vars(value).items() if not name.startswith("_")}

@@ -374,23 +374,3 @@ def test_what_configures_the_object_that_trains_is_told(probed, python):
         ("dict", "_cfg", {"depth": 3}),
         ("attributes", "Agent", {"tau": 0.01, "batch_size": 64, "gamma": 0.9}),
     ]
-
-
-@pytest.mark.parametrize(
-    ("library", "program", "expected"),
-    [
-        ("tyro", "from dataclasses import dataclass\n@dataclass\nclass Args:\n    lr: float = 0.1\n    n: int = 3\n"
-         "x = tyro.cli(Args)\n", {"lr": 0.5, "n": 3}),
-        ("fire", "def train(lr=0.1, *, n=3): pass\nfire.Fire(train)\n", {"lr": 0.5}),
-        ("draccus", "from dataclasses import dataclass\n@dataclass\nclass Args:\n    lr: float = 0.1\n    n: int = 3\n"
-         "x = draccus.parse(Args)\n", {"lr": 0.5, "n": 3}),
-        ("jsonargparse", "p = jsonargparse.ArgumentParser()\np.add_argument('--lr', type=float)\nx = p.parse_args()\n",
-         {"lr": 0.5}),
-    ],
-)  # fmt: skip
-def test_what_a_library_parsed_is_told_not_its_defaults(probed, library, program, expected):
-    pytest.importorskip(library)
-    probed.write("train.py", f"import {library}\n{program}")
-    done = probed(sys.executable, "train.py", "--lr", "0.5")
-    assert done.options(library) == [expected]
-    assert done.options("argparse") == []

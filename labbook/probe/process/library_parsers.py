@@ -1,0 +1,131 @@
+"""Libraries that parse options or are given settings, and where each has them."""
+
+import os
+import sys
+
+from .. import wrapping
+from .user_files import is_user_file
+
+
+def _watch_calls(name, source, read, at_begin=False):
+    """Returns a watcher for a function, "parse" or "Parser.parse", whose calls carry settings.
+
+    Args:
+        name: The function, or class and method, in the watched module.
+        source: See `protocol.ARGUMENTS`.
+        read: `read(original, result, args, kwargs)` gives the arguments of `ParsedOptions.write_options` behind the
+            source.
+        at_begin: Whether they are read before the call, which then has no result.
+    """
+
+    def watch(module, probe, settings):
+        *path, last = name.split(".")
+        owner = getattr(module, path[0]) if path else module
+        original = getattr(owner, last)
+
+        def after(result, args, kwargs):
+            settings.write_options(source, *read(original, result, args, kwargs))
+
+        observers = {"before": lambda args, kwargs: after(None, args, kwargs)} if at_begin else {"after": after}
+        setattr(owner, last, wrapping.wrap_function(original, probe.guard(source), **observers))
+
+    return watch
+
+
+def _watch_result(name, source, pick=lambda result: result):
+    """Returns a watcher for a function that returns the settings."""
+
+    def read(original, result, args, kwargs):
+        return str(getattr(sys.modules.get("__main__"), "__file__", "")), pick(result)
+
+    return _watch_calls(name, source, read)
+
+
+def _watch_given(name, source):
+    """Returns a watcher for a method whose plain arguments are settings: those that were given."""
+
+    def read(original, result, args, kwargs):
+        names, defaults = _signature(original)
+        given = dict(zip(names, args[1:]), **kwargs)
+        plain = {at: value for at, value in given.items() if type(value) in (int, float, str, bool)}
+        return name.partition(".__init__")[0], plain, defaults
+
+    return _watch_calls(name, source, read, at_begin=True)
+
+
+def _watch_kept(name, source, pick):
+    """Returns a watcher for a method after which the object has settings: `pick(object)` gives name and settings."""
+    return _watch_calls(name, source, lambda original, result, args, kwargs: pick(args[0]))
+
+
+def _watch_fire(core, probe, settings):
+    """Fire makes a parser for each function that it calls; that returns the positional and the named arguments."""
+    original = core._MakeParseFn
+
+    def make(function, metadata):
+        def after(result, args, kwargs):
+            values, named = result[0]
+            names, defaults = _signature(function)
+            settings.write_options("fire", function.__name__, dict(zip(names, values), **named), defaults)
+
+        return wrapping.wrap_function(original(function, metadata), probe.guard("fire"), after=after)
+
+    core._MakeParseFn = make
+
+
+def _signature(function):
+    """Names of the parameters of a function or class, without `self`, and the default values by name."""
+    function = function.__init__ if isinstance(function, type) else function
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code, values = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[: code.co_argcount]
+    defaults = dict(zip(names[len(names) - len(values) :], values), **(function.__kwdefaults__ or {}))
+    return names[1:] if names[:1] == ("self",) else names, defaults
+
+
+def _injected(original, result, args, kwargs):
+    """The parameters that papermill writes into a notebook; the kernel's own are known by their names only."""
+    given = dict(zip(_signature(original)[0], args), **kwargs)
+    return str(given.get("input_path", "")), given.get("parameters")
+
+
+def _flags_of_user(values):
+    """The flags of absl that the main program and other files of the user define, with their default values."""
+    own = []
+    for module, flags in values.flags_by_module_dict().items():
+        file = module if module == sys.argv[0] else getattr(sys.modules.get(module), "__file__", None)
+        own += flags if file and is_user_file(os.path.abspath(file)) else []
+    return sys.argv[0], {flag.name: flag.value for flag in own}, {flag.name: flag.default for flag in own}
+
+
+def _hyperparameters(module):
+    return type(module).__name__, {at: value for at, value in module._hparams.items() if not at.startswith("_")}
+
+
+def _training_arguments(trainer):
+    return type(trainer.args).__name__, trainer.args
+
+
+# Not `save_hyperparameters`, which reads the frame of its caller.
+_LIGHTNING_MODULE = _watch_kept("HyperparametersMixin._set_hparams", "lightning", _hyperparameters)
+_LIGHTNING_TRAINER = _watch_given("Trainer.__init__", "lightning")
+PARSERS = {
+    "tyro._cli": _watch_result("cli", "tyro"),
+    "absl.flags._flagvalues": _watch_kept("FlagValues.__call__", "absl", _flags_of_user),
+    "docopt": _watch_result("docopt", "docopt"),
+    "pydantic_settings.main": _watch_kept("BaseSettings.__init__", "pydantic", lambda one: (type(one).__name__, one)),
+    "draccus.argparsing": _watch_result("parse", "draccus"),
+    "jsonargparse._core": _watch_result("ArgumentParser.parse_args", "jsonargparse", lambda result: result.as_dict()),
+    "fire.core": _watch_fire,
+    "papermill.execute": _watch_calls("execute_notebook", "papermill", _injected, at_begin=True),
+    "transformers.trainer": _watch_kept("Trainer.__init__", "transformers", _training_arguments),
+    "lightning.pytorch.core.mixins.hparams_mixin": _LIGHTNING_MODULE,
+    "pytorch_lightning.core.mixins.hparams_mixin": _LIGHTNING_MODULE,
+    "lightning.pytorch.trainer.trainer": _LIGHTNING_TRAINER,
+    "pytorch_lightning.trainer.trainer": _LIGHTNING_TRAINER,
+    "paddle.hapi.model": _watch_given("Model.fit", "paddle"),
+    "skorch.net": _watch_given("NeuralNet.__init__", "skorch"),
+    "keras.src.backend.torch.trainer": _watch_given("TorchTrainer.fit", "keras"),
+}
+"""Module -> `watch(module, probe, settings)`, called after its import; `settings` is a `ParsedOptions`."""
