@@ -15,6 +15,8 @@ from labbook.store.text.sentences import Sentences
 _TIMEOUT_S = 5.0
 _MAX_SUBJECTS = 10
 _MAX_PATHS = 200
+_INERT_UNLESS_USED = (".py", ".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
+"""Ends of names of files that change nothing unless the program loads or reads them."""
 _ENGLISH = Sentences("en")
 _NO_BRANCH = message("capture.state.no_branch")
 _ENTRIES_ONLY = message("capture.history.entries_only")
@@ -24,7 +26,7 @@ def compare_code(
     before: Mapping[str, Any],
     now: Mapping[str, Any],
     results: Collection[str] = (),
-    loaded: Sequence[Collection[str]] = (),
+    used: Sequence[Collection[str]] = (),
 ) -> list[Change]:
     """Returns the changes of commit, branch and files between two runs.
 
@@ -34,8 +36,8 @@ def compare_code(
         before: Facts of the code at the earlier run; empty if unknown.
         now: Facts of the code at the later run.
         results: Files that the runs wrote, by path below the top folder; new files among them are no code.
-        loaded: The Python files that each of the runs loaded, by path below the top folder; new ones that neither did
-            are left out, where that is known of both.
+        used: The files that each of the runs loaded or read, by path below the top folder; new modules and
+            configuration files that neither did are left out, where that is known of both.
     """
     if not before or not now:
         return []
@@ -54,8 +56,8 @@ def compare_code(
         changes.append(make_change("branch", *(str(side.get("branch") or "") or _NO_BRANCH for side in (before, now))))
     changes += _compare_files(before, now, changed, counts)
     untracked = _untracked(before, now)
-    modules = {path for path in untracked if path.endswith(".py")} if loaded and all(loaded) else set()
-    left_out = (untracked & set(results)) | modules.difference(*loaded)
+    inert = {path for path in untracked if path.endswith(_INERT_UNLESS_USED)} if used and all(used) else set()
+    left_out = (untracked & set(results)) | inert.difference(*used)
     return [change for change in changes if change.what not in left_out]
 
 

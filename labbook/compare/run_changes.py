@@ -19,6 +19,7 @@ from labbook.compare.run_settings import (
     describe_file,
     environment_variables,
     files_below_top,
+    files_used,
     format_value,
     is_parsed,
     list_rows,
@@ -62,7 +63,7 @@ def compare_runs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chan
             captured_facts(before, "code"),
             captured_facts(now, "code"),
             files_below_top(before, "written") | files_below_top(now, "written"),
-            [files_below_top(side, "loaded") for side in (before, now)],
+            [files_used(side) for side in (before, now)],
         ),
         _inputs(before, now),
         _without_repeated_seeds(_states(before, now), arguments),
@@ -167,6 +168,8 @@ def _unread_variables(run: Mapping[str, Any], other: Mapping[str, Any]) -> set[s
 
 def _configs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     old, new = config_files(before), config_files(now)
+    if any(not texts and _ended_before_training(run) for texts, run in ((old, before), (new, now))):
+        return []
     changes = []
     for path in dict.fromkeys((*new, *old)):
         if path not in old:
@@ -176,6 +179,10 @@ def _configs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
         elif old[path] != new[path]:
             changes.append(_config(path, old[path], new[path]))
     return changes
+
+
+def _ended_before_training(run: Mapping[str, Any]) -> bool:
+    return run.get("status") in _CUT and not any(row.get("optimizers") for row in list_rows(run, "frameworks"))
 
 
 def _config(path: str, before: str, now: str) -> Change:
@@ -290,7 +297,14 @@ def _packages(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]
         {name: version for name, version in (side.get("packages") or {}).items() if name not in INSTALLERS}
         for side in (old, new)
     ]
-    changed = _compare_values("package", *versions)
+    used = {name for side in (old, new) for name in side.get("loaded") or ()}
+    raised = " ".join(str(row.get("message")) for run in (before, now) for row in list_rows(run, "exceptions"))
+    changed = [
+        change
+        for change in _compare_values("package", *versions)
+        # Of a package that no program loaded, another version may matter: that of CUDA's libraries.
+        if (change.before and change.now) or not used or change.what in used or change.what in raised
+    ]
     # A changed version explains more than an added or removed package.
     changes += sorted(changed, key=lambda c: (not (c.before and c.now), c.what))
     for name in sorted({*(old.get("origins") or {}), *(new.get("origins") or {})} - INSTALLERS):

@@ -141,6 +141,12 @@ def files_below_top(run: Mapping[str, Any], mode: str) -> set[str]:
     return {place.removeprefix(f"{top}/") for place in places if place.startswith(f"{top}/")}
 
 
+def files_used(run: Mapping[str, Any]) -> set[str]:
+    """Returns the files that a run loaded or read, relative to the top folder of its code; empty if not known."""
+    loaded = files_below_top(run, "loaded")
+    return loaded | files_below_top(run, "read") | config_files(run).keys() if loaded else set()
+
+
 def config_files(run: Mapping[str, Any]) -> dict[str, str]:
     """Returns the text of each configuration file, by its path below the top folder of the code or the working folder.
 

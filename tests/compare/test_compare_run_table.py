@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from labbook.capture.code.untracked_files import separate_results
 from labbook.compare.model_facts import compare_models
 from labbook.compare.run_changes import compare_runs
@@ -115,21 +113,6 @@ def test_code_by_commit_and_by_what_was_not_committed():
         ("code", "commit", ("aaaaaaaaa", "aaaaaaaaa", "ddddddddd")),
         ("code", "model.py", ("as committed", "changed bbbbbbbb", "as committed")),
     ]
-
-
-@pytest.mark.parametrize(
-    ("sources", "shown"),
-    [
-        (["train.py"], ["setup.sh"]),
-        (["train.py", "/work/other.py"], ["other.py", "setup.sh"]),
-        ([], ["other.py", "setup.sh"]),
-    ],
-)
-def test_a_new_module_that_no_run_loaded_is_no_change(sources, shown):
-    code = run()["captured"]["code"]
-    new = {**code, "blobs": {"other.py": "b" * 40, "setup.sh": "c" * 40}, "untracked": ["other.py", "setup.sh"]}
-    changes = compare_runs(run(sources=["train.py"]), run(sources=sources, captured={"code": new}))
-    assert [change.what for change in changes if change.kind == "code"] == shown
 
 
 def test_many_rows_are_cut_and_counted():

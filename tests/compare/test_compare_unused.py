@@ -1,0 +1,65 @@
+"""What neither of two runs used is no change between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from labbook.compare.run_changes import compare_runs
+
+CODE = {"commit": "a" * 40, "top": "/work", "blobs": {}, "repository": True}
+
+
+def run(**fields: Any) -> dict[str, Any]:
+    known = {"status": "finished", "argv": ["python", "train.py"], "cwd": "/work", "sources": ["train.py"]}
+    return {**known, "captured": {"code": CODE}, **fields}
+
+
+def read(path: str) -> dict[str, Any]:
+    return {"path": path, "mode": "read", "size_bytes": 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({}, ["setup.sh"]),
+        ({"sources": ["train.py", "/work/other.py"]}, ["other.py", "setup.sh"]),
+        ({"files": [read("run.yaml")]}, ["run.yaml", "setup.sh"]),
+        ({"configs": [{"path": "/work/run.yaml", "text": "a: 1"}]}, ["run.yaml", "setup.sh"]),
+        ({"sources": []}, ["other.py", "run.yaml", "setup.sh"]),
+    ],
+)
+def test_new_modules_and_configuration_files(fields, shown):
+    new = ["other.py", "run.yaml", "setup.sh"]
+    code = {**CODE, "blobs": dict.fromkeys(new, "b" * 40), "untracked": new}
+    changes = compare_runs(run(), run(captured={"code": code}, **fields))
+    assert [change.what for change in changes if change.kind == "code"] == shown
+
+
+@pytest.mark.parametrize(
+    ("loaded", "message", "shown"),
+    [
+        ([["torch"], ["torch"]], "", ["numpy"]),
+        ([["torch"], ["extra", "torch"]], "", ["numpy", "extra"]),
+        ([["gone", "torch"], ["torch"]], "", ["numpy", "gone"]),
+        ([[], []], "", ["numpy", "extra", "gone"]),
+        ([["torch"], ["torch"]], "extra is required to load C++ extensions", ["numpy", "extra"]),
+    ],
+)
+def test_packages_that_were_added_or_removed(loaded, message, shown):
+    packages = {"torch": "2", "numpy": "1", "gone": "1"}, {"torch": "2", "numpy": "2", "extra": "1"}
+    sides = [
+        run(captured={"python": {"packages": has, "loaded": used}}) for has, used in zip(packages, loaded, strict=True)
+    ]
+    sides[0]["exceptions"] = [{"message": message}]
+    assert [change.what for change in compare_runs(*sides) if change.kind == "package"] == shown
+
+
+@pytest.mark.parametrize(
+    ("status", "optimizers", "shown"), [("failed", [], []), ("finished", [], ["c.yaml"]), ("failed", [{}], ["c.yaml"])]
+)
+def test_a_configuration_file_that_a_run_had_no_time_to_read(status, optimizers, shown):
+    early = run(status=status, frameworks=[{"name": "torch", "optimizers": optimizers}])
+    later = run(configs=[{"path": "/work/c.yaml", "text": "a: 1"}])
+    assert [change.what for change in compare_runs(early, later) if change.kind == "config"] == shown
