@@ -31,7 +31,7 @@ _CHINESE = {
 }  # fmt: skip
 _AVERAGES = ("average", "avg", "mean", "running", "sum")
 
-CHINESE_QUALIFIER = "(?:训练|验证|测试|平均|总)集?(?:上的?|的)?"
+CHINESE_QUALIFIER = "(?:训练|验证|测试|平均|总)集?(?:上的?|的)?(?:平均|总)?"
 """What comes before a metric: "验证集 F1", "测试集上的准确率", "平均损失"."""
 
 CHINESE_NAMES = "|".join(sorted(_CHINESE, key=len, reverse=True))

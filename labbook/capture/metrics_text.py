@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from labbook.capture.metric_lines import plain_line
 from labbook.capture.metric_names import (
     CHINESE_NAMES,
     CHINESE_QUALIFIER,
@@ -35,7 +36,9 @@ _MAX_POINTS = 100_000
 _SERIES_POINTS = 2000
 
 _GATE = re.compile(
-    GATE + r"|lr\b|learning.?rate|top[-_]?[15]|f1|\bap\b|r2|\btrain|\bval|grad.?norm|率|精度|梯度范数", re.IGNORECASE
+    GATE
+    + r"|lr\b|learning.?rate|top[-_]?[15]|f1|\bap\b|r2|\btrain|\bval|\b(?:tr|trn|va|dev)\b|grad.?norm|率|精度|梯度范数",
+    re.IGNORECASE,
 )
 _NUMBER = (
     r"[-+]?(?:\d{16,40}\.\d{1,20}|\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
@@ -45,10 +48,12 @@ _NUMBER = (
 _PAIR = re.compile(
     rf"(?<![\w./\\-])(?P<name>(?:(?:{QUALIFIERS})[ ]|{CHINESE_QUALIFIER}[ ]?)?[A-Za-z_][\w./@-]{{0,60}}"
     rf"|(?:{CHINESE_QUALIFIER}[ ]?)?(?:{CHINESE_NAMES}))"
-    rf"(?:[ ](?:sum|mean|avg|average))?(?:[ ]?\((?P<note>[^()\n]{{0,40}})\))?['\"]?"
-    rf"(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)['\"]?(?:tensor\()?"
+    rf"(?:[ ](?:sum|mean|avg|average|value))?(?:[ ]?\((?P<note>[^()\n]{{0,40}})\))?['\"]?[↑↓]?"
+    rf"(?:[ ](?:on|for|over)[ ](?:the[ ])?(?P<data>[A-Za-z][\w-]{{0,30}})(?:[ ](?:set|data|dataset|split))?)?"
+    r"(?:[ ]is\b)?"
+    rf"(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)['\"]?(?:(?:tensor|array|(?:np|numpy)\.float\d{{2}})\()?"
     rf"(?P<open>\[[ \t]?)?(?P<number>{_NUMBER})(?(open)[ \t]?\])"
-    r"(?:/(?P<of>\d{1,12}))?(?!\s{0,3}[*+/]\s{0,3}[A-Za-z_(])(?=['\"%,;:|)\]}\s，；。）】]|\.?(?:\s|$)|-{1,2}\s)"
+    r"(?:/(?P<of>\d{1,12}))?(?!\s{0,3}[*+/]\s{0,3}[A-Za-z_(])(?=['\"%,;|)\]}\s，；。）】]|:(?!\d)|\.?(?:\s|$)|-{1,2}\s)"
     r"(?P<time>[ \t]?(?:s|secs?|seconds|ms|min|hours?)\b)?",
     re.IGNORECASE,
 )
@@ -61,7 +66,7 @@ _SPLIT_PAIR = re.compile(
 )
 _SPLIT_FIRST = re.compile(rf"\W*(?:\d{{1,9}}\W{{1,4}})?(?:{_ANY_SPLIT})\b", re.IGNORECASE)
 """A line of the metrics of a data split: "validation: mae 0.57 rmse 0.66", "[6] test mse 0.02"."""
-_LISTED = re.compile(r"[ \t]{0,8}[,;|，；][ \t]{0,8}\Z")
+_LISTED = re.compile(r"[ \t]{0,8}[,;|，；][ \t]{0,8}\Z|[ ]-[ ]\Z")
 _SECTION = re.compile(rf"(?<![\w/.-])({_ANY_SPLIT})\W{{1,5}}\Z", re.IGNORECASE)
 """What begins the metrics of a data split within a line: "Val: loss 0.6", "[Valid] loss", "【验证】损失"."""
 _HEADING = re.compile(
@@ -73,7 +78,10 @@ _HEADING = re.compile(
 _NEAR = 200
 """Characters before a number that may say what it is of."""
 _WORD_BEFORE = re.compile(r"(?<![\w.'])([A-Za-z]\w{0,30}?)(?:'s)?[ ]\Z")
-_PERCENT = re.compile(r"(?P<number>\d{1,3}(?:\.\d{1,20})?)[ ]?%[ ](?P<name>correct|accuracy|acc)\b", re.IGNORECASE)
+_PERCENT = re.compile(
+    rf"(?P<number>\d{{1,3}}(?:\.\d{{1,20}})?)[ ]?%[ ](?:(?P<split>{_ANY_SPLIT})[ ])?(?P<name>correct|accuracy|acc)\b",
+    re.IGNORECASE,
+)
 _PHRASE = re.compile(
     r"\baccuracy(?P<of>[ ](?:of|on|for|over)[ ](?=[^:=\n]{0,60}\b(?:network|model|net|images|samples|data|set)\b)"
     r"[^:=\n]{1,80}?)(?:[ ]is)?[ ]?[:=]?[ ](?P<number>\d{1,3}(?:\.\d{1,20})?)[ ]?%",
@@ -174,7 +182,7 @@ def metrics_from_console(text: str) -> list[Series]:
         line = line[:_MAX_LINE]
         quoted, before = _SOURCE_LINE.match(before), line
         running: set[str] = set()
-        pairs = [] if quoted or not _GATE.search(line) or _MESSAGE.match(line) else _pairs(line, running)
+        pairs = [] if quoted or not _GATE.search(line) or _MESSAGE.match(line) else _pairs(plain_line(line), running)
         places: dict[str, int] = {}
         if not pairs:
             pairs, places = table.read(line)
@@ -212,10 +220,13 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
     for match in _PAIR.finditer(line):
         listed = placed and bool(_LISTED.search(line, max(0, match.start() - _NEAR), match.start()))
         named = metric_name(match["name"], listed)
-        if named is None or match["time"]:
+        data = SPLITS.get(
+            (match["data"] or match["note"] or "").strip().lower()
+        )  # "loss (val) 0.6", "loss on val: 0.6"
+        if named is None or match["time"] or (match["data"] and data is None and match["separator"].isspace()):
             continue
         name, strong = named
-        alone = match.group().strip() == line.strip()
+        alone = match.group().strip() == line.strip(" \t-=*#>")
         follows = bool(seen) and bool(_LISTED.fullmatch(line, end, match.start()))
         value = _value(match, strong=strong, placed=headed or alone or follows)
         if value is None:
@@ -227,8 +238,7 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
         end = match.end()
         # "val loss 0.6 acc 0.7": the second one is of the same data.
         following = _split_before(match["name"]) if has_split(name) else following
-        noted = SPLITS.get((match["note"] or "").strip().lower())  # "loss (val) 0.6"
-        own = part or following if noted is None else noted.removeprefix("train")
+        own = part or following if data is None else data.removeprefix("train")
         full = name if not own or has_split(name) or name == "lr" else f"{own}/{name}"
         word = _WORD_BEFORE.search(line[: match.start()])
         if full in words_before and word is not None:
@@ -243,7 +253,7 @@ def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
             value = float(mean["number"])
         seen.setdefault(full, value)
     for match in _PERCENT.finditer(line) if not seen or placed else ():
-        split = data_split(line[: match.start()])
+        split = SPLITS[match["split"].lower()] if match["split"] else data_split(line[: match.start()])
         seen.setdefault(f"{split}/accuracy" if split else "accuracy", float(match["number"]))
     for match in _PHRASE.finditer(line) if not seen else ():
         split = data_split(line[: match.end("of")])

@@ -51,7 +51,7 @@ COUNTERS = frozenset({
 SPLITS = {
     "train": "train", "training": "train", "训练": "train", "val": "val", "valid": "val", "validation": "val",
     "验证": "val", "eval": "val", "evaluation": "val", "dev": "val", "holdout": "val", "test": "test",
-    "testing": "test", "测试": "test",
+    "testing": "test", "测试": "test", "tr": "train", "trn": "train", "va": "val", "te": "test", "tst": "test",
 }  # fmt: skip
 _SPLIT_ORDER = {"val": 0, "test": 1, "": 2, "train": 2}
 _RANK = {word: number for number, (_, _, words) in enumerate(QUANTITIES) for word in words.split()}

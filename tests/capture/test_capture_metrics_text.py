@@ -241,3 +241,37 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
 )  # fmt: skip
 def test_lines_of_other_programs(text, expected):
     assert read(text) == expected
+
+
+LOSSES = {"loss": 0.5, "val/loss": 0.6}
+
+
+@in_one_test(
+    ("text", "found"),
+    [
+        (
+            "2026-11-27 10:24:53,123 train INFO loss=0.5\n2026-11-27 10:24:53,124 train INFO validation: loss=0.6",
+            LOSSES,
+        ),
+        ("INFO:train:loss=0.5\nINFO:train:validation: loss=0.6", LOSSES),
+        (
+            "2026-11-27 10:00:00.1 | INFO   | train:main:5 - loss=0.5\nI1127 10:00:00.12 1 train.py:57] Eval: loss=0.6",
+            LOSSES,
+        ),
+        ("epoch: 0, loss is: [0.5]\n[validation] accuracy/loss: 0.9/0.6", {**LOSSES, "val/accuracy": 0.9}),
+        ("lr/loss: 0.001/0.5 dir/loss: 0.1/0.2", {"lr": 0.001, "loss": 0.5}),
+        (" Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ] = 0.412", {"AP": 0.412}),
+        (" Average Precision  (AP) @[ IoU=0.50      | area= small | maxDets=100 ] = 0.7", {"AP50_small": 0.7}),
+        (" Average Precision  (AP) @[ IoU=0.50:0.95 | area= small | maxDets=100 ] = -1.000", {}),
+        ("Ep 1 tr: 0.5 va: 0.6", {"train": 0.5, "val": 0.6}),
+        ("[1/3] loss↓ 0.5 acc↑ 0.9", {"loss": 0.5, "acc": 0.9}),
+        ("训练集平均损失:0.5,验证集平均损失:0.6", {"train_loss": 0.5, "val_loss": 0.6}),
+        ("Fold 0 Epoch 1 - Score: 0.7", {"score": 0.7}),
+        ("PSNR on Set5: 31.2 dB\nAccuracy on the test set: 0.93", {"PSNR": 31.2, "test/accuracy": 0.93}),
+        ("epoch 1 {'loss': np.float64(0.5), 'val_loss': np.float32(0.6)}", {"loss": 0.5, "val_loss": 0.6}),
+        ("---- mAP 0.45 ----", {"mAP": 0.45}),
+        ("epoch 3: 50.0% train accuracy, 45.0% validation accuracy", {"train/accuracy": 50.0, "val/accuracy": 45.0}),
+    ],
+)
+def test_what_is_around_a_metric_says_of_which_data_it_is(text, found):
+    assert {name: points[-1][1] for name, points in read(text).items()} == found
