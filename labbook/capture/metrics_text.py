@@ -14,20 +14,10 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from labbook.capture.metric_lines import plain_line
-from labbook.capture.metric_names import (
-    CHINESE_NAMES,
-    CHINESE_QUALIFIER,
-    GATE,
-    QUALIFIERS,
-    data_split,
-    has_split,
-    may_be_goal,
-    metric_name,
-)
+from labbook.capture.metric_names import GATE, has_split, may_be_goal
+from labbook.capture.metric_pairs import read_line
 from labbook.capture.metric_tables import TableReader
 from labbook.model.downsampling import downsample
-from labbook.model.metric_kinds import COUNTERS, SPLITS
 from labbook.model.series import Series
 
 _MAX_LINE = 2000
@@ -38,58 +28,6 @@ _SERIES_POINTS = 2000
 _GATE = re.compile(
     GATE
     + r"|lr\b|learning.?rate|top[-_]?[15]|f1|\bap\b|r2|\btrain|\bval|\b(?:tr|trn|va|dev)\b|grad.?norm|率|精度|梯度范数",
-    re.IGNORECASE,
-)
-_NUMBER = (
-    r"[-+]?(?:\d{16,40}\.\d{1,20}|\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
-    r"|[-+]?(?:nan|inf(?:inity)?)(?![A-Za-z])"
-)
-"""A number; one of more than 15 digits is a diverged value with decimals, and no date or identifier."""
-_PAIR = re.compile(
-    rf"(?<![\w./\\-])(?P<name>(?:(?:{QUALIFIERS})[ ]|{CHINESE_QUALIFIER}[ ]?)?[A-Za-z_][\w./@-]{{0,60}}"
-    rf"|(?:{CHINESE_QUALIFIER}[ ]?)?(?:{CHINESE_NAMES}))"
-    rf"(?:[ ](?:sum|mean|avg|average|value))?(?:[ ]?\((?P<note>[^()\n]{{0,40}})\))?['\"]?[↑↓]?"
-    rf"(?:[ ](?:on|for|over)[ ](?:the[ ])?(?P<data>[A-Za-z][\w-]{{0,30}})(?:[ ](?:set|data|dataset|split))?)?"
-    r"(?:[ ]is\b)?"
-    rf"(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)['\"]?(?:(?:tensor|array|(?:np|numpy)\.float\d{{2}})\()?"
-    rf"(?P<open>\[[ \t]?)?(?P<number>{_NUMBER})(?(open)[ \t]?\])"
-    r"(?:/(?P<of>\d{1,12}))?(?!\s{0,3}[*+/]\s{0,3}[A-Za-z_(])(?=['\"%,;|)\]}\s，；。）】]|:(?!\d)|\.?(?:\s|$)|-{1,2}\s)"
-    r"(?P<time>[ \t]?(?:s|secs?|seconds|ms|min|hours?)\b)?",
-    re.IGNORECASE,
-)
-_ANY_SPLIT = "|".join(sorted(SPLITS, key=len, reverse=True))
-_SPLIT_PAIR = re.compile(
-    rf"(?<![\w./\\-])(?P<name>{_ANY_SPLIT})"
-    rf"(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)"
-    rf"(?P<number>\d{{1,9}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s，；]|$))",
-    re.IGNORECASE,
-)
-_SPLIT_FIRST = re.compile(rf"\W*(?:\d{{1,9}}\W{{1,4}})?(?:{_ANY_SPLIT})\b", re.IGNORECASE)
-"""A line of the metrics of a data split: "validation: mae 0.57 rmse 0.66", "[6] test mse 0.02"."""
-_LISTED = re.compile(r"[ \t]{0,8}[,;|，；][ \t]{0,8}\Z|[ ]-[ ]\Z")
-_SECTION = re.compile(rf"(?<![\w/.-])({_ANY_SPLIT})\W{{1,5}}\Z", re.IGNORECASE)
-"""What begins the metrics of a data split within a line: "Val: loss 0.6", "[Valid] loss", "【验证】损失"."""
-_HEADING = re.compile(
-    rf"(?<![\w/.-])([A-Za-z][\w@]{{0,30}}|[\u4e00-\u9fff]{{2,6}})\s{{0,3}}[:=({{\[：（]\s{{0,3}}"
-    rf"(?:(?:{_ANY_SPLIT})[\s:=：]{{1,4}}\d[\d.]{{0,20}}%?[,;|\s，；/]{{1,4}}){{0,3}}\Z",
-    re.IGNORECASE,
-)
-"""A metric before its values of several data splits: "loss: train 0.51 val 0.61"."""
-_NEAR = 200
-"""Characters before a number that may say what it is of."""
-_WORD_BEFORE = re.compile(r"(?<![\w.'])([A-Za-z]\w{0,30}?)(?:'s)?[ ]\Z")
-_PERCENT = re.compile(
-    rf"(?P<number>\d{{1,3}}(?:\.\d{{1,20}})?)[ ]?%[ ](?:(?P<split>{_ANY_SPLIT})[ ])?(?P<name>correct|accuracy|acc)\b",
-    re.IGNORECASE,
-)
-_PHRASE = re.compile(
-    r"\baccuracy(?P<of>[ ](?:of|on|for|over)[ ](?=[^:=\n]{0,60}\b(?:network|model|net|images|samples|data|set)\b)"
-    r"[^:=\n]{1,80}?)(?:[ ]is)?[ ]?[:=]?[ ](?P<number>\d{1,3}(?:\.\d{1,20})?)[ ]?%",
-    re.IGNORECASE,
-)
-"""A percentage behind what it is of: "Accuracy of the network on the 10000 test images: 54 %"."""
-_PLACED = re.compile(
-    r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W|\bep\W|第\s{0,3}\d{1,15}\s{0,3}(?:轮|个?epoch|代|步|次迭代|回合)",
     re.IGNORECASE,
 )
 _EPISODE = re.compile(r"(?<![A-Za-z_])episode['\"]?[\s:=#\[(]{0,6}(\d{1,12})(?![\d.]*[A-Za-z])", re.IGNORECASE)
@@ -161,10 +99,6 @@ class _Points:
         return _Points([self.values[n] for n in chosen], [self.places[n] for n in chosen])
 
 
-_AVERAGE = re.compile(rf"[ \t]{{0,3}}\([ \t]{{0,12}}(?P<number>{_NUMBER})\)")
-"""The running mean behind a value of one batch: "Acc@1 70.3 (68.8)" of the examples of PyTorch and of timm."""
-
-
 def metrics_from_console(text: str) -> list[Series]:
     """Returns the metrics in console text, one series per name, with source "text".
 
@@ -181,8 +115,8 @@ def metrics_from_console(text: str) -> list[Series]:
     for line in text.splitlines():
         line = line[:_MAX_LINE]
         quoted, before = _SOURCE_LINE.match(before), line
-        running: set[str] = set()
-        pairs = [] if quoted or not _GATE.search(line) or _MESSAGE.match(line) else _pairs(plain_line(line), running)
+        is_text = quoted or not _GATE.search(line) or _MESSAGE.match(line)
+        pairs, running = ([], set()) if is_text else read_line(line)
         places: dict[str, int] = {}
         if not pairs:
             pairs, places = table.read(line)
@@ -205,95 +139,6 @@ def metrics_from_console(text: str) -> list[Series]:
             metrics.setdefault(name, _Points()).add(value, place, is_running=name in running)
     found = [_series(*one) for name, points in metrics.items() for one in _split_by_label(name, points)]
     return [one for one in found if not may_be_goal(one.name) or len(set(one.values)) > 1]
-
-
-def _pairs(line: str, running: set[str]) -> list[tuple[str, float]]:
-    """Returns the metrics in one line, each name once; `running` gets the names of those that are running means.
-
-    Behind a value of a batch of an evaluation the mean so far counts, in training the value, as the probe measures it.
-    """
-    seen: dict[str, float] = {}
-    words_before: dict[str, str] = {}
-    part, following, end = None, "", 0
-    placed = bool(_PLACED.search(line))
-    headed = placed or bool(_SPLIT_FIRST.match(line))
-    for match in _PAIR.finditer(line):
-        listed = placed and bool(_LISTED.search(line, max(0, match.start() - _NEAR), match.start()))
-        named = metric_name(match["name"], listed)
-        data = SPLITS.get(
-            (match["data"] or match["note"] or "").strip().lower()
-        )  # "loss (val) 0.6", "loss on val: 0.6"
-        if named is None or match["time"] or (match["data"] and data is None and match["separator"].isspace()):
-            continue
-        name, strong = named
-        alone = match.group().strip() == line.strip(" \t-=*#>")
-        follows = bool(seen) and bool(_LISTED.fullmatch(line, end, match.start()))
-        value = _value(match, strong=strong, placed=headed or alone or follows)
-        if value is None:
-            continue
-        if part is None:
-            part = data_split(line[: match.start()])
-        elif section := _SECTION.search(line[max(end, match.start() - _NEAR) : match.start()]):
-            part, following = SPLITS[section[1].lower()].removeprefix("train"), ""
-        end = match.end()
-        # "val loss 0.6 acc 0.7": the second one is of the same data.
-        following = _split_before(match["name"]) if has_split(name) else following
-        own = part or following if data is None else data.removeprefix("train")
-        full = name if not own or has_split(name) or name == "lr" else f"{own}/{name}"
-        word = _WORD_BEFORE.search(line[: match.start()])
-        if full in words_before and word is not None:
-            first = words_before[full]  # "accuracy 0.71 ema accuracy 0.74", "D loss: 0.6 G loss: 0.9"
-            if first and first not in COUNTERS and full in seen:
-                seen = {f"{first}_{full}" if other == full else other: number for other, number in seen.items()}
-            full = f"{word[1]}_{full}"
-        words_before.setdefault(full, word[1] if word is not None else "")
-        mean = _AVERAGE.match(line, match.end()) if has_split(full) and not match["of"] else None
-        if mean is not None and full not in seen:
-            running.add(full)
-            value = float(mean["number"])
-        seen.setdefault(full, value)
-    for match in _PERCENT.finditer(line) if not seen or placed else ():
-        split = SPLITS[match["split"].lower()] if match["split"] else data_split(line[: match.start()])
-        seen.setdefault(f"{split}/accuracy" if split else "accuracy", float(match["number"]))
-    for match in _PHRASE.finditer(line) if not seen else ():
-        split = data_split(line[: match.end("of")])
-        seen.setdefault(f"{split}/accuracy" if split else "accuracy", float(match["number"]))
-    # A learning rate alone is a printed option, not a measurement.
-    if not any("loss" in name.lower() or "acc" in name.lower() for name in seen) and len(seen) == 1:
-        seen.pop("lr", None)
-    splits: dict[str, float] = {}
-    for match in _SPLIT_PAIR.finditer(line):
-        if placed or not match["separator"].isspace():
-            split, heading = (
-                SPLITS[match["name"].lower()],
-                _HEADING.search(line[max(0, match.start() - _NEAR) : match.start()]),
-            )
-            of = metric_name(heading[1]) if heading is not None else None
-            splits.setdefault(f"{split}/{of[0]}" if of is not None else split, float(match["number"]))
-    return [*seen.items(), *(splits.items() if len(splits) > 1 else ())]
-
-
-def _split_before(name: str) -> str:
-    """Returns the held-out data named by a word of its own before a metric: "val" of "val loss" and "验证集 F1"."""
-    chinese = re.match(CHINESE_QUALIFIER, name)
-    split = data_split(name) if chinese or " " in name else ""
-    return "" if split == "best" else split
-
-
-def _value(match: re.Match[str], *, strong: bool, placed: bool) -> float | None:
-    """Returns the number after a name, or `None` if it is not written like a metric."""
-    number = match["number"]
-    if match["of"]:
-        whole = int(match["of"])
-        return int(number) / whole if number.isdigit() and whole and "acc" in match["name"].lower() else None
-    plain = number.lstrip("+-").isdigit()
-    blank = match["separator"].isspace()
-    if plain and (blank or not strong):
-        return None
-    if blank and not strong and not placed:
-        return None
-    value = float(number)
-    return None if not strong and not math.isfinite(value) else value
 
 
 def _place_of(line: str) -> _Place:

@@ -270,7 +270,7 @@ LOSSES = {"loss": 0.5, "val/loss": 0.6}
         ("PSNR on Set5: 31.2 dB\nAccuracy on the test set: 0.93", {"PSNR": 31.2, "test/accuracy": 0.93}),
         ("epoch 1 {'loss': np.float64(0.5), 'val_loss': np.float32(0.6)}", {"loss": 0.5, "val_loss": 0.6}),
         ("---- mAP 0.45 ----", {"mAP": 0.45}),
-        ("epoch 3: 50.0% train accuracy, 45.0% validation accuracy", {"train/accuracy": 50.0, "val/accuracy": 45.0}),
+        ("epoch 3: 50.0% train accuracy, 45.0% validation accuracy", {"accuracy": 50.0, "val/accuracy": 45.0}),
     ],
 )
 def test_what_is_around_a_metric_says_of_which_data_it_is(text, found):

@@ -1,0 +1,212 @@
+"""Reads the metrics in one line of printed text: numbers behind the names of metrics and of data splits."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from labbook.capture.metric_lines import plain_line
+from labbook.capture.metric_names import (
+    CHINESE_NAMES,
+    CHINESE_QUALIFIER,
+    QUALIFIERS,
+    data_split,
+    has_split,
+    metric_name,
+)
+from labbook.model.metric_kinds import COUNTERS, SPLITS
+
+_NUMBER = (
+    r"[-+]?(?:\d{16,40}\.\d{1,20}|\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
+    r"|[-+]?(?:nan|inf(?:inity)?)(?![A-Za-z])"
+)
+"""A number; one of more than 15 digits is a diverged value with decimals, and no date or identifier."""
+_PAIR = re.compile(
+    rf"(?<![\w./\\-])(?P<name>(?:(?:{QUALIFIERS})[ ]|{CHINESE_QUALIFIER}[ ]?)?[A-Za-z_][\w./@-]{{0,60}}"
+    rf"|(?:{CHINESE_QUALIFIER}[ ]?)?(?:{CHINESE_NAMES}))"
+    rf"(?:[ ](?:sum|mean|avg|average|value))?(?:[ ]?\((?P<note>[^()\n]{{0,40}})\))?['\"]?[↑↓]?"
+    rf"(?:[ ](?:on|for|over)[ ](?:the[ ])?(?P<data>[A-Za-z][\w-]{{0,30}})(?:[ ](?:set|data|dataset|split))?)?"
+    r"(?:[ ]is\b)?"
+    rf"(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)['\"]?(?:(?:tensor|array|(?:np|numpy)\.float\d{{2}})\()?"
+    rf"(?P<open>\[[ \t]?)?(?P<number>{_NUMBER})(?(open)[ \t]?\])"
+    r"(?:/(?P<of>\d{1,12}))?(?!\s{0,3}[*+/]\s{0,3}[A-Za-z_(])(?=['\"%,;|)\]}\s，；。）】]|:(?!\d)|\.?(?:\s|$)|-{1,2}\s)"
+    r"(?P<time>[ \t]?(?:s|secs?|seconds|ms|min|hours?)\b)?",
+    re.IGNORECASE,
+)
+_ANY_SPLIT = "|".join(sorted(SPLITS, key=len, reverse=True))
+_SPLIT_PAIR = re.compile(
+    rf"(?<![\w./\\-])(?P<name>{_ANY_SPLIT})"
+    rf"(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)"
+    rf"(?P<number>\d{{1,9}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s，；]|$))",
+    re.IGNORECASE,
+)
+_SPLIT_FIRST = re.compile(rf"\W*(?:\d{{1,9}}\W{{1,4}})?(?:{_ANY_SPLIT})\b", re.IGNORECASE)
+"""A line of the metrics of a data split: "validation: mae 0.57 rmse 0.66", "[6] test mse 0.02"."""
+_LISTED = re.compile(r"[ \t]{0,8}[,;|，；][ \t]{0,8}\Z|[ ]-[ ]\Z")
+_SECTION = re.compile(rf"(?<![\w/.-])({_ANY_SPLIT})\W{{1,5}}\Z", re.IGNORECASE)
+"""What begins the metrics of a data split within a line: "Val: loss 0.6", "[Valid] loss", "【验证】损失"."""
+_HEADING = re.compile(
+    rf"(?<![\w/.-])([A-Za-z][\w@]{{0,30}}|[\u4e00-\u9fff]{{2,6}})\s{{0,3}}[:=({{\[：（]\s{{0,3}}"
+    rf"(?:(?:{_ANY_SPLIT})[\s:=：]{{1,4}}\d[\d.]{{0,20}}%?[,;|\s，；/]{{1,4}}){{0,3}}\Z",
+    re.IGNORECASE,
+)
+"""A metric before its values of several data splits: "loss: train 0.51 val 0.61"."""
+_NEAR = 200
+"""Characters before a number that may say what it is of."""
+_WORD_BEFORE = re.compile(r"(?<![\w.'])([A-Za-z]\w{0,30}?)(?:'s)?[ ]\Z")
+_PERCENT = re.compile(
+    rf"(?P<number>\d{{1,3}}(?:\.\d{{1,20}})?)[ ]?%[ ](?:(?P<split>{_ANY_SPLIT})[ ])?(?P<name>correct|accuracy|acc)\b",
+    re.IGNORECASE,
+)
+_PHRASE = re.compile(
+    r"\baccuracy(?P<of>[ ](?:of|on|for|over)[ ](?=[^:=\n]{0,60}\b(?:network|model|net|images|samples|data|set)\b)"
+    r"[^:=\n]{1,80}?)(?:[ ]is)?[ ]?[:=]?[ ](?P<number>\d{1,3}(?:\.\d{1,20})?)[ ]?%",
+    re.IGNORECASE,
+)
+"""A percentage behind what it is of: "Accuracy of the network on the 10000 test images: 54 %"."""
+_PLACED = re.compile(
+    r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W|\bep\W|第\s{0,3}\d{1,15}\s{0,3}(?:轮|个?epoch|代|步|次迭代|回合)",
+    re.IGNORECASE,
+)
+_AVERAGE = re.compile(rf"[ \t]{{0,3}}\([ \t]{{0,12}}(?P<number>{_NUMBER})\)")
+"""The running mean behind a value of one batch: "Acc@1 70.3 (68.8)" of the examples of PyTorch and of timm."""
+
+
+def read_line(line: str) -> tuple[list[tuple[str, float]], set[str]]:
+    """Returns the metrics in one line, each name once, and the names of those that are running means."""
+    line = plain_line(line)
+    pairs = _NamedValues(line)
+    values = pairs.values
+    for match in _PERCENT.finditer(line) if not values or pairs.is_placed else ():
+        before = match["split"] or line[: match.start()]
+        values.setdefault(_accuracy(before), float(match["number"]))
+    for match in _PHRASE.finditer(line) if not values else ():
+        values.setdefault(_accuracy(line[: match.end("of")]), float(match["number"]))
+    # A learning rate alone is a printed option, not a measurement.
+    if [*values] == ["lr"]:
+        values.clear()
+    splits = _values_of_splits(line, with_blanks=pairs.is_placed)
+    return [*values.items(), *(splits.items() if len(splits) > 1 else ())], pairs.running
+
+
+class _NamedValues:
+    """The numbers behind the names of metrics, read from left to right.
+
+    Attributes:
+        values: Name of the metric, with its data split -> number.
+        running: Names of running means. Behind a value of a batch of an evaluation the mean so far counts, in training
+            the value, as the probe measures it.
+        is_placed: Whether the line names a step or an epoch.
+    """
+
+    def __init__(self, line: str) -> None:
+        self.values: dict[str, float] = {}
+        self.running: set[str] = set()
+        self.is_placed = bool(_PLACED.search(line))
+        self._line = line
+        self._is_headed = self.is_placed or bool(_SPLIT_FIRST.match(line))
+        self._end = 0
+        """Where the number of the metric before ends."""
+        self._section: str | None = None
+        """Data split of the metrics up to the next word for one; `None` before the first metric."""
+        self._split_of_word = ""
+        self._words_before: dict[str, str] = {}
+        for match in _PAIR.finditer(line):
+            self._read(match)
+
+    def _read(self, match: re.Match[str]) -> None:
+        line, start = self._line, match.start()
+        is_listed = self.is_placed and bool(_LISTED.search(line, max(0, start - _NEAR), start))
+        named = metric_name(match["name"], is_listed)
+        is_of_other = bool(match["data"]) and match["separator"].isspace() and _split_of(match) is None
+        if named is None or match["time"] or is_of_other:
+            return
+        name, is_strong = named
+        is_alone = match.group().strip() == line.strip(" \t-=*#>")
+        follows = bool(self.values) and bool(_LISTED.fullmatch(line, self._end, start))
+        value = _value(match, strong=is_strong, placed=self._is_headed or is_alone or follows)
+        if value is None:
+            return
+        name = self._apart(self._with_split(name, match), start)
+        mean = _AVERAGE.match(line, match.end()) if has_split(name) and not match["of"] else None
+        if mean is not None and name not in self.values:
+            self.running.add(name)
+            value = float(mean["number"])
+        self.values.setdefault(name, value)
+        self._end = match.end()
+
+    def _with_split(self, name: str, match: re.Match[str]) -> str:
+        """Returns a name with the data split that the line names for it."""
+        line, start = self._line, match.start()
+        if self._section is None:
+            self._section = data_split(line[:start])
+        elif section := _SECTION.search(line[max(self._end, start - _NEAR) : start]):
+            self._section, self._split_of_word = SPLITS[section[1].lower()].removeprefix("train"), ""
+        if has_split(name):
+            # "val loss 0.6 acc 0.7": the second one is of the same data.
+            self._split_of_word = _split_before(match["name"])
+            return name
+        own = _split_of(match)
+        split = self._section or self._split_of_word if own is None else own.removeprefix("train")
+        return f"{split}/{name}" if split and name != "lr" else name
+
+    def _apart(self, name: str, start: int) -> str:
+        """Returns a name with the word before it, if it came before: "accuracy 0.71 ema accuracy 0.74"."""
+        word = _WORD_BEFORE.search(self._line[:start])
+        full = name
+        if name in self._words_before and word is not None:
+            first = self._words_before[name]  # "D loss: 0.6 G loss: 0.9"
+            if first and first not in COUNTERS:
+                self.values = {f"{first}_{n}" if n == name else n: number for n, number in self.values.items()}
+            full = f"{word[1]}_{name}"
+        self._words_before.setdefault(full, word[1] if word is not None else "")
+        return full
+
+
+def _split_of(match: re.Match[str]) -> str | None:
+    """Returns the data split behind the name of a metric: of "loss (val) 0.6" and "loss on val: 0.6"."""
+    return SPLITS.get((match["data"] or match["note"] or "").strip().lower())
+
+
+def _accuracy(before: str) -> str:
+    split = data_split(before)
+    return f"{split}/accuracy" if split else "accuracy"
+
+
+def _values_of_splits(line: str, *, with_blanks: bool) -> dict[str, float]:
+    """Returns the numbers behind the names of data splits.
+
+    Args:
+        with_blanks: Whether a blank between name and number is enough.
+    """
+    values: dict[str, float] = {}
+    for match in _SPLIT_PAIR.finditer(line):
+        if with_blanks or not match["separator"].isspace():
+            split = SPLITS[match["name"].lower()]
+            heading = _HEADING.search(line[max(0, match.start() - _NEAR) : match.start()])
+            metric = metric_name(heading[1]) if heading is not None else None
+            values.setdefault(f"{split}/{metric[0]}" if metric is not None else split, float(match["number"]))
+    return values
+
+
+def _split_before(name: str) -> str:
+    """Returns the held-out data named by a word of its own before a metric: "val" of "val loss" and "验证集 F1"."""
+    chinese = re.match(CHINESE_QUALIFIER, name)
+    split = data_split(name) if chinese or " " in name else ""
+    return "" if split == "best" else split
+
+
+def _value(match: re.Match[str], *, strong: bool, placed: bool) -> float | None:
+    """Returns the number after a name, or `None` if it is not written like a metric."""
+    number = match["number"]
+    if match["of"]:
+        whole = int(match["of"])
+        return int(number) / whole if number.isdigit() and whole and "acc" in match["name"].lower() else None
+    plain = number.lstrip("+-").isdigit()
+    blank = match["separator"].isspace()
+    if plain and (blank or not strong):
+        return None
+    if blank and not strong and not placed:
+        return None
+    value = float(number)
+    return None if not strong and not math.isfinite(value) else value
