@@ -260,11 +260,13 @@ class _Session:
     def _capture(self) -> None:
         """Captures the start and writes the running entry, in a thread; failures are ignored."""
         from labbook.record.finalize import capture_start, write_running_entry
+        from labbook.record.jobs.join_as_task import note_commit
         from labbook.store.git.git_identity import run_author
 
         with suppress(Exception):
             self.start["author"] = run_author(self.notebook.paths.root, self.notebook.config.author)
             self.start["time_limit"] = read_time_limit(os.environ, ask=self.writes_start)
+            note_commit(self.start)
         with suppress(Exception):
             # Synced in this thread, so that the command does not wait for the disk.
             self.journal.write(self.journal.paths.start, self.start)

@@ -105,6 +105,9 @@ class Sources(Event, total=False):
     packages: Annotated[list[str], LONG]
     imported: Annotated[list[str], LONG]
     environment: dict[str, Text]
+    allowed: dict[str, Text]
+    versions: dict[str, str]
+    modules: Annotated[list[Texts], LONG]
 
 
 class StackFrame(TypedDict, total=False):

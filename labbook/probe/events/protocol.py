@@ -60,7 +60,9 @@ SOURCES = "sources"
 """What of the user's code this process loaded, written at its end. `files`: paths of the modules, the main program
 first. `packages`: names of the installed top-level modules, `imported`: those that these files import. `environment`
 (object): the variables that are set and that these files name, or that begin with the name of a loaded package, without
-names like those of secrets. More than one event may be written: they add up."""
+names like those of secrets. More than one event may be written: they add up. What ranks are compared by: `allowed`
+(object): the variables whose values may be recorded, `versions` (object): `__version__` of the packages, `modules`:
+name, path and digest of the text of each of `files`."""
 
 EXCEPTION = "exception"
 """An uncaught exception. `where`: "main", "thread", "child". `chain` and `frames`: innermost last. `relation` of a

@@ -34,20 +34,28 @@ def install(probe):
         if "fork" in known or probe.role == "trial":
             return  # a process writes them once, at its end
         with guard:
-            files = [file for file in user_sources() if file not in known]
-            known.update(files)
-            if files:
-                texts, packages = list(_read_texts(files)), loaded_packages()
-                imported = sorted(set(packages).intersection(_imported_names(texts)))
-                environment = read_variables(texts, given)
-                fields = {"packages": packages, "imported": imported, "environment": environment}
-                probe.event(protocol.SOURCES, files=files, **fields)
+            names = {file: name for file, name in user_sources().items() if file not in known}
+            known.update(names)
+            if names:
+                from ..redaction.environment_variables import allowed_environment  # the start does not wait for it
+
+                texts, packages = dict(_read_texts(names)), loaded_packages()
+                probe.event(
+                    protocol.SOURCES,
+                    files=list(names),
+                    packages=packages,
+                    imported=sorted(set(packages).intersection(_imported_names(texts.values()))),
+                    environment=read_variables(texts.values(), given),
+                    allowed=allowed_environment(given),
+                    versions=_versions(packages),
+                    modules=[[names[file], file, _digest(text)] for file, text in texts.items()],
+                )
 
     probe.at_exit(leave)
 
 
 def user_sources():
-    """Returns the user's files among the loaded modules, the main program first."""
+    """Returns the user's files among the loaded modules, the main program first, each with the name of its module."""
     found = {}
     for name in ("__main__", *sorted(sys.modules)):
         module = sys.modules.get(name)
@@ -56,10 +64,10 @@ def user_sources():
         if not isinstance(file, str) or not file.endswith(".py") or not os.path.isfile(file):
             continue
         if is_user_file(os.path.abspath(file)):
-            found[os.path.realpath(file)] = None
+            found.setdefault(os.path.realpath(file), name)
             if len(found) >= _MOST:
                 break
-    return list(found)
+    return found
 
 
 def loaded_packages():
@@ -68,8 +76,20 @@ def loaded_packages():
     return sorted(name for name, file in loaded if "." not in name and "-packages/" in file)[:_MOST]
 
 
+def _versions(packages):
+    """Returns the version that each loaded package has as `__version__`; reads no file, imports nothing."""
+    found = {name: vars(sys.modules[name]).get("__version__") for name in packages if name in sys.modules}
+    return {name: version[:80] for name, version in found.items() if isinstance(version, str)}
+
+
+def _digest(text):
+    import hashlib
+
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
+
+
 def _read_texts(files):
-    """Yields the texts of source files, up to 4 MiB in all."""
+    """Yields source files with their texts, up to 4 MiB in all."""
     left = _MOST_BYTES_IN_ALL
     for file in files:
         try:
@@ -78,7 +98,7 @@ def _read_texts(files):
                 continue
             left -= size
             with open(file, encoding="utf-8", errors="replace") as stream:
-                yield stream.read()
+                yield file, stream.read()
         except OSError:
             continue
 

@@ -73,6 +73,7 @@ class JobJournal(Journal):
             failed_at=min([*raised, ended]) if failed else None,
             stopped=signal in _STOPPED or code in (130, 143),
             names=tuple(str(process.folder / process.name) for process in processes),
+            commit=str((start.get("job") or {}).get("commit") or ""),
         )
 
     def _deciding_task(self) -> TaskFacts | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.capture.job_identity import batch_attempt, find_job
@@ -41,3 +42,15 @@ def join_as_task(
             before = note_attempt(paths, *attempt, journal.run_id)
             start.update({"attempt_before": before} if before else {})
     return member, place
+
+
+def note_commit(start: dict[str, Any]) -> None:
+    """Adds to the `job` in `start` the commit of the code that this task runs; nodes may have different checkouts."""
+    from labbook.capture.code.git_reader import head_commit
+    from labbook.capture.command import find_program_file
+    from labbook.store.git.git_process import discover
+
+    program = find_program_file(start["argv"], Path.cwd())
+    repository = discover(program.path.parent if program.path is not None else program.folder)
+    if "job" in start and repository is not None:
+        start["job"]["commit"] = head_commit(repository)

@@ -16,7 +16,8 @@ from labbook.capture.job_identity import is_single_launch
 from labbook.model.run import Console, Run
 from labbook.model.run_json import line_by_line, run_to_json
 from labbook.record.run_entry import move_long_console
-from labbook.record.run_from_journal.odd_rank import name_odd
+from labbook.record.run_from_journal.odd_rank import name_odd, note_separation
+from labbook.record.run_from_journal.rank_differences import SHOWN_COMMIT, Known, compare_ranks, is_of_a_rank
 from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.title import run_title
 from labbook.report.run_data import load_run
@@ -163,6 +164,8 @@ def _join(parts: Sequence[Run], language: str) -> Run:
         next((run for run in parts if run.status != "finished"), first),
     )
     ranks = {**first.captured["ranks"], "world": world, "rows": ordered, "missing": missing, "odd": odd}
+    ranks["differences"] = _differences(parts)
+    note_separation(odd, ordered, ranks["differences"])
     ranks["joined_by_clock"] = not is_single_launch(ranks["job"])
     captured = {name: facts for name, facts in first.captured.items() if name != "ending"}
     captured.update({"ending": deciding.captured["ending"]} if deciding.captured.get("ending") else {})
@@ -181,6 +184,22 @@ def _join(parts: Sequence[Run], language: str) -> Run:
         title="",
     )
     return replace(run, title=run_title(run, language))
+
+
+def _differences(parts: Sequence[Run]) -> list[dict[str, Any]]:
+    """Returns what is not the same on all ranks: within a part, and between the parts, whose nodes are unlike."""
+    facts = {rank: dict(_facts_of_node(run)) for run in parts for rank in sorted(_ranks(run))}
+    within = [one for run in parts for one in run.captured["ranks"].get("differences", [])]
+    return compare_ranks(facts) + within
+
+
+def _facts_of_node(run: Run) -> Iterator[tuple[str, Known]]:
+    code, python, command = (run.captured.get(name) or {} for name in ("code", "python", "command"))
+    commit, packages = str(code.get("commit") or ""), python.get("packages") or {}
+    yield "commit", (commit, commit[:SHOWN_COMMIT])
+    versions = {"Python": python.get("version"), **{name: packages.get(name) for name in python.get("loaded") or ()}}
+    variables = {n: value for n, value in (command.get("environment") or {}).items() if not is_of_a_rank(n)}
+    yield from ((name, (str(value or ""), str(value))) for name, value in {**versions, **variables}.items())
 
 
 def _console(deciding: Run, parts: Sequence[Run]) -> Console:

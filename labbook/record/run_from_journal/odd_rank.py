@@ -253,6 +253,27 @@ def _slowest_rank_facts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "step_s": times[slowest], "usual_s": usual}  # fmt: skip
 
 
+def note_separation(
+    odd: dict[str, Any], rows: Sequence[Mapping[str, Any]], differences: Sequence[Mapping[str, Any]]
+) -> None:
+    """Adds to ranks that failed alone what only they have in common: a difference, or that they are all of one node.
+
+    Args:
+        odd: Of `name_odd`; gets `only`: `what` and `value`. `what` is "node" where no difference separates them.
+        differences: Of `rank_differences`.
+    """
+    ranks = sorted(odd.get("ranks") or ())
+    hosts: dict[str, list[int]] = {}
+    for row in rows:
+        hosts.setdefault(str(row.get("host") or ""), []).append(row["rank"])
+    nodes = {host: having for host, having in hosts.items() if host and len(having) > 1}
+    for what, values in [*((one["what"], one["values"]) for one in differences), ("node", nodes)]:
+        for value, having in values.items():
+            if odd.get("kind") in ("failed", "alike") and sorted(having) == ranks and len(rows) > len(ranks):
+                odd["only"] = {"what": what, "value": value}
+                return
+
+
 def note_other_calls(odd: dict[str, Any], calls: Mapping[int, Mapping[int, int]]) -> None:
     """Adds to a hang the first step in which the odd ranks made another number of collective calls than all others.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from labbook.frozen import dataclass
 from labbook.model.events.process_kinds import Bye, StackFrame, Stacks, UncaughtException
-from labbook.model.events.training_kinds import FrameworkImported, State, Step
+from labbook.model.events.training_kinds import Step
 from labbook.model.run import ray_node
 from labbook.probe.events import protocol
 from labbook.record.run_from_journal.blocked_on import classify_wait
@@ -21,7 +21,8 @@ from labbook.record.run_from_journal.ending_events import (
     program_frames,
     read_stacks_text,
 )
-from labbook.record.run_from_journal.odd_rank import name_odd, name_odd_worker, note_other_calls
+from labbook.record.run_from_journal.odd_rank import name_odd, name_odd_worker, note_other_calls, note_separation
+from labbook.record.run_from_journal.rank_differences import devices_used, rank_differences
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
 
@@ -49,6 +50,7 @@ class TaskFacts:
         failed_at: Unix time (s) of its exception or end, `None` if it ended well.
         stopped: Whether a signal from outside ended it.
         names: Paths of the event files of its processes.
+        commit: The commit of the code where it ran, or "".
     """
 
     rank: int
@@ -60,6 +62,7 @@ class TaskFacts:
     failed_at: float | None
     stopped: bool
     names: tuple[str, ...]
+    commit: str = ""
 
 
 def roll_call(
@@ -117,30 +120,17 @@ def roll_call(
     odd = name_odd(rows, missing if tasks else ()) if in_group else name_odd_worker(rows)
     for row in () if in_group else rows:
         row.pop("silent_s" if row.get("where") else "stack", None)
+    differences = rank_differences(by_rank, {task.rank: task.commit for task in tasks})
+    note_separation(odd, rows, differences)
     note_other_calls(odd, {rank: collective_calls(process) for rank, process in by_rank.items()})
     shown = sorted(rows, key=lambda row: (row["rank"] not in odd.get("ranks", ()), row["rank"]))[:_MOST_RANKS]
     facts = {
         "of": "" if in_group else "workers", "job": key if tasks or missing else "",
         "world": max(world, len(rows)) if in_group else 0,
         "rows": sorted(shown, key=lambda row: int(row["rank"])),
-        "missing": missing, "odd": odd, "differences": rank_differences(by_rank),
+        "missing": missing, "odd": odd, "differences": differences,
     }  # fmt: skip
     return {name: value for name, value in facts.items() if value}
-
-
-def rank_differences(by_rank: Mapping[int, ProcessEvents]) -> list[dict[str, Any]]:
-    """Returns what is not the same on all ranks: the versions of Python and of the framework, the kind of device."""
-    found: dict[str, dict[str, list[int]]] = {}
-    for rank, process in sorted(by_rank.items()):
-        facts = {"Python": process.hello.get("version", "")}
-        facts.update({one.get("name", ""): one.get("version", "") for one in process.events_of_kind(FrameworkImported)})
-        devices = [name for e in process.events_of_kind(State) if (one := e.get("device")) for name in _texts(one)]
-        facts["device"] = ", ".join(sorted({name.partition(":")[0] for name in devices}))
-        for what, value in facts.items():
-            found.setdefault(what, {}).setdefault(value, []).append(rank)
-    return [
-        {"what": what, "values": values} for (what, values) in found.items() if len(values) > 1 and "" not in values
-    ]
 
 
 def _weight(process: ProcessEvents) -> tuple[int, int, int]:
@@ -327,12 +317,8 @@ def own_step_s(process: ProcessEvents) -> float | None:
 
 
 def _is_on_cpu(process: ProcessEvents) -> bool:
-    devices = [name for e in process.events_of_kind(State) if (found := e.get("device")) for name in _texts(found)]
+    devices = devices_used(process)
     return bool(devices) and all("cpu" in name.lower() for name in devices)
-
-
-def _texts(one: str | Sequence[str]) -> Sequence[str]:
-    return [one] if isinstance(one, str) else one
 
 
 def _step_s(process: ProcessEvents) -> float | None:

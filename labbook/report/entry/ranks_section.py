@@ -142,6 +142,9 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
         sentence = say.line("record.ranks.calls", sentence=sentence, **values)
     if odd.get("later"):
         sentence = say.line("record.ranks.bad_loss_later", sentence=sentence, **values)
+    if only := odd.get("only"):
+        key = "record.ranks.on_one_node" if only["what"] == "node" else "record.ranks.only_they_have"
+        sentence = say.line(key, sentence=sentence, count=values["count"], **only)
     if others and kind in ("aborted", "failed", "alike", "killed", "lost", "missing", "unconnected"):
         sentence = say.line("record.ranks.with_others", sentence=sentence, **values)
     return sentence

@@ -59,7 +59,7 @@ def test_two_parts_are_joined_and_headed_by_the_rank_that_failed(book, git, vari
     ].count(entry.relative_to(book.folder).as_posix()) == 1
 
 
-def write_part(notes, at_s: int, rank: int, world: int, duration_s: int = 100, job="k8s-train", text="") -> str:
+def write_part(notes, at_s: int, rank: int, world: int, duration_s=100, job="k8s-train", text="", captured=()) -> str:
     """Writes the entry of one rank that started `at_s` seconds after noon, with an output as the recorder stores it."""
     run_id = f"20261121-12{at_s // 60:02d}{at_s % 60:02d}-aaa{'abcdefgh'[rank]}"
     missing = [other for other in range(world) if other != rank]
@@ -75,7 +75,7 @@ def write_part(notes, at_s: int, rank: int, world: int, duration_s: int = 100, j
     console = {"text": text[:1000], "lines": text.count("\n")}
     if len(text) > 1000:
         (entry.with_suffix("") / "console.txt").write_text(text)
-    data = {**facts, "console": console, "captured": {"ranks": ranks}}
+    data = {**facts, "console": console, "captured": {"ranks": ranks, **dict(captured)}}
     (entry.with_suffix("") / "run.json").write_text(json.dumps(data))
     return run_id
 
@@ -143,3 +143,19 @@ def test_an_entry_that_only_the_clock_joined_says_so(notes, job, is_by_clock):
     assert join_jobs(notes.notebook) == [first]
     line = f"- the parts were joined by their times: launches of {job} have no id of their own\n"
     assert (line in notes.notebook.paths.entry(first).read_text()) is is_by_clock
+
+
+def test_what_differs_between_the_nodes_of_a_joined_entry_is_listed(notes):
+    def captured(rank):
+        variables = {"NCCL_ALGO": "Ring" if rank else "Tree", "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"}
+        packages = {"numpy": f"2.{rank}", "unused": str(rank), "tqdm": "4"}
+        return {
+            "code": {"commit": "ab"[rank] * 40}, "command": {"environment": variables},
+            "python": {"version": "3.11.7", "packages": packages, "loaded": ["numpy", "tqdm"]},
+        }  # fmt: skip
+
+    first, _ = (write_part(notes, 0, rank, 2, job="slurm_9_0", captured=captured(rank)) for rank in (0, 1))
+    assert join_jobs(notes.notebook) == [first]
+    page = notes.notebook.paths.entry(first).read_text()
+    named = [line for line in page.splitlines() if line.startswith("- not the same ")]
+    assert [line.split()[4] for line in named] == ["commit", "numpy", "NCCL_ALGO"]

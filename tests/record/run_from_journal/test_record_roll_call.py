@@ -138,24 +138,6 @@ def test_a_rank_that_was_stopped_with_its_recorder_is_not_killed_first(tmp_path)
     assert (facts["odd"]["kind"], facts["odd"]["ranks"]) == ("elsewhere", [1])
 
 
-@pytest.mark.parametrize("field", ["Python", "torch", "device"])
-def test_versions_and_devices_that_differ_between_ranks_are_named(field, tmp_path):
-    def process(rank):
-        odd = field if rank == 2 else ""
-        env = {"RANK": str(rank), "WORLD_SIZE": "3"}
-        return ProcessEvents(f"{rank}.jsonl", (
-            {"k": "hello", "role": "python", "env": env, "version": "3.10.4" if odd == "Python" else "3.11.7"},
-            {"k": "framework", "name": "torch", "version": "2.12.0" if odd == "torch" else "2.13.0"},
-            {"k": "state", "device": ["cpu" if odd == "device" else f"cuda:{rank}"]},
-            {"k": "bye"},
-        ), folder=tmp_path)  # fmt: skip
-
-    [difference] = roll_call([process(rank) for rank in range(3)], (), 0, "")["differences"]
-
-    assert difference["what"] == field
-    assert sorted(difference["values"].values()) == [[0, 1], [2]]
-
-
 @pytest.mark.parametrize(
     ("rows", "said", "unsaid"),
     [

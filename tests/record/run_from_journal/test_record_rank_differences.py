@@ -1,0 +1,67 @@
+"""What is not the same on all ranks, and what only those have that failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from labbook.record.run_from_journal.roll_call import TaskFacts, roll_call
+from labbook.report.entry.ranks_section import odd_rank_sentence
+from labbook.store.journal import ProcessEvents
+from labbook.store.text.sentences import Sentences
+
+
+def rank_process(rank, folder, field="", **more):
+    """Events of one of three ranks; of rank 2, `field` is another one."""
+
+    def of(name, usual, other):
+        return other if field == name and rank == 2 else usual
+
+    env = {"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(rank)}
+    code = of("mixing", ["mixing", "/a/mixing.py", "11aa"], ["mixing", "/b/mixing.py", "22bb"])
+    return ProcessEvents(f"{rank}.jsonl", (
+        {"k": "hello", "role": "python", "env": env, "version": of("Python", "3.11.7", "3.10.4"),
+         "sys_path": ["/usr/lib/python3.11", of("sys.path", "/a", "/b")]},
+        {"k": "framework", "name": "torch", "version": of("torch", "2.13.0", "2.12.0")},
+        {"k": "state", "device": [of("device", f"cuda:{rank}", "cpu")]},
+        {"k": "sources", "files": ["/a/mixing.py"], "versions": {"numpy": of("numpy", "2.4", "1.26")},
+         "allowed": {**env, "CUDA_VISIBLE_DEVICES": str(rank), **of("NCCL_ALGO", {}, {"NCCL_ALGO": "Tree"})},
+         "modules": [["__main__", f"/a/{rank}/train.py", "00ff"], code]},
+        *more.get("events", ()),
+        {"k": "bye"},
+    ), folder=folder)  # fmt: skip
+
+
+@pytest.mark.parametrize("field", ["Python", "torch", "device", "sys.path", "numpy", "NCCL_ALGO", "mixing", "commit"])
+def test_what_differs_between_ranks_is_named(field, tmp_path):
+    processes = [rank_process(rank, tmp_path, field) for rank in range(3)]
+    tasks = [
+        TaskFacts(rank, "n1", "", 0, "", 9.0, None, False, (str(tmp_path / f"{rank}.jsonl"),), commit)
+        for rank, commit in enumerate(["a" * 40, "a" * 40, ("b" if field == "commit" else "a") * 40])
+    ]
+
+    [difference] = roll_call(processes, tasks, 3, "")["differences"]
+
+    assert difference["what"] == field
+    assert sorted(difference["values"].values()) == [[0, 1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("field", "nodes", "said"),
+    [
+        ("mixing", "aab", "only there mixing is /b/mixing.py (22bb)"),
+        ("", "abb", "these are all ranks of the node b"),
+        ("", "aab", ""),  # a node with one rank says nothing that the rank does not
+        ("", "bbb", ""),
+    ],
+)
+def test_ranks_that_failed_alone_are_described_by_what_only_they_have(field, nodes, said, tmp_path):
+    odd = (1, 2) if nodes == "abb" else (2,)
+    error = {"k": "exception", "type": "TypeError", "message": "mix() got alpha", "exit": True, "t": 5.0, "frames": []}
+    processes = [rank_process(rank, tmp_path, field, events=(error,) if rank in odd else ()) for rank in range(3)]
+    tasks = [
+        TaskFacts(rank, nodes[rank], "", int(rank in odd), "", 9.0, 5.0 if rank in odd else None, False,
+                  (str(tmp_path / f"{rank}.jsonl"),))
+        for rank in range(3)
+    ]  # fmt: skip
+    sentence = odd_rank_sentence(roll_call(processes, tasks, 3, "")["odd"], Sentences("en"))
+    assert sentence.endswith(f"; {said}") if said else ";" not in sentence
