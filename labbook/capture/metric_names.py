@@ -29,7 +29,7 @@ _CHINESE = {
     "精度": "accuracy", "奖励": "reward", "回报": "reward",
     "召回率": "recall", "学习率": "lr", "困惑度": "perplexity", "梯度范数": "grad_norm",
 }  # fmt: skip
-_AVERAGES = ("average", "avg", "mean", "running", "sum")
+AVERAGES = ("average", "avg", "mean", "running", "sum")
 
 CHINESE_QUALIFIER = "(?:训练|验证|测试|平均|总)集?(?:上的?|的)?(?:平均|总)?"
 """What comes before a metric: "验证集 F1", "测试集上的准确率", "平均损失"."""
@@ -65,9 +65,9 @@ def metric_name(text: str, listed: bool = False) -> tuple[str, bool] | None:
         return ("lr" if words in (("lr",), ("learning", "rate")) else _clean_name(text), True) if plain else None
     if "".join(words).endswith("gradnorm") and "max" not in words:
         return _clean_name(text), True
-    if words and words[-1] in ("step", "epoch"):
-        # Lightning logs `train_loss_step` and `train_loss_epoch`.
-        words = words[:-1]
+    if len(words) > 1:
+        # Lightning logs `train_loss_step` and `train_loss_epoch`, other examples print `epoch_loss`.
+        words = tuple(word for word in words if word not in ("step", "epoch"))
     kind = metric_kind(text)
     if not kind.quantity or kind.quantity == "speed" or any(word in _NOT_METRICS for word in words):
         return None
@@ -124,7 +124,7 @@ _QUALIFIED = re.compile(CHINESE_QUALIFIER.replace("(?:", "(?P<split>", 1) + "[ ]
 
 def _clean_name(text: str) -> str:
     """Returns the name with `_` for blanks and without words for averages."""
-    parts = [p for p in re.split(r"[\s]+", text.strip()) if p.lower() not in _AVERAGES]
+    parts = [p for p in re.split(r"[\s]+", text.strip()) if p.lower() not in AVERAGES]
     name = "_".join(parts) or text.strip()
     return name.lower() if name[:1].isupper() and name.isalpha() and not name.isupper() and _is_one_word(name) else name
 

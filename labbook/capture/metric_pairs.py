@@ -7,6 +7,7 @@ import re
 
 from labbook.capture.metric_lines import plain_line
 from labbook.capture.metric_names import (
+    AVERAGES,
     CHINESE_NAMES,
     CHINESE_QUALIFIER,
     QUALIFIERS,
@@ -45,6 +46,8 @@ _SPLIT_FIRST = re.compile(rf"\W*(?:\d{{1,9}}\W{{1,4}})?(?:{_ANY_SPLIT})\b", re.I
 _LISTED = re.compile(r"[ \t]{0,8}[,;|，；][ \t]{0,8}\Z|[ ]-[ ]\Z")
 _SECTION = re.compile(rf"(?<![\w/.-])({_ANY_SPLIT})\W{{1,5}}\Z", re.IGNORECASE)
 """What begins the metrics of a data split within a line: "Val: loss 0.6", "[Valid] loss", "【验证】损失"."""
+_VARIANT = re.compile(rf"\W*(?:{_ANY_SPLIT})[ ]?\(([A-Za-z]\w{{0,15}})\)[ ]?:", re.IGNORECASE)
+"""The weights that a line of a data split is of: "Test (EMA): Loss: 0.6"."""
 _HEADING = re.compile(
     rf"(?<![\w/.-])([A-Za-z][\w@]{{0,30}}|[\u4e00-\u9fff]{{2,6}})\s{{0,3}}[:=({{\[：（]\s{{0,3}}"
     rf"(?:(?:{_ANY_SPLIT})[\s:=：]{{1,4}}\d[\d.]{{0,20}}%?[,;|\s，；/]{{1,4}}){{0,3}}\Z",
@@ -111,6 +114,9 @@ class _NamedValues:
         """Data split of the metrics up to the next word for one; `None` before the first metric."""
         self._split_of_word = ""
         self._words_before: dict[str, str] = {}
+        variant = _VARIANT.match(line)
+        named = variant[1].lower() if variant is not None else ""
+        self._variant = f"{named}_" if named and named not in AVERAGES else ""
         for match in _PAIR.finditer(line):
             self._read(match)
 
@@ -148,7 +154,7 @@ class _NamedValues:
             return name
         own = _split_of(match)
         split = self._section or self._split_of_word if own is None else own.removeprefix("train")
-        return f"{split}/{name}" if split and name != "lr" else name
+        return f"{split}/{self._variant}{name}" if split and name != "lr" else name
 
     def _apart(self, name: str, start: int) -> str:
         """Returns a name with the word before it, if it came before: "accuracy 0.71 ema accuracy 0.74"."""

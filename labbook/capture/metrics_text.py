@@ -67,12 +67,14 @@ class _Place(NamedTuple):
     Args:
         total: Number of steps behind the step, 30 of "[21/30]"; 0 where there is none.
         label: The word before the epoch, "teacher" of "teacher | epoch 3"; "" where there is none.
+        is_named: Whether the line itself names its epoch; else the epoch is that of an earlier line.
     """
 
     step: int | None
     epoch: int | None
     total: int = 0
     label: str = ""
+    is_named: bool = True
 
 
 @dataclass
@@ -132,7 +134,7 @@ def metrics_from_console(text: str) -> list[Series]:
         place = _place_of(line)
         line_epoch = places.get("epoch", place.epoch)
         epoch = epoch if line_epoch is None else line_epoch
-        place = place._replace(step=places.get("step", place.step), epoch=epoch)
+        place = place._replace(step=places.get("step", place.step), epoch=epoch, is_named=line_epoch is not None)
         for name, value in pairs:
             if name not in metrics and len(metrics) >= _MAX_SERIES:
                 continue
@@ -194,7 +196,10 @@ def _series(name: str, points: _Points) -> Series:
 
 
 def _steps(points: _Points) -> tuple[int, ...]:
-    """Returns ascending steps: those printed, those joined over epochs, the epochs, or point numbers."""
+    """Returns ascending steps: those printed, those joined over epochs, the epochs, or point numbers.
+
+    One value behind the lines of the epochs is a result of the whole training, not of the last epoch that was printed.
+    """
     steps = [place.step for place in points.places if place.step is not None]
     if len(steps) == len(points.values):
         if _ascending(steps):
@@ -202,7 +207,8 @@ def _steps(points: _Points) -> tuple[int, ...]:
         joined = _join_epochs(steps, [place.total for place in points.places])
         if joined is not None:
             return joined
-    epochs = [place.epoch for place in points.places if place.epoch is not None]
+    is_result = len(points.places) == 1 and not points.places[0].is_named
+    epochs = [place.epoch for place in points.places if place.epoch is not None and not is_result]
     if len(epochs) == len(points.values) and _ascending(epochs):
         return tuple(epochs)
     return tuple(range(1, len(points.values) + 1))

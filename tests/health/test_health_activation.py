@@ -17,7 +17,7 @@ def looked(make_model, looks, *kinds, root=None, **rows):
 
 CASES = [
     ("dead_relu", {"dead": 0.8, "dead_n": 1024}, {"dead": 0.2, "dead_n": 1024}, "80 % of the units of layer1 (ReLU)"),
-    ("saturated_activation", {"sat": 0.9}, {"sat": 0.2}, "90 % of the inputs of layer1 (ReLU)"),
+    ("saturated_activation", {"sat": 0.9}, {"sat": 0.2}, "90 % of the inputs of layer1 (ReLU) are beyond 5"),
 ]
 
 
@@ -53,6 +53,22 @@ def test_dead_units_of_a_function(ask, looks):
 
 def test_the_last_activation_may_saturate(ask, make_model, looks):
     assert ask("saturated_activation", signals=looked(make_model, looks, "Sigmoid", sat=0.9)) is None
+
+
+@in_one_test(
+    ("first", "last", "begins", "verdict"),
+    [(0.7, 0.03, 0.0, "note"), (0.7, 0.6, 0.0, "fail"), (0.7, 0.03, 0.9, "fail")],
+)
+def test_units_that_saturate_while_the_loss_falls_are_a_note(
+    ask, make_model, looks, make_series, first, last, begins, verdict
+):
+    signals = looked(make_model, looks, "Sigmoid", "Linear", sat=0.9)
+    rows = [
+        {**t, "modules": [dict(r, sat=begins) if "sat" in r and t["step"] == 1 else r for r in t["modules"]]}
+        for t in signals["tensors"]
+    ]
+    loss = make_series("loss", [first] * 20 + [last] * 20)
+    assert ask("saturated_activation", loss, signals={**signals, "tensors": tuple(rows)}).verdict == verdict
 
 
 @in_one_test(("across", "verdict"), [(1e-9, "fail"), (0.0, "fail"), (0.4, "ok"), (1e-4, "ok")])

@@ -383,3 +383,16 @@ def test_a_program_without_modules_and_optimizers_has_its_parameters_to_itself(a
     model = ({"model": 0, "modules": [], "parameters": []},)
     found = ask("unregistered_parameters", signals={"graphs": leaves, "optimizers": by_hand, "models": model})
     assert found.verdict == "fail"
+
+
+@in_one_test(
+    ("function", "name", "verdict"),
+    [("mse_loss", "val_mse", "warn"), ("mse_loss", "val_mae", "not observed"),
+     ("mse_loss", "train_mse", "not observed"),
+     ("l1_loss", "val_mae", "warn"), ("cross_entropy", "val_mse", "not observed")],
+)  # fmt: skip
+def test_the_loss_function_by_its_own_name_is_a_validation_loss(ask, make_series, function, name, verdict):
+    train = make_series("loss", [2 * math.exp(-i / 60) for i in range(300)])
+    up = make_series(name, [1.0 - 0.1 * i for i in range(4)] + [0.7 + 0.06 * i for i in range(16)], "text")
+    signals = {"losses": ({"fn": function, "calls": 300, "training": True},)}
+    assert ask("overfitting", train, up, signals=signals).verdict == verdict

@@ -24,6 +24,15 @@ def test_a_lookup_table_that_is_given_one_id(ask, ids, rows, calls, verdict):
     assert (found.verdict if found else None) == verdict
 
 
+@in_one_test(("calls", "verdict"), [(1, "fail"), (20, None)])
+def test_the_first_of_several_calls_of_a_model_shows_no_constant_columns(ask, make_model, looks, calls, verdict):
+    steps = {"models": (make_model("Linear"),), "tensors": looks(modules=lambda _: [{"i": 0, "calls": calls}])}
+    leaf = {"path": "0", "role": "input", "shape": [64, 3], "constant": 3, "constant_n": 640}
+    batch = {"phase": "train", "leaves": [leaf]}
+    found = ask("constant_feature", signals={"batches": (batch,), **steps})
+    assert (found.verdict if found else None) == verdict
+
+
 def test_axes_that_are_reshaped(ask):
     conv = {"i": 1, "name": "conv", "type": "Conv1d", "order": 0, "input": [{"shape": [8, 6, 40]}]}
     for row, verdict in ((conv, None), ({**conv, "view_of": [8, 40, 6]}, "warn")):

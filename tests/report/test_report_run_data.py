@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
 from labbook.model.entry import Entry
-from labbook.model.run import FileUse, Run
+from labbook.model.run import FileUse, Process, Run
 from labbook.model.run_json import run_to_json
 from labbook.model.series import Series
+from labbook.report.entry.entry_front_matter import entry_meta
 from labbook.report.run_data import load_run, run_data
 from labbook.report.run_row import RunRow
 from labbook.report.terminal_page import strip_markup
@@ -47,6 +49,16 @@ def test_a_whole_run_as_data():
     assert [f["path"] for f in data["inputs"]] == ["data.csv", "log"]
     assert [f["path"] for f in data["outputs"]] == ["model.pt", "log"]
     assert data["probe"]["status"] == "absent"
+
+
+def test_values_that_are_numbered_by_epochs_are_counted_in_the_front_matter():
+    loss = Series("loss", "probe", tuple(range(1, 41)), (1.0,) * 40, count=40)
+    printed = [Series(name, "text", steps, (0.5,) * len(steps)) for name, steps in (("val_acc", (3, 4)), ("auc", (9,)))]
+    logged = Series("eval_f1", "transformers", (20, 40), (0.5, 0.6))
+    run = dataclasses.replace(RUN, series=(loss, *printed, logged))
+    run = dataclasses.replace(run, processes=(Process(1, 0, ("train.py",), "main", steps=40),))
+    found = entry_meta(run, "a run", {})["metrics"]
+    assert {name: one["steps"] for name, one in found.items()} == {"loss": 40, "val_acc": 2, "auc": 1, "eval_f1": 40}
 
 
 def test_a_run_without_its_data_is_told_from_its_entry():

@@ -7,6 +7,7 @@ import math
 from labbook.frozen import dataclass
 from labbook.health.evidence.layer_history import parameters_of
 from labbook.health.evidence.measurements import finite_points, measured_series, optimizer_of, process_series
+from labbook.health.evidence.trend_tests import median
 from labbook.model.events.training_kinds import Evaluation, LossCall
 from labbook.model.message import Message, message
 from labbook.model.metric_kinds import metric_kind, name_words
@@ -72,6 +73,12 @@ def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
     if function is not None and any(value < 0 for value in values):
         return message("health.not_observed.more_than_function")
     return TrainingLoss(steps, values, function or {}, classes)
+
+
+def has_halved(run: Run, signals: Signals) -> bool:
+    """Whether the loss has to fall in this training, and ends below half of its first values."""
+    loss = training_loss(run, signals)
+    return not isinstance(loss, Message) and median(loss.values[-20:]) < 0.5 * median(loss.values[:3])
 
 
 def _imported_kind(run: Run) -> Message | None:

@@ -23,6 +23,10 @@ _REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _HELD_OUT = ("val", "valid", "validation", "test", "eval", "dev")
 
 
+_MEASURES = {"mse_loss": "mse", "l1_loss": "mae", "nll_loss": "nll"}
+"""What programs call the value of a loss function on held-out data: `val_mse`."""
+
+
 def is_held_out(name: str) -> bool:
     """Whether a metric's name says that it was measured on other data than it was trained on."""
     parts = "".join(c.lower() if c.isalnum() else " " for c in name).split()
@@ -31,7 +35,9 @@ def is_held_out(name: str) -> bool:
 
 def validation_losses(run: Run, signals: Signals) -> list[float]:
     """Validation losses in order of time: those that the program logged, else those of the validation phases."""
-    logged = [s for s in run.series if "loss" in s.name.lower() and is_held_out(s.name) and len(s.values) >= 2]
+    own = {_MEASURES.get(loss.get("fn", ""), "loss") for loss in training_losses(signals)[:1]}
+    named = [s for s in run.series if "loss" in s.name.lower() or not own.isdisjoint(name_words(s.name))]
+    logged = [s for s in named if is_held_out(s.name) and len(s.values) >= 2]
     if logged:
         return [v for v in max(logged, key=_points).values if math.isfinite(v)]
     trained_on = {event.get("loader") for event in signals.prints if event.get("phase") == "train"} - {None}

@@ -15,6 +15,7 @@ from labbook.model.run_files import is_checkpoint, short_fingerprint
 from labbook.report.series_choice import (
     MEASURED_BY_PROBE,
     base_name,
+    counts_points,
     find_primary_series,
     primary_direction,
     run_best,
@@ -204,7 +205,7 @@ def _metrics(run: Run) -> dict[str, Any]:
             "first": _value(s.first),
             "best": _value(run_best(run, s)),
             "last": _value(s.last),
-            "steps": s.last_step,
+            "steps": (s.count or len(s.values)) if counts_points(s, run.steps) else s.last_step,
         }
         for s in chosen[:_MAX_METRICS]
     }
