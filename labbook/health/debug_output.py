@@ -153,13 +153,13 @@ def parameters(signals: Signals) -> dict[str, Any]:
 
 
 def update_ratio(signals: Signals) -> Series | None:
-    """Norm of the update / norm of the weight, the median over the weight matrices, at each look.
+    """Norm of the update / norm of the weight, the median over the weight matrices that train, at each look.
 
     `low` and `high` are the smallest and largest of them.
     """
     by_step: dict[int, list[float]] = {}
     for parameter in parameters_of(signals):
-        if parameter.is_matrix:
+        if parameter.is_matrix and parameter.trainable:
             for step, row in parameter.history:
                 ratio = row.get("ratio")
                 if ratio is not None:

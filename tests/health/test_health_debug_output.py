@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -97,12 +98,13 @@ def test_parameters_at_the_last_look(signals):
     assert (head["trainable"], head["gradient"], head["bad"]) == (False, None, 1)
 
 
-def test_the_update_ratio_is_a_series_with_its_extremes(signals):
-    series = debug_output.update_ratio(signals)
-
-    assert series is not None
-    assert (series.name, series.steps) == ("update_ratio", (1, 9))
-    assert (series.values, series.low, series.high) == ((0.025, 0.075), (0.01, 0.03), (0.04, 0.12))
+def test_the_update_ratio_is_a_series_with_its_extremes_over_what_trains(signals):
+    rows = [{**row, "trainable": True} for row in signals.models[0]["parameters"]]
+    thawed = replace(signals, models=({**signals.models[0], "parameters": rows},))
+    for one, values in ((thawed, ((0.025, 0.075), (0.01, 0.03), (0.04, 0.12))), (signals, ((0.01, 0.03),) * 3)):
+        series = debug_output.update_ratio(one)
+        assert series is not None and (series.name, series.steps) == ("update_ratio", (1, 9))
+        assert (series.values, series.low, series.high) == values
 
 
 def test_nothing_seen_is_nothing_told():

@@ -173,6 +173,22 @@ def test_an_output_that_a_librarys_model_has_to_spare_is_no_failure(ask, package
     assert ask("param_never_gets_grad", signals=signals).verdict == verdict
 
 
+@pytest.mark.parametrize(("package", "verdict"), [("smp", "note"), ("", "warn"), ("torch", "warn")])
+def test_a_stage_that_a_librarys_model_leaves_out_is_no_finding(ask, package, verdict):
+    """Whoever leaves a stage out decides: an encoder of a library, or a class that forgets its backbone."""
+    modules = [
+        {"i": 0, "name": "", "type": "Net", "package": "", "order": 9},
+        {"i": 1, "name": "encoder", "type": "Encoder", "package": package, "order": 8},
+        {"i": 2, "name": "encoder.layer4", "type": "Stage", "package": "torchvision"},
+        {"i": 3, "name": "encoder.layer4.conv", "type": "Conv2d", "package": "torch"},
+    ]
+    name = "encoder.layer4.conv.weight"
+    signals = loop(never_grad=[name], never_called=[name], never_grad_n=1, trainable_n=3) | {
+        "models": ({"model": 0, "modules": modules, "parameters": []},)
+    }
+    assert ask("param_never_gets_grad", signals=signals).verdict == verdict
+
+
 def test_a_satisfied_hinge_has_no_gradient(ask, make_series):
     signals = loop(steps_without_gradient={"0": {"none": 0, "zero": 80, "streak": 60}})
     hinge = make_series("loss", [1.0] * 20 + [0.0] * 80)

@@ -24,12 +24,11 @@ def test_a_lookup_table_that_is_given_one_id(ask, ids, rows, calls, verdict):
     assert (found.verdict if found else None) == verdict
 
 
-@in_one_test(("calls", "verdict"), [(1, "fail"), (20, None)])
-def test_the_first_of_several_calls_of_a_model_shows_no_constant_columns(ask, make_model, looks, calls, verdict):
-    steps = {"models": (make_model("Linear"),), "tensors": looks(modules=lambda _: [{"i": 0, "calls": calls}])}
+@in_one_test(("chained", "verdict"), [(0, "fail"), (19, None)])
+def test_the_first_of_the_forwards_of_a_solver_shows_no_constant_columns(ask, chained, verdict):
     leaf = {"path": "0", "role": "input", "shape": [64, 3], "constant": 3, "constant_n": 640}
-    batch = {"phase": "train", "leaves": [leaf]}
-    found = ask("constant_feature", signals={"batches": (batch,), **steps})
+    loop = {"forwards": {"looked": 20, "chained": chained}}
+    found = ask("constant_feature", signals={"batches": ({"phase": "train", "leaves": [leaf]},), "loop": loop})
     assert (found.verdict if found else None) == verdict
 
 

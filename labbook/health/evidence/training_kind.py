@@ -201,8 +201,13 @@ def acts_in_environment(signals: Signals) -> bool:
     if often or (steps >= 10 and seen - in_phases > _ACTING * steps):
         return True
     collected = forwards.get("train_grad", 0) > 5 * max(1, signals.loop.get("backwards", 0))
-    is_unrolled = forwards.get("chained", 0) > _ACTING * max(1, forwards.get("looked", 0))
-    return collected and not signals.losses and not is_unrolled
+    return collected and not signals.losses and not is_unrolled(signals)
+
+
+def is_unrolled(signals: Signals) -> bool:
+    """Whether most forwards are on what earlier ones of the step have returned, as those of an ODE or SDE solver."""
+    forwards = signals.loop.get("forwards", {})
+    return forwards.get("chained", 0) > _ACTING * max(1, forwards.get("looked", 0))
 
 
 def has_bootstrapped_targets(signals: Signals) -> bool:

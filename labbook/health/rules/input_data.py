@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from labbook.health.evidence.layer_history import Module, functions_of, modules_of, roots_of
+from labbook.health.evidence.layer_history import Module, functions_of, modules_of
 from labbook.health.evidence.measurements import called_in_sentence, join_names, place_of, unobserved
 from labbook.health.evidence.training_batches import input_leaves
-from labbook.health.evidence.training_kind import training_loss, training_losses
+from labbook.health.evidence.training_kind import is_unrolled, training_loss, training_losses
 from labbook.health.evidence.trend_tests import mann_kendall, mean, median, robust_deviation
 from labbook.health.rules.activation import first_not_normalised
 from labbook.model.check import Outcome, check
@@ -84,8 +84,8 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a logical invariant (tier 1); TheDeepChecker, deepchecks IsSingleValue. Of a lookup table with at least 16
     rows: it was given one and the same id in at least 3 looks and 256 times, and was called once a forward: a look is
-    at the first call, and of a table that serves several columns one may hold padding only (chosen by us). For the same
-    reason inputs of a model that a step calls several times are not judged: a solver begins at one time and one state.
+    at the first call, and of a table that serves several columns one may hold padding only (chosen by us). Nor are
+    inputs that a solver calls a model with judged: it begins at one time and one state.
     """
     for module in modules_of(signals):
         # A table that is called by a model which was not seen is a root of its own.
@@ -97,7 +97,7 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
         if len(seen) == 1 and len(ids) >= _FEWEST and looked >= 256 and rows >= 16:
             observed = message("health.constant_feature.id", layer=module.label, id=ids[0][0], count=looked, rows=rows)
             return Outcome("warn", observed)
-    if any(row.get("calls", 1) > 1 for root in roots_of(signals) for _, row in root.history):
+    if is_unrolled(signals):
         return None
     leaves = input_leaves(signals)
     last = [looks[-1][2] for looks in leaves.values()]

@@ -69,7 +69,7 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
             return Outcome("fail", observed)
     if not checked:
         return too_few_data(0, 1)
-    ratios = [v for p in parameters_of(signals) if p.is_matrix for v in p.values("ratio")]
+    ratios = [v for p in parameters_of(signals) if p.is_matrix and p.trainable for v in p.values("ratio")]
     extra: Message | str = ""
     if ratios and median(ratios) == 0.0:
         still = sum(1 for ratio in ratios if ratio == 0.0)

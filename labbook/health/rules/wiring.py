@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from labbook.health.evidence.layer_history import parameters_of
@@ -33,8 +33,9 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     """Whether some parameter that an optimizer holds never received a gradient.
 
     Source: a logical invariant (tier 1) after 20 calls of backward. Modules that run without one are cut off; modules
-    that never run may be spare ones, as the pooler of a fine-tuned encoder, and are no failure. Nor is a small part of
-    a library's model that runs for an output which this program does not need.
+    that never run may be spare ones, as the pooler of a fine-tuned encoder or the last stages of a library's encoder of
+    which fewer are asked for, and are no failure. Nor is a small part of a library's model that runs for an output
+    which this program does not need.
     """
     never = unreached_parameters(signals)
     total = signals.loop.get("trainable_n", 0)
@@ -56,15 +57,26 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
         if 0 < share <= _SMALL_PART and all(_is_in_library(signals, name) for name in cut):
             return Outcome("note", observed, (evidence,), where)
         return Outcome("fail", observed, (evidence, *_cut_sentence(signals)), where | _cut_place(signals))
-    verdict = "warn" if share > _SMALL_PART else "note"
+    ran = {
+        m.get("name", "") for model in signals.models for m in model.get("modules", []) if m.get("order") is not None
+    }
+    spare = all(_is_in_library(signals, _place_within(ran, name)) for name in never)
     evidence = message("health.param_never_gets_grad.never_ran", names=join_names(never))
-    return Outcome(verdict, observed, (evidence,), where)
+    return Outcome("note" if share <= _SMALL_PART or spare else "warn", observed, (evidence,), where)
 
 
-def _is_in_library(signals: Signals, parameter: str) -> bool:
-    """Whether a parameter belongs to a module that an installed package defines around layers of the framework."""
-    packages = {m.get("name", ""): m.get("package", "") for model in signals.models for m in model.get("modules", [])}
+def _place_within(ran: Collection[str], parameter: str) -> str:
+    """Returns the name of the module that was left out, directly within the nearest one that ran."""
     name = parameter
+    while "." in name and name.rpartition(".")[0] not in ran:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def _is_in_library(signals: Signals, part: str) -> bool:
+    """Whether a module that an installed package defines around layers of the framework has this part."""
+    packages = {m.get("name", ""): m.get("package", "") for model in signals.models for m in model.get("modules", [])}
+    name = part
     while name:
         name = name.rpartition(".")[0]
         package = packages.get(name)
