@@ -133,7 +133,7 @@ class _NamedValues:
         value = _value(match, strong=is_strong, placed=self._is_headed or is_alone or follows)
         if value is None:
             return
-        name = self._apart(self._with_split(name, match), start)
+        name = self._distinguish(self._with_split(name, match), start)
         mean = _AVERAGE.match(line, match.end()) if has_split(name) and not match["of"] else None
         if mean is not None and name not in self.values:
             self.running.add(name)
@@ -156,7 +156,7 @@ class _NamedValues:
         split = self._section or self._split_of_word if own is None else own.removeprefix("train")
         return f"{split}/{self._variant}{name}" if split and name != "lr" else name
 
-    def _apart(self, name: str, start: int) -> str:
+    def _distinguish(self, name: str, start: int) -> str:
         """Returns a name with the word before it, if it came before: "accuracy 0.71 ema accuracy 0.74"."""
         word = _WORD_BEFORE.search(self._line[:start])
         full = name

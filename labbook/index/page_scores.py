@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import repeat
 
@@ -67,6 +68,23 @@ class PageScore:
     fit: float = 0.0
 
 
+@dataclasses.dataclass
+class _Fits:
+    """How well the phrases of a page fit a question.
+
+    Args:
+        all: Of each phrase, weighted by its kind.
+        own_words: The best of titles and search phrases.
+        title: That of titles.
+        is_said: Whether the question has a whole title or search phrase.
+    """
+
+    all: list[float] = dataclasses.field(default_factory=list)
+    own_words: float = 0.0
+    title: float = 0.0
+    is_said: bool = False
+
+
 @dataclass(frozen=True)
 class PageTexts:
     """The texts of a page by which it is found.
@@ -110,9 +128,9 @@ class PageScores:
     def rank_pages(self, question: str) -> list[PageScore]:
         """Returns the pages that share a meaning with a question, the best first."""
         meanings = self._read(question)
-        total = sum(map(self._weight, meanings))
         gains: dict[int, float] = defaultdict(float)
         covered: dict[int, set[int]] = defaultdict(set)
+        total = sum(map(self._weight, meanings))
         shares: dict[str, float] = defaultdict(float)
         typical: dict[str, float] = defaultdict(float)
         for one in meanings:
@@ -130,33 +148,42 @@ class PageScores:
             for page, times in often.items():
                 shares[page] += own / total
                 typical[page] += own / total * times / (times + _SELDOM)
-        fits: dict[str, list[float]] = defaultdict(list)
-        titled: dict[str, float] = defaultdict(float)
-        own_words: dict[str, float] = defaultdict(float)
-        named: set[str] = set()
+        fits = self._fits(gains, covered, total)
+        scores = []
+        for page, share in shares.items():
+            found = fits[page]
+            best = sorted(found.all, reverse=True)
+            fit = sum(one * _NEXT**at for at, one in enumerate(best[:_MOST_FITS]))
+            score = _TYPICAL * typical[page] + fit + _OWN_TITLE * found.title + _SAID * found.is_said
+            is_exact = share + found.own_words >= _EXACT
+            scores.append(PageScore(share, score, page, found.is_said, is_exact, found.title, max(best, default=0.0)))
+        return sorted(scores, key=lambda one: (-one.score, one.symptom))
+
+    def _fits(self, gains: Mapping[int, float], covered: Mapping[int, set[int]], total: float) -> dict[str, _Fits]:
+        """Returns how well the phrases of each page fit a question.
+
+        Args:
+            gains: Number of a phrase -> weight of the meanings of the question that it has.
+            covered: Number of a phrase -> its meanings that the question has.
+            total: Weight of all meanings of the question.
+        """
+        found: dict[str, _Fits] = defaultdict(_Fits)
+        rare = _RARE * self._weight(frozenset())
         for at, gain in gains.items():
             page, kind, phrase = self._phrases[at]
             if (whole := self._totals.get(at)) is None:
                 whole = self._totals[at] = sum(map(self._weight, phrase))
-            if kind < 1 and whole < _RARE * self._weight(frozenset()):
+            if kind < 1 and whole < rare:
                 continue  # of "needs no ddp" only "ddp" is known
-            slots = covered[at]
-            fit = (gain + sum(self._weight(phrase[slot]) for slot in slots)) / (total + whole)
-            fits[page].append(fit * kind)
+            fit = (gain + sum(self._weight(phrase[slot]) for slot in covered[at])) / (total + whole)
+            fits = found[page]
+            fits.all.append(fit * kind)
             if kind >= 1:
-                own_words[page] = max(own_words[page], fit)
-                if len(slots) == len(phrase) and whole >= _RARE * self._weight(frozenset()):
-                    named.add(page)
+                fits.own_words = max(fits.own_words, fit)
+                fits.is_said = fits.is_said or (len(covered[at]) == len(phrase) and whole >= rare)
             if kind == _TITLE_WEIGHT:
-                titled[page] = max(titled[page], fit)
-        scores = []
-        for page, share in shares.items():
-            best = sorted(fits[page], reverse=True)
-            fit = sum(one * _NEXT**at for at, one in enumerate(best[:_MOST_FITS]))
-            score = _TYPICAL * typical[page] + fit + _OWN_TITLE * titled[page] + _SAID * (page in named)
-            is_exact = share + own_words[page] >= _EXACT
-            scores.append(PageScore(share, score, page, page in named, is_exact, titled[page], max(best, default=0.0)))
-        return sorted(scores, key=lambda one: (-one.score, one.symptom))
+                fits.title = max(fits.title, fit)
+        return found
 
     def is_about_something_else(self, question: str) -> bool:
         """Whether a question has only numbers and weak words, or everyday words beside those that no page has."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from labbook.frozen import dataclass
 from labbook.index.page_scores import ENOUGH, PageScore, page_scores
-from labbook.index.query_parser import parse_query
+from labbook.index.query_parser import Question, parse_query
 from labbook.index.vocabulary import is_request
 from labbook.model.symptom import CRASH_FAMILIES, Symptom
 
@@ -76,42 +76,71 @@ def match_symptoms(words: str, symptoms: Iterable[Symptom], names: FieldNames | 
     known = {one.id: one for one in symptoms}
     question = parse_query(words, names)
     if not question.terms:
-        ids = [v for f in question.filters if f.key == "symptom" and not f.negated for v in f.values]
-        families = tuple(v for f in question.filters if f.key == "family" and not f.negated for v in f.values)
-        return QuerySymptoms((), tuple(name for name in ids if name in known), families, whole=True)
-    bare = question.text.strip().lower()
-    if bare in known:
-        return QuerySymptoms((), (bare,), (known[bare].family,), whole=True)
-    if bare in CRASH_FAMILIES or any(one.family == bare for one in known.values()):
-        ids = [one.id for one in known.values() if one.family == bare]
-        return QuerySymptoms((), tuple(ids[:_MOST]), (bare,), whole=True)
+        return _symptoms_of_filters(question, known)
+    return (
+        _symptoms_of_name(question.text.strip().lower(), known)
+        or _symptoms_of_quote(question, known)
+        or _likely_symptoms(question, known)
+    )
+
+
+def _symptoms_of_filters(question: Question, known: Mapping[str, Symptom]) -> QuerySymptoms:
+    """Returns the symptoms and families of the filters of a query that has nothing else."""
+    chosen = {
+        key: tuple(value for one in question.filters if one.key == key and not one.negated for value in one.values)
+        for key in ("symptom", "family")
+    }
+    ids = tuple(name for name in chosen["symptom"] if name in known)
+    return QuerySymptoms(symptoms=ids, families=chosen["family"], whole=True)
+
+
+def _symptoms_of_name(name: str, known: Mapping[str, Symptom]) -> QuerySymptoms | None:
+    """Returns a symptom by its id, or those of a family by its name."""
+    if name in known:
+        return QuerySymptoms(symptoms=(name,), families=(known[name].family,), whole=True)
+    ids = [one.id for one in known.values() if one.family == name]
+    if ids or name in CRASH_FAMILIES:
+        return QuerySymptoms(symptoms=tuple(ids[:_MOST]), families=(name,), whole=True)
+    return None
+
+
+def _symptoms_of_quote(question: Question, known: Mapping[str, Symptom]) -> QuerySymptoms | None:
+    """Returns the few symptoms with a message that has the words of the query: "mat1 and mat2"."""
+    quoting = [one.id for one in _symptoms_with_quote(question.text.strip().lower(), known.values())]
+    if not 0 < len(quoting) <= _MOST:
+        return None
+    exact = [one.symptom for one in page_scores(known.values()).rank_pages(question.text) if one.exact]
+    quoted = tuple(dict.fromkeys([*exact, *quoting]))[:_MOST]
+    families = _families(known[name] for name in quoted)
+    return QuerySymptoms(symptoms=quoted, families=families, whole=True, equal=max(len(exact), 1))
+
+
+def _likely_symptoms(question: Question, known: Mapping[str, Symptom]) -> QuerySymptoms:
+    """Returns the symptoms with the best pages for a query, none if no page fits well."""
     scores = page_scores(known.values())
-    ranked = scores.rank_pages(question.text)
-    exact = [one.symptom for one in ranked if one.exact]
-    quoting = [one.id for one in _symptoms_with_quote(bare, known.values())]
-    if 0 < len(quoting) <= _MOST:
-        quoted = list(dict.fromkeys([*exact, *quoting]))[:_MOST]
-        families = _families(known[name] for name in quoted)
-        return QuerySymptoms((), tuple(quoted), families, whole=True, equal=max(len(exact), 1))
-    known_words, count = scores.count_known(question.text)
-    titled = sorted((one for one in ranked if one.titled), key=lambda one: -one.titled)
     if scores.is_about_something_else(question.text):
         return QuerySymptoms()
-    ranked = [one for one in ranked if _has_evidence(one, known_words, count)]
+    pages = scores.rank_pages(question.text)
+    known_words, count = scores.count_known(question.text)
+    ranked = [one for one in pages if _has_evidence(one, known_words, count)]
     if is_request(question.text):
         ranked = [one for one in ranked if (one.said and one.share >= _REQUESTED) or one.fit >= _ASKED]
     is_word = sum(not term.minor for term in question.terms) < 2
-    if not ranked and is_word and count < 2 and len(titled) <= _NAMED * len(known):
-        ranked = [replace(one, score=one.titled) for one in titled]
+    if not ranked and is_word and count < 2:
+        titled = sorted((one for one in pages if one.titled), key=lambda one: -one.titled)
+        ranked = [replace(one, score=one.titled) for one in titled] if len(titled) <= _NAMED * len(known) else []
     if not ranked:
         return QuerySymptoms()
     ranked.sort(key=lambda one: not one.exact)  # what says the same as the query comes first, all as likely
-    near = [one for one in ranked[:_MOST] if one.score >= _NEAR * ranked[0].score]
-    equal = sum(one.exact or one.score >= _EQUAL * ranked[0].score for one in near)
-    families = _families(known[one.symptom] for one in near[:1])
-    chosen = tuple(one.symptom for one in near)
-    is_whole = ranked[0].share >= _WHOLE and (ranked[0].said or ranked[0].exact or is_word)
-    return QuerySymptoms((), chosen, families, whole=is_whole, equal=equal, said=ranked[0].said)
+    best = ranked[0]
+    near = [one for one in ranked[:_MOST] if one.score >= _NEAR * best.score]
+    return QuerySymptoms(
+        symptoms=tuple(one.symptom for one in near),
+        families=_families([known[best.symptom]]),
+        whole=best.share >= _WHOLE and (best.said or best.exact or is_word),
+        equal=sum(one.exact or one.score >= _EQUAL * best.score for one in near),
+        said=best.said,
+    )
 
 
 def _has_evidence(page: PageScore, known: int, count: int) -> bool:
