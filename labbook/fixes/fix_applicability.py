@@ -206,17 +206,27 @@ def can_apply(change: Change, here: Circumstances, failure: Finding | None = Non
         return any(_has_old_lines(change.detail, text, _WORDS.findall) for text in here.configs)
     if change.kind != "code":
         return change.kind == "input"
-    lines = changed_lines(change.detail)
-    if not _has_old_lines(change.detail, here.code, _used_names):
+    return _can_apply_to_code(change.detail, here.code, source, raised=raised)
+
+
+def _can_apply_to_code(diff: str, code: str, source: str, *, raised: bool) -> bool:
+    """Whether a change of code is still to be made in this code.
+
+    Args:
+        source: The line that failed, "" if it is not known.
+        raised: Whether an exception was raised or an option refused.
+    """
+    lines = changed_lines(diff)
+    if not _has_old_lines(diff, code, _used_names):
         return raised and (_adds_to_call(lines, source) or _takes_out_name(lines, source))
     removed, added = (["".join(_STRINGS.split(line)) for line in part] for part in lines)
     if raised and not removed:
-        around = {normalise_source(line) for line in _lines_around(change.detail)}
-        return not around or not around.isdisjoint(normalise_source(line.strip()) for line in here.code.splitlines())
+        around = {normalise_source(line) for line in _lines_around(diff)}
+        return not around or not around.isdisjoint(normalise_source(line.strip()) for line in code.splitlines())
     # Another path, key or place in a list is right for the very line only; another number may represent a width.
     if _names("\n".join(lines[0])) == _names("\n".join(lines[1])):
         removed, added = ([_SUBSCRIPT.sub("[]", line) for line in part] for part in (removed, added))
-    return removed != added or all(line in here.code for line in lines[0])
+    return removed != added or all(line in code for line in lines[0])
 
 
 def _adds_to_call(lines: tuple[Sequence[str], Sequence[str]], source: str) -> bool:

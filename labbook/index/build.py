@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +29,7 @@ from labbook.index.documents import (
     read_note,
     stored_names,
 )
-from labbook.index.folders import TICK_NS, ScannedFile, known_below, note_look, scan_all, scan_changed
+from labbook.index.folders import TICK_NS, IndexedFile, ScannedFile, known_below, note_look, scan_all, scan_changed
 from labbook.store.notebook import Notebook
 from labbook.store.paths import NotebookPaths
 
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 _Reading = tuple[ScannedFile, str, int, "Note | None"]
 """A file, the digest of its content, when it was read (ns), and the note if the content has changed."""
+
+_Request = tuple[Path, Sequence[tuple[ScannedFile, str]]]
+"""The folder of a notebook, and files below it with the digests that the index has of them."""
 
 _BATCH = 200
 _MANY = 2000
@@ -150,7 +154,7 @@ def _refresh(
     paths: NotebookPaths,
     only: Sequence[Path] | None,
     notify: Callable[[int, int], None] | None,
-    until: float = float("inf"),
+    until: float = math.inf,
     *,
     quick: bool = False,
     executor: str = "",
@@ -158,31 +162,24 @@ def _refresh(
     began = time.time_ns()
     look = None
     if only is not None:
-        known = _known_rows(connection, [_relative_path(paths, path) for path in only])
+        known = _indexed_files(connection, [_relative_path(paths, path) for path in only])
         seen = {file.path: file for file in _scan(paths, only)}
     else:
         look = scan_changed(connection, paths) if quick else scan_all(paths)
-        known = known_below(connection, look.listed) if quick else _known_rows(connection, None)
+        known = known_below(connection, look.listed) if quick else _indexed_files(connection, None)
         seen = {file.path: file for file in look.files}
     # Entries are named by their time: later ones get higher numbers.
-    changed = sorted(
-        (file for file in seen.values() if not _unchanged(file, known.get(file.path))), key=lambda file: file.path
-    )
-    if until != float("inf"):
+    changed = [file for path, file in sorted(seen.items()) if not _unchanged(file, known.get(path))]
+    if until < math.inf:
         changed.reverse()
-    gone = [path for path in known if path not in seen]
     read = 0
     whole = True
-    hashes = {path: row[2] for path, row in known.items()}
     batches = [changed[start : start + _BATCH] for start in range(0, len(changed), _BATCH)]
-    requests = [(paths.root, [(file, hashes.get(file.path, "")) for file in batch]) for batch in batches]
-    with contextlib.ExitStack() as stack:
-        results: Iterator[list[_Reading]] = map(_read_files, requests)
-        if executor and len(changed) > _MANY:
-            from labbook.executors import map_in_order, open_executor
-
-            pool, workers = stack.enter_context(open_executor(executor))
-            results = (made for _, made in map_in_order(pool, workers, _read_files, requests))
+    requests = [
+        (paths.root, [(file, known[file.path].digest if file.path in known else "") for file in batch])
+        for batch in batches
+    ]
+    with _reading(requests, executor if len(changed) > _MANY else "") as results:
         for number, batch in enumerate(batches):
             if time.monotonic() > until:
                 whole = False
@@ -190,6 +187,7 @@ def _refresh(
             read += _write(connection, next(results))
             if notify is not None:
                 notify(number * _BATCH + len(batch), len(changed))
+    gone = [path for path in known if path not in seen]
     if gone:
         _forget(connection, gone)
     if look is not None and look.listed and whole:
@@ -201,20 +199,32 @@ def _refresh(
     return RefreshResult(read, len(gone), tuple((path, problem) for path, problem in problems))
 
 
-def _known_rows(connection: sqlite3.Connection, paths: Sequence[str] | None) -> dict[str, tuple[int, int, str, int]]:
-    """Returns the rows of all files, or of the given ones, as the index has them."""
+@contextlib.contextmanager
+def _reading(requests: Sequence[_Request], executor: str) -> Iterator[Iterator[list[_Reading]]]:
+    """Reads batches of files, in order, in other processes if there is an executor."""
+    if not executor:
+        yield map(_read_files, requests)
+        return
+    from labbook.executors import map_in_order, open_executor
+
+    with open_executor(executor) as (pool, workers):
+        yield (made for _, made in map_in_order(pool, workers, _read_files, requests))
+
+
+def _indexed_files(connection: sqlite3.Connection, paths: Sequence[str] | None) -> dict[str, IndexedFile]:
+    """Returns all files, or the given ones, as the index has them."""
     columns = "SELECT path, mtime_ns, size, hash, read_ns FROM files"
     if paths is None:
         rows = connection.execute(columns).fetchall()
     else:
         rows = [row for path in paths for row in connection.execute(f"{columns} WHERE path = ?", (path,))]
-    return {row[0]: row[1:] for row in rows}
+    return {row[0]: IndexedFile(*row[1:]) for row in rows}
 
 
-def _unchanged(file: ScannedFile, row: tuple[int, int, str, int] | None) -> bool:
-    if row is None or row[:2] != (file.mtime_ns, file.size):
+def _unchanged(file: ScannedFile, known: IndexedFile | None) -> bool:
+    if known is None or (known.mtime_ns, known.size) != (file.mtime_ns, file.size):
         return False
-    return row[3] - file.mtime_ns > TICK_NS
+    return known.read_ns - file.mtime_ns > TICK_NS
 
 
 def _scan(paths: NotebookPaths, only: Iterable[Path]) -> Iterator[ScannedFile]:
@@ -230,7 +240,7 @@ def _relative_path(paths: NotebookPaths, path: Path) -> str:
     return os.path.relpath(path, paths.root).replace(os.sep, "/")
 
 
-def _read_files(request: tuple[Path, Sequence[tuple[ScannedFile, str]]]) -> list[_Reading]:
+def _read_files(request: _Request) -> list[_Reading]:
     """Reads files below a folder, each with the digest that the index has of it."""
     root, files = request
     ready: list[_Reading] = []

@@ -28,6 +28,20 @@ class ScannedFile(NamedTuple):
     size: int
 
 
+class IndexedFile(NamedTuple):
+    """A file as the index has it.
+
+    Args:
+        digest: Digest of its content.
+        read_ns: When it was read.
+    """
+
+    mtime_ns: int
+    size: int
+    digest: str
+    read_ns: int
+
+
 @dataclass(frozen=True)
 class FolderScan:
     """Files and folders of one scan of `notes/`.
@@ -95,16 +109,16 @@ def _walk_folders(paths: NotebookPaths, waiting: list[str], known: Mapping[str, 
     return FolderScan(tuple(files), listed)
 
 
-def known_below(connection: sqlite3.Connection, folders: Iterable[str]) -> dict[str, tuple[int, int, str, int]]:
+def known_below(connection: sqlite3.Connection, folders: Iterable[str]) -> dict[str, IndexedFile]:
     """Returns the indexed files directly inside some folders."""
-    found = {}
+    found: dict[str, IndexedFile] = {}
     for folder in folders:
         # "0" is what follows "/".
         rows = connection.execute(
             "SELECT path, mtime_ns, size, hash, read_ns FROM files WHERE path > ? AND path < ?",
             (f"{folder}/", f"{folder}0"),
         )
-        found.update({row[0]: row[1:] for row in rows if "/" not in row[0][len(folder) + 1 :]})
+        found.update({row[0]: IndexedFile(*row[1:]) for row in rows if "/" not in row[0][len(folder) + 1 :]})
     return found
 
 

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from labbook.compare.run_changes import compare_runs
 from labbook.compare.run_settings import captured_facts, list_rows
@@ -109,38 +109,64 @@ def compare_results(
         Times, speeds and memory are not compared. The probe looks at some steps only, chosen by their cost: of its
         series the steps are compared that both runs have.
     """
+    series = _compare_series(before, now)
+    end = _other_end(before, now)
+    same_end = end is None or end.key == "rerun.other_steps"
+    equal_files, other_files = _compare_files(before, now)
+    if not series.values and not equal_files and end is None:
+        failure = _failure(now)
+        if failure and failure == _failure(before):
+            return Reproduction("identical", end=message("rerun.same_failure", failure=failure))
+        return Reproduction("unknown")
+    if end is None and series.first is None and not series.missing and not other_files:
+        is_printed = series.printed and not equal_files
+        return Reproduction("identical", series.values, series.names, equal_files, is_printed)
+    noise = _judge_noise(before, now, repeats) if same_end else None
+    verdict = "within_noise" if noise is not None else "different"
+    reasons = tuple(_reasons(before, now, possible))
+    return Reproduction(
+        verdict, series.values, series.names, equal_files, series.printed, series.first, reasons, noise, end
+    )
+
+
+class _ComparedSeries(NamedTuple):
+    """The series of two runs compared.
+
+    Args:
+        values: Number of values at steps that both have.
+        names: Names of the series that both have.
+        missing: Whether the rerun lacks a series that the program wrote.
+        printed: Whether all that both have are printed numbers.
+        first: The first difference, or `None`.
+    """
+
+    values: int
+    names: tuple[str, ...]
+    missing: bool
+    printed: bool
+    first: FirstDifference | None
+
+
+def _compare_series(before: Mapping[str, Any], now: Mapping[str, Any]) -> _ComparedSeries:
     values, names = 0, []
     differences: list[tuple[bool, int, FirstDifference]] = []
     theirs = dict(_series(now))
     missing, printed = False, True
     for key, points in _series(before):
-        sampled = key[1] == "probe"
+        name, source, _ = key
+        sampled = source == "probe"
         if key not in theirs:
             missing = missing or not sampled
             continue
-        names.append(key[0])
-        printed = printed and key[1] == "text"
-        count, difference = _compare_points(key[0], points, theirs[key], sampled=sampled)
+        names.append(name)
+        printed = printed and source == "text"
+        count, difference = _compare_points(name, points, theirs[key], sampled=sampled)
         values += count
         if difference is not None:
             # The probe counts steps of the optimizer; what the program logs may count epochs, from 0.
             differences.append((not sampled, difference.step, difference))
     first = min(differences, key=lambda one: one[:2])[2] if differences else None
-    end = _other_end(before, now)
-    same_end = end is None or end.key == "rerun.other_steps"
-    equal_files, other_files = _compare_files(before, now)
-    compared = tuple(dict.fromkeys(names))
-    if not values and not equal_files and end is None:
-        failure = _failure(now)
-        if failure and failure == _failure(before):
-            return Reproduction("identical", end=message("rerun.same_failure", failure=failure))
-        return Reproduction("unknown")
-    if end is None and first is None and not missing and not other_files:
-        return Reproduction("identical", values, compared, equal_files, printed and not equal_files)
-    noise = _judge_noise(before, now, repeats) if same_end else None
-    verdict = "within_noise" if noise is not None else "different"
-    reasons = tuple(_reasons(before, now, possible))
-    return Reproduction(verdict, values, compared, equal_files, printed, first, reasons, noise, end)
+    return _ComparedSeries(values, tuple(dict.fromkeys(names)), missing, printed, first)
 
 
 def _other_end(before: Mapping[str, Any], now: Mapping[str, Any]) -> Message | None:
