@@ -17,7 +17,7 @@ from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.events.data_kinds import Loader
 from labbook.model.events.inspection_kinds import Flight
 from labbook.model.evidence import Evidence, ObservedException, ProcessEnd
-from labbook.model.run import INTERRUPTS, CaughtException, Run, is_launcher_error
+from labbook.model.run import INTERRUPTS, CaughtException, Run, is_launcher_error, reports_child
 
 _RE = compile_patterns(__file__)
 _FAILED = ("failed", "killed", "lost")
@@ -50,9 +50,10 @@ def collect_run_evidence(run: Run) -> Evidence:
         return Evidence(raised, (), ending, run.checks, conditions, facts, framework)
     # An exception of a thread may be the reason why the main thread waits.
     ended = [e for e in caught if e.ended_process or e.where == "thread"] or caught
-    if all(map(_is_of_launcher, ended)):
-        # The notebook runner goes on after the error of a cell, then fails because of it.
-        ended = [replace(e, ended_process=True) for e in caught]
+    if all(_is_of_launcher(e) or reports_child(e) for e in ended):
+        # The notebook runner goes on after the error of a cell, then fails because of it. What reports the failure of
+        # a task, or was raised from that report, comes behind the error of the task.
+        ended = [replace(e, ended_process=True, t=0.0 if reports_child(e) else e.t) for e in caught]
     raised = tuple(read_caught_exception(e) for e in sorted(ended, key=lambda e: e.t))
     if raised and ending.facts.get("child_signal"):
         # The exception is about the child, or a consequence of its death.

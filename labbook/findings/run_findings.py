@@ -81,6 +81,7 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
     A broken connection to a peer, or a launcher's report, is known to the catalogue; the exception of the rank that
     failed first may not be. Then that exception is the headline, with its own message, and the others follow from it.
     """
+    from labbook.diagnosis.catalogue.matcher import Matcher
     from labbook.diagnosis.families.message_family import family_of_message
     from labbook.diagnosis.finding_builder import first_message_line, locate_exception
     from labbook.diagnosis.run_evidence import read_caught_exception
@@ -97,6 +98,9 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
     # Ranks may fail with errors of one class.
     if (top.exception, top.message) == (first.type, first_message_line(exception.message)):
         return diagnosis
+    known = Matcher(catalogue).match_exception(exception)[:1]
+    if any(_ANYTHING in match.symptom.caused_by for match in known):
+        return diagnosis  # the first to report the end of another rank, as on another port
     reading = family_of_message(exception)
     message = " ".join(first.message.split())[:_MAX_LAST_LINE]
     own = Finding(

@@ -23,7 +23,7 @@ NOTEBOOK_REPORTS = ("CellExecutionError", "DeadKernelError")
 
 LAUNCHER_ERRORS = (
     *("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException", "RayTaskError"),
-    *("WorkerGroupError", "ControllerError"),
+    *("WorkerGroupError", "ControllerError", "ActorDiedError"),
     *NOTEBOOK_REPORTS,
 )
 """Classes by which a launcher, or the runner of a notebook, reports the failure of what it started."""
@@ -32,6 +32,12 @@ LAUNCHER_ERRORS = (
 def is_launcher_error(name: str) -> bool:
     """Whether a class, such as `RayTaskError(ValueError)`, reports the failure of what a launcher started."""
     return name.partition("(")[0] in LAUNCHER_ERRORS
+
+
+def reports_child(raised: CaughtException) -> bool:
+    """Whether an exception is a launcher's report of the failure of what it started, or was raised from one."""
+    causes = (name for name, _, relation in raised.chain if relation == "cause")
+    return any(map(is_launcher_error, (raised.type, *causes)))
 
 
 def ray_node(argv: Sequence[str]) -> str:

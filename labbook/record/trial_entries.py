@@ -18,6 +18,7 @@ from labbook.record.run_entry import OBJECTIVE, add_findings, add_printed_metric
 from labbook.record.run_from_journal.journal_reader import build_run
 from labbook.record.run_from_journal.trial_parts import TrialPart
 from labbook.report.best_runs import PRUNED
+from labbook.report.ending_exception import ending_exception
 from labbook.report.series_choice import find_primary_series, primary_direction, run_best
 from labbook.store.experiments import slug_part
 from labbook.store.notebook import Notebook
@@ -28,6 +29,7 @@ _SHARED = ("command", "code", "python", "hardware", "container", "reproducibilit
 """Captured facts of the run that a trial has in common with it."""
 
 _GOALS = {"minimize": "min", "maximize": "max"}
+_MOST_OF_ERROR = 200
 
 
 def sweep_of(run: Run, trial: TrialPart) -> str:
@@ -100,7 +102,8 @@ def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> d
 
     Returns:
         `sweeps`: names of their sweeps. `rows`, one a trial: `number`, `id` of its entry or "", `params` that differ,
-        `state`, `verdict`, `metric`, `best`, `last`, `duration_s`. `best`: the number of the best one, if there is one.
+        `state`, `verdict`, `metric`, `best`, `last`, `duration_s`, `error` (class and message of a failed one). `best`:
+        the number of the best one, if there is one.
         `together`: whether some ran at the same time in one process. `printed`: whether what each one printed is known.
     """
     by_id = {each.id: each for each in runs}
@@ -121,6 +124,7 @@ def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> d
                 "state": trial.state or run.status,
                 "verdict": made.verdict if made is not None else "",
                 "duration_s": trial.ended - trial.started,
+                "error": _error(made),
                 **_trial_row(trial, None if has_objective else made, OBJECTIVE if has_objective else ""),
             }
         )
@@ -132,6 +136,11 @@ def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> d
     # Workers begin them in any order.
     rows.sort(key=lambda row: row["number"])
     return {**facts, **_best_row(rows)}
+
+
+def _error(run: Run | None) -> str:
+    raised = ending_exception(run) if run is not None else None
+    return f"{raised.type}: {' '.join(raised.message.split())}"[:_MOST_OF_ERROR].rstrip(": ") if raised else ""
 
 
 def _trial_row(trial: TrialPart, run: Run | None, metric: str) -> dict[str, Any]:

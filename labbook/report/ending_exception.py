@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import re
 
-from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Frame, Run, is_launcher_error
+from labbook.model.run import (
+    INTERRUPTS,
+    NOTEBOOK_REPORTS,
+    CaughtException,
+    Frame,
+    Run,
+    is_launcher_error,
+    reports_child,
+)
+
+_RAY_COPY = re.compile(r".*/working_dir_files/_ray_pkg_\w+/")
+"""Where Ray unpacks the working folder of a job on a node. Source: ray/_private/runtime_env/packaging.py."""
 
 
 def ending_exception(run: Run) -> CaughtException | None:
@@ -16,11 +27,11 @@ def ending_exception(run: Run) -> CaughtException | None:
     if run.status not in ("failed", "killed", "interrupted", "lost"):
         return None
     ending = [e for e in run.exceptions if e.ended_process and e.type not in INTERRUPTS]
-    if ending and all(is_launcher_error(e.type) for e in ending):
+    if ending and all(map(reports_child, ending)):
         # A kernel outlives the error of its cell: the last one before the report counts.
         reported = min(e.t for e in ending)
         before = [e for e in run.exceptions if e.type not in (*INTERRUPTS, *NOTEBOOK_REPORTS) and e.t <= reported]
-        own = [e for e in before if not is_launcher_error(e.type)] or before
+        own = [e for e in before if not reports_child(e)] or before
         of_ranks = {e.rank: e for e in sorted(own, key=lambda e: e.t) if e.where == "task" and e.rank is not None}
         if of_ranks:
             return min(of_ranks.values(), key=lambda e: e.t)
@@ -66,10 +77,11 @@ def shorten_paths(sentence: str, run: Run) -> str:
 
 
 def _own_folders(run: Run) -> list[str]:
-    """Returns the working folder and the top folder of the code, with a trailing slash, without the root."""
+    """Returns the working folder, the top folder of the code and Ray's copies, with a trailing slash, without `/`."""
     code = run.captured.get("code") or {}
     folders = (str(folder).rstrip("/") for folder in (run.cwd, code.get("top") or ""))
-    return [folder + "/" for folder in folders if folder]
+    copies = {copy[0] for one in run.exceptions for frame in one.frames if (copy := _RAY_COPY.match(frame.file))}
+    return [*(folder + "/" for folder in folders if folder), *copies]
 
 
 def place(frame: Frame, run: Run) -> str:

@@ -60,6 +60,27 @@ def test_the_report_of_ray_train_is_no_cause():
     assert found[0].symptom == "peer_process_died"
 
 
+def test_the_first_rank_to_lose_its_peer_is_no_cause_though_it_names_another_port():
+    lost = [
+        replace(PEER, message=f"pair.cc:537 Read error :{port}: Connection reset by peer", t=port) for port in (1, 2)
+    ]
+    run = replace(RUN, exceptions=tuple(lost))
+    findings = (found("peer_process_died", "RuntimeError", message=lost[1].message),)
+    assert name_first_cause(Diagnosis(findings), run, CATALOGUE).findings == findings
+
+
+def test_the_error_of_a_task_is_the_cause_of_what_the_program_raises_from_its_report():
+    message = "'utf-8' codec can't decode byte 0xe9 in position 3: invalid continuation byte"
+    task = replace(OWN, type="UnicodeDecodeError", message=message, where="task", rank=None, ended_process=False)
+    text = f"ray::read() (pid=7)\nUnicodeDecodeError: {message}"
+    own = replace(PEER, message="no corpus", chain=(("RayTaskError(UnicodeDecodeError)", text, "cause"),), rank=None)
+    run = replace(RUN, exceptions=(task, own))
+    assert ending_exception(run) == task
+    first = diagnose(collect_run_evidence(run), Matcher(CATALOGUE)).findings[0]
+    assert (first.symptom, first.where["line"]) == ("text_encoding_wrong", 8)
+    assert ending_exception(replace(run, exceptions=(own,))) == own
+
+
 def test_a_cause_of_its_own_stays_in_front():
     diagnosis = Diagnosis((found("shape_mismatch_linear", "RuntimeError"), found("peer_process_died", "RuntimeError")))
     assert name_first_cause(diagnosis, RUN, CATALOGUE) == diagnosis

@@ -3,7 +3,7 @@
 import sys
 from threading import get_ident
 
-from ..wrapping import as_import_machinery, transparent_wrapper
+from ..wrapping import as_import_machinery, transparent_wrapper, wrap_function
 
 WATCHED = ("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast")
 TIMED = (
@@ -43,14 +43,23 @@ class Collectives:
     def install(self, is_compiling):
         """Puts the wrappers in place; nothing where PyTorch was built without distributed training."""
         home = sys.modules.get("torch.distributed.distributed_c10d")
-        for name in TIMED if home is not None else ():
+        if home is None:
+            return
+        for name in TIMED:
             original = getattr(home, name, None)
-            if original is None:
-                continue
-            wrapper = self._wrap(name, original, is_compiling)
-            setattr(home, name, wrapper)
-            if getattr(self.torch.distributed, name, None) is original:
-                setattr(self.torch.distributed, name, wrapper)
+            if original is not None:
+                self._replace(home, name, self._wrap(name, original, is_compiling))
+        # A rank may fail or wait in its first step: which one it is must be known before.
+        adapter = self.inspector.adapter
+        joined = wrap_function(
+            home.init_process_group, adapter.probe.guard("torch.group"), after=lambda *_: adapter.write_state()
+        )
+        self._replace(home, "init_process_group", joined)
+
+    def _replace(self, home, name, wrapper):
+        if getattr(self.torch.distributed, name, None) is getattr(home, name):
+            setattr(self.torch.distributed, name, wrapper)
+        setattr(home, name, wrapper)
 
     def _wrap(self, name, original, is_compiling):
         called = self._on_call if name in WATCHED else None

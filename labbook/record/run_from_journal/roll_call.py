@@ -104,6 +104,8 @@ def roll_call(
         _row(rank, process, owners.get(str(process.folder / process.name)), in_group=in_group)
         for rank, process in by_rank.items()
     ]
+    if in_group:
+        _end_idle_workers(rows, by_rank)
     if not running:
         _end_workers(rows, by_rank, processes)
     _name_ray_nodes(rows, by_rank)
@@ -181,6 +183,14 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None, *, in_group:
         ][-_MOST_FRAMES:]
         row["silent_s"] = silent
     return {name: value for name, value in row.items() if value not in (None, "", {}, [])}
+
+
+def _end_idle_workers(rows: Sequence[dict[str, Any]], by_rank: Mapping[int, ProcessEvents]) -> None:
+    """Corrects the status of workers of Ray Train in which no thread runs the program any more: their loop is over."""
+    for row in rows:
+        idle = row.get("stack") and not (row.get("where") or row.get("waiting"))
+        if idle and row["steps"] and _is_ray_worker(by_rank[row["rank"]]):
+            row["status"] = "finished"
 
 
 def _end_workers(

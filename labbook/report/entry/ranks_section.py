@@ -147,6 +147,8 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
         sentence = say.line(key, sentence=sentence, count=values["count"], **only)
     if others and kind in ("aborted", "failed", "alike", "killed", "lost", "missing", "unconnected"):
         sentence = say.line("record.ranks.with_others", sentence=sentence, **values)
+    if run is not None and run.status == "finished" and kind in ("failed", "alike", "killed"):
+        sentence = say.line("record.ranks.restarted", sentence=sentence)
     return sentence
 
 

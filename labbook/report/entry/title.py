@@ -11,6 +11,7 @@ from labbook.model.finding import Finding
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.model.verdict import worst_fault
+from labbook.report.best_runs import BROKEN
 from labbook.report.ending_exception import ending_exception, place, shorten_path, user_frame
 from labbook.report.entry.diagnosis_section import fill, user_location
 from labbook.report.entry.model_section import loss_names_of_optimizers
@@ -112,6 +113,17 @@ def verdict_reason(run: Run, labels: Mapping[str, Any]) -> str:
 
 
 def _trials_phrase(trials: Mapping[str, Any], said: Mapping[str, Any], kind: str) -> str:
+    """Returns what `_best_trial_phrase` does, with the number of those that failed: "...; 2 failed"."""
+    errors = [str(row.get("error") or "") for row in trials.get("rows") or () if row.get("state") in BROKEN]
+    phrase = _best_trial_phrase(trials, said, kind)
+    if not errors:
+        return phrase
+    alike = len(errors) > 1 and len(set(errors)) == 1 and errors[0]
+    values = {"phrase": phrase, "count": str(len(errors)), "error": _first_words(errors[0])}
+    return fill(said["trials_failed_alike" if alike else "trials_failed"], **values)
+
+
+def _best_trial_phrase(trials: Mapping[str, Any], said: Mapping[str, Any], kind: str) -> str:
     """Returns the number of trials and the best one, if there is one: "12 trials, best val_acc 0.93 (trial 4)".
 
     Repeated trainings have the mean of all: "5 trainings, RMSE 0.71 on average (0.65 to 0.75)".

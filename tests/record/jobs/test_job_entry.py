@@ -146,3 +146,21 @@ def test_a_shared_folder_that_vanishes_during_the_run_leaves_the_status_of_the_c
 
     assert (task.returncode, printed) == (3, "hello from 1\n")
     assert "Traceback" not in error and (job.folder / "elsewhere").is_dir()
+
+
+@pytest.mark.torch
+def test_a_rank_that_dies_in_its_first_step_is_known_without_variables_of_a_launcher(book):
+    script = book.folder / "spawned.py"
+    script.write_text(
+        "import os, torch, torch.distributed as dist\n"
+        "def train(rank):\n"
+        "    dist.init_process_group('gloo', init_method='file://' + __file__ + '.store', rank=rank, world_size=2)\n"
+        "    if rank == 1:\n"
+        "        os.kill(os.getpid(), 9)\n"
+        "    dist.barrier()\n"
+        "if __name__ == '__main__':\n"
+        "    torch.multiprocessing.spawn(train, nprocs=2)\n"
+    )
+    book.record(sys.executable, "spawned.py", check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    facts = json.loads(((book.folder / book.run()["entry"]).with_suffix("") / "run.json").read_text())
+    assert {process["rank"] for process in facts["processes"]} == {None, 0, 1}

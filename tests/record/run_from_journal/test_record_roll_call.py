@@ -328,6 +328,18 @@ def test_the_program_may_run_in_another_thread_than_the_main_one():
     assert (odd["kind"], odd["ranks"], odd["where"]["file"]) == ("elsewhere", [1], "b.py")
 
 
+@pytest.mark.parametrize(("steps", "kind"), [(7, "ended"), (0, None)])
+def test_a_worker_without_a_thread_of_the_program_has_left_its_loop_if_it_had_begun(steps, kind):
+    inside = (("torch/_tensor.py", "Tensor.backward"), ("torch/autograd/graph.py", "_engine_run_backward"))
+    begun = [{"k": "step", "t": 2.5, "framework": "torch", "step": steps}] if steps else []
+    workers = [ray_worker(0, silent("a.py", "loss.backward()", *inside)), ray_worker(1, *begun, IDLE)]
+    odd = roll_call(workers, (), 0, "", running=True).get("odd", {})
+    assert odd.get("kind") == kind and odd.get("ranks", [1]) == [1]
+    if kind:
+        said = "rank 1 ended after step 7; rank 0 still waits in backward at a.py:7"
+        assert odd_rank_sentence(odd, Sentences("en")) == said
+
+
 @pytest.mark.parametrize(
     ("end", "message", "of_worker", "of_others", "said"),
     [

@@ -37,6 +37,16 @@ def test_titles(runs, name, title, verdict):
     assert run_title(run, "zh") != title
 
 
+def test_the_title_of_several_trials_counts_those_that_failed():
+    rows = [{"number": 0, "state": "complete"}, {"number": 1, "state": "failed"}, {"number": 2, "state": "pruned"}]
+    run = run_with(captured={"trials": {"rows": rows, "best": 0, "metric": "accuracy", "value": 1.0}})
+    assert verdict_line(run) == "3 trials, best accuracy 1 (trial 0); 1 failed"
+    assert verdict_line(run, "zh") == "共 3 次试验，最佳 accuracy 为 1（试验 0）；1 次失败"
+    rows = [{"number": number, "state": "failed", "error": "TypeError: no width"} for number in range(2)]
+    run = run_with(captured={"trials": {"rows": rows}})
+    assert verdict_line(run) == "2 trials; 2 failed alike: TypeError: no width"
+
+
 def run_with(*series, **fields):
     return Run(
         "i",
