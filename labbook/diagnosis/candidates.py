@@ -28,6 +28,7 @@ _COMPUTING = (
 """Failures of the computation itself. A programming error in the code that handles one of them is not the cause."""
 _DISTINCT = 15  # characters of a pattern from which on a line is hardly found in another text; chosen by us
 _PRINTED_NAN = "loss_printed_nan"
+_COMPILER_BACKEND = "compile_backend_failed"
 _MAX_DEPTH = 12
 
 
@@ -167,11 +168,22 @@ def _root_first(raised: ObservedException, matcher: Matcher, framework: str, dep
         return chain
     if raised.inner is not None:
         # A re-raised error quotes the real one, which comes first.
-        chain = [*_root_first(raised.inner, matcher, framework, depth + 1), raised]
+        quoted = _root_first(raised.inner, matcher, framework, depth + 1)
+        chain = [raised, *quoted] if _is_compiler_bug(raised, matcher, framework) else [*quoted, raised]
     for behind, relation in raised.context[:_MAX_DEPTH]:
         deeper = _root_first(replace(behind, context=()), matcher, framework, depth + 1)
         chain = [*deeper, *chain] if _explains(behind, raised, relation, matcher, framework) else [*chain, *deeper]
     return chain
+
+
+def _is_compiler_bug(raised: ObservedException, matcher: Matcher, framework: str) -> bool:
+    """Whether the backend of a compiler reports a programming error, which is then one of its own code."""
+    if raised.inner is None:
+        return False
+    ours = matcher.match_exception(raised, framework)
+    theirs = matcher.match_exception(raised.inner, framework)
+    slipped = bool(theirs) and theirs[0].symptom.family == "type_error_user_code"
+    return slipped and bool(ours) and ours[0].symptom.id == _COMPILER_BACKEND
 
 
 def _explains(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 
-_SAID = "message: "
+_SAID, _LED_THROUGH = "message: ", "frames: "
 _LATER = 10
 _NEAR = 6  # frames from the line of a model in transformers to the call of torch in its `nn.Embedding`
 MARK = 255
@@ -53,14 +53,24 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
 
 
 def conditions_said(keys: Iterable[str], raised: ObservedException | None, line: OutputLine | None) -> set[str]:
-    """The conditions `message: words|other words` of which some are in a message or the source lines that led to it.
+    """The conditions about what a message says and about the code that led to it.
 
-    Of several parts, joined by ` & `, each must have one.
+    `message: words|other words` holds where some of them are in the message or in the source lines that led to it,
+    `frames: torch/onnx/|find_class` where a file or function of the traceback has some of them. Of several parts,
+    joined by ` & `, each must have one.
     """
-    said = {key: key.removeprefix(_SAID).split(" & ") for key in keys if key.startswith(_SAID)}
-    source = "\n".join(frame.source for frame in raised.frames[-_NEAR:]) if raised else ""
-    low = f"{raised.message if raised else line.text if line else ''}\n{source}".lower()
-    return {key for key, parts in said.items() if all(any(word in low for word in part.split("|")) for part in parts)}
+    frames = raised.frames if raised else ()
+    message = raised.message if raised else line.text if line else ""
+    source = "\n".join(frame.source for frame in frames[-_NEAR:])
+    places = "\n".join(f"{frame.file}:{frame.function}" for frame in frames).replace("\\", "/")
+    read = {_SAID: f"{message}\n{source}".lower(), _LED_THROUGH: places.lower()}
+    return {key for key in keys for kind, text in read.items() if key.startswith(kind) and _says(text, key, kind)}
+
+
+def _says(text: str, key: str, kind: str) -> bool:
+    """Whether a text has one of the words of each part of a condition."""
+    parts = key.removeprefix(kind).split(" & ")
+    return all(any(word in text for word in part.split("|")) for part in parts)
 
 
 def _differ_in_first_axis(values: Mapping[str, str]) -> bool:

@@ -262,6 +262,51 @@ def test_the_line_that_raised_a_message_chooses_the_page(line: str, message: str
     assert diagnose(read_text(text), Matcher(load_catalogue())).findings[0].symptom == symptom
 
 
+@in_one_test(
+    ("file", "function", "message", "symptom"),
+    [
+        (
+            "torch/serialization.py",
+            "find_class",
+            "ModuleNotFoundError: No module named 'nets'",
+            "checkpoint_class_not_found",
+        ),
+        (
+            "importlib/__init__.py",
+            "import_module",
+            "ModuleNotFoundError: No module named 'nets'",
+            "import_module_missing",
+        ),
+        ("torch\\onnx\\utils.py", "export", "KeyError: 'UNKNOWN_SCALAR'", "onnx_export_unsupported"),
+        ("fit.py", "export", "KeyError: 'UNKNOWN_SCALAR'", "key_missing"),
+        ("zarr/core/group.py", "getitem", "FileNotFoundError: labels", "key_missing"),
+        ("fit.py", "getitem", "FileNotFoundError: labels", "file_not_found"),
+    ],
+)
+def test_the_files_and_functions_of_a_traceback_choose_the_page(
+    file: str, function: str, message: str, symptom: str
+) -> None:
+    own = 'Traceback (most recent call last):\n  File "run.py", line 8, in <module>\n    main()\n'
+    text = f'{own}  File "/env/site-packages/{file}", line 8, in {function}\n    return inner(name)\n{message}\n'
+    assert diagnose(read_text(text), Matcher(load_catalogue())).findings[0].symptom == symptom
+
+
+@in_one_test(
+    ("raised", "symptom"),
+    [
+        ("backend='inductor' raised:\nTypeError: 'NoneType' object is not iterable", "compile_backend_failed"),
+        (
+            "backend='inductor' raised:\nRuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)",
+            "shape_mismatch_linear",
+        ),
+    ],
+)
+def test_a_programming_error_inside_a_compiler_is_no_error_of_the_program(raised: str, symptom: str) -> None:
+    text = f'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\nBackendCompilerFailed: {raised}\n'
+    found = diagnose(read_text(text), Matcher(load_catalogue())).findings[0]
+    assert found.symptom == symptom
+
+
 @pytest.mark.parametrize("consequence", ["KeyboardInterrupt", "RuntimeError: DataLoader worker exited unexpectedly"])
 def test_threads_that_cannot_start_are_the_cause_of_what_follows(consequence: str) -> None:
     refused = "OpenBLAS blas_thread_init: pthread_create failed for thread 7 of 48: Resource temporarily unavailable\n"

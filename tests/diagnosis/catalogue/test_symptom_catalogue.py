@@ -105,9 +105,12 @@ def test_what_a_page_names_exists(each, catalogue):
         assert set(page.causes_of) <= known
         named = {condition.removeprefix(LEFT_OUT) for condition in page.when}
         said = {condition for condition in named if condition.startswith("message: ")}
-        assert named - said <= set(CONDITIONS)
+        led = {condition for condition in {*named, *page.instead} if condition.startswith("frames: ")}
+        assert named - said - led <= set(CONDITIONS)
         assert set(page.instead.values()) <= known
-        assert all(condition in CONDITIONS or condition.startswith("message: ") for condition in page.instead)
+        by_message = {one for one in page.instead if one.startswith("message: ")}
+        assert set(page.instead) - by_message - led <= set(CONDITIONS)
+        assert all(condition == condition.lower() for condition in {*by_message, *led})
         texts = " ".join(
             [*(p.text for p in page.patterns), *(e.text for e in page.matches), *page.wording_in("en").why]
         ).lower()
