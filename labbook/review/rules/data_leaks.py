@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator, Sequence, Set
 
-from labbook.review.code_index import Code, Kind, dotted_target, last_name, walk
+from labbook.review.code_index import Code, Kind, assigns, dotted_target, last_name, walk
+from labbook.review.gradient_flow import is_optimizer
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -180,3 +181,40 @@ def _is_written(source: Source, node: ast.AST) -> bool:
     """Whether a mask is only filled here: `train_mask[:100] = True`."""
     outer = source.parents.get(node)
     return isinstance(outer, ast.Subscript) and outer.value is node and isinstance(outer.ctx, ast.Store)
+
+
+@rule(
+    "train_val_overlap",
+    "warning",
+    2,
+    "scikit-learn, cross_val_score: each fold fits a clone of the estimator",
+    row="data",
+)
+def model_kept_over_folds(code: Code, source: Source) -> Iterator[Hit]:
+    """The folds of a cross-validation train one model, which has seen the validation rows in the folds before."""
+    for loop in (node for node in source.nodes if isinstance(node, ast.For)):
+        if not any(isinstance(one, ast.Call) and _is_split_of_folds(code, source, one) for one in ast.walk(loop.iter)):
+            continue
+        called = [one for one in walk(loop.body) if isinstance(one, ast.Call) and last_name(one.func) == "step"]
+        for call in called:
+            optimizer = dotted_target(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+            kind = code.kind(source, call.func.value) if optimizer else None  # type: ignore[attr-defined]
+            made = any(assigns(one, optimizer) for one in walk(loop.body))
+            if kind is not None and is_optimizer(kind.name) and not made and not _is_reset(loop):
+                yield Hit(loop, {"optimizer": optimizer, "folds": ast.unparse(loop.iter)})
+                break
+
+
+def _is_split_of_folds(code: Code, source: Source, call: ast.Call) -> bool:
+    kind = code.kind(source, call.func.value) if isinstance(call.func, ast.Attribute) else None
+    return last_name(call.func) == "split" and kind is not None and kind.name.rpartition(".")[2].endswith("KFold")
+
+
+def _is_reset(loop: ast.For) -> bool:
+    """Whether weights are loaded or initialised in a loop."""
+    words = ("load_state_dict", "set_state_dict", "apply", "reset_parameters", "deepcopy")
+    return any(
+        isinstance(one, ast.Call)
+        and (last_name(one.func) in words or "reset" in last_name(one.func) or "init" in last_name(one.func))
+        for one in walk(loop.body)
+    )

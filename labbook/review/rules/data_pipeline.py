@@ -156,7 +156,13 @@ def validated_on_training_split(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"name": name, "data": ast.unparse(node.value.func) + "(train)", "other": "training"})
 
 
-@rule("label_noise_or_shuffled", "warning", 2, "numpy.random.shuffle and permutation: each call draws another order")
+@rule(
+    "label_noise_or_shuffled",
+    "warning",
+    2,
+    "numpy.random.shuffle and permutation: each call draws another order",
+    row="data",
+)
 def shuffled_apart(code: Code, source: Source) -> Iterator[Hit]:
     """Inputs and labels are brought into two random orders that have nothing to do with each other."""
     found = [(*one, node) for node in source.nodes for one in _shufflings(code, source, node)]

@@ -6,9 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code, dotted_target, last_name, walk
+from labbook.review.expressions import made_of
 from labbook.review.rules.data_pipeline import argument, find_loader, trains
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
+
+_LARGEST_MEAN = 2.0
+"""Means and deviations of pixels from 0 to 1 are smaller. Source: chosen by us."""
 
 
 @rule("input_not_normalised", "note", 3, "torchvision.transforms")
@@ -98,6 +102,50 @@ def _is_from_tensor_loader(code: Code, source: Source, node: ast.expr) -> bool:
             texts = [ast.unparse(transform), *(ast.unparse(one) for _, one in code.origins(origin.source, transform))]
             return any("ToTensor" in text and "255" not in text and "PILToTensor" not in text for text in texts)
     return False
+
+
+@rule(
+    "input_double_normalised",
+    "warning",
+    1,
+    "torchvision.transforms.Normalize: after ToTensor, values are in [0, 1]",
+    row="data",
+)
+def normalised_as_bytes(code: Code, source: Source) -> Iterator[Hit]:
+    """`Normalize` after `ToTensor`, which scales to [0, 1], has a mean or deviation of values up to 255."""
+    for where, compose in code.calls.get("Compose", ()):
+        steps = code.made(source, compose.args[0]) if where is source and compose.args else None
+        scaled = False
+        for step in steps.elts if isinstance(steps, (ast.List, ast.Tuple)) else ():
+            scaled = scaled or (isinstance(step, ast.Call) and last_name(step.func) == "ToTensor")
+            if not scaled or not isinstance(step, ast.Call) or last_name(step.func) != "Normalize":
+                continue
+            numbers = [one.value for one in made_of(code, source, step) if isinstance(one, ast.Constant)]
+            if any(isinstance(one, (int, float)) and one > _LARGEST_MEAN for one in numbers):
+                yield Hit(step, {"call": ast.unparse(step)})
+
+
+@rule("input_double_normalised", "warning", 2, "NumPy: basic indexing returns a view; the same for tensors", row="data")
+def stored_data_changed(code: Code, source: Source) -> Iterator[Hit]:
+    """`__getitem__` scales a view of the stored data in place, so that each access scales them again."""
+    for where, function in code.functions.get("__getitem__", ()):
+        if where is not source:
+            continue
+        for node in (one for one in walk(function.body) if isinstance(one, ast.AugAssign)):
+            stored = code.made(source, node.target) if isinstance(node.target, ast.Name) else node.target
+            if not isinstance(stored, ast.Subscript) or not dotted_target(stored.value).startswith("self."):
+                continue
+            origins = code.origins(source, stored.value)
+            arrays = [one for place, one in origins if _is_array(place, one)]
+            if origins and len(arrays) == len(origins) and not isinstance(node.op, ast.Add):
+                yield Hit(node, {"code": ast.unparse(node), "stored": ast.unparse(stored)})
+
+
+def _is_array(source: Source, node: ast.expr) -> bool:
+    """Whether a value is an array or a tensor with more than one axis as far as its making says."""
+    called = {last_name(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)}
+    library = any(source.dotted(one).startswith(("numpy.", "torch.", "paddle.")) for one in ast.walk(node))
+    return bool(called & {"astype", "float", "from_numpy", "as_tensor"}) or (library and bool(called))
 
 
 @rule("input_not_normalised", "note", 3, "Karpathy, A Recipe for Training Neural Networks (2019)")

@@ -210,17 +210,38 @@ def end_ignored(code: Code, source: Source) -> Iterator[Hit]:
         if len(names) < 5 or len(ends) != 1:
             continue
         body = scope.body if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else []
-        uses = [n for n in walk(body) if isinstance(n, ast.Name) and n.id == ends[0] and isinstance(n.ctx, ast.Load)]
-        if (
-            not any(use.lineno > node.lineno for use in uses)
-            and (target := _bootstrapped(body, node.lineno)) is not None
-        ):
+        target = _bootstrapped(body, node.lineno)
+        if target is not None and not _is_read(body, ends[0], node.lineno):
             yield Hit(target, {"end": ends[0]})
     for fields in _record_fields(source):
         unread = [name for name in fields if _ENDS.search(name) and not code.loaded.get(name)]
         unpacked = any(isinstance(one, ast.Tuple) and len(one.elts) == len(fields) for one in _targets(source))
         if unread and not unpacked and (target := _bootstrapped(source.tree.body, 0, into=True)) is not None:
             yield Hit(target, {"end": unread[0]})
+
+
+def _is_read(body: list[ast.stmt], name: str, after: int) -> bool:
+    """Whether a name is read after a line, other than to give it or its copy a name that is not read either."""
+    for use in walk(body):
+        if not isinstance(use, ast.Name) or use.id != name or not isinstance(use.ctx, ast.Load) or use.lineno <= after:
+            continue
+        copy = next((one for one in walk(body) if isinstance(one, ast.Assign) and use in ast.walk(one.value)), None)
+        copied = _name_of_copy(copy, use) if copy is not None else ""
+        if not copied or _is_read(body, copied, use.lineno):
+            return True
+    return False
+
+
+def _name_of_copy(statement: ast.Assign, use: ast.Name) -> str:
+    """The name that a value gets as it is or as a tensor, `d = torch.tensor(d)`; "" if it is used in another way."""
+    target, value = statement.targets[0], statement.value
+    both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
+    for one, its in zip(target.elts, value.elts, strict=True) if both else [(target, value)]:  # type: ignore[attr-defined]
+        if use in ast.walk(its) and not any(
+            isinstance(part, (ast.BinOp, ast.Compare, ast.UnaryOp)) for part in ast.walk(its)
+        ):
+            return dotted_target(one)
+    return ""
 
 
 def _record_fields(source: Source) -> Iterator[list[str]]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import LOOPS, MODULES, SCOPES, Code, assigns, dotted_target, last_name, walk
+from labbook.review.expressions import signed_terms
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -37,36 +38,21 @@ def policy_gradient_sign(code: Code, source: Source) -> Iterator[Hit]:
         name = dotted_target(target)
         if "loss" not in name.lower() or _TURNED.search(name.lower().replace("loss", "")):
             continue
-        for sign, chance, gain in _products(value, 1):
+        for sign, chance, gain in _products(value):
             uncertain = _may_be_negative(source, chance) or _may_be_negative(source, gain)
             if sign > 0 and not uncertain and not _is_negated(source, last_name(target)):
                 yield Hit(node, {"loss": name, "chance": chance, "gain": gain})
                 break
 
 
-def _products(node: ast.expr, sign: int) -> Iterator[tuple[int, str, str]]:
+def _products(node: ast.expr) -> Iterator[tuple[int, str, str]]:
     """Yield `(sign, log-probability, gain)` of the summands of an expression that are such a product."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        yield from _products(node.operand, -sign)
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
-        yield from _products(node.left, sign)
-        yield from _products(node.right, -sign if isinstance(node.op, ast.Sub) else sign)
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        yield from _products(node.left, sign)
-    elif isinstance(node, ast.Call) and last_name(node.func) in _JOINING and isinstance(node.func, ast.Attribute):
-        owner = node.func.value
-        given = node.args[0] if node.args and dotted_target(owner) in ("torch", "paddle") else owner
-        yield from _products(given, sign)
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        signs, names = _factors(node)
+    for sign, term in signed_terms(node):
+        signs, names = _factors(term)
         chance = [name for name in names if _LOG_PROBABILITY.search(name) and not _TURNED.search(name)]
         gain = [name for name in names if _GAIN.search(name) and not _TURNED.search(name)]
         if len(chance) == len(gain) == 1 and len(names) == 2:
             yield sign * signs, chance[0], gain[0]
-        elif isinstance(node.left, ast.Constant) or isinstance(node.right, ast.Constant):
-            inner, number = (node.right, node.left) if isinstance(node.left, ast.Constant) else (node.left, node.right)
-            if isinstance(number, ast.Constant) and isinstance(number.value, (int, float)) and number.value:
-                yield from _products(inner, sign if number.value > 0 else -sign)
 
 
 def _factors(node: ast.expr) -> tuple[int, list[str]]:
@@ -261,3 +247,37 @@ def _is_only_read(source: Source, node: ast.AST) -> bool:
     if isinstance(outer, ast.Attribute):
         return outer.attr in ("eval", "train", "to", "cuda", "requires_grad_")
     return isinstance(outer, ast.Call) and outer.func is node
+
+
+@rule(
+    "exploration_reversed",
+    "warning",
+    2,
+    "Mnih et al. 2015, Algorithm 1: a random action with probability epsilon",
+    row="loop-bug",
+)
+def exploration_reversed(code: Code, source: Source) -> Iterator[Hit]:
+    """Random actions become more frequent as epsilon falls: they are taken where the random number is above it."""
+    for node in (one for one in source.nodes if isinstance(one, ast.If) and isinstance(one.test, ast.Compare)):
+        left, right = node.test.left, node.test.comparators[0]  # type: ignore[attr-defined]
+        above = isinstance(node.test.ops[0], (ast.Gt, ast.GtE))  # type: ignore[attr-defined]
+        if not isinstance(left, ast.Call):
+            left, right, above = right, left, isinstance(node.test.ops[0], (ast.Lt, ast.LtE))  # type: ignore[attr-defined]
+        drawn = isinstance(left, ast.Call) and last_name(left.func) in ("random", "rand", "uniform")
+        if not (drawn and above and re.search(r"eps", last_name(right), re.IGNORECASE)):
+            continue
+        rest: list[ast.stmt] = node.orelse
+        if not rest and any(isinstance(one, ast.Return) for one in node.body):
+            block, index = source.blocks.get(node, ([], 0))
+            rest = block[index + 1 :]
+        if _draws_action(node.body) and not _draws_action(rest) and _names_of_calls(rest) & {"argmax", "max"}:
+            yield Hit(node.test, {"test": ast.unparse(node.test), "epsilon": ast.unparse(right)})
+
+
+def _names_of_calls(body: list[ast.stmt]) -> set[str]:
+    return {last_name(one.func) for one in walk(body) if isinstance(one, ast.Call)}
+
+
+def _draws_action(body: list[ast.stmt]) -> bool:
+    called = _names_of_calls(body)
+    return bool(called & {"randrange", "randint", "sample", "choice", "integers"}) and not called & {"argmax", "max"}

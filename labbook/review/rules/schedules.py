@@ -1,4 +1,4 @@
-"""Rules about learning rate schedules: the direction of the metric that they follow."""
+"""Rules about schedules and the best epoch: the direction of the metric that they follow, the length of a cycle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from labbook.model.metric_kinds import metric_kind
-from labbook.review.code_index import Code, last_name
+from labbook.review.code_index import LOOPS, Code, dotted_target, last_name, walk
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
@@ -50,3 +50,65 @@ def _metric(node: ast.expr) -> str:
         key = node.slice
         return str(key.value) if isinstance(key, ast.Constant) and isinstance(key.value, str) else _metric(node.value)
     return last_name(node)
+
+
+@rule(
+    "lr_schedule_wrong",
+    "warning",
+    1,
+    "torch.optim.lr_scheduler.OneCycleLR: `step` is called after every batch",
+    row="loop-bug",
+)
+def cycle_per_epoch(code: Code, source: Source) -> Iterator[Hit]:
+    """A cycle that is as long as all batches of the training is stepped once an epoch."""
+    for where, call in code.calls.get("step", ()):
+        kind = code.kind(source, call.func.value) if where is source and isinstance(call.func, ast.Attribute) else None
+        if kind is None or not kind.name.endswith(
+            ("OneCycleLR", "CosineAnnealingLR", "CosineAnnealingDecay", "LinearLR")
+        ):
+            continue
+        given = [*kind.call.args[1:], *(k.value for k in kind.call.keywords)]
+        length = next((one for one in given if _counts_batches(code, kind.source, one)), None)
+        loop = next((one for one in source.parents_of(call) if isinstance(one, LOOPS)), None)
+        if length is not None and isinstance(loop, ast.For) and any(map(_is_training, loop.body)):
+            yield Hit(call, {"scheduler": ast.unparse(call.func.value), "length": ast.unparse(length)})  # type: ignore[attr-defined]
+
+
+def _counts_batches(code: Code, source: Source, node: ast.expr) -> bool:
+    """Whether a length is `len(loader)`, times a number of epochs or not."""
+    made = code.made(source, node)
+    return any(isinstance(one, ast.Call) and last_name(one.func) == "len" for one in ast.walk(made or node))
+
+
+def _is_training(node: ast.stmt) -> bool:
+    """Whether a statement is a loop over batches that calls `backward`."""
+    called = {last_name(one.func) for one in walk([node]) if isinstance(one, ast.Call)}
+    return isinstance(node, ast.For) and "backward" in called
+
+
+@rule(
+    "best_by_wrong_direction",
+    "warning",
+    2,
+    "torch.optim.lr_scheduler.ReduceLROnPlateau: mode min for losses and errors, max for scores",
+    row="loop-bug",
+)
+def worst_saved(code: Code, source: Source) -> Iterator[Hit]:
+    """The epoch that is saved as the best one has the lowest accuracy, or the highest loss."""
+    for node in (one for one in source.nodes if isinstance(one, ast.If)):
+        for test in (one for one in ast.walk(node.test) if isinstance(one, ast.Compare) and len(one.ops) == 1):
+            value, best = dotted_target(test.left), dotted_target(test.comparators[0])
+            lower = isinstance(test.ops[0], (ast.Lt, ast.LtE))
+            if not lower and not isinstance(test.ops[0], (ast.Gt, ast.GtE)):
+                continue
+            if value.startswith(("best", "self.best")):
+                value, best, lower = best, value, not lower
+            kept = any(
+                isinstance(one, ast.Assign)
+                and dotted_target(one.targets[0]) == best
+                and dotted_target(one.value) == value
+                for one in walk(node.body)
+            )
+            direction = metric_kind(value.removeprefix("self.")).direction if value else ""
+            if "best" in best and kept and direction == ("max" if lower else "min"):
+                yield Hit(test, {"metric": value, "test": ast.unparse(test), "right": ">" if lower else "<"})

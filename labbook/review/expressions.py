@@ -1,0 +1,91 @@
+"""Reads expressions for several rules: their summands with signs, and what the names in them were made of."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from labbook.review.code_index import Code, dotted_target, last_name
+from labbook.review.source_file import Source
+
+_JOINING = frozenset({"mean", "sum", "stack", "cat", "concat", "add_n"})
+_DEPTH = 4
+
+
+def signed_terms(node: ast.expr, sign: int = 1) -> Iterator[tuple[int, ast.expr]]:
+    """Yield the summands of an expression with their signs; through divisions, numbers as factors, means, sums."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        yield from signed_terms(node.operand, -sign)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+        yield from signed_terms(node.left, sign)
+        yield from signed_terms(node.right, -sign if isinstance(node.op, ast.Sub) else sign)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        yield from signed_terms(node.left, sign)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and (factor := _number_in(node)):
+        yield from signed_terms(node.right if number(node.left) == factor else node.left, sign if factor > 0 else -sign)
+    elif isinstance(node, ast.Call) and last_name(node.func) in _JOINING and isinstance(node.func, ast.Attribute):
+        owner = node.func.value
+        yield from signed_terms(node.args[0] if node.args and _is_framework(owner) else owner, sign)
+    else:
+        yield sign, node
+
+
+def _is_framework(node: ast.expr) -> bool:
+    return dotted_target(node) in ("torch", "paddle", "np")
+
+
+def _number_in(product: ast.BinOp) -> float:
+    """The number that is a factor of a product; 0 if none is."""
+    return number(product.left) or number(product.right) or 0.0
+
+
+def number(node: ast.expr | None) -> float | None:
+    """Return the value of a number in the code, negative ones too, or `None`."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = number(node.operand)
+        return None if value is None else -value
+    is_number = isinstance(node, ast.Constant) and type(node.value) in (int, float)
+    return float(node.value) if is_number else None  # type: ignore[union-attr, arg-type]
+
+
+def constant(code: Code, source: Source, node: ast.expr, depth: int = 0) -> float | None:
+    """Return the number that an expression has through names, parameters and attributes; `None` if it is not known."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+        left, right = (constant(code, source, one, depth) for one in (node.left, node.right))
+        return None if left is None or right is None else left - right
+    if number(node) is not None or depth > _DEPTH:
+        return number(node)
+    found = {constant(code, where, value, depth + 1) for where, value in code.origins(source, node)}
+    return found.pop() if len(found) == 1 else _default(source, node)
+
+
+def _default(source: Source, node: ast.expr) -> float | None:
+    """The default of the parameter that a name is, in the function or, for `self.name`, in `__init__` of its class."""
+    name, function = dotted_target(node), source.function(node)
+    owner = source.class_of(node) if name.startswith("self.") else None
+    if owner is not None:
+        name = name.removeprefix("self.")
+        function = next((f for f in owner.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None)
+    if function is None:
+        return None
+    args = function.args
+    pairs = [
+        *zip(reversed(args.args), reversed(args.defaults), strict=False),
+        *zip(args.kwonlyargs, args.kw_defaults, strict=True),
+    ]
+    return next((number(value) for one, value in pairs if one.arg == name), None)
+
+
+def made_of(code: Code, source: Source, node: ast.AST, depth: int = _DEPTH) -> Iterator[ast.AST]:
+    """Yield the nodes of an expression, and of what the names in it were last given in the same function."""
+    for one in ast.walk(node):
+        yield one
+        is_read = isinstance(one, (ast.Name, ast.Attribute)) and isinstance(one.ctx, ast.Load)
+        value = code.made(source, one) if is_read and depth and dotted_target(one) else None  # type: ignore[arg-type]
+        if value is not None:
+            yield from made_of(code, source, value, depth - 1)
+
+
+def names_in(code: Code, source: Source, node: ast.AST) -> set[str]:
+    """Return the last parts of all names that an expression was made of."""
+    return {last_name(one) for one in made_of(code, source, node)} - {""}

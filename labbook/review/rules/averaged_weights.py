@@ -1,0 +1,81 @@
+"""Rules about averages of weights: how much of the average is kept, and whether training goes on from it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from labbook.review.code_index import LOOPS, Code, dotted_target, last_name
+from labbook.review.expressions import constant, signed_terms
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, rule
+
+_SMALL_SHARE = 0.2
+"""An average of weights that keeps less of itself at each update is close to a copy. Source: chosen by us."""
+
+_WEIGHTS = re.compile(r"parameters|state_dict|buffers|params|weights", re.IGNORECASE)
+_PUT_IN = re.compile(r"apply_shadow|apply_ema|copy_to|swap|store", re.IGNORECASE)
+_PUT_BACK = re.compile(r"restore|swap_back|unapply", re.IGNORECASE)
+
+
+@rule(
+    "averaged_weights_misused",
+    "warning",
+    2,
+    "torch.optim.swa_utils.get_ema_multi_avg_fn: decay * average + (1 - decay) * new",
+    row="loop-bug",
+)
+def average_forgets(code: Code, source: Source) -> Iterator[Hit]:
+    """An average of weights keeps hardly anything of itself: its decay multiplies the new weights."""
+    for node in source.nodes:
+        average, sum_ = _averaging(node)
+        loop = next((one for one in source.parents_of(node) if isinstance(one, (*LOOPS, ast.FunctionDef))), None)
+        if not average or sum_ is None or not isinstance(loop, ast.For) or not _WEIGHTS.search(ast.unparse(loop.iter)):
+            continue
+        shares = [_factor_of_average(term, average) for _, term in signed_terms(sum_)]
+        own = [share for is_own, share in shares if is_own and share is not None]
+        value = constant(code, source, own[0]) if len(own) == 1 and len(shares) == 2 else None
+        if value is not None and 0 < value < _SMALL_SHARE:
+            yield Hit(node, {"average": average, "share": f"{value:.3g}", "code": ast.unparse(sum_)})
+
+
+def _averaging(node: ast.AST) -> tuple[str, ast.expr | None]:
+    """What an average is, and the sum that it is given: `e.copy_(a * e + b * p)`, `e.data = ...`, `shadow[n] = ...`."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        return ast.unparse(node.targets[0]).removesuffix(".data"), node.value
+    if isinstance(node, ast.Call) and last_name(node.func) in ("copy_", "set_value") and len(node.args) == 1:
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+        return ast.unparse(owner).removesuffix(".data"), node.args[0]
+    return "", None
+
+
+def _factor_of_average(term: ast.expr, average: str) -> tuple[bool, ast.expr | None]:
+    """Whether a product is of the average, and its other factor."""
+    if not isinstance(term, ast.BinOp) or not isinstance(term.op, ast.Mult):
+        return False, None
+    sides = [(term.left, term.right), (term.right, term.left)]
+    found = next((share for one, share in sides if ast.unparse(one).removesuffix(".data") == average), None)
+    return found is not None, found
+
+
+@rule(
+    "averaged_weights_misused",
+    "warning",
+    2,
+    "torch_ema: `restore` after an evaluation with averaged weights",
+    row="loop-bug",
+)
+def average_left_in_model(code: Code, source: Source) -> Iterator[Hit]:
+    """Averaged weights are put into the model in a loop of training, and are never taken out again."""
+    for owner in (node for node in source.nodes if isinstance(node, ast.ClassDef)):
+        methods = {one.name for one in owner.body if isinstance(one, ast.FunctionDef)}
+        back = [name for name in methods if _PUT_BACK.search(name)]
+        if not back or any(code.calls.get(name) for name in back) or any(code.loaded.get(name) for name in back):
+            continue
+        for name in sorted(name for name in methods - set(back) if _PUT_IN.search(name)):
+            for where, call in code.calls.get(name, ()):
+                loop = next((one for one in where.parents_of(call) if isinstance(one, LOOPS)), None)
+                called = {last_name(one.func) for one in ast.walk(loop) if isinstance(one, ast.Call)} if loop else set()
+                if where is source and "backward" in called and dotted_target(getattr(call.func, "value", call)):
+                    yield Hit(call, {"call": ast.unparse(call.func), "back": back[0]})

@@ -1,0 +1,238 @@
+"""Rules about metrics: their threshold, their divisor, the labels and the part of the data that they are of."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from labbook.review.code_index import Code, assigns, dotted_target, last_name, walk
+from labbook.review.expressions import names_in, number
+from labbook.review.output_activation import last_operation
+from labbook.review.rules.data_pipeline import argument, find_loader
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, rule
+
+_WITH_LOGITS = ("BCEWithLogitsLoss", "binary_cross_entropy_with_logits")
+_METRICS = frozenset({
+    "accuracy_score", "balanced_accuracy_score", "f1_score", "precision_score", "recall_score", "roc_auc_score",
+    "classification_report", "confusion_matrix", "cohen_kappa_score", "r2_score", "mean_absolute_error",
+    "mean_squared_error", "root_mean_squared_error", "mean_absolute_percentage_error", "average_precision_score",
+})  # fmt: skip
+_ERRORS = frozenset(
+    {
+        "mean_absolute_error",
+        "mean_squared_error",
+        "root_mean_squared_error",
+        "mean_absolute_percentage_error",
+        "r2_score",
+    }
+)
+_TRAINED = re.compile(r"(?:^|_)(?:train|tr|training)(?:$|_)", re.IGNORECASE)
+_HELD_OUT = re.compile(r"(?:^|_)(?:val|valid|validation|test|te|dev)(?:$|_)", re.IGNORECASE)
+_PARTS_BY_INDEX = ("Subset", "SubsetRandomSampler")
+
+
+@rule(
+    "metric_of_wrong_values",
+    "warning",
+    2,
+    "torch.nn.BCEWithLogitsLoss: the outputs are logits, 0.5 is a logit of 0",
+    row="loop-bug",
+)
+def logits_over_half(code: Code, source: Source) -> Iterator[Hit]:
+    """Outputs are compared with 0.5 although the loss takes them for logits, of which 0 is the middle."""
+    if not any(code.calls.get(name) for name in _WITH_LOGITS):
+        return
+    for node in source.nodes:
+        if not isinstance(node, ast.Compare) or number(node.comparators[0]) != 0.5:
+            continue
+        if not isinstance(node.ops[0], (ast.Gt, ast.GtE)):
+            continue
+        end = last_operation(code, source, node.left)
+        if end in ("linear", "conv"):
+            yield Hit(node, {"compared": ast.unparse(node)})
+
+
+@rule(
+    "metric_of_wrong_values",
+    "warning",
+    2,
+    "torch.argmax: the axis of the classes is 1; the same in paddle",
+    row="loop-bug",
+)
+def argmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
+    """Predicted classes are the largest outputs over the batch instead of those over the classes."""
+    for where, call in (*code.calls.get("argmax", ()), *code.calls.get("max", ())):
+        if where is not source:
+            continue
+        is_method = isinstance(call.func, ast.Attribute) and not source.dotted(call.func)
+        given = call.func.value if is_method else next(iter(call.args), None)  # type: ignore[attr-defined]
+        axis = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), None)
+        axis = axis or next(iter(call.args[0 if is_method else 1 :]), None)
+        if given is None or number(axis) != 0.0 or last_operation(code, source, given) != "linear":
+            continue
+        statement = source.statement(call)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        names = {
+            last_name(one) for one in (target.elts if isinstance(target, ast.Tuple) else [target]) if one is not None
+        }
+        if any(_is_compared(node, names - {"", "_"}, call) for node in source.nodes):
+            yield Hit(call, {"call": ast.unparse(call)})
+
+
+def _is_compared(node: ast.AST, names: set[str], call: ast.Call) -> bool:
+    """Whether predictions are compared with labels by `==` or `eq`."""
+    if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq):
+        return False
+    return any(one is call or last_name(one) in names for one in ast.walk(node))
+
+
+@rule(
+    "metric_of_wrong_values",
+    "warning",
+    2,
+    "PyTorch examples, ImageNet: meters are reset for each epoch",
+    row="loop-bug",
+)
+def total_never_reset(code: Code, source: Source) -> Iterator[Hit]:
+    """A total over batches is divided by the length of one epoch, and is never set back to 0 between epochs."""
+    for epochs in (node for node in source.nodes if isinstance(node, ast.For)):
+        counter = {last_name(one) for one in ast.walk(epochs.target)} - {""}
+        for batches in (one for one in epochs.body if isinstance(one, ast.For)):
+            sums = {
+                dotted_target(one.target)
+                for one in walk(batches.body)
+                if isinstance(one, ast.AugAssign) and isinstance(one.op, ast.Add)
+            }
+            for name in sums - {""}:
+                start = code.value(source, name, epochs)
+                again = any(assigns(one, name) and not isinstance(one, ast.AugAssign) for one in walk(epochs.body))
+                share = None if again or number(start) != 0.0 else _share_of_epoch(source, epochs, batches, name)
+                if share is not None and not counter & names_in(code, source, _outermost_formula(source, share)):
+                    yield Hit(share, {"total": name, "share": ast.unparse(share)})
+
+
+def _outermost_formula(source: Source, node: ast.expr) -> ast.expr:
+    """The formula that a division is part of."""
+    outer = source.parents[node]
+    return _outermost_formula(source, outer) if isinstance(outer, ast.BinOp) else node
+
+
+def _share_of_epoch(source: Source, epochs: ast.For, batches: ast.For, total: str) -> ast.BinOp | None:
+    """The division of a total by a length, after the loop over batches."""
+    for node in walk(epochs.body[epochs.body.index(batches) + 1 :]):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+            continue
+        length = isinstance(node.right, ast.Call) and last_name(node.right.func) == "len"
+        if length and total in {dotted_target(one) for one in ast.walk(node.left)}:
+            return node
+    return None
+
+
+@rule(
+    "metric_of_wrong_values",
+    "warning",
+    2,
+    "torch.utils.data.DataLoader: shuffle=True changes the order of samples",
+    row="loop-bug",
+)
+def shuffled_predictions(code: Code, source: Source) -> Iterator[Hit]:
+    """Predictions of a loader that shuffles are compared with labels in the order of the data set."""
+    for loop in (node for node in source.nodes if isinstance(node, ast.For)):
+        loader = find_loader(code, source, loop.iter)
+        shuffle = argument(loader.call, 99, "shuffle") if loader is not None else None
+        if not (isinstance(shuffle, ast.Constant) and shuffle.value is True):
+            continue
+        filled = {
+            dotted_target(one.func.value) if isinstance(one, ast.Call) else dotted_target(one.target)  # type: ignore[attr-defined]
+            for one in walk(loop.body)
+            if (
+                isinstance(one, ast.Call)
+                and last_name(one.func) in ("append", "extend")
+                and isinstance(one.func, ast.Attribute)
+            )
+            or (isinstance(one, ast.AugAssign) and isinstance(one.op, ast.Add))
+        }
+        made = {
+            dotted_target(one) for one in ast.walk(loop) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+        }
+        for call in (one for one in source.nodes if isinstance(one, ast.Call) and last_name(one.func) in _METRICS):
+            if source.function(call) is not source.function(loop) or len(call.args) < 2 or call.lineno < loop.lineno:
+                continue
+            inside = [bool(names_in(code, source, one) & (filled | made) - {""}) for one in call.args[:2]]
+            if sorted(inside) == [False, True] and names_in(code, source, call.args[inside.index(False)]):
+                labels = ast.unparse(call.args[inside.index(False)])
+                yield Hit(call, {"labels": labels, "loader": ast.unparse(loop.iter)})
+
+
+@rule(
+    "metric_of_wrong_values",
+    "warning",
+    2,
+    "scikit-learn, TransformedTargetRegressor: predictions are transformed back",
+    row="loop-bug",
+)
+def scaled_predictions(code: Code, source: Source) -> Iterator[Hit]:
+    """The model learns scaled targets, and its predictions are compared with targets that are not scaled."""
+    for where, fit in code.calls.get("fit_transform", ()):
+        scaler = dotted_target(fit.func.value) if isinstance(fit.func, ast.Attribute) and where is source else ""
+        rows = next((name for one in ast.walk(fit) if _is_training_target(name := last_name(one))), "")
+        uses = [
+            node.attr
+            for node in source.nodes
+            if isinstance(node, ast.Attribute) and dotted_target(node.value) == scaler
+        ]
+        if not scaler or not rows or set(uses) - {"fit_transform", "fit"} or code.loaded.get("inverse_transform"):
+            continue
+        for call in (one for one in source.nodes if isinstance(one, ast.Call) and last_name(one.func) in _ERRORS):
+            raw = next((name for one in call.args[:2] if (name := dotted_target(one)) in _twins(rows)), "")
+            if raw and call.lineno > fit.lineno and not _is_given_between(source, raw, fit, call):
+                yield Hit(call, {"raw": raw, "scaler": scaler})
+                break
+
+
+def _is_training_target(name: str) -> bool:
+    return bool(
+        re.fullmatch(r"(?:y|targets?|labels?)_(?:train|tr)|(?:train|tr)_(?:y|targets?|labels?)|y(?:train|tr)", name)
+    )
+
+
+def _is_given_between(source: Source, name: str, first: ast.Call, last: ast.Call) -> bool:
+    """Whether a name is assigned between two calls."""
+    return any(assigns(one, name) and first.lineno < getattr(one, "lineno", 0) < last.lineno for one in source.nodes)
+
+
+def _twins(rows: str) -> set[str]:
+    """Names of the same values of held-out data: `y_test` of `y_train`."""
+    return {re.sub(r"train|tr$|^tr", part, rows) for part in ("test", "te", "val", "valid")} - {rows}
+
+
+@rule(
+    "metric_of_wrong_values",
+    "warning",
+    2,
+    "chosen by us: the same expression under the names of two parts",
+    row="loop-bug",
+)
+def part_under_another_name(code: Code, source: Source) -> Iterator[Hit]:
+    """A name of held-out data, or of their metric, is given the same part of the data as that of training."""
+    if any(code.calls.get(name) for name in _PARTS_BY_INDEX):
+        return
+    given: dict[tuple[ast.AST | None, str], list[tuple[str, ast.expr]]] = {}
+    for node in source.nodes:
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        target, value = node.targets[0], node.value
+        both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
+        for one, its in zip(target.elts, value.elts, strict=True) if both else [(target, value)]:  # type: ignore[attr-defined]
+            if isinstance(its, ast.Call) and dotted_target(one):
+                given.setdefault((source.function(node), ast.unparse(its)), []).append((dotted_target(one), its))
+    for (_, text), pairs in given.items():
+        names = [last_name(one) for one in ast.walk(pairs[0][1])]
+        if not any(map(_TRAINED.search, names)) or any(map(_HELD_OUT.search, names)):
+            continue
+        trained = [name for name, _ in pairs if _TRAINED.search(name)]
+        held_out = [(name, value) for name, value in pairs if _HELD_OUT.search(name) and not _TRAINED.search(name)]
+        if trained and held_out:
+            yield Hit(held_out[0][1], {"name": held_out[0][0], "other": trained[0], "code": text})
