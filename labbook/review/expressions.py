@@ -45,7 +45,7 @@ def number(node: ast.expr | None) -> float | None:
         value = number(node.operand)
         return None if value is None else -value
     is_number = isinstance(node, ast.Constant) and type(node.value) in (int, float)
-    return float(node.value) if is_number else None  # type: ignore[union-attr, arg-type]
+    return float(node.value) if is_number else None  # type: ignore[union-attr]
 
 
 def constant(code: Code, source: Source, node: ast.expr, depth: int = 0) -> float | None:

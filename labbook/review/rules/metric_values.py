@@ -67,7 +67,7 @@ def argmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
         if where is not source:
             continue
         is_method = isinstance(call.func, ast.Attribute) and not source.dotted(call.func)
-        given = call.func.value if is_method else next(iter(call.args), None)  # type: ignore[attr-defined]
+        given = call.func.value if is_method else next(iter(call.args), None)
         axis = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), None)
         axis = axis or next(iter(call.args[0 if is_method else 1 :]), None)
         if given is None or number(axis) != 0.0 or last_operation(code, source, given) != "linear":
