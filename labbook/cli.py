@@ -49,7 +49,7 @@ COMMANDS = {
     "move": ("labbook.commands.move", "Move a run to another notebook."),
     "name": ("labbook.commands.name", "Give a run a name."),
     "rm": ("labbook.commands.rm", "Remove a run, or an experiment with all its runs."),
-    "init": ("labbook.commands.init", "Create a notebook in PATH."),
+    "init": ("labbook.commands.init", "Create a notebook in a folder."),
     "site": ("labbook.commands.site", "Build or serve the site of the notebook."),
     "serve": ("labbook.commands.serve", "Serve the site on this machine."),
     "watch": ("labbook.commands.watch", "Rebuild the site whenever a note changes."),

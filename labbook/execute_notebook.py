@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from labbook.record import notebook_command as files
+from labbook.record import notebook_command
 from labbook.store.config import Config
 from labbook.store.journal import write_atomically
 from labbook.store.recorder_redaction import make_redactor
@@ -43,6 +43,7 @@ class _Run:
     """One execution: what is known of each cell, and the folder for it."""
 
     def __init__(self, path: Path, notebook: Any, folder: Path | None) -> None:  # noqa: ANN401 - of nbformat
+        self.path = path
         self.notebook = notebook
         self.folder = folder
         self.redactor = make_redactor(dict(os.environ), [str(path)])
@@ -81,7 +82,7 @@ class _Run:
 
     def wants(self, output: Mapping[str, Any], index: int, count: int) -> bool:
         """Prints an output, and returns whether the cell keeps it."""
-        text = files.text_of(output)
+        text = notebook_command.text_of(output)
         if text and output.get("output_type") != "error":
             stream = sys.stderr if output.get("name") == "stderr" else sys.stdout
             begin = "" if self._open_line in (None, index) else "\n"
@@ -125,10 +126,10 @@ class _Run:
             rows = [
                 {**row, "outputs": self.notebook.cells[index].get("outputs", [])} for index, row in self.rows.items()
             ]
-            files.write_cells(self.folder, rows, self.redactor)
+            notebook_command.write_cells(self.folder, rows, self.redactor)
             executed = self._executed_notebook()
             if len(executed) <= 2 * _MOST_NOTEBOOK:
-                write_atomically(self.folder / files.NOTEBOOK_FILE, executed, durable=False)
+                write_atomically(self.folder / notebook_command.NOTEBOOK_FILE, executed, durable=False)
 
     def _executed_notebook(self) -> bytes:
         """Returns the notebook with masked texts; without outputs if it is too large."""
@@ -146,18 +147,60 @@ class _Run:
 def main(arguments: list[str]) -> int:
     """Executes a notebook; an error of a cell is raised, with its traceback in the message."""
     import nbformat
-    from jupyter_client.kernelspec import NoSuchKernel
-    from jupyter_core.utils import ensure_async
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, DeadKernelError
 
     path = Path(arguments[0])
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    folder = os.environ.get(notebook_command.ENV_FOLDER)
+    run = _Run(path, notebook, Path(folder) if folder else None)
     # The path of a socket has at most 107 bytes: the folder of Jupyter may be too deep.
     sockets = tempfile.mkdtemp(prefix="labbook-")
     runtime = Path(sockets, ".jupyter")  # a name of folders whose files are no inputs of a run
     runtime.mkdir()
-    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    run = _Run(path, notebook, Path(os.environ[files.ENV_FOLDER]) if os.environ.get(files.ENV_FOLDER) else None)
+    # The frames of the runner say nothing about the notebook.
+    sys.tracebacklimit = 0
+    try:
+        return _execute(_make_client(path, run, runtime), run)
+    finally:
+        run.save()
+        shutil.rmtree(sockets, ignore_errors=True)
+        if run.signal:
+            # The end of a program that a signal interrupts, or that its kernel had: not an error of the notebook.
+            with suppress(OSError):
+                signal.signal(run.signal, signal.SIG_DFL)
+            os.kill(os.getpid(), run.signal)
+
+
+def _execute(client: Any, run: _Run) -> int:  # noqa: ANN401 - of nbclient
+    """Executes the cells and returns the exit status."""
+    from jupyter_client.kernelspec import NoSuchKernel
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
+
+    try:
+        client.execute()
+    except NoSuchKernel as error:
+        say = Sentences(Config().language_in_use())
+        print(f"labbook: {say.line('record.no_kernel', path=str(run.path), kernel=error.name)}", file=sys.stderr)
+        return 1
+    except DeadKernelError:
+        number = run.end_of_kernel()
+        if not number:
+            raise
+        run.signal = number
+    except CellExecutionError as error:
+        if error.ename != "SystemExit":
+            raise
+        return run.end_of_program(error.evalue)
+    return 0
+
+
+def _make_client(path: Path, run: _Run, runtime: Path) -> Any:  # noqa: ANN401 - of nbclient
+    """Returns what executes the cells.
+
+    Args:
+        runtime: Folder for the sockets of the kernel.
+    """
+    from jupyter_core.utils import ensure_async
+    from nbclient import NotebookClient
 
     class Client(NotebookClient):
         """Prints outputs as they come, and limits what a cell keeps."""
@@ -196,39 +239,14 @@ def main(arguments: list[str]) -> int:
             run.kernel = getattr(getattr(self.km, "provisioner", None), "process", None)
 
     client = Client(
-        notebook,
+        run.notebook,
         timeout=None,
         resources={"metadata": {"path": str(path.resolve().parent)}},
         on_cell_execute=run.on_cell_start,
         on_cell_executed=run.on_cell_end,
     )
     client.on_notebook_start = client.take_signals
-    # The frames of the runner say nothing about the notebook.
-    sys.tracebacklimit = 0
-    try:
-        client.execute()
-    except NoSuchKernel as error:
-        say = Sentences(Config().language_in_use())
-        print(f"labbook: {say.line('record.no_kernel', path=str(path), kernel=error.name)}", file=sys.stderr)
-        return 1
-    except DeadKernelError:
-        number = run.end_of_kernel()
-        if not number:
-            raise
-        run.signal = number
-    except CellExecutionError as error:
-        if error.ename != "SystemExit":
-            raise
-        return run.end_of_program(error.evalue)
-    finally:
-        run.save()
-        shutil.rmtree(sockets, ignore_errors=True)
-        if run.signal:
-            # The end of a program that a signal interrupts, or that its kernel had: not an error of the notebook.
-            with suppress(OSError):
-                signal.signal(run.signal, signal.SIG_DFL)
-            os.kill(os.getpid(), run.signal)
-    return 0
+    return client
 
 
 def _mask(value: Any, redactor: Any, key: str = "") -> Any:  # noqa: ANN401 - JSON

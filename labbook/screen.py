@@ -54,7 +54,7 @@ STATUS_STYLES = {
     "unhealthy": ("✗", "red"),
     "unknown": ("?", "dim"),
 }
-"""Status or verdict -> mark and colour; the word always stands beside them."""
+"""Status or verdict -> mark and colour; the word is always beside them."""
 
 
 @dataclass(frozen=True)

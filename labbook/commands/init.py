@@ -56,9 +56,9 @@ def command(
     force: bool,
     template: str | None,
 ) -> None:
-    """Create a notebook in PATH.
+    """Create a notebook in a folder.
 
-    PATH is the working folder by default. In a git repository, entries are committed to a separate branch, `labbook`;
+    PATH is the folder, by default the working folder. In a git repository, entries are committed to a separate branch, `labbook`;
     your branch, index and working tree do not change. Outside of one, the folder becomes a git repository.
 
     Existing files are not overwritten. Run it again to add missing files, and in a fresh clone to restore the entries.

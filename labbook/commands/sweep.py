@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @click.option("--page", metavar="NAME", help="Write the page of this sweep again and run nothing.")
 @with_notebook
 @click.argument("script", required=False)
-@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[NAME=VALUES]...")
 def command(
     name: str | None,
     sample: int | None,
@@ -64,7 +64,7 @@ def command(
 ) -> None:
     """Run a script with many combinations of options and record each.
 
-    OPTIONS are options of the script with their values: lr=0.001,0.01 is a list, seed=0..4 a range of integers. All
+    VALUES of an option NAME of the script are a list, lr=0.001,0.01, or a range of integers, seed=0..4. All
     combinations are run, each recorded as an entry. The page of the sweep shows the best trials and which options
     matter. Trials that are finished are not run again by the same command.
     """

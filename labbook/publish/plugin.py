@@ -40,7 +40,7 @@ from labbook.publish.pages.generated_pages import site_files, site_pages
 from labbook.publish.pages.page import Page, SiteFile, SiteSource
 from labbook.publish.pages.page_context import PageContext
 from labbook.publish.pages.site_data import site_source
-from labbook.publish.pages.symptom_view import symptom_view
+from labbook.publish.pages.symptom_view import SymptomView, symptom_view
 from labbook.publish.search.search_page import interface
 from labbook.publish.site.post_build import KEPT_BY_OTHERS, finish_site
 from labbook.publish.site.site_folder import check_site_folder, note_written
@@ -135,51 +135,18 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             self.read()
         self.renderer = PageRenderer(config, anchors=not self.lazy)
         self.notes, self.pages, self._scripts = {}, {}, {}
-        for file in [file for file in files if file.src_uri in self.source.withheld]:
-            files.remove(file)
-            if file.is_documentation_page():
-                self.warn("terminal.site.left_out_secret", path=file.src_uri)
-        for file in [] if self.lazy else [file for file in files if file.src_dir == config.docs_dir]:
-            if not stays_inside(Path(config.docs_dir, file.src_uri), self.notebook.paths.root):
-                files.remove(file)
-                self.warn("terminal.site.left_out_link", path=file.src_uri)
-        for file in [file for file in files if not is_text(file.src_uri)]:
-            files.remove(file)
-            shown = file.src_uri.encode("utf-8", "backslashreplace").decode()
-            self.warn("terminal.site.left_out_name", path=shown)
-        taken = {file.dest_uri: file for file in files if not file.src_uri.startswith("runs/2")}
+        self._leave_out_files(files, config.docs_dir)
         view = symptom_view(self.source)
-        for page in site_pages(self.source, self.templates, view):
-            if page.path not in files.src_uris:
-                made = File.generated(config, page.path, content="")
-                if made.dest_uri in taken:
-                    # A README.md next to it would become the same page, and one of them would be lost silently.
-                    other = taken[made.dest_uri]
-                    self.warn("terminal.site.left_out_taken", path=other.src_uri)
-                    files.remove(other)
-                files.append(made)
-                self.pages[page.path] = page
+        self._add_pages(files, config, view)
         self.data = {data.path: data for data in site_files(self.source, view)}
         words, directories = self.templates.words, bool(config.use_directory_urls)
         feed = feed_file(self.source, words, config.site_name, config.site_url or "", directory_urls=directories)
         self.data[feed.path] = feed
         for path, data in self.data.items():
             files.append(File.generated(config, path, content=b"" if self.lazy else data.read()))
-        # Files excluded in `mkdocs.yml` stay excluded; MkDocs applies that only to files without inclusion level.
-        left_out = [matched.match_file for matched in (config.exclude_docs, config.draft_docs) if matched is not None]
-        for file in list(files):
-            source = file.src_uri
-            if source.endswith("/run.json") and source.startswith("runs/"):
-                files.remove(file)
-            elif file.is_documentation_page() and source.count("/") and theme.is_listed(source):
-                # Hidden are the copies of JupyterLab, in `.ipynb_checkpoints`.
-                if "/." in source or any(matches(source) for matches in left_out):
-                    continue
-                file.inclusion = InclusionLevel.NOT_IN_NAV
+        _hide_listed_notes(files, config)
         if config.nav is None:
-            config.nav = theme.navigation(
-                [file.src_uri for file in files.documentation_pages()], self.templates.words["site"]
-            )
+            config.nav = theme.navigation([file.src_uri for file in files.documentation_pages()], words["site"])
 
         def find_file(path: str) -> str:
             file = files.src_uris.get(path)
@@ -187,6 +154,39 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
 
         self.around = PageContext(self.source, self.templates, find_file, view)
         return files
+
+    def _leave_out_files(self, files: Files, docs: str) -> None:
+        """Removes data of runs, files with secrets, links out of the notebook, and names that are not UTF-8."""
+        root = self.notebook.paths.root
+        for file in list(files):
+            path = file.src_uri
+            if path in self.source.withheld:
+                files.remove(file)
+                if file.is_documentation_page():
+                    self.warn("terminal.site.left_out_secret", path=path)
+            elif not self.lazy and file.src_dir == docs and not stays_inside(Path(docs, path), root):
+                files.remove(file)
+                self.warn("terminal.site.left_out_link", path=path)
+            elif not is_text(path):
+                files.remove(file)
+                self.warn("terminal.site.left_out_name", path=path.encode("utf-8", "backslashreplace").decode())
+            elif path.startswith("runs/") and path.endswith("/run.json"):
+                files.remove(file)
+
+    def _add_pages(self, files: Files, config: MkDocsConfig, view: SymptomView) -> None:
+        """Adds the generated pages that the notebook does not have itself."""
+        taken = {file.dest_uri: file for file in files if not file.src_uri.startswith("runs/2")}
+        for page in site_pages(self.source, self.templates, view):
+            if page.path in files.src_uris:
+                continue
+            made = File.generated(config, page.path, content="")
+            if made.dest_uri in taken:
+                # A README.md next to it would become the same page, and one of them would be lost silently.
+                other = taken[made.dest_uri]
+                self.warn("terminal.site.left_out_taken", path=other.src_uri)
+                files.remove(other)
+            files.append(made)
+            self.pages[page.path] = page
 
     def on_nav(self, nav: Navigation, *, config: MkDocsConfig, files: Files) -> Navigation:
         """Stores the navigation, for the page from which the scripts of the theme are read."""
@@ -340,6 +340,19 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
             frame = without_indents(template.render(get_context(self.nav, [], config, empty)))
             self._scripts[place] = script_hashes(frame)
         return self._scripts[place]
+
+
+def _hide_listed_notes(files: Files, config: MkDocsConfig) -> None:
+    """Takes notes that a page lists out of the navigation, except copies of JupyterLab in `.ipynb_checkpoints`.
+
+    Files excluded in `mkdocs.yml` stay excluded; MkDocs applies that only to files without inclusion level.
+    """
+    left_out = [matched.match_file for matched in (config.exclude_docs, config.draft_docs) if matched is not None]
+    for file in files:
+        path = file.src_uri
+        is_listed = file.is_documentation_page() and "/" in path and theme.is_listed(path)
+        if is_listed and "/." not in path and not any(matches(path) for matches in left_out):
+            file.inclusion = InclusionLevel.NOT_IN_NAV
 
 
 def _plugin_error(error: LabbookError, language: str) -> PluginError:

@@ -23,7 +23,7 @@ def strip_markup(text: str) -> str:
 
 
 def sections(text: str) -> list[tuple[str, str]]:
-    """Returns what stands under each second-level heading of an entry, with its heading: `(heading, Markdown)`."""
+    """Returns the second-level headings of an entry with what is under them: `(heading, Markdown)`."""
     found: list[tuple[str, list[str]]] = []
     inside = False
     for line in _body(text).splitlines():

@@ -142,7 +142,7 @@ class Config:
     resources_interval_s: float = _setting(
         5.0, "Seconds between two samples of processor, memory and GPU.", _check_between(0.1, 3600)
     )
-    metric: str = _setting("", "Metric that stands for a run, such as val_acc; empty finds it, validation first.")
+    metric: str = _setting("", "Metric that represents a run, such as val_acc; empty finds it, validation first.")
     direction: str = _setting(
         "",
         'Which values of that metric are better: "max" or "min"; empty knows it by the name.',

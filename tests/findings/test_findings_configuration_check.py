@@ -85,7 +85,7 @@ def test_an_option_that_stands_twice(check):
     found = check(
         options={"lr": 0.2, "tags": ["a", "b"]}, argv=("--lr", "0.1", "--tags", "a", "--tags", "b", "--lr=0.2")
     )
-    assert found == [("certain", "lr stands on the command line with 0.1, 0.2; the run used 0.2.")]
+    assert found == [("certain", "lr is on the command line with 0.1, 0.2; the run used 0.2.")]
     assert check(options={"lr": 0.1}, argv=("--lr", "0.1", "--lr", "0.1")) == []
     assert (
         check(options={"optim": {"lr": 0.2}}, argv=("optim.lr=0.1", "optim.lr=0.2"), source="hydra")[0][0] == "certain"
@@ -162,7 +162,7 @@ LOADED = "import yaml\ncfg = yaml.safe_load(open('train.yaml'))\n"
 def test_keys_of_a_configuration_file_that_no_line_reads(check, code, unread):
     yaml = "lr: 0.1\nmodel: {width: 8, warmup: 5}\nsched: {gamma: 0.5}\n"
     found = check(yaml, code=LOADED + code)
-    assert found == [("likely", f"{name} stands in train.yaml, but no loaded source file reads it.") for name in unread]
+    assert found == [("likely", f"{name} is set in train.yaml, but no loaded source file reads it.") for name in unread]
     assert check(yaml, code=code.replace("cfg", "args")) == []
     assert check("base: &base {a: 1}\nlr: 0.1\nmodel: *base\n", code=LOADED + "print(cfg['lr'], cfg['model'])") == []
 
@@ -248,8 +248,8 @@ def test_a_real_run_tells_it_in_entry_and_on_the_terminal(book):
     for part in (
         "- schema: lr in train.yaml: '5e-4' is not of type 'number'",
         'certain: wd (train.yaml:4) is the text "1e-4"',
-        "certain: lr (train.yaml:2) stands twice",
-        "certain: lr stands on the command line with 1, 2",
+        "certain: lr (train.yaml:2) is set twice",
+        "certain: lr is on the command line with 1, 2",
         "likely: --warmup was set to 7",
     ):
         assert part in entry.replace("\\", ""), part

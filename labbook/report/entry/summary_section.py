@@ -238,30 +238,11 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     shown.sort(key=lambda series: (series.name != run.primary, ".opt" in series.name))
     if not shown:
         return None
-    rows = []
+    rows = [_metric_row(run, each, limits) for each in shown[: limits.rows]]
     windows: dict[int, list[str]] = {}
-    called = loss_names_of_optimizers(run)
     for each in shown[: limits.rows]:
-        since = first_nonfinite_step(each)
-        best = run_best(run, each)
-        first, last = numbers.pair(each.first, each.last)
-        if best is not None and is_of_batches(each, run):
+        if is_of_batches(each, run) and run_best(run, each) is not None:
             windows.setdefault(window_of(each), []).append(each.name)
-        rows.append(
-            {
-                "name": shorten_middle(
-                    f"{each.name} ({own})" if (own := called.get(each.name)) else each.name, limits.cell
-                ),
-                "source": each.source,
-                "first": first,
-                "last": last,
-                "best": "" if best is None else numbers.number(best),
-                "points": numbers.count(each.count or len(each.values)),
-                "last_step": "" if counts_points(each, run.steps) else numbers.count(each.last_step or 0),
-                "nonfinite": each.nonfinite,
-                "since": since,
-            }
-        )
     names = [base_name(s.name) for s in shown]
     return {
         "drawn": drawable(run.series),
@@ -282,6 +263,25 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "ranks": sorted({s.rank for s in run.series if s.rank is not None}),
         "from_text": any(s.source == "text" for s in shown),
         "folder": run.id,
+    }
+
+
+def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
+    """Returns first, best and last value of a metric."""
+    best = run_best(run, series)
+    first, last = numbers.pair(series.first, series.last)
+    of_optimizer = loss_names_of_optimizers(run).get(series.name)
+    name = f"{series.name} ({of_optimizer})" if of_optimizer else series.name
+    return {
+        "name": shorten_middle(name, limits.cell),
+        "source": series.source,
+        "first": first,
+        "last": last,
+        "best": "" if best is None else numbers.number(best),
+        "points": numbers.count(series.count or len(series.values)),
+        "last_step": "" if counts_points(series, run.steps) else numbers.count(series.last_step or 0),
+        "nonfinite": series.nonfinite,
+        "since": first_nonfinite_step(series),
     }
 
 
