@@ -90,17 +90,24 @@ def _lines(finished: FinishedRun) -> list[str]:
 
 
 def _place(finished: FinishedRun, top: str) -> tuple[str, int] | None:
-    """Returns path, relative to the top folder, and line of the primary finding; `None` outside of the folder."""
-    primary = _primary(finished)
-    file = str(primary.where.get("file") or "") if primary is not None else ""
-    if primary is None or not file or file.startswith(("<", "In[")):  # `<string>`, a cell of a notebook
+    """Returns path, relative to the top folder, and line of the primary finding, without one those of the exception.
+
+    `None` outside of the folder.
+    """
+    from labbook.report.ending_exception import ending_exception, user_frame
+
+    primary, raised = _primary(finished), ending_exception(finished.run)
+    frame = user_frame(raised) if raised is not None else None
+    where = primary.where if primary is not None else {"file": frame.file, "line": frame.line} if frame else {}
+    file = str(where.get("file") or "")
+    if not file or file.startswith(("<", "In[")):  # `<string>`, a cell of a notebook
         return None
     path = Path(os.path.normpath(Path(finished.run.cwd).expanduser() / Path(file).expanduser()))
     root = Path(top) if top else Path.cwd()
     for folder in dict.fromkeys((root, root.resolve())):
         for candidate in (path, path.resolve()):
             if candidate.is_relative_to(folder):
-                return candidate.relative_to(folder).as_posix(), int(primary.where.get("line") or 1)
+                return candidate.relative_to(folder).as_posix(), int(where.get("line") or 1)
     return None
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.model.finding import Finding
-from labbook.model.run import Run
+from labbook.model.run import CaughtException, Frame, Run
 from labbook.record.ci_report import annotation, report_to_ci
 from labbook.record.end_summary import FinishedRun
 from labbook.store.commit.entry_commit import CommitOutcome
@@ -137,6 +137,14 @@ def test_an_annotation_is_one_line_and_nothing_else(title, sentence, name):
 def test_paths_are_relative_to_the_checkout(file, shown):
     line = annotation(finished(where={"file": file, "line": 3}), "/w")
     assert line.startswith(f"::error {shown}") and ("file=" in line) == bool(shown)
+
+
+def test_an_exception_that_no_page_knows_is_shown_at_its_line():
+    frames = (Frame("/w/sub/a.py", 4, "load", user=True), Frame("/lib/json.py", 9, "loads"))
+    raised = CaughtException("main", "OddError", "b", "?", frames=frames, ended_process=True)
+    unknown = finished()
+    unknown = replace(unknown, run=replace(unknown.run, findings=(), exceptions=(raised,)))
+    assert annotation(unknown, "/w").startswith("::error file=sub/a.py,line=4,title=")
 
 
 def test_a_withheld_entry_is_not_reported(tmp_path, capsys):
