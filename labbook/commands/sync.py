@@ -161,6 +161,8 @@ def _data(result: SyncResult, remote: Remote) -> dict[str, object]:
 def _print(result: SyncResult, book: Notebook, quiet: bool) -> None:
     if quiet and not (result.conflicts or result.unsent or result.newer or result.left):
         return
+    from labbook.sharing.file_merge import is_of_other_run
+
     say = terminal_sentences(book)
     names = {"remote": result.remote, "branch": result.branch}
     if not quiet:
@@ -172,9 +174,10 @@ def _print(result: SyncResult, book: Notebook, quiet: bool) -> None:
             click.echo("  " + say.line("sync.sent", runs=result.sent, files=result.sent_files))
         if result.received_files:
             click.echo("  " + say.line("sync.received", runs=result.received, files=result.received_files))
+    renamed = [path for path in result.conflicts if is_of_other_run(path)]
     for path in result.conflicts:
-        click.echo("labbook: " + say.line("sync.conflict", path=path), err=True)
-    if result.conflicts:
+        click.echo("labbook: " + say.line("sync.same_id" if path in renamed else "sync.conflict", path=path), err=True)
+    if len(result.conflicts) > len(renamed):
         click.echo("         " + say.line("sync.conflict_advice"), err=True)
     for path, reason in result.unsent:
         click.echo("labbook: " + say.line("sync.unsent", path=path, reason=reason), err=True)

@@ -33,7 +33,7 @@ LIKELY = 2
 _OTHER_FAMILIES = ("performance",)
 """Families of checks that say how fast a training is, not whether its result can be trusted."""
 
-_STANDSTILL = "stalled_no_progress"
+STANDSTILL = "stalled_no_progress"
 """The check of them that says that a training stood still until it was stopped, which is no result."""
 
 _MEASURED = ("loss_nonfinite", "loss_seen", "nonfinite_gradient", "gradient_all_zero")
@@ -74,8 +74,8 @@ def judge_run(run: Run) -> Verdict:
         evaluated = any(signals.evaluations for signals in run.signals)
         warned = _first_check(run, "warn") if evaluated else ""
         return Verdict("suspect", warned) if warned else Verdict("unknown", "evaluation" if evaluated else "no_step")
-    stood_still = any(f.symptom == _STANDSTILL and f.tier <= LIKELY for f in run.findings)
-    warned = _first_check(run, "warn") or (_STANDSTILL if stood_still else "")
+    stood_still = any(f.symptom == STANDSTILL and f.tier <= LIKELY for f in run.findings)
+    warned = _first_check(run, "warn") or (STANDSTILL if stood_still else "")
     if warned:
         return Verdict("suspect", warned)
     observed = any(check.id in _MEASURED and check.verdict in ("ok", "note") for check in run.checks)
@@ -114,7 +114,7 @@ def _first_check(run: Run, verdict: str) -> str:
     found = [
         check
         for check in run.checks
-        if check.verdict == verdict and (check.family not in _OTHER_FAMILIES or check.id == _STANDSTILL)
+        if check.verdict == verdict and (check.family not in _OTHER_FAMILIES or check.id == STANDSTILL)
     ]
     return next((check.id for check in sorted(found, key=lambda check: bool(check.explained_by))), "")
 

@@ -1,4 +1,4 @@
-"""Reports a failed or unhealthy run to GitHub Actions (annotation, job summary) and GitLab (Code Quality).
+"""Reports a failed, unhealthy or hanging run to GitHub Actions (annotation, job summary) and GitLab (Code Quality).
 
 Everything comes from the finished entry, which is masked. Nothing is written to standard output, and nothing raises: a
 report that cannot be written changes neither the run nor its exit status.
@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labbook.model.verdict import STANDSTILL
 from labbook.record.end_summary import FinishedRun
 from labbook.store.journal import write_atomically
 
@@ -42,12 +43,15 @@ _RELATIVE_LINK = re.compile(r"\[((?:[^\]\\]|\\.)*)\]\((?![a-z]+:)[^)]*\)")
 def report_to_ci(finished: FinishedRun, config: Config, environ: Mapping[str, str], *, quiet: bool = False) -> None:
     """Reports a failed or unhealthy run to the CI service in which labbook runs, if any. Never raises.
 
+    So is one that made no progress when the service stopped it.
+
     Args:
         finished: The run, with its entry on disk.
         environ: The environment, which names the CI service.
     """
     run = finished.run
-    if run.verdict not in ("failed", "unhealthy") or finished.commit.status == "withheld":
+    is_bad = run.verdict in ("failed", "unhealthy") or any(one.symptom == STANDSTILL for one in run.findings)
+    if not is_bad or finished.commit.status == "withheld":
         return
     if config.ci_report and environ.get("GITHUB_ACTIONS") == "true":
         if not quiet:

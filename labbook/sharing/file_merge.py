@@ -17,8 +17,9 @@ from labbook.store.text import frontmatter
 
 _FIGURES = (".svg", ".png")
 _RUN = re.compile(rb"(.*notes/runs/\d{4}/\d\d/\d\d/)([0-9]{8}-[0-9]{6}-[a-z0-9]+)(\.md|/.*)", re.DOTALL)
-_OF_ONE_RUN = ("host", "command", "started", "author")
-"""Keys that are equal in all entries of one run."""
+_OF_ONE_RUN = ("host", "command", "started", "author", "duration_s")
+"""Keys that are equal in all entries of one run that has ended."""
+_HASH = 6
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,12 @@ def are_different_runs(one: bytes, other: bytes) -> bool:
 
 def other_run_id(run_id: bytes, entry: bytes) -> bytes:
     """Return the new id for the second of two runs that were given the same id; its entry decides."""
-    return run_id[:24] + hashlib.sha256(entry).hexdigest()[:6].encode()
+    return run_id[:24] + hashlib.sha256(entry).hexdigest()[:_HASH].encode()
+
+
+def is_of_other_run(path: str) -> bool:
+    """Whether a path is that of an entry with an id from `other_run_id`."""
+    return re.search(rf"/notes/runs/.*-[a-z0-9]{{4,8}}[0-9a-f]{{{_HASH}}}\.md$", f"/{path}") is not None
 
 
 def _completeness(data: bytes) -> tuple[bool, bool, int, int, bytes]:

@@ -61,7 +61,8 @@ class SyncResult:
         sent: Number of entries of runs that went.
         received_files: Number of changed files that came.
         sent_files: Number of changed files that went.
-        conflicts: Notes in which two versions of the same lines stay, relative to the repository.
+        conflicts: Notes in which two versions of the same lines stay, and entries of runs that got another id because
+            another run has theirs; relative to the repository.
         unsent: Notes that were not committed, each with the reason.
         newer: Number of notes that came from a newer labbook.
         parts: Number of entries that came and lack ranks of their job.

@@ -33,7 +33,7 @@ class TreeMerge:
 
     Args:
         changes: What differs from the first tree: path -> file, or `None` for a deletion.
-        conflicts: Files in which two versions of the same lines stay.
+        conflicts: Files in which two versions of the same lines stay, and entries of runs that got another id.
     """
 
     changes: Mapping[bytes, NewFile | None]
@@ -70,8 +70,8 @@ def merge_trees(
         path: _as_file(change.after) for path, change in other.items() if path not in one
     }
     blobs = read_blobs(folders, _needed_blobs(one, other, both))
-    apart = _rename_other_runs(one, other, both, blobs, folders, result)
-    conflicts, foreign = [], []
+    apart, conflicts = _rename_other_runs(one, other, both, blobs, folders, result)
+    foreign = []
     for path in both:
         if path in apart:
             continue
@@ -227,9 +227,10 @@ def _rename_other_runs(
     blobs: Mapping[str, bytes],
     folders: GitFolders,
     result: dict[bytes, NewFile | None],
-) -> set[bytes]:
-    """Give the second of two runs with the same id a new id, and return the paths that this settles."""
+) -> tuple[set[bytes], list[bytes]]:
+    """Give the second of two runs with the same id a new id; return the paths that this settles, and the new entries."""
     settled: set[bytes] = set()
+    entries = []
     for path in both:
         run = run_of(path)
         mine, yours = one[path].after, other[path].after
@@ -250,7 +251,8 @@ def _rename_other_runs(
             settled.add(each)
             kept = (other if renamed_is_mine else one).get(each)
             result[each] = _as_file(kept.after) if kept is not None else None
-    return settled
+        entries.append(folder + new_id + b".md")
+    return settled, entries
 
 
 def _keep_runs_whole(

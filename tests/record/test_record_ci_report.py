@@ -139,6 +139,13 @@ def test_paths_are_relative_to_the_checkout(file, shown):
     assert line.startswith(f"::error {shown}") and ("file=" in line) == bool(shown)
 
 
+def test_a_run_that_hung_until_the_job_was_cancelled_is_a_warning(capsys):
+    hung = finished(symptom="stalled_no_progress", where={"file": "/w/a.py", "line": 8})
+    hung = replace(hung, run=replace(hung.run, status="interrupted", verdict="suspect"))
+    report_to_ci(hung, Config(), {"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": "/w"})
+    assert capsys.readouterr().err.startswith("::warning file=a.py,line=8,")
+
+
 def test_an_exception_that_no_page_knows_is_shown_at_its_line():
     frames = (Frame("/w/sub/a.py", 4, "load", user=True), Frame("/lib/json.py", 9, "loads"))
     raised = CaughtException("main", "OddError", "b", "?", frames=frames, ended_process=True)

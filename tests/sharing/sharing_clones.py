@@ -70,8 +70,8 @@ def sync(notebook: Notebook, **options: str) -> SyncResult:
     return synchronize(choose_remote(notebook, timeout_s=30), **options)
 
 
-def write_entry(notebook: Notebook, run_id: str, sentence: str, *, host: str = "vm", experiment: str = "") -> Path:
-    """Write and commit an entry with its data, as the recorder does at the end of a run."""
+def write_entry(notebook: Notebook, run_id: str, sentence: str, *, experiment: str = "", **facts: object) -> Path:
+    """Write and commit an entry with its data, as the recorder does at the end of a run; `facts` of the front matter."""
     meta = {
         "schema": 1,
         "id": run_id,
@@ -80,9 +80,10 @@ def write_entry(notebook: Notebook, run_id: str, sentence: str, *, host: str = "
         "status": "finished",
         "started": "2026-11-22T03:55:31Z",
         "command": "python train.py",
-        "host": host,
+        "host": "vm",
         "tags": ["torch"],
         "fix": None,
+        **facts,
     }
     body = f"\n{block('title', f'# run {run_id}')}\n## Goal\n\n<!-- yours: the goal -->\n\n{block('health', sentence)}"
     entry = notebook.paths.entry(run_id)

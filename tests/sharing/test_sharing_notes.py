@@ -6,6 +6,7 @@ import shutil
 import time
 from dataclasses import replace
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +15,7 @@ from sharing_clones import call_git, copy_clones, make_template, sync, write_ent
 from labbook.commands.commit import command as commit_command
 from labbook.errors import GitError
 from labbook.sharing import disk_update, synchronize
+from labbook.sharing.file_merge import is_of_other_run
 from labbook.sharing.follow_remote import follow_remote
 from labbook.sharing.note_merge import merge_notes
 from labbook.sharing.remote_git import choose_remote
@@ -43,6 +45,20 @@ def test_two_versions_of_the_same_lines_both_stay(pair):
     text = note.read_text()
     assert "lower the rate" in text and "raise the rate" in text and "Two versions of the same lines" in text
     assert text == (pair[1].paths.notes / "ideas.md").read_text()
+
+
+@pytest.mark.parametrize("key", ["host", "duration_s"])
+def test_two_different_runs_with_one_id_both_stay_and_are_named(pair, key):
+    run_id = "20260101-000000-abcd"
+    for number, book in enumerate(pair):
+        write_entry(book, run_id, f"result {number}", **{key: f"{number + 1}"})
+    sync(pair[0])
+    [named] = sync(pair[1]).conflicts
+    sync(pair[0])
+    entries = {path.name: path.read_text() for path in pair[0].paths.notes.rglob("2026*.md")}
+    assert len(entries) == 2 and run_id + ".md" in entries and Path(named).name in entries and is_of_other_run(named)
+    assert {number for number in (0, 1) for text in entries.values() if f"result {number}" in text} == {0, 1}
+    assert not is_of_other_run(f"notes/runs/2026/01/01/{run_id}.md") and not is_of_other_run("notes/ideas.md")
 
 
 def test_a_note_that_was_renamed_by_hand_is_renamed_for_all_and_a_missing_one_stays(pair):
