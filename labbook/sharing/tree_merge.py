@@ -228,7 +228,7 @@ def _rename_other_runs(
     folders: GitFolders,
     result: dict[bytes, NewFile | None],
 ) -> tuple[set[bytes], list[bytes]]:
-    """Give the second of two runs with the same id a new id; return the paths that this settles, and the new entries."""
+    """Give the second of two runs with one id a new id; return the paths that this settles, and the new entries."""
     settled: set[bytes] = set()
     entries = []
     for path in both:

@@ -71,7 +71,7 @@ def sync(notebook: Notebook, **options: str) -> SyncResult:
 
 
 def write_entry(notebook: Notebook, run_id: str, sentence: str, *, experiment: str = "", **facts: object) -> Path:
-    """Write and commit an entry with its data, as the recorder does at the end of a run; `facts` of the front matter."""
+    """Write and commit an entry with its data, as the recorder does; `facts` are of the front matter."""
     meta = {
         "schema": 1,
         "id": run_id,
