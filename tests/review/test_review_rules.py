@@ -124,3 +124,20 @@ def test_a_root_of_a_sum_of_squares_in_each_row_is_a_note(tmp_path, distance, fo
     script.write_text(f"import torch\n\ndef loss(one, other):\n    return {distance}.mean()\n", encoding="utf-8")
     noted = [(one.rule, one.severity) for one in review_files([script]).violations]
     assert noted == ([("infinite-gradient", "note")] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("scaling", "division", "found"),
+    [
+        ("(x - x.mean(0)) / x.std(0)", "a, b = train_test_split(z, test_size=0.2)", True),
+        ("(x - low) / (high - low)", "a, b = z[:800], z[800:]", True),
+        ("(x - x.mean(1, keepdims=True)) / x.std(axis=1, keepdims=True)", "a, b = z[:800], z[800:]", False),
+        ("(x - x[:800].mean(0)) / x[:800].std(0)", "a, b = z[:800], z[800:]", False),
+        ("(x - x.mean(0)) / x.std(0)", "a = z[:64]", False),
+    ],
+)
+def test_rows_that_are_scaled_before_they_are_split_are_noted(tmp_path, scaling, division, found):
+    script = tmp_path / "data.py"
+    before = "import torch\nlow, high = x.min(axis=0), x.max(axis=0)\n"
+    script.write_text(f"{before}z = {scaling}\n{division}\n", encoding="utf-8")
+    assert [one.rule for one in review_files([script]).violations] == (["scaled-before-split"] if found else [])

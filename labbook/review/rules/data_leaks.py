@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 
 from labbook.review.code_index import Code, Kind, assigns, dotted_target, last_name, walk
+from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import is_optimizer
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
@@ -56,6 +57,54 @@ def _transformed(source: Source, fit: ast.Call, rows: str, scaler: str) -> set[s
         )
         names |= {dotted_target(node.targets[0])} - {""} if is_result else set()
     return names
+
+
+@rule("train_val_overlap", "note", 3, "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data")
+def scaled_before_split(code: Code, source: Source) -> Iterator[Hit]:
+    """All rows are scaled by their own mean and deviation, and divided into training and validation data after that."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.BinOp):
+            continue
+        name = dotted_target(node.targets[0])
+        rows = _scaled_by_themselves(code, source, node.value)
+        scope = source.function(node)
+        body = scope.body if scope is not None else source.tree.body
+        if name and rows and "train" not in rows.lower() and _is_divided(walk(body), name, node.lineno):
+            yield Hit(node, {"rows": rows, "code": ast.unparse(node)})
+
+
+def _scaled_by_themselves(code: Code, source: Source, node: ast.BinOp) -> str:
+    """The name of the rows in `(x - x.mean(0)) / x.std(0)`, through names of the mean and the deviation; or ""."""
+    is_scaled = isinstance(node.op, ast.Div) and isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Sub)
+    rows = dotted_target(node.left.left) if is_scaled else ""  # type: ignore[attr-defined]
+    sides = ((getattr(node.left, "right", node), ("mean", "min")), (node.right, ("std", "max")))
+    for part, wanted in sides if rows else ():
+        calls = [
+            one for one in made_of(code, source, part) if isinstance(one, ast.Call) and last_name(one.func) in wanted
+        ]
+        of_rows = [
+            one
+            for one in calls
+            if rows in (dotted_target(getattr(one.func, "value", one)), *map(dotted_target, one.args))
+        ]
+        if not of_rows or any(ast.unparse(k.value) in ("1", "-1") for one in of_rows for k in one.keywords):
+            return ""
+    return rows
+
+
+def _is_divided(nodes: Iterator[ast.AST], name: str, after: int) -> bool:
+    """Whether rows are split at random, or into those before and those after a row, below a line."""
+    ends: set[str] = set()
+    for node in nodes:
+        if getattr(node, "lineno", 0) <= after:
+            continue
+        split = node.args if isinstance(node, ast.Call) and last_name(node.func) == "train_test_split" else ()
+        if any(dotted_target(one) == name for one in split):
+            return True
+        cut = node.slice if isinstance(node, ast.Subscript) and dotted_target(node.value) == name else None
+        if isinstance(cut, ast.Slice) and (cut.lower is None) != (cut.upper is None):
+            ends.add(f"before {ast.unparse(cut.upper)}" if cut.upper is not None else f"after {ast.unparse(cut.lower)}")  # type: ignore[arg-type]
+    return any(one.startswith("before ") and one.replace("before", "after") in ends for one in ends)
 
 
 @rule("validation_inputs_differ", "warning", 2, "scikit-learn, Common pitfalls: inconsistent preprocessing", row="data")

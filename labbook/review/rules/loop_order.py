@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, last_name, walk
+from labbook.review.code_index import LOOPS, Code, dotted_target, last_name, walk
 from labbook.review.expressions import made_of
-from labbook.review.gradient_flow import events, step_loops
+from labbook.review.gradient_flow import Event, events, is_under_no_grad, step_loops
 from labbook.review.rules.data_pipeline import argument
+from labbook.review.rules.model_outputs import CRITIC, GENERATOR
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -71,6 +72,54 @@ def clipped_after_step(code: Code, source: Source) -> Iterator[Hit]:
         )
         if backward < step < clip and not step < zero < clip:
             yield Hit(clips[0], {"clip": ast.unparse(clips[0].func)})
+
+
+@rule(
+    "grad_not_cleared",
+    "warning",
+    2,
+    "PyTorch DCGAN tutorial: the discriminator is given fake.detach()",
+    loop=True,
+    row="gradient",
+)
+def critic_trains_generator(code: Code, source: Source) -> Iterator[Hit]:
+    """The loss of a discriminator reaches the generator, whose gradients are not cleared before its own loss."""
+    for _, found in step_loops(code, source):
+        order = [one for one in found if one.what in ("backward", "step", "zero", "unknown")]
+        backs = [at for at, one in enumerate(order) if one.what == "backward" and one.direct]
+        if len(backs) < 2 or any(one.what == "unknown" or not one.always for one in order):
+            continue
+        call = order[backs[0]].node
+        loss = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+        fakes = _generated(code, source, loss) if loss is not None else {}
+        steps = {one.on for one in order[: backs[1]] if one.what == "step"}
+        for name, made in fakes.items():
+            optimizer = next(
+                (one.on for one in order if one.what == "step" and _has_weights(code, source, one, name)), ""
+            )
+            between = {one.on for one in order[backs[0] : backs[1]] if one.what == "zero"}
+            if optimizer and steps and optimizer not in steps and not between & {optimizer, name}:
+                yield Hit(made, {"generator": name, "loss": ast.unparse(loss or made), "optimizer": optimizer})
+
+
+def _generated(code: Code, source: Source, loss: ast.expr) -> dict[str, ast.Call]:
+    """Models that made, with gradients, what a discriminator is given in a loss; with the calls that made it."""
+    found = {}
+    for critic in made_of(code, source, loss):
+        if not isinstance(critic, ast.Call) or len(critic.args) != 1 or not CRITIC.search(dotted_target(critic.func)):
+            continue
+        made = code.made(source, critic.args[0])
+        name = dotted_target(made.func) if isinstance(made, ast.Call) else ""
+        if isinstance(made, ast.Call) and GENERATOR.search(name) and not is_under_no_grad(source, made):
+            found[name] = made
+    return found
+
+
+def _has_weights(code: Code, source: Source, step: Event, model: str) -> bool:
+    """Whether the optimizer of a step was created with the parameters of a model."""
+    func = step.node.func if isinstance(step.node, ast.Call) else None
+    kind = code.kind(source, func.value) if isinstance(func, ast.Attribute) else None
+    return kind is not None and f"{model}.parameters()" in ast.unparse(kind.call)
 
 
 @rule(

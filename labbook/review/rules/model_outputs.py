@@ -12,7 +12,8 @@ from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
 _ENTROPIES = ("cross_entropy", "criterion", "loss_fn", "ce", "ce_loss")
-_CRITIC = re.compile(r"(?:^|_|\.)(?:d|net_?d|disc|discriminator|critic)(?:$|_)", re.IGNORECASE)
+CRITIC = re.compile(r"(?:^|_|\.)(?:d|net_?d|disc|discriminator|critic)(?:$|_)", re.IGNORECASE)
+GENERATOR = re.compile(r"(?:^|_|\.)(?:g|net_?g|gen|generator)(?:$|_)", re.IGNORECASE)
 
 
 @rule(
@@ -95,7 +96,7 @@ def same_label(code: Code, source: Source) -> Iterator[Hit]:
     for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) == 2):
         score = _without_form(call.args[0])
         score = _without_form(code.made(source, score) or score)
-        if isinstance(score, ast.Call) and len(score.args) == 1 and _CRITIC.search(dotted_target(score.func)):
+        if isinstance(score, ast.Call) and len(score.args) == 1 and CRITIC.search(dotted_target(score.func)):
             judged.append((call, ast.unparse(call.func), ast.unparse(score.func), ast.unparse(score.args[0])))
     fakes = [one for one in judged if one[3].endswith(".detach()")]
     for call, loss, critic, fake in fakes if len(fakes) == 1 else ():
