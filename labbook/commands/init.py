@@ -58,8 +58,9 @@ def command(
 ) -> None:
     """Create a notebook in a folder.
 
-    PATH is the folder, by default the working folder. In a git repository, entries are committed to a separate branch, `labbook`;
-    your branch, index and working tree do not change. Outside of one, the folder becomes a git repository.
+    PATH is the folder, by default the working folder. In a git repository, entries are committed to a separate
+    branch, `labbook`; your branch, index and working tree do not change. Outside of one, the folder becomes a git
+    repository.
 
     Existing files are not overwritten. Run it again to add missing files, and in a fresh clone to restore the entries.
     """

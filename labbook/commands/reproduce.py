@@ -24,7 +24,9 @@ from labbook.help_text import HelpCommand
 @click.option("--runs", type=click.IntRange(1, 100), default=1, metavar="N", help="Number of reruns. Default: 1.")
 @click.option("--with", "other", metavar="RUN", help="Compare with this run instead of running it again.")
 @click.option(
-    "--rebuild", is_flag=True, help="Run in the recorded container image, or with the recorded packages installed again."
+    "--rebuild",
+    is_flag=True,
+    help="Run in the recorded container image, or with the recorded packages installed again.",
 )
 @click.option("--incomplete", is_flag=True, help="Run it although the entry lacks a part of its code.")
 @json_option

@@ -19,7 +19,9 @@ from labbook.help_text import HelpCommand
 
 @click.command(cls=HelpCommand)
 @click.option(
-    "--rebuild", is_flag=True, help="Run in the recorded container image, or with the recorded packages installed again."
+    "--rebuild",
+    is_flag=True,
+    help="Run in the recorded container image, or with the recorded packages installed again.",
 )
 @click.option("--incomplete", is_flag=True, help="Run it although the entry lacks a part of its code.")
 @click.option("--keep", is_flag=True, help="Keep the worktree.")

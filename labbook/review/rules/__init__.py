@@ -6,15 +6,18 @@ sentence. Precision comes before recall: a rule that cannot resolve a name in th
 - `training_loop`: backward, step and zero_grad that are missing or in the wrong order.
 - `loss_functions`: arguments of losses, and losses that do not reach the model.
 - `numeric_range`: functions that are infinite at a value which their argument can reach.
-- `attention_scores`: scale and mask of an attention that the program computes itself.
+- `attention_scores`: scale, mask and axis of an attention that the program computes itself; positions.
 - `gradient_paths`: samples without gradient, twin networks without stop-gradient; the divisor of a metric.
 - `paired_data`: an image and its mask or boxes, a loss and its mask, a target and the end of an episode.
-- `policy_gradients`: the sign of a policy gradient, exploration, the target network.
 - `loss_formulas`: a wrong sign or order in a loss that the program writes itself.
 - `metric_values`: the scale, the divisor and the samples of a metric.
 - `loop_order`: a step after the loop over batches, a clip after the step; the weights of a sampler.
 - `averaged_weights`: averages of weights (EMA).
+- `policy_gradients`: policy gradients, Q learning and target networks.
 - `model_classes`: layers that are not registered, not used or used wrongly.
+- `forward_values`: values and layers inside a forward; `recurrent_states`: the state of recurrent layers.
+- `generated_noise`: noise of latent codes, diffusions and generators.
+- `model_outputs`: axes, activation and dropout of what a model returns.
 - `modes_and_devices`: train and eval mode, gradients in evaluation, devices.
 - `shared_storage`: in-place changes, aliased best weights, stale optimizers.
 - `data_pipeline`, `image_values`: shuffling, splits, scaling and normalisation; `script_options`: unused options.

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Function, assigned_value, assigns, dotted_target, last_name, parameters
+from labbook.review.rules.data_pipeline import argument
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -34,6 +35,10 @@ _QUERY, _KEY = re.compile(r"q(?:s|uery|ueries)?$", re.IGNORECASE), re.compile(r"
 _MASK = re.compile(r"(?:^|[._])(?:mask|valid)|ma?sk$|^m$", re.IGNORECASE)
 _TRANSPOSED = re.compile(r"\.(?:transpose|swapaxes|permute|mT|T|t)\b|transpose_y=True|->")
 _FAR_BELOW = re.compile(r"inf|-\s*(?:\d+e|\d{4})|1e\d|finfo")
+_TIME_IN_FRONT = re.compile(
+    r"\(\w+, 1, \w+\)|\[\w+, 1, \w+\]|\[:, 0, [01]::2\]|unsqueeze\(0\)\.transpose\(|unsqueeze\(1\)\)$", re.MULTILINE
+)
+_TURNED = re.compile(r"transpose\(0, 1\)|permute\(1, 0, 2\)|transpose\(\[1, 0, 2\]\)|swapaxes\(0, 1\)")
 _PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
 _FILLS = ("masked_fill", "masked_fill_")
 _AS_IS = {*_FILLS, "float", "to", "type_as", "add", "clone", "contiguous", "astype", "cast"}
@@ -80,6 +85,36 @@ def multiplied_mask(code: Code, source: Source) -> Iterator[Hit]:
         again = (one for one in ast.walk(function) if isinstance(one, ast.BinOp) and one.lineno > call.lineno)
         if not any(_is_masked(one) for one in again):
             yield Hit(found, {"mask": ast.unparse(found)})
+
+
+@rule(
+    "softmax_wrong_axis", "warning", 2, "Vaswani et al. 2017, 3.2.1: the weights of a query add up to 1", row="loop-bug"
+)
+def softmax_over_queries(code: Code, source: Source) -> Iterator[Hit]:
+    """The weights of an attention are normalised over the queries, not over the keys."""
+    for call, function, steps in _attentions(source):
+        products = [one for step in steps for one in _products(step) if isinstance(one, (ast.BinOp, ast.Call))]
+        axis = argument(call, 1 if source.dotted(call.func) else 0, "dim") or argument(call, 9, "axis")
+        owner = source.class_of(function)
+        rank = 4 if owner is not None and _splits_heads(owner) else 0
+        wrong = {"-2", *(("1", "2") if rank else ())}
+        if len(products) != 1 or axis is None or ast.unparse(axis) not in wrong:
+            continue
+        sides = products[0].args if isinstance(products[0], ast.Call) else [products[0].left, products[0].right]
+        turned = ast.unparse(sides[1]) if len(sides) > 1 else ""
+        # Slots compete for inputs, and divide their weights by the sum over the keys.
+        others = [
+            one
+            for one in ast.walk(function)
+            if isinstance(one, ast.Call) and last_name(one.func) == last_name(call.func)
+        ]
+        divided = any(
+            isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div) and "sum" in ast.unparse(one.right)
+            for one in ast.walk(function)
+        )
+        is_query = len(sides) > 1 and _QUERY.match(last_name(sides[0])) and _TRANSPOSED.search(turned)
+        if is_query and len(others) == 1 and not divided:
+            yield Hit(call, {"code": ast.unparse(call)})
 
 
 def _attentions(source: Source) -> Iterator[tuple[ast.Call, Function, list[ast.expr]]]:
@@ -237,3 +272,54 @@ def positions_missing(code: Code, source: Source) -> Iterator[Hit]:
             continue
         first = next(one for one in made if source.dotted(one.func).rpartition(".")[2] == "Embedding")
         yield Hit(first, {"model": node.name, "attention": min(names & _MIXING)})
+
+
+@rule(
+    "batch_axis_taken_as_time",
+    "warning",
+    2,
+    "tutorial of nn.Transformer: its encoding is (time, 1, features)",
+    row="loop-bug",
+)
+def positions_along_batch(code: Code, source: Source) -> Iterator[Hit]:
+    """Encodings of positions for (time, batch, features) are added to (batch, time, features): one to each sample."""
+    encoders = ("TransformerEncoderLayer", "MultiHeadAttention")
+    in_paddle = (source.dotted(one.func).startswith("paddle.nn.") for one in _calls(source, *encoders))
+    if not any("batch_first=True" in line for line in source.lines) and not any(in_paddle):
+        return
+    for node in source.nodes:
+        cls = source.class_of(node) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else None
+        part = node.right if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Subscript) else None
+        if cls is None or part is None or not re.search(r"pe$|pos", ast.unparse(part.value)):
+            continue
+        taken = part.slice.elts[0] if isinstance(part.slice, ast.Tuple) else part.slice
+        upper = ast.unparse(taken.upper) if isinstance(taken, ast.Slice) and taken.upper is not None else ""
+        given = ast.unparse(node.left)  # type: ignore[attr-defined]
+        if upper not in (f"{given}.size(0)", f"{given}.shape[0]") or not _TIME_IN_FRONT.search(ast.unparse(cls)):
+            continue
+        # A model may turn its input around the encoding.
+        if not _TURNED.search(ast.unparse(source.tree).replace(ast.unparse(cls), "")):
+            yield Hit(node, {"code": ast.unparse(node)})
+
+
+def _calls(source: Source, *names: str) -> Iterator[ast.Call]:
+    return (one for one in source.nodes if isinstance(one, ast.Call) and last_name(one.func) in names)
+
+
+@rule("positions_missing", "warning", 2, "Devlin et al. 2019, BERT: positions count from 0", row="loop-bug")
+def positions_all_zero(code: Code, source: Source) -> Iterator[Hit]:
+    """The embedding of positions is given zeros: all tokens have one position."""
+    for node in source.nodes:
+        name = dotted_target(node.targets[0]) if isinstance(node, ast.Assign) and len(node.targets) == 1 else ""
+        if not isinstance(node, ast.Assign) or not re.fullmatch(r"pos|positions?|pos(?:ition)?_ids?", name):
+            continue
+        inside = list(ast.walk(source.function(node) or source.tree))
+        above = [source.parents.get(one) for one in inside if isinstance(one, ast.Name) and one.id == name]
+        looked_up = any(isinstance(one, ast.Call) and re.search(r"pos|wpe", ast.unparse(one.func)) for one in above)
+        # Zeros that are written to, or replaced, are no positions yet.
+        final = sum(assigns(one, name) for one in inside) == 1 and not any(
+            isinstance(one, ast.Subscript) for one in above
+        )
+        made = isinstance(node.value, ast.Call) and last_name(node.value.func) in ("zeros", "zeros_like")
+        if made and looked_up and final:
+            yield Hit(node, {"code": ast.unparse(node)})

@@ -128,3 +128,86 @@ def _is_written(source: Source, name: str, one: int, other: int) -> bool:
             if assigns(node, name) or (filled and dotted_target(node.func.value) == name):  # type: ignore[attr-defined]
                 return True
     return False
+
+
+_SIMILARITIES = re.compile(r"dice|iou|jaccard|tversky|ssim", re.IGNORECASE)
+
+
+@rule("similarity_minimised", "warning", 2, "Milletari et al. 2016, V-Net: the loss is 1 - dice", row="loop-bug")
+def similarity_as_loss(code: Code, source: Source) -> Iterator[Hit]:
+    """A loss returns an overlap itself, which training then makes as small as possible."""
+    if not code.calls.get("backward"):
+        return
+    for node in source.nodes:
+        owner = source.class_of(node) if isinstance(node, ast.FunctionDef) else None
+        name = owner.name if owner is not None else getattr(node, "name", "")
+        if not isinstance(node, ast.FunctionDef) or not _SIMILARITIES.search(name) or "loss" not in name.lower():
+            continue
+        returned = [one.value for one in walk(node.body) if isinstance(one, ast.Return) and one.value is not None]
+        text = "\n".join(ast.unparse(one) for one in node.body)
+        is_score = bool(returned) and re.search(r"2(?:\.0?)? \* |inter", text) is not None and "/" in text
+        turned = re.search(r"1(?:\.0?)? - |return -|= -|\blog\w*\(|cosh|\bneg", text)
+        uses = re.search(
+            rf"(?:1(?:\.0?)? - |-)\s*(?:\w+\.)*{re.escape(name)}\(|(?:- |-)(?:\w+_)*{name.replace('_loss', '')}\b",
+            ast.unparse(source.tree),
+        )
+        if is_score and not turned and not uses and node.name in (name, "forward") and _is_used_as_loss(source, name):
+            yield Hit(returned[0], {"loss": name})
+
+
+def _is_used_as_loss(source: Source, name: str) -> bool:
+    """Whether the result of a function, or of an object of a class, is assigned to a loss of this file."""
+    made = {name} | {
+        dotted_target(one.targets[0])
+        for one in source.nodes
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and last_name(one.value.func) == name
+    }
+    return any(
+        isinstance(one, ast.Assign)
+        and "loss" in dotted_target(one.targets[0])
+        and any(isinstance(call, ast.Call) and dotted_target(call.func) in made for call in ast.walk(one.value))
+        for one in source.nodes
+    )
+
+
+_LOSS = re.compile(r"loss|criterion|mse|mae|entropy|nll|(?:^|_)ce$|bce|l1_", re.IGNORECASE)
+
+
+@rule("dropout_after_output", "warning", 2, "Srivastava et al. 2014: dropout of hidden and input units", row="loop-bug")
+def dropout_of_outputs(code: Code, source: Source) -> Iterator[Hit]:
+    """The last layer of a model whose output goes into a loss is a dropout: predictions are set to 0 at random."""
+    for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) >= 2):
+        made = code.made(source, _without_form(call.args[0])) if _LOSS.search(last_name(call.func)) else None
+        if not isinstance(made, ast.Call):
+            continue
+        end = _last_layer(code, source, made.func)
+        if end is not None and re.fullmatch(r"(?:torch|paddle)\.nn\.Dropout\w*", end.name):
+            yield Hit(end.call, {"layer": ast.unparse(end.call), "model": ast.unparse(made.func)})
+            return
+
+
+@rule(
+    "softmax_wrong_axis",
+    "warning",
+    2,
+    "torch.nn.functional.normalize: dim=1 by default; the same in paddle",
+    row="loop-bug",
+)
+def normalised_over_batch(code: Code, source: Source) -> Iterator[Hit]:
+    """The embeddings that a layer returns are normalised over the samples of a batch, not each by itself."""
+    for where, call in code.calls.get("normalize", ()):
+        dotted = source.dotted(call.func) if where is source else ""
+        axis = argument(call, 2, "dim") or argument(call, 9, "axis")
+        if (
+            dotted not in ("torch.nn.functional.normalize", "paddle.nn.functional.normalize")
+            or axis is None
+            or not call.args
+        ):
+            continue
+        made = code.made(source, call.args[0])
+        kind = code.kind(source, made.func) if isinstance(made, ast.Call) else None
+        is_layer = kind is not None and (
+            kind.class_node is not None or kind.name.startswith(("torch.nn.", "paddle.nn."))
+        )
+        if ast.unparse(axis) == "0" and is_layer:
+            yield Hit(call, {"code": ast.unparse(call)})

@@ -8,12 +8,15 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import LOOPS, MODULES, SCOPES, Code, assigns, dotted_target, last_name, walk
 from labbook.review.expressions import signed_terms
+from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
 _LOG_PROBABILITY = re.compile(r"(?:^|_)log_?(?:probs?|pi|p)s?(?:$|_)", re.IGNORECASE)
 _GAIN = re.compile(r"(?:^|_)(?:rewards?|returns?|advantages?|adv)(?:$|_)", re.IGNORECASE)
 _TARGET = re.compile(r"(?:^|[_.])(?:target|tgt)(?:$|_(?!layer|module|block|size|dim))", re.IGNORECASE)
+_DISCOUNT = re.compile(r"gamma|discount|0?\.9\d* \*", re.IGNORECASE)
+_NEXT = re.compile(r"next|new|prime|^s_$|^[A-Za-z]+_?2$", re.IGNORECASE)
 _TURNED = re.compile(r"neg|minus|cost|loss|penalt", re.IGNORECASE)
 _JOINING = frozenset({"mean", "sum", "stack", "cat", "concat", "add_n"})
 _AS_IS = frozenset(
@@ -281,3 +284,89 @@ def _names_of_calls(body: list[ast.stmt]) -> set[str]:
 def _draws_action(body: list[ast.stmt]) -> bool:
     called = _names_of_calls(body)
     return bool(called & {"randrange", "randint", "sample", "choice", "integers"}) and not called & {"argmax", "max"}
+
+
+@rule(
+    "softmax_before_cross_entropy",
+    "warning",
+    2,
+    "torch.distributions.Categorical: logits are unnormalised",
+    row="loop-bug",
+)
+def probabilities_as_logits(code: Code, source: Source) -> Iterator[Hit]:
+    """A distribution is given the output of a softmax as its logits, and normalises it a second time."""
+    for name in ("Categorical", "OneHotCategorical"):
+        for where, call in code.calls.get(name, ()):
+            logits = next((k.value for k in call.keywords if k.arg == "logits"), None)
+            if where is source and logits is not None and last_operation(code, source, logits) == "softmax":
+                yield Hit(call, {"given": "softmax", "call": ast.unparse(call)})
+
+
+@rule("q_target_wrong", "warning", 2, "Mnih et al. 2015: the value of the action that was taken", row="loop-bug")
+def value_of_best_action(code: Code, source: Source) -> Iterator[Hit]:
+    """The value that Q learning corrects is the largest of a state, not that of the action that was taken."""
+    for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) >= 2):
+        given = _best_value(code, source, call.args[0])
+        aim = call.args[1]
+        if isinstance(aim, ast.Call) and isinstance(aim.func, ast.Attribute) and last_name(aim.func) in _AS_IS:
+            aim = aim.func.value
+        target = code.made(source, aim) if given is not None else None
+        if given is not None and target is not None and _DISCOUNT.search(ast.unparse(target)):
+            yield Hit(given, {"code": ast.unparse(given)})
+
+
+def _best_value(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
+    """The largest output of a model for each sample: `q(s).max(1)[0]`, `q(s).max(dim=1).values`."""
+    made = code.made(source, node)
+    inner = made
+    while isinstance(inner, (ast.Subscript, ast.Attribute)):
+        inner = inner.value
+    if (
+        not isinstance(inner, ast.Call)
+        or last_name(inner.func) not in ("max", "amax")
+        or not isinstance(inner.func, ast.Attribute)
+    ):
+        return None
+    model = code.made(source, inner.func.value)
+    is_model = isinstance(model, ast.Call) and code.kind(source, model.func) is not None
+    return made if is_model and (inner.args or inner.keywords) else None
+
+
+@rule("q_target_wrong", "warning", 2, "Sutton and Barto, Reinforcement Learning (2018), 6.5", row="loop-bug")
+def target_of_same_state(code: Code, source: Source) -> Iterator[Hit]:
+    """The target of Q learning is computed from the state itself; no model is given the next state."""
+    for node in source.nodes:
+        if (
+            not isinstance(node, ast.Call)
+            or last_name(node.func) not in ("max", "amax")
+            or not isinstance(node.func, ast.Attribute)
+        ):
+            continue
+        judged = code.made(source, node.func.value)
+        scope = source.function(node) or source.tree
+        statement = source.statement(node)
+        block, _ = source.blocks.get(statement, ([], 0)) if statement is not None else ([], 0)
+        if (
+            not isinstance(judged, ast.Call)
+            or len(judged.args) != 1
+            or not _DISCOUNT.search(" ".join(map(ast.unparse, block)))
+        ):
+            continue
+        state, calls = dotted_target(judged.args[0]), [one for one in ast.walk(scope) if isinstance(one, ast.Call)]
+        own = [
+            one
+            for one in calls
+            if one.args and dotted_target(one.args[0]) == state and ast.unparse(one.func) != ast.unparse(judged.func)
+        ]
+        trained = [one for one in own if code.kind(source, one.func) is not None]
+        names = {one.id for one in ast.walk(scope) if isinstance(one, ast.Name) and _NEXT.search(one.id)}
+        given = {dotted_target(arg) for one in calls for arg in one.args if code.kind(source, one.func) is not None}
+        if (
+            state
+            and not _NEXT.search(state)
+            and trained
+            and names
+            and not any(name in given for name in names if re.search("state|obs|^s", name, re.IGNORECASE))
+            and _TARGET.search(ast.unparse(judged.func))
+        ):
+            yield Hit(judged, {"code": ast.unparse(judged), "state": state})

@@ -1,0 +1,180 @@
+"""Rules about values and layers inside a forward: computed and never used, joined with themselves, made anew."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from labbook.review.code_index import Code, Function, dotted_target, last_name, walk
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, rule
+
+_SHORTCUT = re.compile(r"(?:^|_)(?:identity|residual|shortcut|skip|res)(?:$|_)", re.IGNORECASE)
+_NO_TENSOR = re.compile(
+    r"\b(?:shape|size|len|device|dtype|dim|ndim|int|float|str|getattr|isinstance|range|time|item|is_available|type|print"
+    r"|clone|training|bool|numel|get|pop|warn|warning|next|list|tuple|dict|id|format|is_scripting|is_tracing|finfo)\b"
+)
+_MATTERS = re.compile(
+    r"mask|pad|len|adj|edge|memory|context|cond|emb|state|hidden|enc|^t$|time|weight|pos|skip|residual", re.IGNORECASE
+)
+_LOOKS_UP = ("locals", "vars", "eval", "exec")
+_JOINS = ("torch.cat", "torch.concat", "torch.concatenate", "paddle.concat")
+_WITH_PARAMETERS = re.compile(
+    r"(?:torch|paddle)\.nn\.(?:Linear|Conv\w+|BatchNorm\w*|LayerNorm|GroupNorm|Embedding|(?:Simple)?RNN|LSTM|GRU|Bilinear"
+    r"|Multi[Hh]eadAttention|Transformer\w*|PReLU)"
+)
+_DROPOUT = re.compile(r"(?:torch|paddle)\.nn\.(?:Alpha)?Dropout\w*")
+
+
+def _forwards(code: Code, source: Source) -> Iterator[tuple[ast.ClassDef, Function]]:
+    for cls in (node for node in source.nodes if isinstance(node, ast.ClassDef)):
+        found = next((one for one in cls.body if isinstance(one, ast.FunctionDef) and one.name == "forward"), None)
+        if found is not None and code.is_module(source, cls):
+            yield cls, found
+
+
+@rule("value_never_used", "warning", 2, "PyFlakes: local variable is assigned but never used", row="loop-bug")
+def unused_value(code: Code, source: Source) -> Iterator[Hit]:
+    """A forward computes a value, such as a mask or a shortcut, and nothing reads it."""
+    for cls, forward in _forwards(code, source):
+        nodes = list(ast.walk(forward))
+        if any(isinstance(one, ast.Call) and last_name(one.func) in _LOOKS_UP for one in nodes):
+            continue
+        statements = [one for one in walk(forward.body) if isinstance(one, ast.Assign) and len(one.targets) == 1]
+        read = _read_names(source, nodes)
+        for node in statements:
+            name = node.targets[0].id if isinstance(node.targets[0], ast.Name) else ""
+            if name and name not in read and not name.startswith("_") and _is_computed(name, node.value):
+                yield Hit(node, {"name": name, "model": cls.name})
+                break
+
+
+def _read_names(source: Source, nodes: list[ast.AST]) -> set[str]:
+    """The names that are read other than to make their own next value."""
+    read = set()
+    for node in nodes:
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
+            statement = source.statement(node)
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+            if not isinstance(target, ast.Name) or target.id != node.id:
+                read.add(node.id)
+    return read
+
+
+def _is_computed(name: str, value: ast.expr) -> bool:
+    """Whether a value is computed from tensors, or is what a shortcut should add."""
+    if isinstance(value, ast.Name):
+        return _SHORTCUT.search(name) is not None
+    is_result = isinstance(value, (ast.Call, ast.BinOp, ast.Compare, ast.UnaryOp)) and not isinstance(
+        value, ast.Constant
+    )
+    return is_result and not _NO_TENSOR.search(ast.unparse(value))
+
+
+@rule("value_never_used", "warning", 2, "PyFlakes: local variable is assigned but never used", row="loop-bug")
+def unused_input(code: Code, source: Source) -> Iterator[Hit]:
+    """A forward is given a tensor by position, such as a mask or an adjacency matrix, and never reads it."""
+    forwards = list(_forwards(code, source))
+    for cls, forward in forwards:
+        names = [one.arg for one in forward.args.args][1:]
+        body = [one for one in forward.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+        # Classes of one signature can take each other's place.
+        alike = [one for _, one in forwards if [arg.arg for arg in one.args.args][1:] == names]
+        if len(names) < 2 or len(alike) > 1 or forward.args.defaults or forward.args.kwarg or cls.decorator_list:
+            continue
+        if not body or isinstance(body[0], (ast.Raise, ast.Pass)) or code.lineage(source, cls)[1:]:
+            continue
+        nodes = [one for part in forward.body for one in ast.walk(part)]
+        if any(isinstance(one, ast.Call) and last_name(one.func) in _LOOKS_UP for one in nodes):
+            continue
+        read = _read_names(source, nodes)
+        for name in names:
+            if name not in read and not name.startswith("_") and "unused" not in name:
+                yield Hit(forward, {"name": name, "model": cls.name})
+                break
+
+
+@rule(
+    "value_never_used",
+    "warning",
+    2,
+    "Ronneberger et al. 2015, U-Net: a skip connection joins two values",
+    row="loop-bug",
+)
+def joined_with_itself(code: Code, source: Source) -> Iterator[Hit]:
+    """A forward joins the output of a layer with itself along the features, where it should join another value."""
+    for _, forward in _forwards(code, source):
+        for node in walk(forward.body):
+            if not isinstance(node, ast.Call) or source.dotted(node.func) not in _JOINS or not node.args:
+                continue
+            parts = node.args[0].elts if isinstance(node.args[0], (ast.List, ast.Tuple)) else []
+            axis = next((k.value for k in node.keywords if k.arg in ("dim", "axis")), None) or next(
+                iter(node.args[1:]), None
+            )
+            names = [dotted_target(one) for one in parts]
+            if len(names) != 2 or not names[0] or names[0] != names[1] or axis is None or ast.unparse(axis) == "0":
+                continue
+            made = code.made(source, parts[0])
+            kind = code.kind(source, made.func) if isinstance(made, ast.Call) else None
+            if kind is not None and (kind.class_node is not None or _WITH_PARAMETERS.fullmatch(kind.name)):
+                yield Hit(node, {"code": ast.unparse(node), "name": names[0]})
+
+
+@rule(
+    "unregistered_parameters", "error", 1, "torch.nn.Module: parameters are those of its attributes", row="activation"
+)
+def layer_made_in_forward(code: Code, source: Source) -> Iterator[Hit]:
+    """A forward makes a layer with parameters at each call: its weights are random each time and never trained."""
+    for node, layer in _made_in_forward(code, source):
+        if _WITH_PARAMETERS.fullmatch(layer):
+            yield Hit(node, {"layer": ast.unparse(node)})
+
+
+@rule("dropout_active_in_eval", "error", 1, "torch.nn.Module: a new module is in training mode", row="loop-bug")
+def dropout_made_in_forward(code: Code, source: Source) -> Iterator[Hit]:
+    """A forward makes a dropout layer at each call, which `eval()` does not reach."""
+    for node, layer in _made_in_forward(code, source):
+        modes = [one for one in source.parents_of(node) if isinstance(one, (ast.If, ast.IfExp))]
+        if _DROPOUT.fullmatch(layer) and not any("train" in ast.unparse(one.test) for one in modes):
+            yield Hit(node, {"layer": ast.unparse(node)})
+
+
+def _made_in_forward(code: Code, source: Source) -> Iterator[tuple[ast.Call, str]]:
+    """The layers that a forward makes and calls, without writing to them: the call that makes each, and its class."""
+    for _, forward in _forwards(code, source):
+        for node in walk(forward.body):
+            layer = source.dotted(node.func) if isinstance(node, ast.Call) else ""
+            if not isinstance(node, ast.Call) or not layer.startswith(("torch.nn.", "paddle.nn.")):
+                continue
+            above = source.parents.get(node)
+            if isinstance(above, ast.Call) and above.func is node:
+                yield node, layer
+            elif isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name) and above.value is node:
+                name = above.targets[0].id
+                uses = [
+                    source.parents.get(one) for one in ast.walk(forward) if isinstance(one, ast.Name) and one.id == name
+                ]
+                called = [one for one in uses if isinstance(one, ast.Call) and dotted_target(one.func) == name]
+                if called and not any(isinstance(one, ast.Attribute) for one in uses):
+                    yield node, layer
+
+
+@rule("layers_share_weights", "warning", 2, "torch.nn.BatchNorm1d: running statistics of one input", row="loop-bug")
+def shared_batch_norm(code: Code, source: Source) -> Iterator[Hit]:
+    """One batch norm normalises the outputs of several layers, so that its running statistics fit none of them."""
+    for _, forward in _forwards(code, source):
+        fed: dict[str, set[str]] = {}
+        for node in walk(forward.body):
+            if not isinstance(node, ast.Call) or len(node.args) != 1:
+                continue
+            kind = code.kind(source, node.func)
+            made = code.made(source, node.args[0])
+            name = dotted_target(node.func)
+            if kind is None or not re.search(r"\.nn\.BatchNorm\w*$", kind.name) or not isinstance(made, ast.Call):
+                continue
+            before = code.kind(source, made.func)
+            if before is not None and _WITH_PARAMETERS.fullmatch(before.name):
+                fed.setdefault(name, set()).add(dotted_target(made.func))
+                if len(fed[name]) == 2 and name.startswith("self."):
+                    yield Hit(node, {"norm": name, "layers": " and ".join(sorted(fed[name]))})

@@ -1,0 +1,164 @@
+"""Rules about the state of recurrent layers: carried through a loop, read at the last layer, put into a row."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from labbook.review.code_index import LOOPS, Code, Kind, assigned_value, assigns, dotted_target, last_name, walk
+from labbook.review.rules.data_pipeline import argument
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, rule
+
+_RECURRENT = re.compile(r"(?:torch|paddle)\.nn\.(?:Simple)?(?:RNN|LSTM|GRU)(?:Cell)?")
+_STATE = re.compile(r"(?:^|_)(?:h|hx|hid|hidden|states?|hidden_state|h_n|carry)$")
+_STARTS = ("zeros", "zeros_like", "new_zeros", "init_hidden", "initHidden", "init_state", "initial_state")
+
+
+@rule(
+    "recurrent_state_lost",
+    "warning",
+    2,
+    "torch.nn.GRU: the state that it returns is the input of the next step; the same in paddle",
+    row="loop-bug",
+)
+def state_not_carried(code: Code, source: Source) -> Iterator[Hit]:
+    """In a loop over time, a recurrent layer starts every step from the same state."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or len(node.value.args) < 2:
+            continue
+        call, owner = node.value, source.class_of(node)
+        loop = next((one for one in source.parents_of(node) if isinstance(one, LOOPS)), None)
+        function = source.function(node)
+        if owner is None or loop is None or source.function(loop) is not function or not code.is_module(source, owner):
+            continue
+        states = [dotted_target(one) for one in _elements(call.args[1])]
+        if not all(states) or not _is_step(code, source, call) or not _follows(code, source, node, loop):
+            continue
+        if not any(_is_carried(loop, node, state) for state in states):
+            yield Hit(call, {"call": ast.unparse(call), "state": states[0]})
+
+
+def _follows(code: Code, source: Source, step: ast.Assign, loop: ast.AST) -> bool:
+    """Whether a step reads the next element of a sequence, or its own output, and not another sequence."""
+    call: ast.Call = step.value  # type: ignore[assignment]
+    names = {dotted_target(one) for one in ast.walk(call.args[0])} - {""}
+    kind = code.kind(source, call.func)
+    body: list[ast.stmt] = loop.body  # type: ignore[attr-defined]
+    if kind is not None and kind.name.endswith("Cell"):
+        return any(assigns(one, name) for name in names for one in [loop, *walk(body)])
+    fed_back = any(assigns(one, name) and one.lineno >= step.lineno for name in names for one in walk(body))  # type: ignore[attr-defined]
+    counter = dotted_target(loop.target) if isinstance(loop, ast.For) else ""
+    slices = [one.slice for one in ast.walk(call.args[0]) if isinstance(one, ast.Subscript)]
+    times = (one for one in slices if isinstance(one, ast.Tuple) and counter)
+    return fed_back or any(counter in ast.unparse(one).replace(":", " ").replace(",", " ").split() for one in times)
+
+
+def _elements(node: ast.expr) -> list[ast.expr]:
+    return list(node.elts) if isinstance(node, ast.Tuple) else [node]
+
+
+def _is_step(code: Code, source: Source, call: ast.Call) -> bool:
+    """Whether a call is one step of a recurrent layer, or of a model that is given its state."""
+    kind = code.kind(source, call.func)
+    if kind is None or kind.class_node is None or kind.class_source is None:
+        return kind is not None and _RECURRENT.fullmatch(kind.name) is not None
+    forward = code.method(kind.class_source, kind.class_node, "forward")
+    names = [one.arg for one in forward[1].args.args] if forward is not None else []
+    return len(names) > 2 and _STATE.search(names[2]) is not None
+
+
+def _is_carried(loop: ast.AST, step: ast.Assign, state: str) -> bool:
+    """Whether a step gets the state of the step before: assigned in the loop, and not begun anew before the step."""
+    body: list[ast.stmt] = loop.body  # type: ignore[attr-defined]
+    given = [one for one in walk(body) if assigns(one, state)]
+    before = (one for one in body if one.lineno < step.lineno and assigns(one, state))
+    starts = (value for one in before if isinstance(value := assigned_value(one, state), ast.Call))
+    return bool(given) and not any(last_name(one.func) in _STARTS for one in starts)
+
+
+@rule(
+    "recurrent_state_lost",
+    "warning",
+    2,
+    "torch.nn.LSTM: h_n has the layers on its first axis, the last layer at its end; the same in paddle",
+    row="loop-bug",
+)
+def state_of_first_layer(code: Code, source: Source) -> Iterator[Hit]:
+    """Of the last states of several recurrent layers, only those of the first layer are read."""
+    for scope, name, kind in _last_states(code, source):
+        directions = 2 if _is_bidirectional(kind) else 1
+        if _layers(code, kind) < 2:
+            continue
+        loads = [one for one in ast.walk(scope) if isinstance(one, ast.Name) and one.id == name]
+        reads = [source.parents.get(one) for one in loads if isinstance(one.ctx, ast.Load)]
+        places = [_index(one) if isinstance(one, ast.Subscript) else None for one in reads]
+        if places and set(places) <= set(range(directions)):
+            yield Hit(reads[0], {"read": ast.unparse(reads[0]), "layers": str(_layers(code, kind))})  # type: ignore[arg-type]
+
+
+@rule(
+    "reshaped_not_permuted",
+    "warning",
+    2,
+    "torch.nn.LSTM: h_n is (layers * directions, batch, features); the same in paddle",
+    row="loop-bug",
+)
+def state_not_transposed(code: Code, source: Source) -> Iterator[Hit]:
+    """`view` makes rows of the states of several layers or directions, whose first axis is not the batch."""
+    for scope, name, kind in _last_states(code, source):
+        if _layers(code, kind) * (2 if _is_bidirectional(kind) else 1) < 2:
+            continue
+        for call in (one for one in ast.walk(scope) if isinstance(one, ast.Call)):
+            owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+            form = call.args[0].elts if call.args and isinstance(call.args[0], (ast.List, ast.Tuple)) else call.args
+            is_view = owner is not None and last_name(call.func) in ("view", "reshape") and dotted_target(owner) == name
+            if is_view and len(form) == 2 and not _is_assigned_again(scope, name, call):
+                yield Hit(call, {"code": ast.unparse(call), "state": name})
+
+
+def _last_states(code: Code, source: Source) -> Iterator[tuple[ast.AST, str, Kind]]:
+    """The names that are given the last hidden states of a layer: `h` of `_, (h, _) = self.lstm(x)`."""
+    for node in source.nodes:
+        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+        if not isinstance(target, ast.Tuple) or len(target.elts) != 2 or not isinstance(node.value, ast.Call):  # type: ignore[attr-defined]
+            continue
+        kind = code.kind(source, node.value.func)  # type: ignore[attr-defined]
+        if kind is None or not _RECURRENT.fullmatch(kind.name) or kind.name.endswith("Cell"):
+            continue
+        last = target.elts[1]
+        is_pair = isinstance(last, ast.Tuple) and len(last.elts) == 2
+        state = last.elts[0] if isinstance(last, ast.Tuple) and is_pair else last
+        if is_pair == kind.name.endswith("LSTM") and isinstance(state, ast.Name):
+            yield source.function(node) or source.tree, state.id, kind
+
+
+def _is_bidirectional(kind: Kind) -> bool:
+    text = " ".join(ast.unparse(one) for one in kind.call.keywords)
+    return "bidirectional=True" in text or re.search(r"direction='bidirect", text) is not None
+
+
+def _layers(code: Code, kind: Kind) -> int:
+    """The number of layers of a recurrent layer; 0 if it is not written as a number."""
+    given = argument(kind.call, 2, "num_layers")
+    if given is None:
+        return 1
+    value = code.made(kind.source, given)
+    function = kind.source.function(kind.call)
+    if value is None and isinstance(given, ast.Name) and function is not None:
+        names, defaults = function.args.args, function.args.defaults
+        value = {one.arg: two for one, two in zip(names[len(names) - len(defaults) :], defaults, strict=True)}.get(
+            given.id
+        )
+    return value.value if isinstance(value, ast.Constant) and type(value.value) is int else 0
+
+
+def _index(node: ast.Subscript) -> int | None:
+    return node.slice.value if isinstance(node.slice, ast.Constant) and type(node.slice.value) is int else None
+
+
+def _is_assigned_again(scope: ast.AST, name: str, call: ast.Call) -> bool:
+    """Whether a name has another value before a call: it was transposed."""
+    before = [one for one in ast.walk(scope) if assigns(one, name) and one.lineno < call.lineno]  # type: ignore[attr-defined]
+    return len(before) > 1
