@@ -108,8 +108,13 @@ def _compare_files(
             continue
         if path not in old and path not in new:
             changes.append(make_change(path, "", counts.get(path) or message("capture.state.changed")))
-        else:
-            changes.append(make_change(path, _state(before, path, now), _state(now, path, before, counts.get(path))))
+            continue
+        states = _state(before, path, now), _state(now, path, before, counts.get(path))
+        changes.append(
+            make_change(
+                path, *(states if states[0] != states[1] else ("", message("capture.state.changed_uncommitted")))
+            )
+        )
     return changes
 
 

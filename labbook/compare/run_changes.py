@@ -55,16 +55,17 @@ def compare_runs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chan
         order; of each kind at most 40 and a row that counts the rest. A fact that one run did not observe is no change.
     """
     now = as_recorded(now, before)
-    arguments = _arguments(before, now)
+    arguments, configs = _arguments(before, now), _configs(before, now)
+    code = compare_code(
+        captured_facts(before, "code"),
+        captured_facts(now, "code"),
+        files_below_top(before, "written") | files_below_top(now, "written"),
+        [files_used(side) for side in (before, now)],
+    )
     parts = (
         arguments,
-        _configs(before, now),
-        compare_code(
-            captured_facts(before, "code"),
-            captured_facts(now, "code"),
-            files_below_top(before, "written") | files_below_top(now, "written"),
-            [files_used(side) for side in (before, now)],
-        ),
+        configs,
+        _without_configs(code, configs),
         _inputs(before, now),
         _without_repeated_seeds(_states(before, now), arguments),
         _without_repeats(_environment(before, now), arguments),
@@ -73,6 +74,11 @@ def compare_runs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chan
         _metric(before, now),
     )
     return [change for part in parts for change in _limit(part)]
+
+
+def _without_configs(code: list[Change], configs: list[Change]) -> list[Change]:
+    """Returns the changes of code without the configuration files that are listed with their lines already."""
+    return [one for one in code if not any(f"/{config.what}".endswith(f"/{one.what}") for config in configs)]
 
 
 def _without_repeats(variables: list[Change], arguments: list[Change]) -> list[Change]:

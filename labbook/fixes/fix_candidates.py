@@ -134,9 +134,8 @@ def find_new_inputs(failed: Run, now: Run) -> list[Change]:
 
 
 def drop_doubles(changes: Sequence[Change]) -> list[Change]:
-    """Returns the differences with each file once: a configuration file in the repository is no other code.
+    """Returns the differences without options that a line of a configuration file lists already, and without seeds.
 
-    Options that are not on the command line are left out where a configuration file differs in a line with their name.
     A seed is left out where anything else differs: another seed cures no failure that has a cause.
     """
     changes = [change for change in changes if not _SEED.search(change.what)] or changes
@@ -145,9 +144,8 @@ def drop_doubles(changes: Sequence[Change]) -> list[Change]:
     words = {normalize_name(word) for word in re.findall(r"[\w-]+", lines)}
 
     def is_double(change: Change) -> bool:
-        if change.kind == "argument" and not change.what.startswith("-"):
-            return normalize_name(change.what.rpartition(".")[2]) in words
-        return change.kind == "code" and any(f"/{config.what}".endswith(f"/{change.what}") for config in configs)
+        is_setting = change.kind == "argument" and not change.what.startswith("-")
+        return is_setting and normalize_name(change.what.rpartition(".")[2]) in words
 
     return [change for change in changes if not is_double(change)]
 

@@ -161,7 +161,10 @@ def test_uncommitted_changes_are_compared_by_content(code, make_context):
     assert changes(dirty, dirty) == []
     (code / "train.py").write_text("import sys\n\nlr = 0.5\nsteps = 10\nprint(lr)\n")
     again = code_run(code, make_context)
-    assert changes(dirty, again) == [("code", "train.py", "+1 -1 lines, uncommitted", "+1 -1 lines, uncommitted")]
+    assert changes(dirty, again) == [("code", "train.py", "", "changed, uncommitted")]
+    configs = [run(configs=(ConfigFile(f"{code}/train.py", "yaml", text),))["configs"] for text in ("lr: 3", "lr: 0.5")]
+    both = [facts | {"configs": own} for facts, own in zip((dirty, again), configs, strict=True)]
+    assert changes(*both) == [("config", "train.py", "lr: 3", "lr: 0.5")]
     assert changes(dirty, clean)[0] == ("code", "model.py", "new, uncommitted", "")
     assert changes(dirty, clean)[1] == ("code", "train.py", "+1 -1 lines, uncommitted", "as committed")
 

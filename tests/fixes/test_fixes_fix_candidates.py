@@ -213,14 +213,11 @@ def test_what_the_failure_names_comes_first_of_equal_ones_the_smallest():
     assert rank_changes([long, short], ("unknown",), {}, ())[0] == short
 
 
-def test_a_missing_file_that_is_there_now_is_a_difference_and_a_configuration_file_is_one_only():
+def test_a_missing_file_that_is_there_now_is_a_difference():
     raised = CaughtException("main", "FileNotFoundError", "builtins", "No such file: 'data/vocab.txt'")
     failed = run("failed", exceptions=(raised,))
     now = run(files=(FileUse("data/vocab.txt", "read", 3), FileUse("other.txt", "read", 3)))
     assert [change.what for change in find_new_inputs(failed, now)] == ["data/vocab.txt"]
-
-    config, code = Change("config", "/work/conf.json", "", ""), Change("code", "conf.json", "", "")
-    assert drop_doubles([config, code, TRAIN]) == [config, TRAIN]
 
 
 def test_an_option_that_a_configuration_file_sets_is_no_other_difference():

@@ -49,6 +49,7 @@ def ranks_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | 
     rest = [row for row in rows if row not in first]
     shown = sorted([*first, *rest][: limits.rows], key=lambda row: int(row.get("rank", 0)))
     unlisted = int(facts.get("world") or 0) - len(rows) - len(facts.get("missing") or ())
+    listed = [_row(row, run, limits, is_odd=row in first) for row in shown]
     return {
         "of_workers": facts.get("of") == "workers",
         "sentence": odd_rank_sentence(odd, say, run),
@@ -61,7 +62,8 @@ def ranks_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | 
             ))
             for one in facts.get("differences") or ()
         ],
-        "rows": [_row(row, run, limits, is_odd=row in first) for row in shown],
+        "rows": listed,
+        "has_places": any(row[name] for row in listed for name in ("error", "call", "waiting", "place")),
         "more": len(rows) - len(shown) + max(0, unlisted),
         "stacks": [
             {"rank": row["rank"], "text": "\n".join(shorten_middle(str(line), limits.cell) for line in row["stack"])}

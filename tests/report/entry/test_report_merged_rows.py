@@ -76,3 +76,12 @@ def test_the_checks_that_are_ok_are_counted_with_those_that_are_not_listed(runs,
     further = CheckResult("other_checks", "Further checks", "", "23 ok, 5 not observed", "ok", observed_message=counts)
     page = entry_markdown(replace(runs["finished"](), checks=(*ok, further)), notebook)
     assert "<summary>25 checks, all ok</summary>" in page
+
+
+@pytest.mark.parametrize(("call", "columns"), [("", 5), ("all_reduce", 6)])
+def test_ranks_have_a_column_of_places_only_where_one_is_known(runs, notebook, call, columns):
+    rows = [{"rank": n, "host": "a", "status": "finished", "steps": 9, "step_s": 0.1} for n in range(2)]
+    rows[1]["call"] = call
+    run = replace(runs["crashed"](), captured={"ranks": {"rows": rows, "world": 2}})
+    lines = entry_markdown(run, notebook).split("## Ranks")[1].strip().splitlines()[:4]
+    assert [line.count("|") - 1 for line in lines] == [columns] * 4
