@@ -36,7 +36,7 @@ CHINESE_QUALIFIER = "(?:训练|验证|测试|平均|总)集?(?:上的?|的)?(?:�
 
 CHINESE_NAMES = "|".join(sorted(_CHINESE, key=len, reverse=True))
 QUALIFIERS = (
-    "train|training|val|valid|validation|eval|evaluation|dev|test|best|average|avg|mean|total|running|last|episode"
+    "train|training|val|vali|valid|validation|eval|evaluation|dev|test|best|average|avg|mean|total|running|last|episode"
     "|final|source|target|teacher|student"
 )
 _LONG_WORDS = {word for _, _, words in QUANTITIES for word in words.split() if len(word) > 2}

@@ -37,10 +37,11 @@ _SPEEDS = frozenset(["fps", "sps", "ips", "throughput", "speed", "qps"])
 
 _NO_BEST = frozenset({
     "lr", "grad", "norm", "kl", "entropy", "epsilon", "temperature", "policy", "actor", "critic", "value", "advantage",
-    "pg", "td", "q", "surrogate", "generator", "discriminator", "gen", "disc", "adv", "adversarial", "gan", "g", "d",
+    "chosen", "rejected", "pg", "td", "q", "surrogate", "generator", "discriminator", "gen", "disc", "adv", "adversarial", "gan", "g", "d",
     "fake", "real", "clip", "ratio", "time", "memory", "weight", "weights", "scale", "std", "var",
 })  # fmt: skip
-"""Words of quantities that have no best value: settings, and losses of policies and of adversaries, which may rise."""
+"""Words of quantities that have no best value: settings, and losses of policies and of adversaries, which may
+rise, and what each of the two answers of a preference gets."""
 
 COUNTERS = frozenset({
     "epoch", "epochs", "step", "steps", "iteration", "iter", "hp_metric", "progress", "eta", "runtime", "total_flos",
@@ -49,9 +50,10 @@ COUNTERS = frozenset({
 """What loggers write beside metrics: places in time, and the placeholder of Lightning's hyperparameters."""
 
 SPLITS = {
-    "train": "train", "training": "train", "训练": "train", "val": "val", "valid": "val", "validation": "val",
-    "验证": "val", "eval": "val", "evaluation": "val", "dev": "val", "holdout": "val", "test": "test",
-    "testing": "test", "测试": "test", "tr": "train", "trn": "train", "va": "val", "te": "test", "tst": "test",
+    "train": "train", "training": "train", "tr": "train", "trn": "train", "训练": "train",
+    "val": "val", "vali": "val", "valid": "val", "validation": "val", "验证": "val",
+    "eval": "val", "evaluation": "val", "dev": "val", "holdout": "val", "va": "val",
+    "test": "test", "testing": "test", "te": "test", "tst": "test", "测试": "test",
 }  # fmt: skip
 _SPLIT_ORDER = {"val": 0, "test": 1, "": 2, "train": 2}
 _RANK = {word: number for number, (_, _, words) in enumerate(QUANTITIES) for word in words.split()}

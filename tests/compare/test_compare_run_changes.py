@@ -160,11 +160,8 @@ def test_uncommitted_changes_are_compared_by_content(code, make_context):
     ]
     assert changes(dirty, dirty) == []
     (code / "train.py").write_text("import sys\n\nlr = 0.5\nsteps = 10\nprint(lr)\n")
-    again = code_run(code, make_context)
-    assert changes(dirty, again) == [("code", "train.py", "", "changed, uncommitted")]
-    kept = [
-        one | {"configs": [{"path": f"{code}/train.py", "text": one["id"] + str(id(one))}]} for one in (dirty, again)
-    ]
+    assert changes(dirty, again := code_run(code, make_context)) == [("code", "train.py", "", "changed, uncommitted")]
+    kept = [{**one, "configs": [{"path": "train.py", "text": text}]} for one, text in ((dirty, "a"), (again, "b"))]
     assert [change[:2] for change in changes(*kept)] == [("config", "train.py")]
     assert changes(dirty, clean)[0] == ("code", "model.py", "new, uncommitted", "")
     assert changes(dirty, clean)[1] == ("code", "train.py", "+1 -1 lines, uncommitted", "as committed")

@@ -26,7 +26,7 @@ def read(path: str) -> dict[str, Any]:
         ({}, ["setup.sh"]),
         ({"sources": ["train.py", "/work/other.py"]}, ["other.py", "setup.sh"]),
         ({"files": [read("run.yaml")]}, ["run.yaml", "setup.sh"]),
-        ({"configs": [{"path": "/work/run.yaml", "text": "a: 1"}]}, ["run.yaml", "setup.sh"]),
+        ({"configs": [{"path": "/work/run.yaml", "text": "a: 1"}]}, ["setup.sh"]),  # listed as a configuration
         ({"sources": []}, ["other.py", "run.yaml", "setup.sh"]),
     ],
 )

@@ -367,12 +367,13 @@ def test_an_optimizer_that_holds_the_parameters_of_another(ask, make_series, rea
         ({"ratios": 20}, "policy_loss", "not observed"),
         ({"advantage": "t.py:9"}, "policy_loss", "not observed"),
         ({}, "score", "fail"),
+        ({}, "rewards/chosen rewards/rejected", "fail"),
     ],
 )
 def test_a_loss_of_a_policy_is_known_by_its_graph_and_by_rewards(ask, make_series, graph, metric, verdict):
     rising = [1.0] * 20 + [0.2 + 0.03 * i for i in range(300)]
     signals = {"loop": {"steps": 300, "backwards": 300}, "graphs": (graph,)}
-    series = (make_series("loss", rising), make_series(metric, [0.5, 9.0], "text"))
+    series = (make_series("loss", rising), *(make_series(name, [0.5, 9.0], "text") for name in metric.split()))
     assert ask("loss_diverging", *series, signals=signals).verdict == verdict
 
 

@@ -56,3 +56,11 @@ def test_a_program_that_only_evaluates(ask, make_series, phase, names, verdict):
     known = {"training": True, "stochastic": True, "grad": True, "batches": 6, "begin_step": 1, **phase}
     series = [make_series(name, [0.5], "text") for name in names]
     assert ask("eval_in_train_mode", *series, signals={"evaluations": (known,)}, processes=()).verdict == verdict
+
+
+@in_one_test(("loader", "batches", "phases"), [(0, 1, 3), (0, 2, 8), (1, 1, 8)])
+def test_single_forwards_of_a_teacher_on_training_batches_are_no_validation(ask, loader, batches, phases):
+    real = [{"batches": 4, "loader": 1, "phases": n + 6} for n in range(3)]
+    taught = [{"batches": batches, "loader": loader, "phases": n + 1} for n in range(5)]
+    signals = {"evaluations": (*taught, *real), "prints": ({"phase": "train", "loader": 0},), "loop": {"steps": 90}}
+    assert ask("eval_in_train_mode", signals=signals).observed == f"{phases} validation phases"

@@ -12,10 +12,12 @@ from order_of_tests import in_one_test
         ([[0, 0, 1]] * 30, 100, 1, None),
         ([[0, 0, 128]] * 3, 2, 1, None),  # segments of a text
         ([[0, 0, 128]] * 3, 100, 4, None),  # the first of four columns
+        ([[1, 1, 512]] * 3, 100, 0, None),  # positions that are counted along a mask
     ],
 )
 def test_a_lookup_table_that_is_given_one_id(ask, ids, rows, calls, verdict):
-    table = {"i": 1, "name": "item", "type": "Embedding", "order": 0, "options": {"num_embeddings": rows}}
+    kind = "Embedding" if calls else "LearnedPositionalEmbedding"
+    table = {"i": 1, "name": "item", "type": kind, "order": 0, "options": {"num_embeddings": rows}}
     looks = tuple(
         {"step": n, "model": 0, "modules": [{"i": 1, "ids": look, "calls": calls}]} for n, look in enumerate(ids)
     )

@@ -24,6 +24,11 @@ def input_leaves(signals: Signals) -> dict[str, list[tuple[int, int, Leaf]]]:
     return found
 
 
+def training_loaders(signals: Signals) -> set[int]:
+    """Returns the numbers of the loaders with batches that the program trained on."""
+    return {event["loader"] for event in signals.prints if event.get("phase") == "train" and "loader" in event}
+
+
 def has_distinct_fingerprints(signals: Signals) -> bool:
     """Whether different samples surely have different fingerprints, which cover only some of their numbers.
 

@@ -20,6 +20,7 @@ from labbook.model.signals import Signals
 
 _SAMPLES = 500
 _FEWEST = 3
+_TABLES = ("Embedding", "EmbeddingBag", "VocabParallelEmbedding")
 _WEIGHTS = ("softmax", "attention")
 _SHORTEST = 8
 _HIDDEN = 0.2
@@ -88,8 +89,9 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
     inputs that a solver calls a model with judged: it begins at one time and one state.
     """
     for module in modules_of(signals):
-        # A table that is called by a model which was not seen is a root of its own.
-        if not module.name or any(row.get("calls", 1) > 1 for _, row in module.history):
+        # A table that is called by a model which was not seen is a root of its own. A class that is derived from it may
+        # be given a mask first.
+        if not module.name or module.type not in _TABLES or any(row.get("calls", 1) > 1 for _, row in module.history):
             continue
         ids = [look for _, row in module.history if (look := row.get("ids"))]
         looked, seen = sum(count for _, _, count in ids), {i for low, high, _ in ids for i in (low, high)}

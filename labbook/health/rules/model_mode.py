@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from labbook.health.evidence.layer_history import modules_of
 from labbook.health.evidence.measurements import called_in_sentence, missing_reason, place_of, unobserved
+from labbook.health.evidence.training_batches import training_loaders
 from labbook.health.evidence.training_kind import acts_in_environment, has_opposed_optimizers, training_losses
 from labbook.health.rules.validation import is_held_out
 from labbook.model.check import Outcome, check
@@ -69,10 +70,18 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
         return Outcome(verdict, observed, where={"step": judged[0].get("begin_step", 0)})
     if acts_in_environment(signals):
         return unobserved(message("health.not_observed.acting_forwards"))
-    phases = max(len(signals.evaluations), signals.evaluations[-1].get("phases", 0))
+    phases = _count_phases(signals)
     no_modes = all(e.get("training") and not e.get("stochastic") for e in signals.evaluations)
     key = "health.eval_in_train_mode.no_modes" if no_modes else "health.eval_in_train_mode.ok"
     return Outcome("ok", message(key, phases=phases))
+
+
+def _count_phases(signals: Signals) -> int:
+    """Returns the number of validation phases, without single forwards on batches of the training: of a teacher."""
+    trained_on = training_loaders(signals)
+    taught = [e for e in signals.evaluations if e.get("batches") == 1 and e.get("loader") in trained_on]
+    phases = max(len(signals.evaluations), signals.evaluations[-1].get("phases", 0))
+    return phases - len(taught) or phases
 
 
 def _judge_unused_forwards(run: Run, signals: Signals) -> Outcome | None:

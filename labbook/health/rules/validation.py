@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import Module, modules_of
 from labbook.health.evidence.measurements import process_series, too_few_data, unobserved
+from labbook.health.evidence.training_batches import training_loaders
 from labbook.health.evidence.training_kind import CLASSIFIERS, TrainingLoss, training_loss, training_losses
 from labbook.health.evidence.trend_tests import binomial_at_least, mann_kendall, median, theil_sen
 from labbook.model.check import Outcome, check
@@ -20,7 +21,6 @@ _CHANCE = 0.05
 _MANY = 10_000
 _FEW = 20
 _REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
-_HELD_OUT = ("val", "valid", "validation", "test", "eval", "dev")
 
 
 _MEASURES = {"mse_loss": "mse", "l1_loss": "mae", "nll_loss": "nll"}
@@ -30,7 +30,7 @@ _MEASURES = {"mse_loss": "mse", "l1_loss": "mae", "nll_loss": "nll"}
 def is_held_out(name: str) -> bool:
     """Whether a metric's name says that it was measured on other data than it was trained on."""
     parts = "".join(c.lower() if c.isalnum() else " " for c in name).split()
-    return any(part in _HELD_OUT for part in parts)
+    return any(SPLITS.get(part, "train") != "train" for part in parts)
 
 
 def validation_losses(run: Run, signals: Signals) -> list[float]:
@@ -40,7 +40,7 @@ def validation_losses(run: Run, signals: Signals) -> list[float]:
     logged = [s for s in named if is_held_out(s.name) and len(s.values) >= 2]
     if logged:
         return [v for v in max(logged, key=_points).values if math.isfinite(v)]
-    trained_on = {event.get("loader") for event in signals.prints if event.get("phase") == "train"} - {None}
+    trained_on = training_loaders(signals)
     other = [phase for phase in signals.evaluations if phase.get("loader") not in trained_on]
     seen = []
     for phase in other or signals.evaluations:
