@@ -37,8 +37,8 @@ _SPEEDS = frozenset(["fps", "sps", "ips", "throughput", "speed", "qps"])
 
 _NO_BEST = frozenset({
     "lr", "grad", "norm", "kl", "entropy", "epsilon", "temperature", "policy", "actor", "critic", "value", "advantage",
-    "chosen", "rejected", "pg", "td", "q", "surrogate", "generator", "discriminator", "gen", "disc", "adv", "adversarial", "gan", "g", "d",
-    "fake", "real", "clip", "ratio", "time", "memory", "weight", "weights", "scale", "std", "var",
+    "pg", "td", "q", "surrogate", "generator", "discriminator", "gen", "disc", "adv", "adversarial", "gan", "g", "d",
+    "fake", "real", "clip", "ratio", "time", "memory", "weight", "weights", "scale", "std", "var", "chosen", "rejected",
 })  # fmt: skip
 """Words of quantities that have no best value: settings, and losses of policies and of adversaries, which may
 rise, and what each of the two answers of a preference gets."""

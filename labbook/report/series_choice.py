@@ -24,6 +24,9 @@ _FEWER = 2
 _FEWEST_REPEATED = 2
 _PRINTED = 5.1e-5
 """Half of the last digit of a loss that is printed with four decimals. Source: chosen by us."""
+_LOGGED = 1e-6
+"""Deviation of a loss that is logged with all its digits. Source: chosen by us."""
+
 _FEWEST_PRINTED = 3
 _MEAN = 1e-3
 """Relative deviation up to which a last value is the printed mean of those before, where half of its last digit is not
@@ -171,8 +174,9 @@ def is_of_batches(series: Series, run: Run) -> bool:
     trainings = len((run.captured.get("trainings") or {}).get("rows") or ())
     if trainings and series.source != "probe" and len(series.values) in (trainings, trainings + 1):
         return False  # one value a training, and perhaps their mean
-    if _repeats_batches(series, run):
-        return True
+    repeats = _repeats_batches(series, run)
+    if repeats is not None:
+        return repeats
     return not has_epoch_values(series, run.steps) and not _is_of_evaluations(series, run)
 
 
@@ -186,17 +190,23 @@ def _is_of_evaluations(series: Series, run: Run) -> bool:
     return points in counts or any(not metric_kind(each.name).is_training for each in beside)
 
 
-def _repeats_batches(series: Series, run: Run) -> bool:
-    """Whether all values of a training loss are, as printed, losses of single steps that the probe measured."""
+def _repeats_batches(series: Series, run: Run) -> bool | None:
+    """Whether all values of a training loss are losses of single steps that the probe measured, `None` if unknown.
+
+    A loss that is logged in full, as Lightning does with the mean of an epoch, is of steps only if each value is one.
+    """
     kind = metric_kind(series.name)
     if not kind.is_training or kind.quantity != "loss" or len(series.values) < _FEWEST_REPEATED:
-        return False
-    measured = sorted(v for s in run.series if s.source == "probe" and base_name(s.name) == "loss" for v in s.values)
+        return None
+    losses = [s for s in run.series if s.source == "probe" and base_name(s.name) == "loss"]
+    measured = sorted(v for s in losses for v in s.values)
+    digits = _PRINTED if series.source == "text" else _LOGGED
     for value in series.values:
-        near = bisect_left(measured, value - _PRINTED)
-        if math.isfinite(value) and not (near < len(measured) and measured[near] <= value + _PRINTED):
-            return False
-    return bool(measured)
+        near = bisect_left(measured, value - digits)
+        if math.isfinite(value) and not (near < len(measured) and measured[near] <= value + digits):
+            is_whole = all(s.count <= len(s.values) for s in losses) and bool(measured)
+            return False if is_whole and series.source != "text" else None
+    return True if measured else None
 
 
 def printed_otherwise(run: Run, series: Series) -> Series | None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labbook.capture.code.patch import new_file_section
+from labbook.compare.code_changes import compare_code
 from labbook.compare.code_diff import _apply_section, diff_code
 
 OLD = "import torch\n\nmodel = torch.nn.Linear(32, 10)\n\nprint(model)\n"
@@ -114,3 +115,22 @@ def test_a_patch_makes_the_new_content_of_the_old(old, new):
 
     made = _apply_section("".join(f"{line}\n" for line in old), diff)
     assert made == "\n".join(new)
+
+
+def test_entries_in_the_codes_own_repository_are_no_code(tmp_path, git):
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "config", "user.name", "Wei")
+    git(tmp_path, "config", "user.email", "wei@example.com")
+    commits = []
+    for path, subject in (("a.py", "first"), ("notes/runs/x.md", "an entry"), ("a.py", "second thoughts")):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(subject)
+        git(tmp_path, "add", path)
+        git(tmp_path, "commit", "-qm", subject)
+        commits.append(git(tmp_path, "rev-parse", "HEAD"))
+    first, entry, second = ({"top": str(tmp_path), "commit": c, "own": ["notes"], "branch": "b"} for c in commits)
+
+    assert compare_code(first, entry) == []
+    commit, file = compare_code(first, second)
+    assert (commit.what, file.what) == ("commit", "a.py")
+    assert "second thoughts" in commit.detail and "an entry" not in commit.detail

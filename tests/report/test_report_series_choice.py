@@ -85,6 +85,12 @@ def test_the_loss_of_the_last_batch_printed_once_an_epoch_is_of_a_batch():
     assert is_of_batches(last, replace(run, series=(probe, last)))
     assert not is_of_batches(mean, replace(run, series=(probe, mean)))
     assert not is_of_batches(replace(last, name="val_loss"), replace(run, series=(probe, last)))
+    logged = replace(
+        mean, name="train/loss", source="Lightning", steps=tuple(29 + 30 * n for n in range(len(mean.values)))
+    )
+    assert not is_of_batches(logged, replace(run, series=(probe, logged)))
+    exact = replace(logged, values=tuple(probe.values[n] for n in (19, 39, 59)))
+    assert is_of_batches(exact, replace(run, series=(probe, exact)))
     assert run_best(replace(run, series=(probe, last)), last) == median(last.values)
 
 

@@ -294,8 +294,12 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     share = most / total
     observed = message("health.class_imbalance.shares", classes=len(counts), low=least / total, high=share)
     certain = total >= _LABELS or 1 - binomial_at_least(least + 1, most + least, 1 / 11) < _CERTAIN
-    if most <= 10 * least or not certain or loss.get("weight"):
+    if most <= 10 * least:
         return Outcome("ok", observed)
+    if not certain:
+        return Outcome("ok", message("health.class_imbalance.few", shares=observed, labels=total))
+    if loss.get("weight"):
+        return Outcome("ok", message("health.class_imbalance.weighted", shares=observed))
     rare = [name for name, n in counts.most_common()[::-1] if n * 10 < most]
     evidence = (message("health.class_imbalance.rare", names=join_names(rare)),)
     rarely = most > _RARE * least and len(counts) <= _LONG_TAIL

@@ -30,8 +30,12 @@ def roots(tensors):
 
 
 def count_penalised(tensors):
-    """How many leaves the losses reach by plain arithmetic alone, as the parameters in an L1 or L2 penalty."""
-    return sum(getattr(node, "variable", None) is not None for node, _ in nodes(tensors, _NORMS, _MOST_TERMS))
+    """How many leaves the losses reach by plain arithmetic alone, as the parameters in an L1 or L2 penalty.
+
+    A single number is what a sum of losses begins with: `torch.tensor(0.0, requires_grad=True)`.
+    """
+    leaves = (getattr(node, "variable", None) for node, _ in nodes(tensors, _NORMS, _MOST_TERMS))
+    return sum(leaf is not None and leaf.dim() > 0 for leaf in leaves)
 
 
 def is_bootstrapped(tensors):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from labbook.probe.inspection.policy_loss import ascends, clipped_ratio, is_inverted, weighted_by_values
-from labbook.probe.torch.loss_expression import GRAPH, find_broadcast, is_bootstrapped, is_one, roots
+from labbook.probe.torch.loss_expression import GRAPH, count_penalised, find_broadcast, is_bootstrapped, is_one, roots
 from labbook.probe.torch.loss_terms import LossTerms
 from labbook.probe.torch.model_copies import ModelCopies
 from labbook.probe.torch.model_inputs import ModelInputs
@@ -61,6 +61,13 @@ def test_a_column_against_a_row_is_found(loss):
 )
 def test_what_is_meant_or_of_one_shape_is_not(loss):
     assert find_broadcast([loss(MODEL(X))]) is None
+
+
+def test_a_penalty_is_known_by_its_parameters_and_not_by_the_number_that_a_sum_begins_with():
+    begun = torch.tensor(0.0, requires_grad=True)
+    data = (MODEL(X) ** 2).mean()
+    assert count_penalised([begun + data]) == 0
+    assert count_penalised([begun + data + sum((p**2).sum() for p in MODEL.parameters())]) == 2
 
 
 def test_checkpointed_parts_are_not_computed_anew():
