@@ -67,7 +67,7 @@ def withheld(project):
     book = find_notebook(project.folder, chosen=project.folder, environ={})
     folder = book.paths.attachments(run["id"])
     files = [run["entry"], *(path.relative_to(book.paths.root).as_posix() for path in folder.iterdir())]
-    enqueue(book.paths, tuple(files), "m", 0.0, "it may hold a secret", queue=WITHHELD)
+    enqueue(book.paths, tuple(files), "m", 0.0, "it may contain a secret", queue=WITHHELD)
     return project, run["id"]
 
 
@@ -96,7 +96,7 @@ def test_a_withheld_entry_is_neither_quoted_nor_published(withheld, git):
     assert second["previous"] == "" and not second["changes"]
 
     built = project("site", "build")
-    assert f"{first}.md: left out, it may hold a secret" in built.stdout + built.stderr
+    assert f"{first}.md: left out, it may contain a secret" in built.stdout + built.stderr
     names = [path.relative_to(project.folder / "site").as_posix() for path in (project.folder / "site").rglob("*")]
     assert not [name for name in names if first in name] and [name for name in names if second["id"] in name]
     assert first.encode() not in all_bytes(project.folder / "site")
@@ -135,7 +135,7 @@ def test_queued_commits_are_scanned_again(project, git):
 
 def test_an_experiment_is_not_named_after_a_secret(project):
     done = project("new", f"sweep {TOKEN}", check=False)
-    assert done.returncode == 2 and "may hold a secret (github_token)" in done.stderr and TOKEN not in done.stderr
+    assert done.returncode == 2 and "may contain a secret (github_token)" in done.stderr and TOKEN not in done.stderr
     assert TOKEN.encode().lower() not in all_bytes(project.folder / "notes").lower()
 
 
@@ -154,7 +154,7 @@ def test_a_withheld_entry_can_be_released(project, git, command):
     done = project.folder / ".labbook" / "runs" / run["id"] / "done.json"
     refused = {
         "status": "failed",
-        "reason": "it may hold a secret in run.json:12 (github_token)",
+        "reason": "it may contain a secret in run.json:12 (github_token)",
         "commit": "",
         "ref": "",
     }
@@ -181,7 +181,7 @@ def test_an_entry_with_a_secret_known_only_to_the_run_stays_withheld(withheld):
     page = book.paths.root / slip.files[0]
     page.write_text(page.read_text() + f"\n{KNOWN}\n")
     enqueue(
-        book.paths, slip.files, "m", 0.0, f"it may hold a secret in {slip.files[0]}, line 9 (known)", queue=WITHHELD
+        book.paths, slip.files, "m", 0.0, f"it may contain a secret in {slip.files[0]}, line 9 (known)", queue=WITHHELD
     )
 
     assert f"{run_id} is still withheld" in project("recover").stdout

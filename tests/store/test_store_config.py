@@ -82,7 +82,7 @@ def test_pyproject_and_labbook_toml_before_it(tmp_path):
         ("patch_max_bytes = 1.5\n", "patch_max_bytes = 1.5 must be a whole number", ""),
         ("environment_allow = ['a', 1]\n", "must be a list of texts", ""),
         ("# x\nlevel = 'depe'\n", "line 2: level = 'depe' must be one of \"off\"", ""),
-        ("probe_budget = 2\n", "probe_budget = 2 must lie between 0 and 1", ""),
+        ("probe_budget = 2\n", "probe_budget = 2 must be between 0 and 1", ""),
         ("branch = '../x'\n", "must be the name of a branch", ""),
         ("branch = '-D'\n", "must be the name of a branch", ""),
         ("title = \n", "not valid TOML", "correct"),

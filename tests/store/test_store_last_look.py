@@ -84,7 +84,7 @@ def test_a_finding_names_file_line_and_kind_and_never_the_value():
     ]
     sentence = str(secret_error(secrets_in(changes, "subject\n\ntoken: ghp_" + "a1" * 18, plain_redactor())))
     assert sentence == (
-        "it may hold a secret in notes/a.md, line 2 (password); notes/a/run.json, line 3 (secret); "
+        "it may contain a secret in notes/a.md, line 2 (password); notes/a/run.json, line 3 (secret); "
         "the commit message, line 3 (github_token)"
     )
 

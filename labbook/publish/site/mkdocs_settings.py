@@ -145,7 +145,8 @@ class _Reader:
         """Returns a copy without values left out; each use of an alias counts."""
         self._values += 1
         if self._values > _MOST_VALUES or depth > _DEEPEST:
-            raise NotebookError("errors.site.too_much", name=FILE, advice="errors.site.settings_advice")
+            limits = {"most": _MOST_VALUES, "deepest": _DEEPEST}
+            raise NotebookError("errors.site.too_much", name=FILE, **limits, advice="errors.site.settings_advice")
         if isinstance(value, _LeftOut):
             return self.leave_out(f"{value.tag} in {place}")
         if isinstance(value, dict):
