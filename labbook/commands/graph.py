@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +42,7 @@ def command(
     framework exports the model with the weights that the run kept, if it kept any.
     """
     from labbook.index.query import find_run
-    from labbook.report import graph_drawing
     from labbook.report.run_data import load_run
-    from labbook.store.text.templates import words
 
     if target is not None and target.suffix not in ((".onnx",) if onnx else (".svg", ".mmd")):
         raise UsageError("errors.graph.format", target=target, advice="errors.graph.onnx_advice" if onnx else "")
@@ -57,32 +55,41 @@ def command(
     if model:
         _write_model(book, found, target or Path(f"{run}.svg"))
         return
-    health: Mapping[str, Any] = found.health if found is not None else {}
+    _draw_autograd(book, say, found, around, target)
+
+
+def _draw_autograd(book: Notebook, say: Sentences, run: Run | None, around: str, target: Path | None) -> None:
+    from labbook.report import graph_drawing
+    from labbook.store.text.templates import words
+
+    health: Mapping[str, Any] = run.health if run is not None else {}
     graph = health.get("autograd") or {}
     boxes = graph_drawing.fold_graph(graph.get("operations") or [])
     if not boxes:
         raise NothingFoundError("terminal.graph.none")
+    unreachable = [str(name) for name in graph.get("unreachable") or []]
     shown = graph_drawing.boxes_around(boxes, around)
     if not shown:
-        missed = [name for name in graph.get("unreachable") or [] if around.lower() in str(name).lower()]
+        missed = [name for name in unreachable if around.lower() in name.lower()]
         key = "terminal.graph.not_reached" if missed else "terminal.graph.not_around"
         raise NothingFoundError(key, name=around, names=missed[:12])
     labels = words(book.config.language_in_use(), book.paths.templates)["autograd"]
-    flight = health.get("flight") or {}
+    remarks = graph_drawing.graph_remarks(health, say)
     if target is None:
-        for line in graph_drawing.graph_lines(boxes, shown, labels["other"]):
+        lines = graph_drawing.graph_lines(boxes, shown, labels["other"])
+        if unreachable:
+            remarks.insert(0, say.line("terminal.graph.missed", count=len(unreachable), names=unreachable[:12]))
+        if len(shown) < len(boxes):
+            remarks.append(say.line("terminal.graph.part", shown=len(shown), count=len(boxes)))
+        if graph.get("more"):
+            remarks.append(say.line("terminal.graph.more"))
+        for line in (*lines, *(["", *remarks] if remarks else [])):
             click.echo(screen.harmless(line))
-        for line in _remarks(graph, flight, len(shown), len(boxes), say):
-            click.echo(screen.harmless(line))
-        return
-    if target.suffix == ".svg":
-        suspect = graph_drawing.suspect_of(found) if found is not None else ""
-        text = graph_drawing.graph_svg(
-            boxes, shown, labels, graph.get("unreachable") or [], suspect, graph_drawing.graph_remarks(health, say)
-        )
+    elif target.suffix == ".svg":
+        suspect = graph_drawing.suspect_of(run) if run is not None else ""
+        _write(target, graph_drawing.graph_svg(boxes, shown, labels, unreachable, suspect, remarks))
     else:
-        text = graph_drawing.graph_mermaid(boxes, shown, labels["other"])
-    _write(target, text)
+        _write(target, graph_drawing.graph_mermaid(boxes, shown, labels["other"]))
 
 
 def _write_model(book: Notebook, run: Run | None, target: Path) -> None:
@@ -119,21 +126,3 @@ def _export_onnx(book: Notebook, say: Sentences, run: str, target: Path | None) 
         else:
             click.echo(say.line("terminal.graph.onnx_first", model=model.model), err=True)
     click.echo(say.line("terminal.graph.onnx_open"), err=True)
-
-
-def _remarks(
-    graph: Mapping[str, Any], flight: Mapping[str, Any], shown: int, boxes: int, say: Sentences
-) -> Sequence[str]:
-    """Returns what is wrong with the graph, and what is left out of the lines."""
-    from labbook.report.graph_drawing import graph_remarks
-
-    lines = [""]
-    missed = [str(name) for name in graph.get("unreachable") or []]
-    if missed:
-        lines.append(say.line("terminal.graph.missed", count=len(missed), names=missed[:12]))
-    lines += graph_remarks({"autograd": graph, "flight": flight}, say)
-    if shown < boxes:
-        lines.append(say.line("terminal.graph.part", shown=shown, count=boxes))
-    if graph.get("more"):
-        lines.append(say.line("terminal.graph.more"))
-    return lines if len(lines) > 1 else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,12 +75,7 @@ def command(
     notebook, written = create_notebook(path, config=Config(**wanted))  # type: ignore[arg-type]
     say = terminal_sentences(notebook)
     root = notebook.paths.root
-    for file in written.files:
-        is_extended = had_gitignore and file.name == ".gitignore"
-        key = "terminal.init.extended" if is_extended else "terminal.init.wrote"
-        click.echo(say.line(key, file=str(file.relative_to(root))))
-    for file in written.kept:
-        click.echo(say.line("terminal.init.unchanged", file=str(file.relative_to(root))))
+    _print_files(say, root, written.files, written.kept, had_gitignore=had_gitignore)
     restored = restore_missing(notebook)
     if restored:
         click.echo(say.line("terminal.init.restored", count=len(restored), branch=notebook.config.branch))
@@ -98,13 +94,22 @@ def command(
     click.echo(say.line("terminal.init.next" if template is None else "terminal.init.next_project", enter=enter))
 
 
+def _print_files(
+    say: Sentences, root: Path, written: Iterable[Path], kept: Iterable[Path], *, had_gitignore: bool = False
+) -> None:
+    """Prints which files were written, and which were there before."""
+    for file in written:
+        is_extended = had_gitignore and file.name == ".gitignore"
+        key = "terminal.init.extended" if is_extended else "terminal.init.wrote"
+        click.echo(say.line(key, file=str(file.relative_to(root))))
+    for file in kept:
+        click.echo(say.line("terminal.init.unchanged", file=str(file.relative_to(root))))
+
+
 def _write_project(notebook: Notebook, template: str, say: Sentences) -> None:
     root = notebook.paths.root
     made = write_project(root, template, notebook.config.language_in_use())
-    for file in made.files:
-        click.echo(say.line("terminal.init.wrote", file=str(file.relative_to(root))))
-    for file in made.kept:
-        click.echo(say.line("terminal.init.unchanged", file=str(file.relative_to(root))))
+    _print_files(say, root, made.files, made.kept)
     if made.files and notebook.repository is not None:
         click.echo(say.line("terminal.init.add_project", commands=_git_commands(root, made.files, "project")))
 
@@ -114,10 +119,7 @@ def _write_workflow(notebook: Notebook, provider: str, say: Sentences, *, force:
 
     made = write_workflow(notebook, provider, force=force)
     top = Path(str(notebook.repository))
-    for file in made.written:
-        click.echo(say.line("terminal.init.wrote", file=str(file.relative_to(top))))
-    for file in made.kept:
-        click.echo(say.line("terminal.init.unchanged", file=str(file.relative_to(top))))
+    _print_files(say, top, made.written, made.kept)
     if made.include_in is not None:
         name = str(made.include_in.relative_to(top))
         click.echo(say.line("terminal.init.include", file=name, include=str(made.file.relative_to(top))))

@@ -183,8 +183,9 @@ def _parse_diff(text: str) -> tuple[dict[str, tuple[str, str]], dict[str, Messag
     items = iter(text.split("\0"))
     for item in items:
         if item.startswith(":"):
-            fields = item.split(" ")
-            changed[next(items, "")] = tuple("" if not blob.strip("0") else blob for blob in fields[2:4])  # type: ignore[assignment]
+            old, now = item.split(" ")[2:4]
+            # The blob of a file that is not there has only zeros.
+            changed[next(items, "")] = (old if old.strip("0") else "", now if now.strip("0") else "")
         elif item.count("\t") >= 2:
             added, removed, path = item.split("\t", 2)
             lines = message("capture.lines", added=added, removed=removed)

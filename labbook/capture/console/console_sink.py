@@ -304,6 +304,7 @@ class ConsoleSink:
         skipped, state.skipped = state.skipped, b""
         text = state.decode.decode(b"" if state.in_lost_line else skipped, True)
         final = state.fold.feed(text) + state.fold.finish()
+        state.fold = LineFolder()
         # Not `finish`: the redactor must remember a private key that is open.
         self._store(state, state.redact.feed(final))
         if state.rest:

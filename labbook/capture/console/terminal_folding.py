@@ -96,9 +96,7 @@ class LineFolder:
             rest = [*self._rows, *([_last_state(self._line)] if self._line else [])]
         while self._window and rest and not rest[-1].strip():
             rest.pop()
-        done = "".join(row.rstrip() + "\n" for row in rest)
-        self.__init__()  # type: ignore[misc]
-        return done
+        return "".join(row.rstrip() + "\n" for row in rest)
 
     def _pass_through(self, text: str) -> str:
         done, newline, rest = text.rpartition("\n")

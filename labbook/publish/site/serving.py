@@ -25,7 +25,6 @@ _LIVE = "/_labbook/live.js"
 _STATE = "/_labbook/state"
 _RUN = "/_labbook/run/"
 _LONGEST_ANSWER_S = 20.0
-_PATH = re.compile(r"[^?#]*")
 _TYPES = {
     ".js": "text/javascript",
     ".mjs": "text/javascript",
@@ -68,7 +67,7 @@ def find_site_file(site: Path, target: str) -> Path | None:
         target: Raw target of the request: `/runs/x%20y.html?q=1`; decoded once.
     """
     try:
-        path = unquote_to_bytes(_PATH.match(target)[0]).decode("utf-8")  # type: ignore[index]
+        path = unquote_to_bytes(re.split(r"[?#]", target, maxsplit=1)[0]).decode("utf-8")
     except ValueError:
         return None
     parts = [part for part in path.split("/") if part]

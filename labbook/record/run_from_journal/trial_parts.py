@@ -157,8 +157,8 @@ def split_labelled(file: ProcessEvents, labels: Collection[int]) -> tuple[Proces
 
 def _is_tune_log(event: Event) -> bool:
     """Whether Ray Tune logs in the process of the program what its trials report."""
-    scalars: Scalars = event  # type: ignore[assignment]
-    return event.get("k") == _SCALARS and all(name.startswith("ray/tune/") for name in scalars.get("values", {}))
+    values = cast(Scalars, event).get("values", {})
+    return event.get("k") == _SCALARS and all(name.startswith("ray/tune/") for name in values)
 
 
 def _is_trial(process: ProcessEvents) -> bool:
@@ -180,8 +180,7 @@ def _whole_processes(files: Sequence[ProcessEvents]) -> list[ProcessEvents]:
 
 def _is_of_file(event: Event) -> bool:
     """Whether an event is about a file of a trial, not about what happened during it."""
-    trial: Trial = event  # type: ignore[assignment]
-    return event.get("k") in OF_FILE or (event.get("k") == _TRIAL and bool(trial.get("own")))
+    return event.get("k") in OF_FILE or (event.get("k") == _TRIAL and bool(cast(Trial, event).get("own")))
 
 
 def _key(event: Trial) -> tuple[str, str, int]:

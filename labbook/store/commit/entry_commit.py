@@ -100,14 +100,14 @@ def commit_files(
 
     Cost: 3 processes of git, about 12 ms; 5 on a branch that is checked out.
     """
-    stamp = time.time() if when is None else when
-    outcome = _attempt(notebook, files, message, stamp, _PATIENCE_S, only_new, redactor)
+    commit = _Commit(files, message, time.time() if when is None else when, only_new)
+    outcome = _attempt(notebook, commit, _PATIENCE_S, redactor)
     if outcome.status != "queued":
         return outcome
     root = notebook.paths.root
     try:
         relative = tuple(str(path.relative_to(root)) for path in files)
-        commit_queue.enqueue(notebook.paths, relative, message, stamp, outcome.reason, only_new=only_new)
+        commit_queue.enqueue(notebook.paths, relative, message, commit.when, outcome.reason, only_new=only_new)
     except (OSError, ValueError) as error:
         failed = GitError("errors.commit.not_queued", cause=outcome.cause, reason=error)
         return _not_committed("failed", failed, outcome.ref)
@@ -120,7 +120,7 @@ def commit_queued(notebook: Notebook) -> list[CommitOutcome]:
     with contextlib.suppress(OSError):
         for item in commit_queue.pending_commits(notebook.paths):
             files = [notebook.paths.root / file for file in item.files]
-            outcome = _attempt(notebook, files, item.message, item.when, 0.5, item.only_new)
+            outcome = _attempt(notebook, _Commit(files, item.message, item.when, item.only_new), 0.5)
             outcomes.append(outcome)
             if outcome.status == "withheld":
                 withhold(notebook, files, item.message, item.when, outcome.reason, only_new=item.only_new)
@@ -148,6 +148,16 @@ class _MustWaitError(GitError):
 
 
 @dataclass(frozen=True)
+class _Commit:
+    """A commit to make: see `commit_files`."""
+
+    files: Sequence[Path]
+    message: str
+    when: float
+    only_new: bool
+
+
+@dataclass(frozen=True)
 class _Target:
     """Target of a commit: a branch, and the work trees that have it checked out."""
 
@@ -171,52 +181,26 @@ def _last_look(
     return _not_committed("withheld", secret_error(found)) if found else None
 
 
-def _attempt(
-    notebook: Notebook,
-    files: Sequence[Path],
-    message: str,
-    when: float,
-    patience_s: float,
-    only_new: bool,
-    redactor: Redactor | None = None,
-) -> CommitOutcome:
+def _attempt(notebook: Notebook, commit: _Commit, patience_s: float, redactor: Redactor | None = None) -> CommitOutcome:
+    """Try to commit; a problem is in the outcome."""
     folders = notebook.git_folders()
-    off = "commits are switched off" if notebook.config.commit == "off" else ""
-    off = off or (
-        "the notebook is not in a git repository; `labbook commit` works once it is" if folders is None else ""
-    )
+    off = ""
+    if notebook.config.commit == "off":
+        off = "commits are switched off"
+    elif folders is None:
+        off = "the notebook is not in a git repository; `labbook commit` works once it is"
     ref = ""
     try:
         # Exactly the bytes of the commit; also scanned without a commit, because a site shows them.
-        changes = read_changes(notebook.paths, files)
-        refused = _last_look(notebook, changes, message, redactor)
+        changes = read_changes(notebook.paths, commit.files)
+        refused = _last_look(notebook, changes, commit.message, redactor)
         if refused is not None:
             return refused
         if off or folders is None:
             return CommitOutcome("off", reason=off)
         target = _target(notebook, folders)
         ref = target.ref
-        prefix = notebook_prefix(notebook, folders)
-        if prefix:
-            changes = [FileChange(os.fsencode(f"{prefix}/") + change.path, change.data) for change in changes]
-        if notebook.config.commit == "branch" and not folders.bare:
-            hide_entries(folders, prefix, (change.path for change in changes))
-        signers = read_signers(folders, notebook.config.author)
-        with (
-            hold_lock(folders.common_dir / "labbook-commits", patience_s) as lock,
-            _mark_commit(target, lock) as previous_died,
-        ):
-            if not target.trees and not read_commit(folders, ref) and adopt_remote_branch(folders, ref):
-                # The next sync or command merges what people wrote here with the branch, before it commits that.
-                adopted = {"ref": ref, "commit": read_commit(folders, ref), "local": "", "base": None}
-                update_state(notebook, landing=adopted)
-            if only_new:
-                changes = _leave_existing(target, changes, when)
-            follows_tip = (read_state(notebook).get("base") or "") == read_commit(folders, ref)
-            outcome = _land(target, changes, message, signers, when, patience_s, lock, previous_died)
-            if follows_tip and outcome.commit and not target.trees and lock is not None:
-                update_state(notebook, base=outcome.commit)
-            return outcome
+        return _commit_changes(notebook, target, commit, changes, patience_s)
     except GitError as error:
         return _not_committed("queued", error, ref)
     except ValueError as error:
@@ -226,6 +210,34 @@ def _attempt(
             return CommitOutcome("off", reason=off)
         place = str(error.filename or notebook.paths.root)
         return _not_committed("queued", GitError("errors.commit.file", path=place, reason=error), ref)
+
+
+def _commit_changes(
+    notebook: Notebook, target: _Target, commit: _Commit, changes: Sequence[FileChange], patience_s: float
+) -> CommitOutcome:
+    """Commit the contents of files, while no other labbook commits to this repository."""
+    folders, ref = target.folders, target.ref
+    prefix = notebook_prefix(notebook, folders)
+    if prefix:
+        changes = [FileChange(os.fsencode(f"{prefix}/") + change.path, change.data) for change in changes]
+    if notebook.config.commit == "branch" and not folders.bare:
+        hide_entries(folders, prefix, (change.path for change in changes))
+    signers = read_signers(folders, notebook.config.author)
+    with (
+        hold_lock(folders.common_dir / "labbook-commits", patience_s) as lock,
+        _mark_commit(target, lock) as previous_died,
+    ):
+        if not target.trees and not read_commit(folders, ref) and adopt_remote_branch(folders, ref):
+            # The next sync or command merges what people wrote here with the branch, before it commits that.
+            adopted = {"ref": ref, "commit": read_commit(folders, ref), "local": "", "base": None}
+            update_state(notebook, landing=adopted)
+        if commit.only_new:
+            changes = _leave_existing(target, changes, commit.when)
+        follows_tip = (read_state(notebook).get("base") or "") == read_commit(folders, ref)
+        outcome = _land(target, commit, changes, signers, patience_s, lock, previous_died)
+        if follows_tip and outcome.commit and not target.trees and lock is not None:
+            update_state(notebook, base=outcome.commit)
+        return outcome
 
 
 def _target(notebook: Notebook, folders: GitFolders) -> _Target:
@@ -275,10 +287,9 @@ def _mark_commit(target: _Target, lock: int | None) -> Iterator[float | None]:
 
 def _land(
     target: _Target,
+    commit: _Commit,
     changes: Sequence[FileChange],
-    message: str,
     signers: Signers,
-    when: float,
     patience_s: float,
     lock: int | None,
     previous_died: float | None,
@@ -293,7 +304,7 @@ def _land(
         trouble = _stage_everywhere(target, tip, changes, keep_open)
         if not trouble:
             before = {tree.folders.top: _as_before(tree, changes, stored) for tree in _other_trees(target)}
-            stream = commit_stream(target.ref, tip, changes, message, signers=signers, when=when)
+            stream = commit_stream(target.ref, tip, changes, commit.message, signers=signers, when=commit.when)
             answer = run_git(target.folders, "fast-import", "--quiet", stdin=stream, timeout_s=60, keep_open=keep_open)
             if answer.code == 0:
                 for top, unchanged in before.items():
