@@ -2,7 +2,7 @@
 
 `read_oom_counters` is called before the command starts and again after its end; `explain_exit` turns the difference
 into messages as plain data, with the keys of `labbook.model.evidence.Ending.facts`: `oom_kill`, `memory` (memory use at
-a kill without a known cause), `time_limit`, `core_dump`.
+a kill without a known cause), `time_limit`, `batch_end`, `core_dump`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,16 @@ _SHARE_BEFORE = 0.5
 """It arrives before the limit by at most this part of the time that the run lasted: a short job is always near to its
 limit. Source: chosen by us."""
 
-_ASKS_SLURM_S = 3.0
 _KILLED = re.compile(
     r"(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process (\d+) \(([^)]{1,40})\)[^;\n]*"
 )
 _MOST_KERNEL_BYTES = 4 << 20
 _KILLS = ("SIGKILL",)
+_BATCH_ENDS = {
+    "requeued": "capture.ending.requeued",
+    "preempted": "capture.ending.preempted",
+    "cancelled": "capture.ending.cancelled",
+}
 _LIMIT_SIGNALS = ("SIGKILL", "SIGTERM", "SIGXCPU", "SIGUSR2", "SIGINT")
 
 
@@ -75,7 +79,8 @@ def explain_exit(
     """Returns the facts that explain the end of a run.
 
     Args:
-        end: The end of the command: `code`, `signal`, `ended`, `core_dump`, and `counters` with `before` and `after`.
+        end: The end of the command: `code`, `signal`, `ended`, `core_dump`, `counters` with `before` and `after`, and
+            `slurm`, why Slurm ended the job (`slurm.read_job_end`).
         resources: File of the resource samples.
         started: Unix time, s.
         time_limit: Of the batch job, from `read_time_limit` at the start; empty without one.
@@ -105,7 +110,10 @@ def explain_exit(
         facts["memory"] = as_data(_describe_memory(after, resident))
         if after and not _is_nearly_full(after, resident):
             facts["memory_free"] = True
-    if signal in _LIMIT_SIGNALS or (isinstance(code, int) and code > 128):
+    slurm = end.get("slurm") or {}
+    if slurm.get("why") in _BATCH_ENDS:
+        facts["batch_end"] = as_data(message(_BATCH_ENDS[slurm["why"]], job=slurm["job"]))
+    elif signal in _LIMIT_SIGNALS or (isinstance(code, int) and code > 128):
         limit = _describe_limit(ended, time_limit, started)
         facts.update({"time_limit": as_data(limit)} if limit else {})
     return facts
@@ -118,7 +126,9 @@ def read_time_limit(environ: Mapping[str, str], *, ask: bool = True) -> dict[str
         environ: `SLURM_JOB_END_TIME`, or `PBS_WALLTIME`, which counts from the start of the job's shell.
         ask: Whether to ask Slurm, whose versions before 23.02 do not set the variable.
     """
-    environ = {**(_slurm_end_time(environ) if ask else {}), **environ}
+    from labbook.capture.slurm import read_end_time
+
+    environ = {**(read_end_time(environ) if ask else {}), **environ}
     limit = _parse_number(environ.get("SLURM_JOB_END_TIME"))
     if limit is not None:
         return {"t": limit, "variable": "SLURM_JOB_END_TIME"}
@@ -147,28 +157,6 @@ def _describe_limit(ended: float, limit: Mapping[str, Any], started: float) -> M
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(limit["t"]))
     key = "capture.ending.after_limit" if late >= 0 else "capture.ending.before_limit"
     return message(key, seconds=abs(late), clock=clock, variable=limit["variable"])
-
-
-def _slurm_end_time(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns `SLURM_JOB_END_TIME` of a running job, which versions of Slurm before 23.02 do not set.
-
-    A step may have a limit of its own (`srun --time`), which Slurm does not show once the step has ended.
-    """
-    job = environ.get("SLURM_JOB_ID", "")
-    if not job.isdigit() or environ.get("SLURM_JOB_END_TIME"):
-        return {}
-    import subprocess
-
-    try:
-        answer = subprocess.run(
-            ["scontrol", "-o", "show", "job", job], capture_output=True, text=True, timeout=_ASKS_SLURM_S, check=False
-        )
-        facts = dict(word.split("=", 1) for word in answer.stdout.split() if "=" in word)
-        if facts.get("TimeLimit") == "UNLIMITED":
-            return {}
-        return {"SLURM_JOB_END_TIME": str(time.mktime(time.strptime(facts["EndTime"], "%Y-%m-%dT%H:%M:%S")))}
-    except (OSError, ValueError, KeyError, subprocess.SubprocessError):
-        return {}
 
 
 def find_oom_kill(lines: Sequence[tuple[float, str]], age_s: float) -> Message | None:

@@ -14,8 +14,10 @@ _MAX_VALUE = 120
 _IGNORED = (
     *("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "CUDA_CACHE_PATH"),
     *("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "TORCHINDUCTOR_CACHE_DIR"),
+    *("SLURMD_NODENAME", "SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_ID"),
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "NODE_RANK"),
 )
-"""Variables that differ in every run, or that change no result."""
+"""Variables that differ in every run, that name the task whose recorder came first, or that change no result."""
 
 INSTALLERS = frozenset({"pip", "wheel", "uv", "labbook"})
 """Packages that do not change what a program computes; `setuptools` does: programs import `pkg_resources`."""

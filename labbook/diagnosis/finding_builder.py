@@ -21,7 +21,7 @@ from labbook.model.symptom import Symptom, Wording
 from labbook.store.text.sentences import Sentences, translate_check
 
 _MOST_MESSAGE = 400
-_ENDING_SENTENCES = ("oom_kill", "time_limit", "reader_died", "memory")
+_ENDING_SENTENCES = ("oom_kill", "time_limit", "lost_node", "batch_end", "reader_died", "memory")
 _CHILD_DEATHS = ("dataloader_worker_died", "host_oom_killed", "illegal_instruction_or_segfault", "nccl_or_collective")
 _WAITING = (
     *("diagnosis.waiting.reader", "diagnosis.waiting.collective", "diagnosis.waiting.lock"),

@@ -54,6 +54,10 @@ def collect_run_evidence(run: Run) -> Evidence:
         # The notebook runner goes on after the error of a cell, then fails because of it. What reports the failure of
         # a task, or was raised from that report, comes behind the error of the task.
         ended = [replace(e, ended_process=True, t=0.0 if reports_child(e) else e.t) for e in caught]
+    odd = (run.captured.get("ranks") or {}).get("odd") or {}
+    # Where a rank was killed, the errors of all others only say that it has gone.
+    killed = odd.get("ranks", ()) if odd.get("kind") in ("killed", "lost") else ()
+    ended = [e for e in ended if not killed or e.rank is None or e.rank in killed]
     raised = tuple(read_caught_exception(e) for e in sorted(ended, key=lambda e: e.t))
     if raised and ending.facts.get("child_signal"):
         # The exception is about the child, or a consequence of its death.
@@ -63,11 +67,11 @@ def collect_run_evidence(run: Run) -> Evidence:
     own = "\n".join(row["output"] for row in cells if launched and row["state"] == "failed")
     # What other cells of a notebook printed is not about the command that failed.
     printed = _read_text(own or run.console.text) if run.console.text.strip() else Evidence()
-    if launched:
+    if launched and not killed:
         # What the child printed says more than its exit status.
         known = {(one.type, one.message[:200]) for one in raised}
         raised = (*(one for one in printed.exceptions if (one.type, one.message[:200]) not in known), *raised)
-    elif ((run.captured.get("ranks") or {}).get("odd") or {}).get("kind") in ("aborted", "apart", "broke"):
+    elif odd.get("kind") in ("aborted", "apart", "broke"):
         # A library that aborted a rank printed why: the errors of all others only say that it has gone.
         raised = (*(replace(one, order=raised[0].order) for one in printed.exceptions if "::" in one.type), *raised)
     return Evidence(

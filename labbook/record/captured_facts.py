@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 
 from labbook.capture.context import CaptureContext
 from labbook.model.events.training_kinds import FrameworkImported, Step
+from labbook.model.message import as_data, message
 from labbook.model.run import Facts, FileUse, Framework, Process, Run
 from labbook.model.run_files import Artifact
 from labbook.probe.redaction.redactor import Redactor
@@ -71,13 +73,14 @@ def add_captured(
     parts = journal.parts()
     captured["resources"] = read_resources(parts[0].paths.resources)
     captured["reproducibility"] = judge_reproducibility(captured)
-    if ending := {**_explain_ending(journal, parts, start, run), **standstill_facts(run, processes)}:
-        captured["ending"] = redactor.data(ending)
     job = journal if isinstance(journal, JobJournal) else None
     whole = (job.tasks(), job.world, job.key) if job else ((), *launched_job(processes))
     ranks = roll_call(processes, *whole, stopped=run.status == "interrupted")
     if ranks:
         captured["ranks"] = redactor.data(ranks)
+    ending = {**_explain_ending(journal, parts, start, run), **standstill_facts(run, processes), **lost_node(ranks)}
+    if ending:
+        captured["ending"] = redactor.data(ending)
     trainings = successive_trainings(run, processes)
     if trainings and not any(row["params"] for row in trainings["rows"]):
         trainings = successive_trainings(run, processes, _read_script(run))
@@ -117,6 +120,7 @@ def _explain_ending(journal: Journal, parts: Sequence[Journal], start: Facts, ru
     from labbook.capture.exit_cause import explain_exit
 
     end, lost = journal.read_ending(), None
+    slurm: Facts = next(filter(None, (part.read_ending().get("slurm") for part in parts)), {})
     if not end or end.get("status"):  # the recorder died
         stops = (part.read(part.paths.stopped).get("t") for part in parts)
         lost = {
@@ -124,7 +128,22 @@ def _explain_ending(journal: Journal, parts: Sequence[Journal], start: Facts, ru
             "last_seen": end.get("ended") or start.get("last_seen") or 0.0,
         }
     limits = (part.read(part.paths.start).get("time_limit") for part in parts)
+    end = {**end, "slurm": slurm} if end else end
     return explain_exit(end, parts[0].paths.resources, run.started, next(filter(None, limits), {}), lost)
+
+
+def lost_node(ranks: Facts) -> Facts:
+    """Returns `lost_node`, the evidence that a node was lost with all its ranks; empty without one."""
+    from labbook.capture.slurm import read_node_state
+
+    odd = ranks.get("odd") or {}
+    if not odd.get("node"):
+        return {}
+    signs = [float(row.get("failed_at") or 0.0) for row in ranks["rows"] if row["rank"] in odd["ranks"]]
+    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(max(signs)))
+    state = read_node_state(os.environ, odd["node"])
+    key = "capture.ending.lost_node_state" if state else "capture.ending.lost_node"
+    return {"lost_node": as_data(message(key, node=odd["node"], clock=clock, count=len(signs), state=state))}
 
 
 def _read_script(run: Run) -> str:

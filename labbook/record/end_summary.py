@@ -101,6 +101,8 @@ class FinishedRun:
         if stopped:
             option = f"--{stopped['option']} {stopped['expression']}".strip()
             lines.append(f"         {sentences.line('record.stopped_by', option=option, step=str(stopped['step']))}")
+        if batch_end := (self.run.captured.get("ending") or {}).get("batch_end"):
+            lines.append(f"         {sentences(batch_end)}")
         ranks = ranks_line(self.run, sentences)
         lines += [f"         {line}" for line in ([ranks] if ranks else []) + diagnosis]
         primary = self.run.findings[0].symptom if failed and self.run.findings else ""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labbook.capture.exit_cause import read_oom_counters, read_time_limit
+from labbook.capture.slurm import read_job_end
 from labbook.errors import NotebookError, UsageError
 from labbook.probe.events.protocol import RULES_FILE
 from labbook.record.child.start_errors import describe_error
@@ -208,6 +209,8 @@ class _Session:
             with suppress(Exception):
                 facts["counters"] = {"before": self.counters, "after": read_oom_counters()}
         self.journal.write_end(facts)
+        if end.code != 0 and self.writes_start and (slurm := read_job_end(os.environ)):
+            self.journal.write_end({**facts, "slurm": slurm})
 
     def probe_settings(self, request: RecordRequest) -> dict[str, object]:
         config = self.notebook.config
@@ -339,9 +342,7 @@ def open_session(request: RecordRequest, print_line: PrintLine) -> _Session:
         for problem in unknown_settings(notebook.paths.root):
             print_line(session.sentences(problem))
         return session
-    reasons = [describe_error(error) for error in errors]
-    reasons = [reason for number, reason in enumerate(reasons) if reason not in reasons[:number]]
-    raise NotebookError("errors.record.no_notebook", reasons=reasons)
+    raise NotebookError("errors.record.no_notebook", reasons=list(dict.fromkeys(map(describe_error, errors))))
 
 
 def _create_session(notebook: Notebook, request: RecordRequest, print_line: PrintLine) -> _Session:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
 from labbook.capture.exit_cause import explain_exit, find_oom_kill, read_oom_counters, read_time_limit
+from labbook.capture.slurm import read_job_end
 from labbook.store.text.sentences import Sentences
 
 EN = Sentences("en")
@@ -126,6 +128,35 @@ def test_the_time_limit_of_a_job(ended, said, tmp_path):
 def test_a_short_job_that_is_requeued_is_not_at_its_limit(started, is_limit, tmp_path):
     facts = explain_exit({"code": None, "signal": "SIGTERM", "ended": 970}, tmp_path / "r", started, LIMIT)
     assert ("time_limit" in facts) is is_limit
+
+
+SCONTROL = "JobId=7 JobState={} Reason={} Restarts={} Requeue=1 EndTime=2026-11-27T11:04:46 PreemptTime={}"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("answer", "why", "said"),
+    [
+        (("COMPLETING", "None", 1, "None"), "requeued", "Slurm put the job 7 back into its queue"),
+        (("PENDING", "BeginTime", 1, "None"), "requeued", "Slurm put the job 7 back into its queue"),
+        (("COMPLETING", "None", 0, "2026-11-27T11:04:46"), "preempted", "higher priority (preemption)"),
+        (("COMPLETING", "None", 0, "None"), "cancelled", "Slurm cancelled the job 7"),
+        (("COMPLETING", "TimeLimit", 0, "None"), "time_limit", ""),
+        (("RUNNING", "None", 0, "None"), "", ""),
+        (("COMPLETING", "NonZeroExitCode", 0, "None"), "", ""),
+    ],
+)
+def test_slurm_says_why_it_ends_a_job_near_its_limit(answer, why, said, tmp_path, monkeypatch):
+    script = tmp_path / "scontrol"
+    script.write_text(f"#!/bin/sh\necho '{SCONTROL.format(*answer)}'\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    slurm = read_job_end({"SLURM_JOB_ID": "7"})
+    assert slurm.get("why", "") == why and read_job_end({}) == {}
+
+    end = {"code": None, "signal": "SIGTERM", "ended": 990, "slurm": slurm}
+    facts = explain_exit(end, tmp_path / "r", 0.0, LIMIT)
+    assert said in EN(facts.get("batch_end")) and ("time_limit" in facts) is not bool(said)
 
 
 @pytest.mark.parametrize(

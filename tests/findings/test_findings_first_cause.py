@@ -11,7 +11,7 @@ from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.findings.run_findings import name_first_cause
 from labbook.model.finding import Diagnosis, Finding
-from labbook.model.run import CaughtException, Frame, Run
+from labbook.model.run import CaughtException, Console, Frame, Run
 from labbook.report.ending_exception import ending_exception
 from labbook.report.entry.title import verdict_line
 
@@ -50,6 +50,19 @@ def test_the_first_rank_is_named_though_all_ranks_raise_errors_of_one_class(kind
     own, report = name_first_cause(diagnosis, run, CATALOGUE).findings
     assert (own.title, own.where["rank"]) == (f"{kind}: sample 17 of shard 3 is corrupt", 1)
     assert report.follows_from == own.family
+
+
+@pytest.mark.parametrize(
+    ("ending", "symptom"),
+    [({}, "process_killed_by_os"), ({"lost_node": "no sign of life of n2"}, "node_lost")],
+)
+def test_where_a_rank_was_killed_the_broken_connections_of_the_others_are_no_cause(ending, symptom):
+    ranks = {"odd": {"kind": "killed", "ranks": [1]}}
+    run = replace(RUN, status="killed", exit_code=None, signal="SIGKILL", exceptions=(PEER,))
+    printed = "[rank0]: Traceback (most recent call last):\n[rank0]: RuntimeError: Connection closed by peer\n"
+    run = replace(run, captured={"ranks": ranks, "ending": ending}, console=Console(text=printed))
+    found = diagnose(collect_run_evidence(run), Matcher(CATALOGUE)).findings
+    assert [one.symptom for one in found] == [symptom]
 
 
 def test_the_report_of_ray_train_is_no_cause():

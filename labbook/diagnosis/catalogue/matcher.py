@@ -20,7 +20,7 @@ _CUT_SIGNS = re.compile(r"[\s.…'\"`*)\]]+$")
 _SPEAKS_ALONE = 24
 """A pattern with a class needs so many characters to match a message without a class: `'model'` may be any word."""
 
-ENDINGS = ("oom_kill", "time_limit", "reader_died", "stalled")
+ENDINGS = ("oom_kill", "time_limit", "lost_node", "reader_died", "stalled")
 """Facts of `Ending` that a pattern `exit:` may name beside statuses and signals."""
 
 

@@ -63,6 +63,7 @@ def title_section(run: Run, title: str, paths: NotebookPaths, language: str = "e
         "place": place(frame, run) if frame is not None else "",
         "resumed": run.resumed_from,
         "resumed_url": paths.link(run.id, paths.entry(run.resumed_from)) if run.resumed_from else "",
+        "batch_end": Sentences(language)((run.captured.get("ending") or {}).get("batch_end")),
         "probe": run.probe.status,
     }
 
