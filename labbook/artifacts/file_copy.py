@@ -7,7 +7,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -135,8 +135,7 @@ def _copy_pieces(handle: int, written: int, limit_bytes: int) -> tuple[str, int]
     """Hashes a file from its start, and copies it unless `written` is -1."""
     digest = hashlib.sha256()
     at = 0
-    os.lseek(handle, 0, os.SEEK_SET)
-    while chunk := os.read(handle, _CHUNK):
+    for chunk in _read_pieces(handle):
         digest.update(chunk)
         if written >= 0 and chunk != _ZEROS[: len(chunk)]:
             _write_all(written, chunk, at)
@@ -146,6 +145,32 @@ def _copy_pieces(handle: int, written: int, limit_bytes: int) -> tuple[str, int]
     if written >= 0:
         os.ftruncate(written, at)
     return digest.hexdigest(), at
+
+
+def _read_pieces(handle: int) -> Iterator[bytes]:
+    """Yields the bytes of a file from its start; holes of a sparse file are not read."""
+    at = 0
+    while True:
+        data = _next_data(handle, at)
+        while at < data:
+            zeros = _ZEROS[: data - at]
+            at += len(zeros)
+            yield zeros
+        chunk = os.pread(handle, _CHUNK, at)
+        if not chunk:
+            return
+        at += len(chunk)
+        yield chunk
+
+
+def _next_data(handle: int, at: int) -> int:
+    """Returns the end of the hole at a position: the start of data, or the end of the file; `at` without a hole."""
+    try:
+        return os.lseek(handle, at, os.SEEK_DATA)
+    except AttributeError:
+        return at
+    except OSError as error:
+        return os.fstat(handle).st_size if error.errno == errno.ENXIO else at
 
 
 def _write_all(written: int, chunk: bytes, at: int) -> None:

@@ -110,17 +110,30 @@ def test_holes_stay_holes_and_a_file_above_the_limit_is_not_read(tmp_path, monke
     assert status.st_blocks * 512 < 4 << 20
     assert hash_file(source)[0] == copied.digest
     os.truncate(source, 20 * GIB)
-    monkeypatch.setattr(file_copy.os, "read", lambda *_: pytest.fail("the file was read"))
+    monkeypatch.setattr(file_copy.os, "pread", lambda *_: pytest.fail("the file was read"))
     copied = copy_file(source, tmp_path / "again", 4 * GIB)
     assert (copied.digest, copied.size, copied.reason) == ("", 20 * GIB, "larger than the setting `artifact_limit`")
     assert not (tmp_path / "again").exists()
 
 
+@pytest.mark.parametrize("parts", [(), (0,), (3,), (7,), (0, 7), (0, 2, 3, 6)], ids=str)
+def test_holes_are_not_read_and_count_as_zeros(tmp_path, monkeypatch, parts):
+    source = tmp_path / "sparse.pt"
+    with source.open("wb") as stream:
+        for part in parts:
+            stream.seek(part << 20)
+            stream.write(os.urandom(1 << 20))
+        stream.truncate(8 << 20)
+    read, seen = os.pread, []
+    monkeypatch.setattr(file_copy.os, "pread", lambda *args: seen.append(read(*args)) or seen[-1])
+    assert hash_file(source) == (sha(source.read_bytes()), 8 << 20)
+    assert sum(map(len, seen)) == len(parts) << 20
+
+
 def test_a_file_that_grows_above_the_limit_is_not_kept(tmp_path, monkeypatch):
     source = tmp_path / "log.bin"
     source.write_bytes(b"x" * 100)
-    read = os.read
-    monkeypatch.setattr(file_copy.os, "read", lambda handle, size: read(handle, size) and b"y" * 5000)
+    monkeypatch.setattr(file_copy.os, "pread", lambda *_: b"y" * 5000)
     assert copy_file(source, tmp_path / "copy", 1000).reason == "larger than the setting `artifact_limit`"
 
 
