@@ -153,7 +153,9 @@ def _match_chain(raised: ObservedException, matcher: Matcher, framework: str) ->
             one = replace(one, frames=raised.frames)
         matches = matcher.match_exception(one, framework)
         chosen = matches[:1] + [m for m in matches[1:] if m.weight == 3 and _is_related(m, matches[0])]
-        found += [Candidate(m, one, None, raised.ended_process, raised.order, raised.rank, depth) for m in chosen]
+        # The main thread may wait for one that has ended.
+        fatal = raised.ended_process or bool(raised.thread)
+        found += [Candidate(m, one, None, fatal, raised.order, raised.rank, depth) for m in chosen]
     return found
 
 

@@ -16,6 +16,8 @@ from labbook.store.text.sentences import Sentences
 
 _MAX_FINDINGS = 8
 _INTERRUPTED = "interrupted"
+_TERMINATED = "`Termination signal` is detected by the operating system"
+"""What Paddle prints when it gets SIGTERM."""
 _OF_INTERRUPTS = (
     *(_INTERRUPTED, "dataloader_worker_died", "nccl_or_collective", "pickling_error", "shared_memory"),
     *("spawn_child_failed", ""),
@@ -58,6 +60,8 @@ def _is_of_interrupts(finding: Finding) -> bool:
 
 
 def _is_interrupt(one: ObservedException) -> bool:
+    if one.message.startswith(_TERMINATED):
+        return True
     return one.type in INTERRUPTS or any(behind.type in INTERRUPTS for behind, _ in one.context)
 
 

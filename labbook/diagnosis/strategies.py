@@ -60,7 +60,8 @@ def exception_family(case: Case) -> list[Finding]:
 
     Behind it come pages of other families that do not rest on the class alone.
     """
-    exceptions = sorted(case.evidence.exceptions, key=lambda one: (one.ended_process, one.order), reverse=True)
+    ended = [one for one in case.evidence.exceptions if one.ended_process or one.thread]
+    exceptions = sorted(ended, key=lambda one: (one.ended_process, one.order), reverse=True)
     readings = ((family_of_message(one), one) for exception in exceptions for one in _root_first(exception))
     reading, raised = next((pair for pair in readings if pair[0] is not None), (None, None))
     if reading is None or raised is None:

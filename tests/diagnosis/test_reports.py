@@ -145,3 +145,38 @@ def test_a_gpu_that_the_build_lacks_comes_before_the_symbol_that_is_missing_on_i
         "OSError: (PreconditionNotMet) The meta data must be valid when call the mutable data function.\n"
     )
     assert family_of(text) == "cuda_driver_mismatch"
+
+
+FILE_MISSING = "FileNotFoundError: [Errno 2] No such file or directory: 'data/part-7.npy'"
+WAITING = (
+    'Traceback (most recent call last):\n  File "fit.py", line 9, in <module>\n    batch = batches.get(timeout=2)\n'
+)
+IN_THREAD = WAITING.replace("Traceback", "Exception in thread reader:\nTraceback", 1)
+TERMINATED = (
+    "----------------------\nError Message Summary:\n----------------------\n"
+    "FatalError: `Termination signal` is detected by the operating system.\n"
+)
+
+
+@pytest.mark.parametrize("end", [f"{WAITING}_queue.Empty\n", TERMINATED])
+def test_an_error_in_a_thread_is_why_the_main_thread_waits(family_of: Callable[[str], str], end: str) -> None:
+    assert family_of(f"{IN_THREAD}{FILE_MISSING}\n{end}") == "file_not_found"
+
+
+def test_an_exception_that_python_ignored_is_no_failure(family_of: Callable[[str], str]) -> None:
+    text = (
+        "Exception ignored in: <function Pipe.__del__ at 0x7f5>\nTraceback (most recent call last):\n"
+        '  File "/usr/lib/python3.10/pipe.py", line 1, in __del__\n    close(self.handle)\n'
+        "OSError: [Errno 9] Bad file descriptor\ntest accuracy 0.9\n"
+    )
+    assert family_of(text) == ""
+
+
+def test_a_cut_traceback_says_no_more_than_the_message_pasted_above_it(family_of: Callable[[str], str]) -> None:
+    message = (
+        "TorchRuntimeError: Failed running call_function <built-in function mul>:\n"
+        "The size of tensor a (96) must match the size of tensor b (s4) at non-singleton dimension 1\n"
+    )
+    head = f"{'-' * 75}\nTorchRuntimeError{' ' * 20}Traceback (most recent call last)\n"
+    cut = f"{head}Cell In[1], line 4\n      3 x = 1\n----> 4 model(x)\n"
+    assert family_of(f"{message}\nthe full log\n{cut}") == "shape_mismatch"

@@ -57,20 +57,24 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
 
     `message: words|other words` holds where some of them are in the message or in the source lines that led to it,
     `frames: torch/onnx/|find_class` where a file or function of the traceback has some of them. Of several parts,
-    joined by ` & `, each must have one.
+    joined by ` & `, each must have one; a part may be of the other kind.
     """
     frames = raised.frames if raised else ()
     message = raised.message if raised else line.text if line else ""
     source = "\n".join(frame.source for frame in frames[-_NEAR:])
     places = "\n".join(f"{frame.file}:{frame.function}" for frame in frames).replace("\\", "/")
     read = {_SAID: f"{message}\n{source}".lower(), _LED_THROUGH: places.lower()}
-    return {key for key in keys for kind, text in read.items() if key.startswith(kind) and _says(text, key, kind)}
+    return {key for key in keys if key.startswith(tuple(read)) and _is_said(key, read)}
 
 
-def _says(text: str, key: str, kind: str) -> bool:
-    """Whether a text has one of the words of each part of a condition."""
-    parts = key.removeprefix(kind).split(" & ")
-    return all(any(word in text for word in part.split("|")) for part in parts)
+def _is_said(condition: str, read: Mapping[str, str]) -> bool:
+    """Whether each part of a condition has one of its words in the text of its kind."""
+    kind = ""
+    for part in condition.split(" & "):
+        kind = next((prefix for prefix in read if part.startswith(prefix)), kind)
+        if not any(word in read[kind] for word in part.removeprefix(kind).split("|")):
+            return False
+    return True
 
 
 def _differ_in_first_axis(values: Mapping[str, str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import itertools
 import re
 from collections import Counter, deque
@@ -107,13 +108,19 @@ class EvidenceCollector:
     def exceptions(self) -> list[ObservedException]:
         """The collected exceptions."""
         all_ = list(itertools.chain.from_iterable(self._raised.values()))
-        # A traceback without its end counts only where nothing else was found.
-        return [one for one in all_ if one.type or one.message] or all_
+        worded = {one.type for one in all_ if one.message.strip()}
+        # A traceback without its end counts only where nothing else was found. Notebooks print the class at its head.
+        return [one for one in all_ if one.message or (one.type and not _lacks_end(one, worded))] or all_
 
     def lines(self) -> list[OutputLine]:
         """The collected lines; the first of a group has the count of all."""
         groups = self._outputs.values()
         return [replace(one, count=1 if place else group.count) for group in groups for place, one in enumerate(group)]
+
+
+def _lacks_end(one: ObservedException, worded: set[str]) -> bool:
+    """Whether the text has this exception once more, with its message. Those of Python may have none."""
+    return one.type in worded and not hasattr(builtins, one.type)
 
 
 def guess_framework(clues: Counter[str]) -> str:

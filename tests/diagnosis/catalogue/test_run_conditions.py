@@ -22,6 +22,7 @@ from labbook.model.signals import Signals
 
 RUN = Run("i", "finished", ("python", "a.py"), "/w", 0.0, ended=12.0, script="a.py")
 WIDTH = "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)"
+NO_SHARD = "The size of tensor a (0) must match the size of tensor b (96) at non-singleton dimension 1"
 WRONG = CheckResult("loss_nonfinite", "loss is finite", "", "9 of 99 values", "fail", family="numeric", tier=1)
 
 
@@ -281,6 +282,8 @@ def test_the_line_that_raised_a_message_chooses_the_page(line: str, message: str
         ("fit.py", "export", "KeyError: 'UNKNOWN_SCALAR'", "key_missing"),
         ("zarr/core/group.py", "getitem", "FileNotFoundError: labels", "key_missing"),
         ("fit.py", "getitem", "FileNotFoundError: labels", "file_not_found"),
+        ("deepspeed/engine.py", "backward", f"RuntimeError: {NO_SHARD}", "sharded_parameters_misused"),
+        ("fit.py", "backward", f"RuntimeError: {NO_SHARD}", "shape_mismatch_broadcast"),
     ],
 )
 def test_the_files_and_functions_of_a_traceback_choose_the_page(
