@@ -123,6 +123,23 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check("missing_marks", family="data", tier=2, needs=("batches",))
+def no_marks_of_missing_values(run: Run, signals: Signals) -> Outcome | None:
+    """Whether columns of a table have one repeated value far from all others, as -999 for what is missing.
+
+    Source: chosen by us: in most of at least 3 batches inspected; UCI data sets with -999, -1, 9999 and 0 as marks.
+    """
+    for path, looks in input_leaves(signals).items():
+        found = [leaf["marked"] for _, _, leaf in looks if leaf.get("marked") is not None]
+        often = [
+            column for column in sorted(set().union(*found)) if 2 * sum(column in one for one in found) > len(found)
+        ]
+        if len(found) >= _FEWEST and often:
+            indices = join_names([str(column) for column in often])
+            return Outcome("warn", message("health.missing_marks.columns", indices=indices, path=path))
+    return None
+
+
 @check("target_in_inputs", family="data", tier=1, needs=("batches",))
 def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
     """Whether one column of the input alone determined the target in at least 128 samples, or tokens are their target.

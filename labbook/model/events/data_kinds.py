@@ -30,6 +30,7 @@ class Leaf(TypedDict, total=False):
     constant_n: Count
     telling: Shape
     telling_n: Count
+    marked: Shape
     mixed: bool
     ahead: Count
     lags: list[float]

@@ -206,7 +206,8 @@ strided sample and the shape. At dense steps also:
   all batches so far; `constant_at` (<= 8): the numbers of the first of them, from 0; `constant_n`: samples in these
   batches; `telling` (<= 8): columns of a 2-d float input that alone determined the target in all batches so far, by one
   value a class or a line through all; `telling_n`: samples in these; of a 3-d input, those of its last step that are
-  the target; `ahead`: by how many tokens an integer target is ahead of this 2-d integer input: 0 the same, 1 the next
+  the target; `marked` (<= 8): columns of a 2-d float input in which one value is repeated and far from all others;
+  `ahead`: by how many tokens an integer target is ahead of this 2-d integer input: 0 the same, 1 the next
   token, null neither; `mixed`: each target of the same form is a weighted sum of several channels of the inputs, with
   other weights for each sample.
 - `labels`: integer labels of one axis, or one label a sample: `histogram` {class: count in this batch} (<= 200

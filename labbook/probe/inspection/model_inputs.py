@@ -5,6 +5,9 @@ A framework's `model_inputs.py` reads the tensors.
 
 from ..events.protocol import BATCH
 from ..training.batch_fingerprints import STILL, histogram_fields
+from .missing_marks import COLUMNS as MARKED_COLUMNS
+from .missing_marks import ROWS as MARKED_ROWS
+from .missing_marks import marked_columns
 from .nested import tensors_in
 
 MOST_LEAVES = 16
@@ -237,6 +240,8 @@ class ModelInputs:
         """Adds to the fields of the kept table which of its columns gave the target away in all batches so far."""
         kept, self._table = self._table, None
         sizes = [n for n in target.shape if n != 1]
+        if kept is not None and not kept[4]:
+            kept[2]["marked"] = marked_columns(kept[0][:MARKED_ROWS, :MARKED_COLUMNS].tolist())[:STILL]
         if kept is None or sizes != [kept[1]]:
             return
         table, _, fields, key, last = kept
