@@ -151,7 +151,7 @@ class _NamedValues:
         if has_split(name):
             # "val loss 0.6 acc 0.7": the second one is of the same data.
             self._split_of_word = _split_before(match["name"])
-            return name
+            return f"best/{name}" if self._section == "best" else name
         own = _split_of(match)
         split = self._section or self._split_of_word if own is None else own.removeprefix("train")
         return f"{split}/{self._variant}{name}" if split and name != "lr" else name

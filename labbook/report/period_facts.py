@@ -51,7 +51,7 @@ def _result(row: Mapping[str, Any]) -> Message | None:
 
 
 def _first_results(rows: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """Returns the results of new experiments by metric, the best ones first."""
+    """Returns the results of new experiments by metric, the best first; of many metrics the first ones."""
     first = [row for row in rows if row["run"] and not row["before"]]
     found = []
     for metric in dict.fromkeys(row["metric"] for row in first):
@@ -59,7 +59,8 @@ def _first_results(rows: Sequence[Mapping[str, Any]]) -> list[Message]:
         results = [f"{row['experiment']} {row['best']}" for row in own[:_MAX_OF_KIND]]
         more = [message("report.and_more", count=len(own) - len(results))] if len(own) > len(results) else []
         found.append(message("report.first_result", metric=metric, results=results, count=len(own), more=more))
-    return found
+    others = found[_MAX_OF_KIND:]
+    return found if len(others) < 2 else [*found[:_MAX_OF_KIND], message("report.more_metrics", count=len(others))]
 
 
 def _speed(row: Mapping[str, Any]) -> Message | None:

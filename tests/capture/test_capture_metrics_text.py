@@ -236,6 +236,8 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
         ("epoch 1/9 loss: 0.5\nepoch 6/9 loss: 0.4\nTest Accuracy: 0.9",
          {"loss": [(1, 0.5), (6, 0.4)], "Test_Accuracy": [(1, 0.9)]}),
         ("Epoch: 3, Steps: 16 | Train Loss: 0.5 Vali Loss: 0.6", {"Train_Loss": [(16, 0.5)], "Vali_Loss": [(16, 0.6)]}),
+        ("Got new best metric of val_dice: 0.9\nEpoch[6] Metrics -- val_dice: 0.9",
+         {"best/val_dice": [(1, 0.9)], "val_dice": [(6, 0.9)]}),
         ("epoch 3 val loss 0.5", {"val_loss": [(3, 0.5)]}),
         ("Test: Loss: 0.5\nTest (EMA): Loss: 0.6\nTest (avg): Loss: 0.4",
          {"test/loss": [(1, 0.5), (2, 0.4)], "test/ema_loss": [(1, 0.6)]}),

@@ -151,6 +151,12 @@ def test_frozen_parameters_are_not_behind_a_cut(ask):
     assert ask("detached_graph", signals=signals) is None
 
 
+@pytest.mark.parametrize(("held", "words"), [(2, "all 2 parameters"), (6, "all 2 parameters that were followed, of 6")])
+def test_parameters_of_an_optimizer_that_belong_to_no_model_are_not_counted_as_seen(ask, held, words):
+    signals = {**loop(trainable_n=2, never_grad=[]), "optimizers": ({"index": 0, "tensors": held},)}
+    assert ask("param_never_gets_grad", signals=signals).observed.startswith(words)
+
+
 def test_a_spare_module_is_no_failure(ask):
     spare = loop(never_grad=["pooler.weight"], never_called=["pooler.weight"], never_grad_n=1, trainable_n=100)
     assert ask("param_never_gets_grad", signals=spare).verdict == "note"

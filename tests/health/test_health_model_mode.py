@@ -58,6 +58,12 @@ def test_a_program_that_only_evaluates(ask, make_series, phase, names, verdict):
     assert ask("eval_in_train_mode", *series, signals={"evaluations": (known,)}, processes=()).verdict == verdict
 
 
+@in_one_test(("root", "words"), [("Net", "was seen"), ("DistributedDataParallel(Net)", "are not followed")])
+def test_a_validation_by_the_module_inside_a_wrapper_is_not_followed(ask, root, words):
+    signals = {"loop": {"steps": 90}, "models": ({"model": 0, "root": root, "modules": [], "parameters": []},)}
+    assert ask("eval_in_train_mode", signals=signals).observed.endswith(words)
+
+
 @in_one_test(("loader", "batches", "phases"), [(0, 1, 3), (0, 2, 8), (1, 1, 8)])
 def test_single_forwards_of_a_teacher_on_training_batches_are_no_validation(ask, loader, batches, phases):
     real = [{"batches": 4, "loader": 1, "phases": n + 6} for n in range(3)]

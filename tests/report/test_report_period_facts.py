@@ -34,6 +34,13 @@ def test_first_results_are_one_fact_and_the_best_are_named():
     assert [failure["kind"] for failure in data["failures"]] == ["zero_division", "loss_not_decreasing"]
 
 
+def test_first_results_of_many_metrics_are_counted():
+    names = ("auc", "bleu", "iou", "ppl", "wer")
+    rows = [row(n, 17, experiment=f"exp{n}", metric=name, best=0.5, direction="max") for n, name in enumerate(names)]
+    found = [fact for fact in facts(story(rows)) if fact.startswith("First")]
+    assert len(found) == 4 and found[-1] == "First results of 2 more metrics are in the table below."
+
+
 def test_the_head_of_a_report_says_what_matters():
     accuracy = {"metric": "val_acc", "direction": "max"}
     repeats = [row(n, 2, best=0.94 + 0.001 * n, configuration="same", seed=str(n), **accuracy) for n in range(3)]

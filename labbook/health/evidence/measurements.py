@@ -35,6 +35,7 @@ _WORDS = {
 }
 """Other names that a signal may have in the probe's own words."""
 
+_WRAPPERS = ("DistributedDataParallel(", "DataParallel(")
 _ABSENT = {
     "losses": message("health.not_observed.losses"),
     "loaders": message("health.not_observed.loaders"),
@@ -130,6 +131,12 @@ def missing_reason(run: Run, signals: Signals, need: str) -> Reason | None:
     if present:
         return None
     reason = explain_missing(run, key or field, *_WORDS.get(field, ()))
+    if (
+        field == "evaluations"
+        and reason == _NO_VALUE
+        and any(m.get("root", "").startswith(_WRAPPERS) for m in signals.models)
+    ):
+        return message("health.not_observed.evaluations_of_wrapped")
     nothing = field not in SERIES and field not in ("params", "modules") and not getattr(signals, field)
     return _ABSENT.get(field, reason) if reason == _NO_VALUE and (nothing or not key) else reason
 

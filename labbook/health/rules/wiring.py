@@ -42,7 +42,7 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     if not never:
         if _count_judged(signals) < _AFTER_BACKWARDS:
             return _first_graph(signals, total)
-        return Outcome("ok", _all_parameters(total))
+        return Outcome("ok", _all_parameters(total, max((o.get("tensors", 0) for o in signals.optimizers), default=0)))
     idle = set(signals.loop.get("never_called", []))
     cut = [name for name in never if name not in idle]
     missing = max(signals.loop.get("never_grad_n", 0), len(never))
@@ -96,7 +96,9 @@ def _count_judged(signals: Signals) -> int:
     return signals.loop.get("judged", 0) or signals.loop.get("backwards", 0)
 
 
-def _all_parameters(total: int) -> Message:
+def _all_parameters(total: int, held: int) -> Message:
+    if 0 < total < held:
+        return message("health.all_followed", count=total, held=held)
     return message("health.all_parameters", count=total) if total else message("health.all")
 
 

@@ -127,7 +127,7 @@ class TensorInspector(inspector.TensorInspector):
             return "a part of the program is compiled"
         if self.adapter.capturing():
             return "a CUDA graph is being captured"
-        return "" if self.without_modes.is_possible() else "another tool watches every call"
+        return self.without_modes.refusal_reason()
 
     def after_forward(self, root, output):
         """Processes what the look at a forward has found."""

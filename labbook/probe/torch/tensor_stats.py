@@ -36,6 +36,12 @@ class WithoutModes:
         """Whether tensors can be looked at now: no function transform, no mode that watches every call, no capture."""
         return not self._dispatch_modes() and self._transforms() is None and not self._capturing()
 
+    def refusal_reason(self):
+        """Why tensors cannot be looked at now; "" where they can."""
+        if self._transforms() is not None:
+            return "the model runs in a transform of torch.func"
+        return "" if self.is_possible() else "another tool watches every call"
+
     def __enter__(self):
         context = None
         if self._without is not None and self._function_modes():

@@ -46,7 +46,8 @@ def _optimizer_rows(run: Run, limits: Limits) -> list[dict[str, Any]]:
         if isinstance(options, Mapping):
             facts = {**facts, "options": {name: value for name, value in options.items() if name not in named}}
         row = _optimizer(facts, limits) | {"differing": named}
-        found.setdefault(str(row), row | {"alike": 0})["alike"] += 1
+        key = str({**row, "elements": ""} if named else row)  # models of another size are in the table as well
+        found.setdefault(key, row | {"alike": 0})["alike"] += 1
     return list(found.values())
 
 

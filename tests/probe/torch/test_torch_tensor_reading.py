@@ -15,7 +15,7 @@ from labbook.probe.torch.model_copies import ModelCopies
 from labbook.probe.torch.model_inputs import ModelInputs
 from labbook.probe.torch.module_calls import ModuleCalls
 from labbook.probe.torch.spectral_norms import find_untrained_norms
-from labbook.probe.torch.tensor_stats import TensorStats
+from labbook.probe.torch.tensor_stats import TensorStats, WithoutModes
 from labbook.probe.training.process_memory import own_bytes
 
 
@@ -68,6 +68,12 @@ def test_a_penalty_is_known_by_its_parameters_and_not_by_the_number_that_a_sum_b
     data = (MODEL(X) ** 2).mean()
     assert count_penalised([begun + data]) == 0
     assert count_penalised([begun + data + sum((p**2).sum() for p in MODEL.parameters())]) == 2
+
+
+def test_a_transform_of_functions_is_named_as_what_hides_the_tensors():
+    watch, found = WithoutModes(torch), []
+    torch.func.vmap(lambda x: found.append(watch.refusal_reason()) or MODEL(x))(X)
+    assert found == ["the model runs in a transform of torch.func"] and watch.refusal_reason() == ""
 
 
 def test_checkpointed_parts_are_not_computed_anew():

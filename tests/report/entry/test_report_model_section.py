@@ -29,3 +29,14 @@ def test_mixed_precision_is_named():
     assert rows_of(amp=None).keys() == {"device"}
     casts = [{"device": "cpu", "dtype": "bfloat16"}, {"level": "O1", "dtype": "float16"}]
     assert rows_of(amp=casts)["amp"] == "bfloat16 (cpu), float16 (O1)"
+
+
+def test_optimizers_of_trainings_that_differ_in_what_the_table_lists_are_one_row():
+    def optimizer(lr, elements):
+        return {"type": "Adam", "options": {"lr": lr}, "groups": [{"elements": elements}]}
+
+    framework = Framework("torch", "2", optimizers=tuple(optimizer(0.1 * n, 100 + n) for n in range(1, 5)))
+    for params, rows in (({"lr": 0.1}, 1), ({}, 4)):
+        captured = {"trainings": {"rows": [{"params": params}]}}
+        run = Run("i", "finished", (), "", 0.0, frameworks=(framework,), captured=captured)
+        assert len(model_section(run, Limits())["optimizers"]) == rows
