@@ -16,6 +16,17 @@ def test_a_file_of_which_every_key_matches_is_no_wrong_file(ask, unexpected, ver
     assert ask("partial_state_load", signals=signals).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("shared", "words"), [(["embed", "head"], "10 of 10"), (["head", "encoder"], "9 of 10"), ([], "9 of 10")]
+)
+def test_a_tied_weight_is_loaded_by_any_of_its_names(ask, shared, words):
+    event = {"what": "model", "keys": 10, "matched": 9, "missing": ["head", "encoder"][: 1 + ("encoder" in shared)]}
+    event |= {"missing_n": len(event["missing"])}
+    model = {"model": 0, "modules": [], "parameters": [], "shared": [shared] if shared else []}
+    found = ask("partial_state_load", signals={"loaded": (event,), "models": (model,)})
+    assert found.observed.startswith(words) and found.verdict == ("ok" if words == "10 of 10" else "note")
+
+
 @pytest.mark.parametrize(("zero", "verdict"), [(1.0, "ok"), (0.0, "fail")])
 def test_weights_in_front_of_one_that_begins_as_zero_do_not_make_a_profile(ask, make_model, looks, zero, verdict):
     model = make_model(*["Linear"] * 9, init={i: {"zero": zero if i % 2 == 0 else 0.0} for i in range(1, 9)})

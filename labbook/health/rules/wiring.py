@@ -42,7 +42,10 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     if not never:
         if _count_judged(signals) < _AFTER_BACKWARDS:
             return _first_graph(signals, total)
-        return Outcome("ok", _all_parameters(total, max((o.get("tensors", 0) for o in signals.optimizers), default=0)))
+        held = max((o.get("tensors", 0) for o in signals.optimizers), default=0)
+        if 0 < total < held:
+            return Outcome("ok", message("health.all_followed", count=total, held=held))
+        return Outcome("ok", message("health.all_parameters", count=total) if total else message("health.all"))
     idle = set(signals.loop.get("never_called", []))
     cut = [name for name in never if name not in idle]
     missing = max(signals.loop.get("never_grad_n", 0), len(never))
@@ -94,12 +97,6 @@ def unreached_parameters(signals: Signals) -> Sequence[str]:
 
 def _count_judged(signals: Signals) -> int:
     return signals.loop.get("judged", 0) or signals.loop.get("backwards", 0)
-
-
-def _all_parameters(total: int, held: int) -> Message:
-    if 0 < total < held:
-        return message("health.all_followed", count=total, held=held)
-    return message("health.all_parameters", count=total) if total else message("health.all")
 
 
 def _first_graph(signals: Signals, total: int) -> Outcome:
@@ -308,19 +305,23 @@ def state_fits(run: Run, signals: Signals) -> Outcome | None:
     """Whether a model was loaded from weights that mostly do not belong to it.
 
     Source: a logical invariant (tier 1): unmatched keys; silent in paddle. A new head on old weights is usual, so a few
-    unmatched keys on both sides are only noted, and a file whose keys all match, as that of an adapter.
+    unmatched keys on both sides are only noted, and a file whose keys all match, as that of an adapter. A tied weight
+    is loaded by any of its names.
     """
+    shared = [set(names) for model in signals.models for names in model.get("shared", [])]
     worst: Outcome | None = None
     for event in signals.loaded:
         if event.get("what") != "model" or not event.get("keys"):
             continue
-        keys, matched = event.get("keys", 0), event.get("matched", 0)
-        lost = event.get("missing_n", 0) + event.get("mismatched_n", 0)
+        missing = event.get("missing", [])
+        tied = [name for name in missing if any(name in names and not names <= {*missing} for names in shared)]
+        keys, matched = event.get("keys", 0), event.get("matched", 0) + len(tied)
+        lost = event.get("missing_n", 0) - len(tied) + event.get("mismatched_n", 0)
         observed = message("health.partial_state_load.matched", matched=matched, keys=keys)
         if not lost:
             worst = worst or Outcome("ok", observed)
             continue
-        lists = event.get("missing", []) + event.get("mismatched", [])
+        lists = [name for name in missing if name not in tied] + event.get("mismatched", [])
         evidence = (message("health.partial_state_load.not_loaded", names=join_names(lists, lost)),)
         foreign = event.get("unexpected_n", 0) + event.get("mismatched_n", 0)
         verdict = "fail" if matched < 0.5 * keys and (foreign or not matched) else "note"

@@ -10,6 +10,9 @@ from labbook.report import numbers
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.store.paths import NotebookPaths
 
+_FEW_GONE = 3
+"""Files written and deleted again that have a row each: of more, as of old checkpoints, one line says it."""
+
 
 def files_section(run: Run, paths: NotebookPaths, store: str, limits: Limits) -> dict[str, Any] | None:
     """Returns files read and written, written ones and the largest first, with kept files and lineage, or `None`.
@@ -21,8 +24,13 @@ def files_section(run: Run, paths: NotebookPaths, store: str, limits: Limits) ->
         return None
     kept = [one for one in run.artifacts if one.via != "snapshot"]
     order = {"written": 0, "read and written": 1, "read": 2}
-    files = sorted(run.files, key=lambda f: (order.get(f.mode, 3), -f.size_bytes, f.path))
+    gone = sorted(f.path for f in run.files if f.reason == "gone" and f.mode == "written")
+    gone = gone if len(gone) > _FEW_GONE else []
+    files = [f for f in run.files if f.path not in gone]
+    files.sort(key=lambda f: (order.get(f.mode, 3), -f.size_bytes, f.path))
     return {
+        "gone": len(gone),
+        "gone_names": shorten_middle(", ".join(gone), limits.cell),
         "rows": [_file(f, limits) for f in files[: limits.rows]],
         "more": max(0, len(files) - limits.rows),
         "kept": [_artifact(one, limits) for one in kept[: limits.rows]],

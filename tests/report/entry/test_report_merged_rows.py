@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from labbook.model.message import message
-from labbook.model.run import CheckResult
+from labbook.model.run import CheckResult, FileUse
 from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.merged_rows import merge_unobserved
 
@@ -85,3 +85,11 @@ def test_ranks_have_a_column_of_places_only_where_one_is_known(runs, notebook, c
     run = replace(runs["crashed"](), captured={"ranks": {"rows": rows, "world": 2}})
     lines = entry_markdown(run, notebook).split("## Ranks")[1].strip().splitlines()[:4]
     assert [line.count("|") - 1 for line in lines] == [columns] * 4
+
+
+@pytest.mark.parametrize(("count", "rows", "lines"), [(3, 4, 0), (9, 1, 1)])
+def test_files_that_were_deleted_again_are_one_line_where_they_are_many(runs, notebook, count, rows, lines):
+    gone = tuple(FileUse(f"out/step-{n}/model.pt", "written", 0, reason="gone") for n in range(count))
+    run = replace(runs["crashed"](), files=(FileUse("best.pt", "written", 9), *gone), artifacts=(), parents=())
+    section = entry_markdown(run, notebook).split("## Inputs and outputs")[1].split("\n## ")[0]
+    assert section.count(" | written | ") == rows and section.count("9 files were written and deleted again") == lines
