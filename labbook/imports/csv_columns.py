@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from labbook.model.metric_kinds import is_counter
 
@@ -52,23 +52,15 @@ class CsvColumns:
         self.options = [self._named[word] for word in _OPTIONS if word in self._named]
         self.series = self._first(_SERIES)
         special = {self.step, self.batch, self.epoch, self.split, self.series, *self.names, *self.options}
-        listed = [
-            (place, name)
-            for place, name in enumerate(header)
-            if place not in special and not _NO_NAME.fullmatch(plain[place]) and not is_counter(name)
-            if not (_EXTREME.search(name) and _EXTREME.sub("", name) in header)
-        ]
-        numbered, seen = [], Counter[str]()
-        for place, name in listed:
-            numbered.append((place, f"{name}.{seen[name]}" if seen[name] else name))
-            seen[name] += 1
-        self.metrics: list[tuple[int, str, str]] = [(place, "", name) for place, name in numbered]
-        """Place, run, and name: W&B names the columns of a chart `run - metric`, and adds extremes of each point."""
-        charts = [_CHART.fullmatch(name) for _, name in numbered]
-        if charts and all(charts):
-            self.metrics = [
-                (place, chart[1], chart[2]) for (place, _), chart in zip(listed, charts, strict=True) if chart
-            ]
+        self.metrics = _split_charts(
+            {
+                place: name
+                for place, name in enumerate(header)
+                if place not in special and not _NO_NAME.fullmatch(plain[place]) and not is_counter(name)
+                if not (_EXTREME.search(name) and _EXTREME.sub("", name) in header)
+            }
+        )
+        """Place, run, and name of each metric."""
         value = [metric for metric in self.metrics if plain[metric[0]] in _VALUES]
         self.is_long = bool(value) and (
             "series" in self._named
@@ -95,3 +87,15 @@ class CsvColumns:
             if len(unit) == 1 and unit[0] in words:
                 found.append((not {"global", "total"} & set(parts), words.index(unit[0]), place))
         return min(found)[2] if found else None
+
+
+def _split_charts(names: Mapping[int, str]) -> list[tuple[int, str, str]]:
+    """Returns place, run and name of columns: W&B names those of a chart `run - metric`; equal names get numbers."""
+    numbered, seen = {}, Counter[str]()
+    for place, name in names.items():
+        numbered[place] = f"{name}.{seen[name]}" if seen[name] else name
+        seen[name] += 1
+    charts = {place: chart for place, name in numbered.items() if (chart := _CHART.fullmatch(name)) is not None}
+    if len(charts) < len(numbered):
+        return [(place, "", name) for place, name in numbered.items()]
+    return [(place, chart[1], chart[2]) for place, chart in charts.items()]

@@ -58,7 +58,8 @@ def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
                 break
             for value in values:
                 tag, step, moment = value.text(2), value.integer(1), value.integer(3) / 1000
-                times += [moment] if moment > 0 else []
+                if moment > 0:
+                    times.append(moment)
                 if value.has_field(14):
                     pair = value.message(14)
                     points.add_of_file(begun, f"{tag}/{pair.text(1)}", step, pair.float32(2))

@@ -65,13 +65,7 @@ def trainings_of_processes(processes: Sequence[ProcessEvents], stopped: float | 
             a process may end without an exception.
     """
     trained = sorted((each for each in processes if each.events_of_kind(Step)), key=time_span)
-    if len(trained) < 2 or any(each.events_of_kind(Trial) for each in processes):
-        return []
-    if len({(each.hello.get("host"), _script(each)) for each in trained}) > 1 or not _script(trained[0]):
-        return []
-    if any(rank_of_process(each) is not None or each.hello.get("role") == "fork" for each in trained):
-        return []
-    if not times_of_model_loads(trained[0]) and any(map(times_of_model_loads, trained[1:])):
+    if any(each.events_of_kind(Trial) for each in processes) or not _are_runs_of_a_script(trained):
         return []
     options = [_plain_options(each) for each in trained]
     names = dict.fromkeys(name for each in options for name in each)
@@ -91,6 +85,17 @@ def trainings_of_processes(processes: Sequence[ProcessEvents], stopped: float | 
             state = "interrupted"
         found.append(TrialPart(("", "", at + 1), params, state, (), (), began, ended, tuple(members)))
     return found
+
+
+def _are_runs_of_a_script(trained: Sequence[ProcessEvents]) -> bool:
+    """Whether these processes run one script on one host, and none is a rank or goes on from the one before."""
+    if len(trained) < 2 or not _script(trained[0]):
+        return False
+    if len({(each.hello.get("host"), _script(each)) for each in trained}) > 1:
+        return False
+    if any(rank_of_process(each) is not None or each.hello.get("role") == "fork" for each in trained):
+        return False
+    return bool(times_of_model_loads(trained[0])) or not any(map(times_of_model_loads, trained[1:]))
 
 
 def own_processes(processes: Sequence[ProcessEvents], parts: Sequence[TrialPart]) -> list[ProcessEvents]:

@@ -29,6 +29,16 @@ _FOLDERS = frozenset({"os.listdir", "os.scandir", "glob.glob", "glob.iglob"})
 _FOLDER_METHODS = frozenset({"iterdir", "rglob"})
 _IN_ANY_ORDER = frozenset({"sorted", "len", "set", "any", "all", "sum", "max", "min", "frozenset"})
 
+_REASONS = {
+    "numpy": "rerun.reason_numpy",
+    "python": "rerun.reason_python",
+    "system": "rerun.reason_system",
+    "clock": "rerun.reason_clock",
+    "set_order": "rerun.reason_set_order",
+    "file_order": "rerun.reason_file_order",
+}
+"""Kind of a place -> its sentence."""
+
 
 def recorded_variations(notebook: Notebook, run: Mapping[str, Any]) -> list[Message]:
     """Returns what in the recorded code of a run varies from run to run; nothing if the code cannot be restored."""
@@ -64,38 +74,13 @@ def varying_code(run: Mapping[str, Any], code: RecordedCode) -> list[Message]:
         seeds |= {str(name) for name, seed in (given or {}).items() if seed is not None}
     if (environment_variables(run) or {}).get("PYTHONHASHSEED", "random") not in ("random", ""):
         seeds.add("set_order")
-    return [_say(kind, places[:_MAX_PLACES]) for kind, places in found.items() if kind not in seeds]
-
-
-def _say(kind: str, places: list[str]) -> Message:
-    keys = {
-        "numpy": "rerun.reason_numpy",
-        "python": "rerun.reason_python",
-        "system": "rerun.reason_system",
-        "clock": "rerun.reason_clock",
-        "set_order": "rerun.reason_set_order",
-        "file_order": "rerun.reason_file_order",
-    }
-    return message(keys[kind], places=places)
+    return [message(_REASONS[kind], places=places[:_MAX_PLACES]) for kind, places in found.items() if kind not in seeds]
 
 
 def _variations(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Yields kind and line of each place."""
     names = _imported_names(tree)
-    sets = {
-        target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and _is_set(node.value)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    timed: set[str] = set()
-    ordered = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _IN_ANY_ORDER:
-            ordered |= {id(part) for argument in node.args for part in ast.walk(argument)}
-        if isinstance(node, ast.Assign) and any(_called_name(part, names) in _CLOCK for part in ast.walk(node.value)):
-            timed |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    sets, timed, ordered = _facts_of_names(tree, names)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield from ((kind, node.lineno) for kind in _call_kinds(node, names, ordered=id(node) in ordered))
@@ -108,6 +93,23 @@ def _variations(tree: ast.AST) -> Iterator[tuple[str, int]]:
             for part in ast.walk(node.test)
         ):
             yield "clock", node.lineno
+
+
+def _facts_of_names(tree: ast.AST, names: Mapping[str, str]) -> tuple[set[str], set[str], set[int]]:
+    """Returns the names of sets, the names of times, and the `id` of nodes for which the order does not count."""
+    sets: set[str] = set()
+    timed: set[str] = set()
+    ordered: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _IN_ANY_ORDER:
+            ordered |= {id(part) for argument in node.args for part in ast.walk(argument)}
+        if isinstance(node, ast.Assign):
+            targets = {target.id for target in node.targets if isinstance(target, ast.Name)}
+            if _is_set(node.value):
+                sets |= targets
+            if any(_called_name(part, names) in _CLOCK for part in ast.walk(node.value)):
+                timed |= targets
+    return sets, timed, ordered
 
 
 def _is_name(node: ast.AST, names: set[str]) -> bool:

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from labbook.errors import EntryError, NotebookError, UsageError
 from labbook.frozen import dataclass
@@ -53,6 +54,20 @@ class Experiment:
         return int(found[1]) if found else 0
 
 
+class _Origin(NamedTuple):
+    """What the runs of an experiment are runs of.
+
+    Args:
+        script: The program, "" for runs without one, `None` for any.
+        project: Name of its project, for a notebook that serves many.
+        root: Identity of that project; "" for the notebook's own.
+    """
+
+    script: str | None
+    project: str = ""
+    root: str = ""
+
+
 def experiments(notebook: Notebook) -> list[Experiment]:
     """Return all experiments of the notebook, by number."""
     folder = notebook.paths.experiments
@@ -87,7 +102,7 @@ def new_experiment(
     check_stays_inside(notebook.paths.experiments, notebook.paths.root)
     with _locked(notebook):
         _restore_pages(notebook)
-        made = _create(notebook, name, mode, script, "", "", template)
+        made = _create(notebook, name, mode, _Origin(script), template)
     if commit:
         _commit(notebook, made)
     return made.slug
@@ -115,15 +130,16 @@ def choose_experiment(
         check_stays_inside(folder, notebook.paths.root)
     if chosen:
         return find_experiment(notebook, chosen).slug
-    found = _find_script_experiment(notebook, script, project, root)
+    origin = _Origin(script, project, root)
+    found = _find_script_experiment(notebook, origin)
     if found is not None or not mode:
         return found.slug if found is not None else ""
     with _locked(notebook):
         # Another recorder of the same script may have created it, or the branch has a page that is not on disk (in a
         # fresh clone, or after switching branches).
         _restore_pages(notebook)
-        found = _find_script_experiment(notebook, script, project, root)
-        made = found or _create(notebook, _new_name(notebook, script, project), mode, script, project, root)
+        found = _find_script_experiment(notebook, origin)
+        made = found or _create(notebook, _new_name(notebook, script, project), mode, origin)
     if found is None:
         _commit(notebook, made)
     return made.slug
@@ -224,14 +240,12 @@ def experiment_templates(notebook: Notebook) -> list[str]:
     return sorted({_USUAL, *(name.removeprefix("experiment_").removesuffix(".md.j2") for name in pages)})
 
 
-def _create(
-    notebook: Notebook, name: str, mode: str, script: str | None, project: str, root: str, template: str = ""
-) -> Experiment:
+def _create(notebook: Notebook, name: str, mode: str, origin: _Origin, template: str = "") -> Experiment:
     known = experiments(notebook)
     number = max((each.number for each in known), default=0) + 1
     slug = f"exp{number:03d}_{slug_part(name)}_{mode}"
     path = notebook.paths.experiments / f"{slug}.md"
-    text = _page_text(notebook, slug, " ".join(name.split()), mode, script, project, root, template)
+    text = _page_text(notebook, slug, " ".join(name.split()), mode, origin, template)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as stream:
@@ -241,19 +255,17 @@ def _create(
     return Experiment(slug, path)
 
 
-def _page_text(
-    notebook: Notebook, slug: str, title: str, mode: str, script: str | None, project: str, root: str, template: str
-) -> str:
+def _page_text(notebook: Notebook, slug: str, title: str, mode: str, origin: _Origin, template: str) -> str:
     from labbook.store.text.templates import Templates
 
     language = notebook.config.language_in_use()
     meta: dict[str, object] = {"schema": 1, "experiment": slug, "title": title, "mode": mode}
-    if script is not None:
-        meta["script"] = script
-    if project:
-        meta["project"] = project
-    if root:
-        meta["root"] = root
+    if origin.script is not None:
+        meta["script"] = origin.script
+    if origin.project:
+        meta["project"] = origin.project
+    if origin.root:
+        meta["root"] = origin.root
     if notebook.config.author:
         meta["author"] = notebook.config.author
     meta["created"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -270,13 +282,14 @@ def _commit(notebook: Notebook, made: Experiment) -> None:
     commit_files(notebook, [made.path], f"Start {made.slug}\n", only_new=True)
 
 
-def _find_script_experiment(notebook: Notebook, script: str, project: str, root: str) -> Experiment | None:
+def _find_script_experiment(notebook: Notebook, origin: _Origin) -> Experiment | None:
     """Returns the newest experiment of a script of a project.
 
     A page without a root was written by a user, or by a version that did not separate projects: it belongs to the
     project of its newest run, or to the first project that runs the script.
     """
-    wanted = {name: _emitted(name, value) for name, value in (("script", script), ("project", project), ("root", root))}
+    script, root = origin.script or "", origin.root
+    wanted = {name: _emitted(name, value or "") for name, value in origin._asdict().items()}
     for each in reversed(experiments(notebook)):
         head = _read_head(each.path, script)
         if head is None or head.get("script") != wanted["script"]:

@@ -98,17 +98,21 @@ def site_files(config: MkDocsConfig) -> tuple[SiteFiles, dict[str, str]]:
                 states[file.src_uri] = state
     # By default MkDocs excludes files that begin with a dot, and the folder of templates.
     set_exclusions(odd, config)
+    files = SiteFiles(_without_conflicts(found, conflicts))
+    _add_theme(files, config)
+    return files, states
+
+
+def _without_conflicts(found: Sequence[File], conflicts: Sequence[tuple[File, File]]) -> list[File]:
+    """Returns the files of which no other one has the same address, as README.md next to an index.md."""
     kept = {file.src_uri: file for file in found}
     for first, second in conflicts:
-        # README.md next to an index.md.
         is_shown = [file.inclusion.value > InclusionLevel.DRAFT.value for file in (first, second)]
         left_out = first if is_shown[1] else second
         if all(is_shown):
             log.warning("Excluding '%s' from the site because it conflicts with '%s'.", first.src_uri, second.src_uri)
         kept.pop(left_out.src_uri, None)
-    files = SiteFiles(kept.values())
-    _add_theme(files, config)
-    return files, states
+    return list(kept.values())
 
 
 def _folders(docs: str, say: Sentences) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:

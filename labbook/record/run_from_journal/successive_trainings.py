@@ -46,17 +46,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
     if not found:
         return {}
     is_pool = found[0].is_of_thread or any(one.process is not found[0].process for one in found)
-    options = [_plain_options(one.last_optimizer) for one in found]
-    for name, sizes in (("parameters", _model_sizes(found)), ("batch_size", _batch_sizes(found))):
-        if min(sizes) > 0 and max(sizes) > _LARGER * min(sizes):
-            options = [{**each, name: size} for each, size in zip(options, sizes, strict=True)]
-    kinds = {one.last_optimizer.get("type", "") for one in found}
-    if not is_pool and (
-        looped := repeated_values(script, min(kinds), len(found)) if script and len(kinds) == 1 else []
-    ):
-        options = [{**ours, **each} for each, ours in zip(options, looped, strict=True)]
-    names = dict.fromkeys(name for each in options for name in each)
-    differing = [name for name in names if len({str(each.get(name)) for each in options}) > 1]
+    options = _differing_options(found, "" if is_pool else script)
     losses = {series.name: series for series in run.series if series.source == "probe"}
     # A pool reports its results in any order.
     nothing: tuple[str, list[float], float | None] = ("", [], None)
@@ -68,7 +58,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
         rows.append(
             {
                 "number": number,
-                "params": {name: options[number][name] for name in differing if name in options[number]},
+                "params": options[number],
                 "steps": sum(max(counts.get(o.get("index", 0), 0) for o in phase.optimizers) for phase in one.phases),
                 "best": reported[number] if reported else best,
                 "last": reported[number] if reported else loss.last if loss is not None else None,
@@ -79,7 +69,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
     facts = {"metric": metric or "loss", "rows": rows}
     if len(values) < len(rows):
         return facts
-    if not differing:
+    if not any(options):
         return {**facts, "mean": fmean(values) if mean is None else mean, "low": min(values), "high": max(values)}
     direction = primary_direction(run) if reported else "min"
     if not direction:
@@ -87,6 +77,26 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
     value = max(values) if direction == "max" else min(values)
     best = values.index(value)
     return {**facts, "best": best, "value": value, "series": found[best].loss_name}
+
+
+def _differing_options(trainings: Sequence[Training], script: str) -> list[dict[str, Any]]:
+    """Returns the options of each training that are not those of all.
+
+    Args:
+        script: Text of the program, by which the values of its loops are known; "" if they are not those of the
+            trainings in their order.
+    """
+    options = [_plain_options(one.last_optimizer) for one in trainings]
+    for name, sizes in (("parameters", _model_sizes(trainings)), ("batch_size", _batch_sizes(trainings))):
+        if min(sizes) > 0 and max(sizes) > _LARGER * min(sizes):
+            options = [{**each, name: size} for each, size in zip(options, sizes, strict=True)]
+    kinds = {one.last_optimizer.get("type", "") for one in trainings}
+    looped = repeated_values(script, min(kinds), len(trainings)) if script and len(kinds) == 1 else []
+    if looped:
+        options = [{**ours, **each} for each, ours in zip(options, looped, strict=True)]
+    names = dict.fromkeys(name for each in options for name in each)
+    differing = [name for name in names if len({str(each.get(name)) for each in options}) > 1]
+    return [{name: each[name] for name in differing if name in each} for each in options]
 
 
 def trainings_as_trials(run: Run, processes: Sequence[ProcessEvents]) -> list[TrialPart]:

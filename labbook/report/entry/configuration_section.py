@@ -117,6 +117,10 @@ def code_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | N
     notes = [one for one in code.get("patch_note_messages") or () if isinstance(one, Mapping)]
     if notes:
         note = say(message("capture.patch.sentences", sentences=notes), note)
+
+    def shorten_names(items: Sequence[Any] | None) -> list[str]:
+        return [shorten_middle(_name(one), limits.cell) for one in items or ()][: limits.rows]
+
     return {
         "repository": bool(code.get("repository", True)),
         "commit": str(code.get("commit") or ""),
@@ -125,18 +129,14 @@ def code_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | N
         "state": str(code.get("state") or ""),
         "remote": str(code.get("remote") or ""),
         "dirty": code.get("dirty"),
-        "results": [shorten_middle(_name(path), limits.cell) for path in code.get("results") or ()][: limits.rows],
+        "results": shorten_names(code.get("results")),
         "rows": rows,
         "more": max(0, len(changed) + len(untracked) - len(rows)),
         "patch": str(code.get("patch") or ""),
         "patch_note": shorten_middle(note, 1000),
         # The note names these files.
-        "withheld": []
-        if note
-        else [shorten_middle(_name(w), limits.cell) for w in code.get("withheld") or ()][: limits.rows],
-        "binaries": []
-        if note
-        else [shorten_middle(_name(b), limits.cell) for b in code.get("binaries") or ()][: limits.rows],
+        "withheld": shorten_names(None if note else code.get("withheld")),
+        "binaries": shorten_names(None if note else code.get("binaries")),
         "folder": run.captured_in,
     }
 
