@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from labbook.compare.run_settings import list_rows
 from labbook.model.message import Message, message
 from labbook.rerun.recorded_code import RecordedCode
 
-_MAX_TOLD = 10
+_MOST_NOTES = 10
 _MOST_COPIED = 4 << 30
 """Largest folder that is copied, in bytes. Source: chosen by us."""
 
@@ -29,33 +29,47 @@ def prepare_inputs(run: Mapping[str, Any], code: RecordedCode) -> list[Message]:
     budget = Budget(seconds=20.0, full_bytes=8 << 30)
     notes: list[Message] = []
     for row in list_rows(run, "files"):
-        mode, was = str(row.get("mode") or ""), str(row.get("before") or row.get("fingerprint") or "")
+        mode, path = str(row.get("mode") or ""), str(row.get("path") or "")
         if not mode.startswith("read"):
             continue
-        is_folder, is_overwritten = str(row.get("path")).endswith("/"), mode != "read"
-        if is_overwritten and not row.get("before") and not is_folder:
+        is_overwritten = mode != "read"
+        if is_overwritten and not row.get("before") and not path.endswith("/"):
             continue  # the run made it: there was nothing to read when it began
-        path = Path(str(row.get("path") or "")).expanduser()
-        there, here = code.original / path, code.cwd / path
-        for then, now in ((code.original_top, code.top), (code.original, code.cwd)):
-            if there.is_relative_to(then):
-                # The program may have read it by a relative path, however the entry shows it.
-                here = now / there.relative_to(then)
-                if code.checkout is not None and there.is_relative_to(code.original_top):
-                    there = code.checkout / there.relative_to(code.original_top)
-                if not here.exists():
-                    # What the program writes must not reach the original through a link.
-                    _copy(there, here) if is_overwritten else _link(there, here)
-                break
+        here = _provide_input(Path(path).expanduser(), code, _copy if is_overwritten else _link)
         if not here.exists():
-            notes.append(message("rerun.input_missing", path=str(row.get("path"))))
-        elif was and here.is_file():
-            found = fingerprint_file(here, budget).text
-            # A sampled fingerprint and a whole one cannot be compared.
-            if found and found.partition(":")[0] == was.partition(":")[0] and found != was:
-                notes.append(message("rerun.input_changed", path=str(row.get("path"))))
-    rest = len(notes) - _MAX_TOLD
-    return notes if rest <= 0 else [*notes[:_MAX_TOLD], message("rerun.more_inputs", count=rest)]
+            notes.append(message("rerun.input_missing", path=path))
+        elif _has_changed(here, str(row.get("before") or row.get("fingerprint") or ""), budget):
+            notes.append(message("rerun.input_changed", path=path))
+    rest = len(notes) - _MOST_NOTES
+    return notes if rest <= 0 else [*notes[:_MOST_NOTES], message("rerun.more_inputs", count=rest)]
+
+
+def _provide_input(path: Path, code: RecordedCode, put: Callable[[Path, Path], None]) -> Path:
+    """Returns where the recorded code reads an input; one that it lacks is put there.
+
+    Args:
+        path: Path of the input in the recorded run.
+        put: Links or copies from one path to the other: what the program writes must not reach the original.
+    """
+    there = code.original / path
+    for then, now in ((code.original_top, code.top), (code.original, code.cwd)):
+        if there.is_relative_to(then):
+            # The program may have read it by a relative path, however the entry shows it.
+            here = now / there.relative_to(then)
+            if code.checkout is not None and there.is_relative_to(code.original_top):
+                there = code.checkout / there.relative_to(code.original_top)
+            if not here.exists():
+                put(there, here)
+            return here
+    return code.cwd / path
+
+
+def _has_changed(file: Path, fingerprint: str, budget: Budget) -> bool:
+    """Whether a file is known to differ from its fingerprint; a sampled and a whole one cannot be compared."""
+    if not fingerprint or not file.is_file():
+        return False
+    found = fingerprint_file(file, budget).text
+    return bool(found) and found.partition(":")[0] == fingerprint.partition(":")[0] and found != fingerprint
 
 
 def input_paths(run: Mapping[str, Any]) -> list[Path]:

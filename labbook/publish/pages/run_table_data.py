@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,10 @@ from labbook.publish.pages.build_record import content_key
 from labbook.publish.pages.page import SiteFile, SiteSource
 from labbook.report.run_row import RunRow
 from labbook.store.paths import is_run_id
+
+_TEXTS = ("outcome", "status", "verdict", "experiment", "project", "script", "metric", "author", "host")
+_LISTS = ("tags", "symptoms", "frameworks")
+"""Fields of `RunRow` with one value a run, and with several."""
 
 FORM = 4
 """Version of the format, read by `assets/rows.js`."""
@@ -114,23 +118,8 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
         front = fronts.get(row.path, {})
         metrics.append(metric_columns(front))
         params.append(option_columns(front))
-    single: dict[str, Callable[[RunRow], str]] = {
-        "outcome": lambda row: row.outcome,
-        "status": lambda row: row.status,
-        "verdict": lambda row: row.verdict,
-        "experiment": lambda row: row.experiment,
-        "project": lambda row: row.project,
-        "script": lambda row: row.script,
-        "metric": lambda row: row.metric,
-        "author": lambda row: row.author,
-        "host": lambda row: row.host,
-        "mode": lambda row: str(fronts.get(row.path, {}).get("mode") or ""),
-    }
-    many: dict[str, Callable[[RunRow], Sequence[str]]] = {
-        "tags": lambda row: row.tags,
-        "symptoms": lambda row: row.symptoms,
-        "frameworks": lambda row: row.frameworks,
-    }
+    texts = {name: [str(getattr(row, name)) for row in rows] for name in _TEXTS}
+    texts["mode"] = [str(fronts.get(row.path, {}).get("mode") or "") for row in rows]
     places = {str(number): place for number, row in enumerate(rows) if (place := _place(row)) != _usual_name(row.id)}
     return compact(
         {
@@ -140,8 +129,8 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
             "started": [int(row.started) for row in rows],
             "duration": [_round_seconds(row.duration_s) for row in rows],
             "at": places,
-            "texts": {name: _interned([_cut(value(row)) for row in rows]) for name, value in single.items()},
-            "lists": {name: _as_columns([value(row) for row in rows]) for name, value in many.items()},
+            "texts": {name: _interned(list(map(_cut, values))) for name, values in texts.items()},
+            "lists": {name: _as_columns([getattr(row, name) for row in rows]) for name in _LISTS},
             "fixed": [number for number, row in enumerate(rows) if row.fix],
             "bare": [number for number, row in enumerate(rows) if not (row.path in known and is_run_id(row.id))],
             "metrics": _metric_columns(metrics),
