@@ -159,8 +159,13 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     waited_for = bool(odd.get("others")) and odd.get("kind") in ("elsewhere", "differs", "behind", "ended", "apart")
     yield from (("waited_for", waited_for), ("ended_early", waited_for and odd.get("kind") == "ended"))
     yield "one_rank", odd.get("kind") == "failed" and len(odd.get("ranks") or ()) == 1 and bool(odd.get("others"))
-    yield "other_call", bool(odd.get("halves")) or odd.get("kind") in ("differs", "apart")
-    yield "hung", waited_for or bool((run.captured.get("ending") or {}).get("stalled"))
+    yield "other_call", bool(odd.get("places")) or odd.get("kind") in ("differs", "apart", "crossed")
+    yield (
+        "hung",
+        waited_for
+        or odd.get("kind") in ("scattered", "crossed")
+        or bool((run.captured.get("ending") or {}).get("stalled")),
+    )
     yield "compiled", run.mode == "compiled" or any(state.get("compiled") for state in states)
     yield "resumed", any(signals.loaded for signals in run.signals)
     yield from (("changed_code", "code" in changed), ("changed_packages", "package" in changed))

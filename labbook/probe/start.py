@@ -74,6 +74,7 @@ class Probe:
         self.totals = {}
         self.requests = None
         self.watchdog = None
+        self.collective_order = None
         self.suspended = 0
         self.is_profiling = False
         self.late = False

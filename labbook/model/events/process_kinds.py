@@ -165,6 +165,13 @@ class ThreadStack(TypedDict, total=False):
     frames: list[StackFrame]
 
 
+class CollectiveOrder(TypedDict, total=False):
+    """The collective calls of all ranks that a program has begun: their number, and the names of the last ones."""
+
+    made: Count
+    last: list[str]
+
+
 class Stacks(Event, total=False):
     """What all threads were doing."""
 
@@ -172,6 +179,7 @@ class Stacks(Event, total=False):
     silent_s: Finite
     step: int
     threads: list[ThreadStack]
+    collectives: CollectiveOrder
 
 
 class PythonWarning(Event, total=False):

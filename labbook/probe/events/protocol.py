@@ -78,7 +78,8 @@ STACKS = "stacks"
 """What all threads were doing. `reason`: "silence" (no step, batch or forward came for long, in a process that has made
 steps), "moved" (after that it goes on, no threads are listed), "interrupt" (Ctrl-C ended the main thread). `silent_s`:
 seconds since the last step, batch or forward. `threads` (<= 64): the main thread first; frames innermost last, at most
-40. At most 30 for silences in a process."""
+40. At most 30 for silences in a process. `collectives`: how many collective calls of all ranks the program has begun
+(`made`), and the names of the `last` of them."""
 
 STACKS_ENDING = ".stacks"
 """End of the name of a file beside the event file: the stacks that the interpreter itself wrote at SIGTERM, as text."""

@@ -26,6 +26,7 @@ def write_stacks(probe, reason, silent_s, trace=None):
         silent_s=None if silent_s is None else round(silent_s, 1),
         step=probe.step,
         threads=_threads(trace),
+        **({"collectives": probe.collective_order()} if probe.collective_order is not None else {}),
     )
 
 

@@ -1,6 +1,7 @@
 """Notes which collective calls a PyTorch program makes itself, on which gradients, and how long they take."""
 
 import sys
+from collections import deque
 from threading import get_ident
 
 from ..wrapping import as_import_machinery, transparent_wrapper, wrap_function
@@ -14,8 +15,14 @@ TIMED = (
 """In these a rank waits for others. Not `isend` and `irecv`: `P2POp` compares them by identity with what a program may
 have imported before."""
 
+OF_PAIRS = ("send", "recv", "batch_isend_irecv")
+"""Calls of two ranks: the others make none at the same time."""
+
 MOST = 400
 """Calls of a step that are noted."""
+
+MOST_LAST = 64
+"""Last calls whose order is known."""
 
 MISSING = object()
 
@@ -39,10 +46,12 @@ class Collectives:
         self._first = None
         self._of_gradients = 0
         self._inside = False
+        self._made, self._last = 0, deque(maxlen=MOST_LAST)
 
     def install(self, is_compiling):
         """Puts the wrappers in place; nothing where PyTorch was built without distributed training."""
         home = sys.modules.get("torch.distributed.distributed_c10d")
+        self.inspector.monitor.probe.collective_order = self.order
         if home is None:
             return
         for name in TIMED:
@@ -70,7 +79,7 @@ class Collectives:
                 return original(*args, **kwargs)
             if called is not None:
                 called(name, args, kwargs)
-            began, result = begins(), MISSING
+            began, result = begins(name, args, kwargs), MISSING
             try:
                 result = original(*args, **kwargs)
                 return result
@@ -79,14 +88,23 @@ class Collectives:
 
         return transparent_wrapper(as_import_machinery(collective), original)
 
-    def _begins(self):
-        """Returns the time at which a call begins; `None` for one inside another, and where nothing is measured."""
+    def order(self):
+        """Returns the number of calls of all ranks that this one has begun, and the names of the last ones."""
+        return {"made": self._made, "last": list(self._last)}
+
+    def _begins(self, name, args, kwargs):
+        """Returns the time at which a call begins, 0 where nothing is measured; `None` for one inside another."""
         try:
             monitor = self.inspector.monitor
-            if self._inside or monitor.skipping or monitor.thread != get_ident():
+            if self._inside or monitor.thread not in (None, get_ident()):
                 return None
             self._inside = True
-            return monitor.clock()
+            # Groups of some ranks have an order of their own.
+            of_all = name not in OF_PAIRS and kwargs.get("group") is None
+            if of_all and not any(isinstance(one, self.torch.distributed.ProcessGroup) for one in args):
+                self._made += 1
+                self._last.append(name)
+            return 0.0 if monitor.skipping or monitor.thread is None else monitor.clock()
         except Exception:  # the call of the program goes on whatever happens here
             return None
 
@@ -97,7 +115,7 @@ class Collectives:
         self._inside, monitor = False, self.inspector.monitor
         # Ranks wait in the backward and the optimizer anyway, so that these phases do not count as their own work.
         try:
-            if monitor.is_in_own_work():
+            if began and monitor.is_in_own_work():
                 is_handle = result is not MISSING and (type(result) is list or hasattr(type(result), "wait"))
                 monitor.phases.waited(monitor.clock() - began, not is_handle)
         except Exception:  # the result is the program's

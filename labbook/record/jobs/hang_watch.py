@@ -19,7 +19,7 @@ LOOK_S = 5.0
 """Time between two looks. Source: that of the probe's watchdog, which writes the stacks."""
 
 _SILENT_S = 8.0
-_TELLS_A_HANG = ("elsewhere", "differs", "behind", "ended", "failed", "killed")
+_TELLS_A_HANG = ("elsewhere", "differs", "behind", "ended", "failed", "killed", "scattered", "crossed")
 
 
 class HangWatch:
@@ -89,7 +89,7 @@ class HangWatch:
         facts = roll_call([process for journal in journals for process in journal.processes()], (), 0, "", running=True)
         odd = facts.get("odd") or {}
         silent = max((float(row.get("silent_s") or 0.0) for row in facts.get("rows", ())), default=0.0)
-        if odd.get("kind") not in _TELLS_A_HANG or not odd.get("others") or not silent:
+        if odd.get("kind") not in _TELLS_A_HANG or not any(map(odd.get, ("others", "places", "number"))) or not silent:
             return ""
         sentence = odd_rank_sentence(odd, self._sentences)
         if sentence not in self._printed:

@@ -43,15 +43,16 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
         missing: Ranks that never reported.
 
     Returns:
-        Empty, or `kind` and `ranks`: "failed" (raised first), "killed" (ended by a signal first), "lost" (its recorder
-        died), "alike" (several failed with one error at one place, none of them first), "missing" (never reported),
-        "ended" (finished while others wait in a collective, or before they `broke` in one), "elsewhere" (not in the
-        collective in which the others wait), "apart" (all broke, these at another place than most), "unconnected"
-        (these did not reach the rendezvous, at which others waited), "broke" (all broke within `seconds` and none is
-        unlike the others: `ranks` is empty, `all` are those; `halves`: `call`, `where` and `ranks` of each of two equal
-        parts that were at different places), "aborted" (a library aborted it while the others waited: any of them may
-        be the reason), "differs" (in another call than the others), "behind" (at an earlier step), "bad_loss" (the loss
-        became `loss` first, those of others in step `later`), "slow" (`ratio` to the median); `where`, `call`,
+        Empty, or `kind` and `ranks`: "failed" (raised first), "killed" (ended by a signal first), "lost" (its
+        recorder died), "alike" (several failed with one error at one place, none of them first), "missing" (never
+        reported), "ended" (finished while others wait in a collective, or before they `broke` in one), "elsewhere"
+        (not in the collective in which the others wait), "apart" (all broke, these at another place than most),
+        "unconnected" (these did not reach the rendezvous, at which others waited), "broke" (all broke within
+        `seconds` and none is unlike the others: `ranks` is empty, `all` are those; `places`: `call`, `where` and
+        `ranks` of each place where some were), "scattered" (they wait at three `places` or more), "aborted" (a
+        library aborted it while the others waited: any of them may be the reason), "differs" (in another call than
+        the others), "behind" (at an earlier step), "bad_loss" (the loss became `loss` first, those of others in step
+        `later`), "slow" (`ratio` to the median); `where`, `call`,
         `waiting` of the first of them; `others`: `call`, `where` and `ranks` of those that wait.
     """
     waiting = [row for row in rows if row.get("waiting") == "collective"]
@@ -88,6 +89,9 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
             if others and places.most_common(1)[0][1] == 1:
                 return _odd_rank_facts("behind", behind, others)
             rest = [row for row in waiting if _place(row) != commonest]
+            if len(places) > 2:
+                return {"kind": "scattered", "ranks": [], "all": [row["rank"] for row in waiting],
+                        "places": _ranks_by_place(waiting)}  # fmt: skip
             return _odd_rank_facts("differs", rest, [row for row in waiting if row not in rest])
     return _first_bad(rows) or _slowest_rank_facts(rows)
 
@@ -190,7 +194,7 @@ def _describe_places(broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns who was where when all ranks broke; those are odd that were at another place than most."""
     placed = [row for row in broken if row.get("where")]
     places = Counter(_line(row) for row in placed).most_common()
-    if len(places) > 1 and places[0][1] > places[1][1]:
+    if len(places) == 2 and places[0][1] > places[1][1]:
         rest = [row for row in placed if _line(row) != places[0][0]]
         return _odd_rank_facts("apart", rest, placed)
     own = [row for row in broken if _has_broken(row)]
@@ -198,11 +202,17 @@ def _describe_places(broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return _odd_rank_facts("aborted", own, broken)
     times = [float(row["failed_at"]) for row in own if row.get("failed_at")]
     facts = {"kind": "broke", "ranks": [], "all": [row["rank"] for row in own], **_other_rank_facts(placed)}
-    if len(places) == 2 and len(placed) == len(broken):
-        first = _line(placed[0])
-        halves = ([row for row in placed if (_line(row) == first) is is_first] for is_first in (True, False))
-        facts["halves"] = [_other_rank_facts(half)["others"] for half in halves]
+    if len(places) > 1 and len(placed) == len(broken):
+        facts["places"] = _ranks_by_place(placed)
     return {**facts, "seconds": round(max(times) - min(times), 3) if times else 0.0}
+
+
+def _ranks_by_place(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns `call`, `where` and `ranks` of each place, in the order of the lowest rank there."""
+    groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(_line(row), []).append(row)
+    return [_other_rank_facts(group)["others"] for group in groups.values()]
 
 
 def _odd_rank_facts(kind: str, odd: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -251,6 +261,34 @@ def _slowest_rank_facts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {}
     return {"kind": "slow", "ranks": [slowest], "ratio": round(times[slowest] / usual, 2),
             "step_s": times[slowest], "usual_s": usual}  # fmt: skip
+
+
+def name_crossed(
+    odd: dict[str, Any], rows: Sequence[Mapping[str, Any]], orders: Mapping[int, Mapping[int, str]]
+) -> dict[str, Any]:
+    """Returns the ranks that made another collective call than most, where ranks wait or broke in different calls.
+
+    All ranks have to make the same calls in the same order; where they then wait depends on how the calls are paired.
+
+    Args:
+        odd: Of `name_odd`; returned as it is where the order explains nothing.
+        orders: Rank -> number of a call, counted from the start of the program -> its name.
+    """
+    if odd.get("kind") not in ("apart", "broke", "differs", "behind", "scattered") or len(orders) < max(3, len(rows)):
+        return odd
+    for number in sorted(set.intersection(*(set(order) for order in orders.values()))):
+        names = Counter(order[number] for order in orders.values())
+        usual, count = names.most_common(1)[0]
+        if len(names) > 1:
+            crossed = [row for row in rows if orders[row["rank"]][number] != usual]
+            at_it = [row for row in crossed if row.get("call") == orders[row["rank"]][number] and row.get("where")]
+            if 2 * count <= len(rows) or at_it != crossed or len({_place(row) for row in crossed}) > 1:
+                return odd
+            if [row["rank"] for row in crossed] == list(odd["ranks"]):
+                return odd  # it has the place of the others, too
+            rest = [row["rank"] for row in rows if row not in crossed]
+            return {**_odd_rank_facts("crossed", crossed, ()), "number": number, "usual": usual, "all": rest}
+    return odd
 
 
 def note_separation(

@@ -21,7 +21,13 @@ from labbook.record.run_from_journal.ending_events import (
     program_frames,
     read_stacks_text,
 )
-from labbook.record.run_from_journal.odd_rank import name_odd, name_odd_worker, note_other_calls, note_separation
+from labbook.record.run_from_journal.odd_rank import (
+    name_crossed,
+    name_odd,
+    name_odd_worker,
+    note_other_calls,
+    note_separation,
+)
 from labbook.record.run_from_journal.rank_differences import devices_used, rank_differences
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
@@ -124,6 +130,7 @@ def roll_call(
         row.pop("silent_s" if row.get("where") else "stack", None)
     differences = rank_differences(by_rank, {task.rank: task.commit for task in tasks})
     note_separation(odd, rows, differences)
+    odd = name_crossed(odd, rows, {rank: order for rank, p in by_rank.items() if (order := collective_order(p))})
     note_other_calls(odd, {rank: collective_calls(process) for rank, process in by_rank.items()})
     shown = sorted(rows, key=lambda row: (row["rank"] not in odd.get("ranks", ()), row["rank"]))[:_MOST_RANKS]
     facts = {
@@ -343,6 +350,15 @@ def collective_calls(process: ProcessEvents) -> dict[int, int]:
         for event in process.events_of_kind(Step)
         if "calls" in event and event.get("n") == 1
     }
+
+
+def collective_order(process: ProcessEvents) -> dict[int, str]:
+    """Returns the last collective calls of all ranks that the program began before it hung: number -> name."""
+    known = [event["collectives"] for event in process.events_of_kind(Stacks) if "collectives" in event]
+    if not known:
+        return {}
+    names = known[-1].get("last", [])
+    return dict(enumerate(names, known[-1].get("made", 0) - len(names) + 1))
 
 
 def first_bad_loss(process: ProcessEvents) -> tuple[int, str] | None:

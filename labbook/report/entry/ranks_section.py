@@ -21,6 +21,7 @@ _SENTENCES = {
     "bad_loss": "record.ranks.bad_loss",
     "behind": "record.ranks.behind",
     "broke": "record.ranks.broke",
+    "crossed": "record.ranks.crossed",
     "differs": "record.ranks.differs",
     "elsewhere": "record.ranks.elsewhere",
     "ended": "record.ranks.ended",
@@ -28,6 +29,7 @@ _SENTENCES = {
     "killed": "record.ranks.killed",
     "lost": "record.ranks.lost",
     "missing": "record.ranks.missing",
+    "scattered": "record.ranks.scattered",
     "slow": "record.ranks.slow",
     "unconnected": "record.ranks.unconnected",
     "worker_alike": "record.ranks.worker_alike",
@@ -117,6 +119,8 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
         "loss": {"nan": "NaN"}.get(str(odd.get("loss")), str(odd.get("loss"))),
         "later": odd.get("later", 0),
         "seconds": odd.get("seconds", 0.0),
+        "number": odd.get("number", 0),
+        "usual": str(odd.get("usual") or "?"),
         "others": _numbers(others.get("ranks") or ()),
         "others_count": len(others.get("ranks") or ()),
         "call": str(others.get("call") or "?"),
@@ -127,14 +131,14 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
     }
     key = "record.ranks.ended_first" if kind == "ended" and odd.get("broke") else _SENTENCES[kind]
     key = "record.ranks.killed_unseen" if kind == "killed" and values["error"] == "?" else key
-    sentence = say.line(key, **values)
-    if halves := odd.get("halves"):
-        one, other = (_half(half, run) for half in halves)
-        sentence = say.line(
-            "record.ranks.broke_in_two",
-            **{**values, **one},
-            **{f"second_{name}": value for name, value in other.items()},
+    key = f"{key}_nowhere" if kind in ("failed", "alike") and values["own"] == "?" else key
+    sentence = "" if kind == "scattered" else say.line(key, **values)
+    if places := odd.get("places") or odd.get("halves"):
+        parts = say.line("record.ranks.and_place").join(
+            say.line("record.ranks.at_place", **_ranks_at(place, run)) for place in places
         )
+        key = "record.ranks.scattered" if kind == "scattered" else "record.ranks.broke_apart"
+        sentence = say.line(key, **values, parts=parts)
     elif kind == "broke" and others.get("call") and len(others["ranks"]) > 1:
         sentence = say.line("record.ranks.broke_where", sentence=sentence, **values)
     if odd.get("node"):
@@ -159,10 +163,10 @@ def ranks_line(run: Run, say: Sentences) -> str:
     return odd_rank_sentence((run.captured.get("ranks") or {}).get("odd") or {}, say, run)
 
 
-def _half(half: Mapping[str, Any], run: Run | None) -> dict[str, Any]:
-    ranks = half.get("ranks") or ()
-    place = _place(half.get("where"), run) or "?"
-    return {"others": _numbers(ranks), "others_count": len(ranks), "call": str(half.get("call") or "?"), "place": place}
+def _ranks_at(place: Mapping[str, Any], run: Run | None) -> dict[str, Any]:
+    ranks = place.get("ranks") or ()
+    where = _place(place.get("where"), run) or "?"
+    return {"ranks": _numbers(ranks), "count": len(ranks), "call": str(place.get("call") or "?"), "place": where}
 
 
 def _place(where: Any, run: Run | None) -> str:  # noqa: ANN401 - JSON data

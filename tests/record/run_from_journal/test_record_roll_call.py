@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labbook.probe.training.step_phases import StepPhases
-from labbook.record.run_from_journal.odd_rank import name_odd, note_other_calls
+from labbook.record.run_from_journal.odd_rank import name_crossed, name_odd, note_other_calls
 from labbook.record.run_from_journal.roll_call import TaskFacts, collective_calls, own_step_s, roll_call
 from labbook.report.entry.ranks_section import odd_rank_sentence
 from labbook.store.journal import ProcessEvents
@@ -92,6 +92,13 @@ ROWS = {
         [row(0, at=90.0, line=3, call="", error=LABEL), *(row(rank, error="DistNetworkError: The client socket has "
          "failed to connect to any network address of (n1, 29500)") for rank in (1, 2))], "failed", [0],
     ),
+    "broke at three places": (
+        [row(0, line=34, error=TIMED_OUT, call="barrier"), row(1, line=21, error=TIMED_OUT, call="send"),
+         *(row(rank, line=11, error=TIMED_OUT, call="recv") for rank in (2, 3))], "broke", [],
+    ),
+    "wait at three places": (
+        [interrupted(0, 34), *(interrupted(rank, 11) for rank in (2, 3)), interrupted(1, 21)], "scattered", [],
+    ),
     "interrupted in one collective": ([interrupted(rank, 64) for rank in range(3)], None, None),
 }  # fmt: skip
 
@@ -107,7 +114,7 @@ def test_the_odd_rank_is_named_only_with_evidence(name):
         sentence = odd_rank_sentence(odd, Sentences(language))
         assert bool(sentence) == bool(kind) and "{" not in sentence
         assert ranks or "first," not in sentence
-        assert not sentence.endswith("?")
+        assert "?" not in sentence
 
 
 def test_a_node_whose_ranks_were_all_killed_is_named():
@@ -377,3 +384,27 @@ def test_workers_of_ray_without_a_process_group_have_a_row_each(end, message, of
         "still" in said or (said == "" and not end),
         False,
     ]
+
+
+CALLS = {19: "broadcast", 26: "all_reduce", 41: "backward"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "calls", "kind", "ranks"),
+    [
+        # Rank 2 made its all_reduce where the others broadcast; two of them are in the next step.
+        ([19, 41, 26, 41], ["broadcast", "broadcast", "all_reduce", "broadcast"], "crossed", [2]),
+        ([19, 41, 26, 41], ["broadcast"] * 4, "broke", []),
+        ([19, 19, 26, 26], ["broadcast", "broadcast", "all_reduce", "all_reduce"], "broke", []),  # two against two
+        ([19, 41, 26, 41], ["all_reduce", "broadcast", "broadcast", "broadcast"], "broke", []),  # it is elsewhere now
+        ([19, 19, 26, 19], ["broadcast", "broadcast", "all_reduce", "broadcast"], "apart", [2]),
+        ([19, 41, 26, 41], ["broadcast", "broadcast", "all_reduce"], "broke", []),  # that of a rank is unknown
+    ],
+)
+def test_the_rank_with_another_order_of_collective_calls_is_named(lines, calls, kind, ranks):
+    rows = [row(rank, line=line, error=TIMED_OUT, call=CALLS[line]) for rank, line in enumerate(lines)]
+    orders = {rank: {6: "barrier", 7: name} for rank, name in enumerate(calls)}
+    odd = name_crossed(name_odd(rows), rows, orders)
+    assert (odd["kind"], odd["ranks"]) == (kind, ranks)
+    said = "all_reduce at train.py:26 as call 7, where ranks 0-1, 3 called broadcast"
+    assert odd_rank_sentence(odd, Sentences("en")).endswith(said) is (kind == "crossed")
