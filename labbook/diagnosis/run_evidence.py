@@ -58,6 +58,9 @@ def collect_run_evidence(run: Run) -> Evidence:
     # Where a rank was killed, the errors of all others only say that it has gone.
     killed = odd.get("ranks", ()) if odd.get("kind") in ("killed", "lost") else ()
     ended = [e for e in ended if not killed or e.rank is None or e.rank in killed]
+    # Where all ranks gave up waiting, that of the odd one counts as the first.
+    apart = odd.get("ranks", ()) if odd.get("kind") in ("apart", "crossed") else ()
+    ended = [replace(e, t=min(one.t for one in ended) - 1.0) if e.rank in apart else e for e in ended]
     raised = tuple(read_caught_exception(e) for e in sorted(ended, key=lambda e: e.t))
     if raised and ending.facts.get("child_signal"):
         # The exception is about the child, or a consequence of its death.

@@ -65,6 +65,19 @@ def test_where_a_rank_was_killed_the_broken_connections_of_the_others_are_no_cau
     assert [one.symptom for one in found] == [symptom]
 
 
+@pytest.mark.parametrize("kind", ["apart", "crossed"])
+def test_where_all_ranks_gave_up_the_place_is_that_of_the_odd_one(kind):
+    timed_out = "Timed out waiting 45000ms for recv operation to complete"
+    waits = [
+        replace(
+            PEER, message=timed_out, rank=rank, t=float(rank), frames=(Frame("/w/ddp.py", 10 + rank, "f", user=True),)
+        )
+        for rank in range(3)
+    ]
+    run = replace(RUN, exceptions=tuple(waits), captured={"ranks": {"odd": {"kind": kind, "ranks": [2]}}})
+    assert diagnose(collect_run_evidence(run), Matcher(CATALOGUE)).findings[0].where["line"] == 12
+
+
 def test_the_report_of_ray_train_is_no_cause():
     quoted = "Training failed due to worker errors:\n[Rank 0 Error Snippet]:\nRuntimeError: Connection closed by peer"
     report = replace(REPORT, type="WorkerGroupError", message=quoted)
