@@ -38,7 +38,12 @@ def collect_run_evidence(run: Run) -> Evidence:
     failed = run.status in _FAILED or is_standstill(run)
     framework = next((f.name for f in run.frameworks if f.optimizers), "") or next((f.name for f in run.frameworks), "")
     facts_of_end = {key: value for key, value in (run.captured.get("ending") or {}).items() if value}
-    ending = ProcessEnd(run.exit_code, run.signal, facts_of_end)
+    odd = (run.captured.get("ranks") or {}).get("odd") or {}
+    # Where a rank was killed, the errors of all others only say that it has gone, and so does the end of the first one.
+    killed = odd.get("ranks", ()) if odd.get("kind") in ("killed", "lost") else ()
+    own = killed and (odd.get("signal") or odd.get("code"))
+    how = (odd.get("code"), odd.get("signal", "")) if own else (run.exit_code, run.signal)
+    ending = ProcessEnd(*how, facts_of_end)
     conditions, facts = frozenset(name for name, holds in _iter_conditions(run) if holds), _facts(run)
     if not failed:
         return Evidence(checks=run.checks, conditions=conditions, facts=facts, framework=framework, clean_end=True)
@@ -54,9 +59,6 @@ def collect_run_evidence(run: Run) -> Evidence:
         # The notebook runner goes on after the error of a cell, then fails because of it. What reports the failure of
         # a task, or was raised from that report, comes behind the error of the task.
         ended = [replace(e, ended_process=True, t=0.0 if reports_child(e) else e.t) for e in caught]
-    odd = (run.captured.get("ranks") or {}).get("odd") or {}
-    # Where a rank was killed, the errors of all others only say that it has gone.
-    killed = odd.get("ranks", ()) if odd.get("kind") in ("killed", "lost") else ()
     ended = [e for e in ended if not killed or e.rank is None or e.rank in killed]
     # Where all ranks gave up waiting, that of the odd one counts as the first.
     apart = odd.get("ranks", ()) if odd.get("kind") in ("apart", "crossed") else ()

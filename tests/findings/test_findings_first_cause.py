@@ -53,12 +53,19 @@ def test_the_first_rank_is_named_though_all_ranks_raise_errors_of_one_class(kind
 
 
 @pytest.mark.parametrize(
-    ("ending", "symptom"),
-    [({}, "process_killed_by_os"), ({"lost_node": "no sign of life of n2"}, "node_lost")],
+    ("how", "ending", "symptom"),
+    [
+        ({}, {}, "process_killed_by_os"),
+        ({}, {"lost_node": "no sign of life of n2"}, "node_lost"),
+        # The others had ended before: the status is theirs.
+        ({"signal": "SIGKILL", "code": None}, {}, "process_killed_by_os"),
+    ],
 )
-def test_where_a_rank_was_killed_the_broken_connections_of_the_others_are_no_cause(ending, symptom):
-    ranks = {"odd": {"kind": "killed", "ranks": [1]}}
-    run = replace(RUN, status="killed", exit_code=None, signal="SIGKILL", exceptions=(PEER,))
+def test_where_a_rank_was_killed_the_broken_connections_of_the_others_are_no_cause(how, ending, symptom):
+    ranks = {"odd": {"kind": "killed", "ranks": [1], **how}}
+    run = replace(
+        RUN, status="failed", exit_code=1 if how else None, signal="" if how else "SIGKILL", exceptions=(PEER,)
+    )
     printed = "[rank0]: Traceback (most recent call last):\n[rank0]: RuntimeError: Connection closed by peer\n"
     run = replace(run, captured={"ranks": ranks, "ending": ending}, console=Console(text=printed))
     found = diagnose(collect_run_evidence(run), Matcher(CATALOGUE)).findings
