@@ -41,9 +41,9 @@ def collect_run_evidence(run: Run) -> Evidence:
     odd = (run.captured.get("ranks") or {}).get("odd") or {}
     # Where a rank was killed, the errors of all others only say that it has gone, and so does the end of the first one.
     killed = odd.get("ranks", ()) if odd.get("kind") in ("killed", "lost") else ()
-    own = killed and (odd.get("signal") or odd.get("code"))
-    how = (odd.get("code"), odd.get("signal", "")) if own else (run.exit_code, run.signal)
-    ending = ProcessEnd(*how, facts_of_end)
+    ending = ProcessEnd(run.exit_code, run.signal, facts_of_end)
+    if killed and (odd.get("signal") or odd.get("code")):
+        ending = ProcessEnd(odd.get("code"), str(odd.get("signal") or ""), facts_of_end)
     conditions, facts = frozenset(name for name, holds in _iter_conditions(run) if holds), _facts(run)
     if not failed:
         return Evidence(checks=run.checks, conditions=conditions, facts=facts, framework=framework, clean_end=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -180,14 +181,20 @@ def _has_broken(row: Mapping[str, Any]) -> bool:
 
 def _similar_endings(first: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Returns the ranks that ended in the same way as the first one, so soon after it that the order says nothing."""
-    names = ("status", "error", "signal", "code", "where") if first.get("failed_at") else ("status", "failed_at")
+    names = ("status", "signal", "code", "where") if first.get("failed_at") else ("status", "failed_at")
     began = float(first.get("failed_at") or 0.0)
     return [
         row
         for row in rows
         if all(row.get(name) == first.get(name) for name in names)
+        and _error_of_any_rank(row) == _error_of_any_rank(first)
         and float(row.get("failed_at") or 0.0) - began <= _MOMENTS_S
     ]
+
+
+def _error_of_any_rank(row: Mapping[str, Any]) -> str:
+    """Returns the error of a rank without its own number: DDP writes "[2]: params[0] in this process ..."."""
+    return re.sub(rf"(?<!\d){row['rank']}(?!\d)", "#", str(row.get("error") or ""), count=1)
 
 
 def _describe_places(broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from labbook.record.run_from_journal.odd_rank import name_crossed, name_odd
 from labbook.record.run_from_journal.roll_call import TaskFacts, roll_call
 from labbook.report.entry.ranks_section import odd_rank_sentence
 from labbook.store.journal import ProcessEvents
@@ -65,3 +66,32 @@ def test_ranks_that_failed_alone_are_described_by_what_only_they_have(field, nod
     ]  # fmt: skip
     sentence = odd_rank_sentence(roll_call(processes, tasks, 3, "")["odd"], Sentences("en"))
     assert sentence.endswith(f"; {said}") if said else ";" not in sentence
+
+
+TIMED_OUT = "RuntimeError: Timed out waiting 60000ms for recv operation to complete"
+CALLS = {19: "broadcast", 26: "all_reduce", 41: "backward"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "calls", "kind", "ranks"),
+    [
+        # Rank 2 made its all_reduce where the others broadcast; two of them are in the next step.
+        ([19, 41, 26, 41], ["broadcast", "broadcast", "all_reduce", "broadcast"], "crossed", [2]),
+        ([19, 41, 26, 41], ["broadcast"] * 4, "broke", []),
+        ([19, 19, 26, 26], ["broadcast", "broadcast", "all_reduce", "all_reduce"], "broke", []),  # two against two
+        ([19, 41, 26, 41], ["all_reduce", "broadcast", "broadcast", "broadcast"], "broke", []),  # it is elsewhere now
+        ([19, 19, 26, 19], ["broadcast", "broadcast", "all_reduce", "broadcast"], "apart", [2]),
+        ([19, 41, 26, 41], ["broadcast", "broadcast", "all_reduce"], "broke", []),  # that of a rank is unknown
+    ],
+)
+def test_the_rank_with_another_order_of_collective_calls_is_named(lines, calls, kind, ranks):
+    rows = [
+        {"rank": rank, "status": "failed", "failed_at": 9.0, "error": TIMED_OUT, "call": CALLS[line],
+         "where": {"file": "train.py", "line": line}}
+        for rank, line in enumerate(lines)
+    ]  # fmt: skip
+    orders = {rank: {6: "barrier", 7: name} for rank, name in enumerate(calls)}
+    odd = name_crossed(name_odd(rows), rows, orders)
+    assert (odd["kind"], odd["ranks"]) == (kind, ranks)
+    said = "all_reduce at train.py:26 as call 7, where ranks 0-1, 3 called broadcast"
+    assert odd_rank_sentence(odd, Sentences("en")).endswith(said) is (kind == "crossed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labbook.probe.training.step_phases import StepPhases
-from labbook.record.run_from_journal.odd_rank import name_crossed, name_odd, note_other_calls
+from labbook.record.run_from_journal.odd_rank import name_odd, note_other_calls
 from labbook.record.run_from_journal.roll_call import TaskFacts, collective_calls, own_step_s, roll_call
 from labbook.report.entry.ranks_section import odd_rank_sentence
 from labbook.store.journal import ProcessEvents
@@ -65,6 +65,10 @@ ROWS = {
     ),
     "a crash": ([row(0, error=RESET), row(1, error=RESET), row(2, at=101.0, signal="SIGSEGV")], "failed", [2]),
     "all with one error": ([row(rank, at=100.0 + rank, error=LABEL) for rank in range(3)], "alike", [0, 1, 2]),
+    "one error, with the number of the rank": (
+        [row(0, error=RESET), *(row(rank, error=f"E: [{rank}]: params[0] has sizes [32, 8]") for rank in (1, 2))],
+        "alike", [1, 2],
+    ),
     "one error, one far ahead": (
         [row(rank, at=100.0 - 60 * (rank == 1), error=LABEL) for rank in range(3)], "failed", [1],
     ),
@@ -384,27 +388,3 @@ def test_workers_of_ray_without_a_process_group_have_a_row_each(end, message, of
         "still" in said or (said == "" and not end),
         False,
     ]
-
-
-CALLS = {19: "broadcast", 26: "all_reduce", 41: "backward"}
-
-
-@pytest.mark.parametrize(
-    ("lines", "calls", "kind", "ranks"),
-    [
-        # Rank 2 made its all_reduce where the others broadcast; two of them are in the next step.
-        ([19, 41, 26, 41], ["broadcast", "broadcast", "all_reduce", "broadcast"], "crossed", [2]),
-        ([19, 41, 26, 41], ["broadcast"] * 4, "broke", []),
-        ([19, 19, 26, 26], ["broadcast", "broadcast", "all_reduce", "all_reduce"], "broke", []),  # two against two
-        ([19, 41, 26, 41], ["all_reduce", "broadcast", "broadcast", "broadcast"], "broke", []),  # it is elsewhere now
-        ([19, 19, 26, 19], ["broadcast", "broadcast", "all_reduce", "broadcast"], "apart", [2]),
-        ([19, 41, 26, 41], ["broadcast", "broadcast", "all_reduce"], "broke", []),  # that of a rank is unknown
-    ],
-)
-def test_the_rank_with_another_order_of_collective_calls_is_named(lines, calls, kind, ranks):
-    rows = [row(rank, line=line, error=TIMED_OUT, call=CALLS[line]) for rank, line in enumerate(lines)]
-    orders = {rank: {6: "barrier", 7: name} for rank, name in enumerate(calls)}
-    odd = name_crossed(name_odd(rows), rows, orders)
-    assert (odd["kind"], odd["ranks"]) == (kind, ranks)
-    said = "all_reduce at train.py:26 as call 7, where ranks 0-1, 3 called broadcast"
-    assert odd_rank_sentence(odd, Sentences("en")).endswith(said) is (kind == "crossed")
