@@ -182,9 +182,9 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
     """Whether cross entropy gets scores as after a ReLU, or the last activation of a regression misses its targets.
 
     Source: chosen by us (tier 2): a tenth of all scores exactly 0 and none negative, which no linear layer gives; a
-    fifth of the range of the targets that the activation cannot reach; AUTOTRAINER's improper activation. Scores that
-    never leave [0, 1] may be probabilities, which other checks judge. Of several outputs, one that never leaves [0, 1]
-    has passed through a sigmoid that returns its shape.
+    fifth of the range of the targets that the activation cannot reach; AUTOTRAINER's improper activation. Nor does a
+    softmax fit targets of which several are 1. Scores that never leave [0, 1] may be probabilities, which other checks
+    judge. Of several outputs, one that never leaves [0, 1] has passed through a sigmoid that returns its shape.
     """
     whole = output_activation(signals)
     for loss in training_losses(signals):
@@ -195,7 +195,12 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
         if fits and zero is not None and zero > 0.1 and low == 0.0 and loss.get("observed", 0) >= _CALLS:
             observed = message("health.loss_activation_mismatch.zeros", share=zero)
             return Outcome("warn", observed, called_in_sentence(line), place_of(line))
-        missed = _targets_out_of_reach(loss, whole or _sigmoid_before(signals, loss))
+        several = loss.get("fn") == "binary_cross_entropy" and (loss.get("prob_rows") or 0.0) > 0.95
+        if several and loss.get("observed", 0) >= _CALLS:
+            observed = message("health.loss_activation_mismatch.softmax")
+            return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+        ends = whole or _sigmoid_before(signals, loss) or ("relu" if low == 0.0 and (zero or 0.0) > 0.1 else "")
+        missed = _targets_out_of_reach(loss, ends)
         if missed is not None:
             return Outcome("warn", missed, called_in_sentence(line), place_of(line))
     return None

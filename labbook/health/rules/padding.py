@@ -135,6 +135,19 @@ def mask_hides_padding(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("warn", message("health.attention_mask_inverted.padding", looks=len(known)))
 
 
+@check("attention_mask_multiplied", family="loop-bug", tier=1, needs=("tensors",))
+def mask_is_below_scores(run: Run, signals: Signals) -> Outcome | None:
+    """Whether what is added to the scores of an attention is zeros and ones, which hide nothing.
+
+    Source: a logical invariant (tier 1), in at least 3 looks and all of them: a weight is at most 2.7 times another.
+    """
+    looks = [row.get("flags") for event in signals.tensors for row in event.get("functions", [])]
+    known = [look for look in looks if look is not None]
+    if len(known) < _LOOKS or not all(known):
+        return None
+    return Outcome("warn", message("health.attention_mask_multiplied.flags", looks=len(known)))
+
+
 @check("attention_over_padding", family="loop-bug", tier=2, needs=("batches", "tensors"))
 def padding_is_masked(run: Run, signals: Signals) -> Outcome | None:
     """Whether attention without any mask runs over sequences that an embedding says are padded.

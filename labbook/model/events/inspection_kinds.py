@@ -161,6 +161,7 @@ class FunctionInspection(ModuleInspection, total=False):
     masked: bool
     hides: bool
     padding_only: bool
+    flags: bool
     hidden: Finite
     ahead: int
     even: bool

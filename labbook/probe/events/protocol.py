@@ -187,7 +187,8 @@ sample of all parameters after the step; distributed runs only.
 - `functions` (<= 64): watched functions called by the program itself: relu, leaky_relu, gelu, elu, sigmoid, tanh,
   softmax, log_softmax, dropout; "attention" (torch), the fused one: `shape`: queries, keys, `masked`: causal or with a
   mask for its scores, `hides`: or one over keys; "attention_mask" (paddle); both `padding_only`: of a mask over keys:
-  positions of one token are all that it leaves, null without tokens of its shape; "noise": `shape` of normal random
+  positions of one token are all that it leaves, null without tokens of its shape, and `flags`: what is added to the
+  scores is zeros and ones; "noise": `shape` of normal random
   numbers; and "view": a new `shape` that takes heads for time, of one that was `viewed`; `line`: "file.py:12", user
   frame; for softmax `dim` (a number >= 0) and `size` (length of that axis), over the last of 3 or 4 axes, and for
   attention (torch), `padding_only`, `hidden`: share of the weights under 1e-20, `ahead`: how many later tokens each
@@ -234,8 +235,9 @@ pos_weight given. `soft`: targets are probabilities. `ignored`: share of targets
 `ignore_index`: that label, null where no target was it.
 `all_ignored`: calls with nothing but ignored targets. `outside`: targets outside [0, K) that are not ignored; for
 binary losses targets outside [0, 1]. `observed`: calls whose values were looked at. Shares of them: `prob_rows`: input
->= 0 and sums to 1 within 1e-4 along the class axis; `logprob_rows`: likewise of exp(input); `prob_columns` (2-d input,
-at least 2 rows): it, or its exp, sums to 1 along axis 0 but not along the class axis; `unit_range`: input in [0, 1].
+>= 0 and sums to 1 within 1e-4 along the class axis (binary losses: while the targets do not); `logprob_rows`: likewise
+of exp(input); `prob_columns` (2-d input, at least 2 rows): it, or its exp, sums to 1 along axis 0 but not along the
+class axis; `unit_range`: input in [0, 1].
 `broadcast`: calls in which input and target differ in shape so that the result is larger than each. `value_first`,
 `value_last`, `value_min`: of the result; its mean where reduction is "none". `negative`: observed calls with a result
 below 0."""

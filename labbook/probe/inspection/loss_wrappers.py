@@ -164,7 +164,17 @@ class LossFunctions:
         facts["unit_range"] = low is not None and low >= 0.0 and high <= 1.0
         if function in ("binary_cross_entropy", "bce_with_logits"):
             facts["outside"] = int(((values < 0) | (values > 1)).sum())
+        if function == "binary_cross_entropy" and facts["unit_range"]:
+            facts["prob_rows"] = self._is_softmax_of_several(inputs, target)
         return facts
+
+    def _is_softmax_of_several(self, inputs, target):
+        """Whether the rows of the input sum to 1, and those of the target, with several labels, do not."""
+        given, wanted = self._table(inputs), self._table(target)
+        if given is None or wanted is None or list(given.shape) != list(wanted.shape) or len(given.shape) != 2:
+            return False
+        is_table = given.shape[1] > 2 and self._sums_to_one(given[:_ROWS], 1, False)
+        return bool(is_table and not self._sums_to_one(wanted[:_ROWS], 1, False))
 
     def _inspect_classes(self, function, given, inputs, target, values):
         axis = self._class_axis(function, given, inputs)

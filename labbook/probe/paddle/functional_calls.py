@@ -240,19 +240,22 @@ class FunctionalCalls:
         return transparent_wrapper(convert, original)
 
     def _inspect_mask(self, mask):
-        """Notes whether what is added to the scores of an attention leaves only padding."""
+        """Notes whether what is added to the scores of an attention leaves only padding, or has zeros and ones."""
         shape = list(mask.shape)
         key = ("attention_mask", "", shape[-1])
         known = self.found.get(key)
         if known is not None:
             known["calls"] += 1
-        elif len(shape) == 4 and shape[1:3] == [1, 1] and 0 < mask.size <= TOKENS and len(self.found) < MOST:
+        elif 0 < mask.size <= TOKENS and len(self.found) < MOST:
             view = self.stats.whole_view(mask)
             if view is not None and view.dtype.kind == "f":
-                hidden = (view.reshape(-1) < HIDDEN).tolist()
-                is_all = self.inspector.batches.is_padding_all((shape[0], shape[3]), hidden)
-                fields = {"fn": "attention_mask", "line": "", "calls": 1, "training": True}
-                self.found[key] = dict(fields, padding_only=is_all, shape=shape)
+                fields = {"fn": "attention_mask", "line": "", "calls": 1, "training": True, "shape": shape}
+                ones = int((view == 1).sum())
+                fields["flags"] = 0 < ones < view.size and ones == int((view != 0).sum())
+                if len(shape) == 4 and shape[1:3] == [1, 1]:
+                    hidden = (view.reshape(-1) < HIDDEN).tolist()
+                    fields["padding_only"] = self.inspector.batches.is_padding_all((shape[0], shape[3]), hidden)
+                self.found[key] = fields
 
     def _check(self, name, index, low, size):
         view = self.stats.view(index)

@@ -201,7 +201,8 @@ class FunctionalCalls:
                 given = args[mask]
             facts["hides"] = masked or given is not None
             facts["padding_only"] = self._is_padding_all(given, attends=causal is not None)
-            facts["ahead"] = self._tokens_ahead(args[mask] if len(args) > mask else kwargs.get("attn_mask"), causal)
+            added = args[mask] if len(args) > mask else kwargs.get("attn_mask")
+            facts["ahead"], facts["flags"] = self._tokens_ahead(added, causal), self._is_flags(added)
             facts["even"] = self._is_even(query, key) if causal is not None else None
             self.found[key_of] = dict(facts, shape=[query.shape[axis], key.shape[axis]])
 
@@ -213,6 +214,14 @@ class FunctionalCalls:
             mask = mask.detach()
             hidden = mask < HIDDEN if mask.is_floating_point() else mask.bool() != (causal is not None)
             return tokens_ahead_of_mask(hidden)
+
+    def _is_flags(self, mask):
+        """Whether a mask that is added to the scores has zeros and ones, and nothing else."""
+        if mask is None or not self.inspector.stats.is_plain(mask) or not self.inspector.without_modes.is_possible():
+            return None
+        with self.inspector.without_modes:
+            ones = (mask.detach() == 1).sum().item() if mask.is_floating_point() else 0
+            return 0 < ones < mask.numel() and ones == mask.count_nonzero().item()
 
     def _is_even(self, query, key):
         """Whether the queries are 0 or the keys of each sample are all equal, so that all weights are."""

@@ -79,5 +79,31 @@ def mask_without_its_diagonal(broken):
     train(Model(Attention(diagonal=0 if broken else 1)), batch_of)
 
 
+class Library(nn.Module):
+    """The attention of the framework, with a mask of numbers, which is added to the scores."""
+
+    def __init__(self, mask):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(WIDTH, 4, batch_first=True)
+        self.register_buffer("mask", mask)
+
+    def forward(self, x):
+        return self.attention(x, x, x, attn_mask=self.mask, need_weights=False)[0]
+
+
+def ones_added_to_the_scores(broken):
+    """Sequences that count up, some words of which are replaced."""
+    torch.manual_seed(3)
+    ones = torch.ones(LENGTH, LENGTH)
+
+    def batch_of():
+        first, step = torch.randint(0, WORDS, (2, 32, 1))
+        x = (first + step * torch.arange(LENGTH + 1)) % WORDS
+        x = torch.where(torch.rand(x.shape) < 0.2, torch.randint(0, WORDS, x.shape), x)
+        return x[:, :-1], x[:, 1:]
+
+    train(Model(Library(ones.tril() if broken else ones.triu(1) * -1e9)), batch_of)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](sys.argv[2:] != ["fixed"])

@@ -195,5 +195,35 @@ def labels_as_numbers(broken):
         print(f"epoch {epoch} val_loss {np.mean(losses):.4f}")
 
 
+def softmax_for_several_labels(broken):
+    """Each of three properties of a picture is true or not."""
+    seed(11)
+    x, y = digits()
+    tags = np.stack([y % 2 == 0, y > 4, y % 3 == 0], 1).astype("float32")
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 3), nn.Softmax() if broken else nn.Sigmoid())
+    optimizer = paddle.optimizer.Adam(2e-3, parameters=model.parameters())
+    fit(model, optimizer, loader((x, tags), 50), nn.BCELoss(), 6)
+
+
+class Positive(nn.Layer):
+    """One ReLU object after each layer, the last one, too, if asked for."""
+
+    def __init__(self, ends):
+        super().__init__()
+        self.first, self.last, self.relu, self.ends = nn.Linear(10, 32), nn.Linear(32, 1), nn.ReLU(), ends
+
+    def forward(self, x):
+        x = self.last(self.relu(self.first(x)))
+        return self.relu(x) if self.ends else x
+
+
+def relu_before_standardised_targets(broken):
+    seed(12)
+    x, y = diabetes()
+    model = Positive(broken)
+    optimizer = paddle.optimizer.Adam(2e-3, parameters=model.parameters())
+    fit(model, optimizer, loader((x, y[:, None]), 32), nn.MSELoss(), 12)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](sys.argv[2:] != ["fixed"])
