@@ -33,7 +33,7 @@ QUERIES = {
 
 def add_data(root, run_ids):
     """Writes the `run.json` of each run, from a real one."""
-    run = json.loads(sorted((ROOT / "notes" / "runs").rglob("run.json"))[0].read_text("utf-8"))
+    run = json.loads(min((ROOT / "notes" / "runs").rglob("run.json")).read_text("utf-8"))
     rng = random.Random(0)
     texts = []
     for _ in range(64):

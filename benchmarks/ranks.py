@@ -95,7 +95,7 @@ def judge(fault: str, facts: dict, text: str) -> tuple[bool, bool, str]:
     line = line_of(fault)
     where = odd.get("where") or {}
     line_named = line is None or where.get("line") == line
-    if fault in ("nan",) and not rank_named:
+    if fault == "nan" and not rank_named:
         named = [
             check
             for check in facts["checks"]

@@ -71,7 +71,7 @@ def main(megabytes: int = 100) -> None:
     for name, seconds in times.items():
         print(f"{name:12} {size / min(seconds):7.1f} MB/s  {min(seconds):6.2f} s for {size:.0f} MB")
     print(f"reader / plain loop: {min(times['reader']) / min(times['plain loop']):.2f}")
-    print(f"exceptions found: {raised} of {3 if megabytes > 3 else megabytes}; lines the plain loop took: {hits}")
+    print(f"exceptions found: {raised} of {min(megabytes, 3)}; lines the plain loop took: {hits}")
     del blocks
     tracemalloc.start()
     read_stream(log(min(megabytes, 20)))

@@ -185,7 +185,7 @@ def _iter_attachments(run: Run) -> Iterator[tuple[str, str]]:
 def _texts(run: Run) -> Iterator[tuple[str, str]]:
     """Yields the names and texts of the packages and the configuration files, as they were recorded."""
     python = run.captured.get("python") or {}
-    packages = python.get("packages") if isinstance(python, Mapping) else None
+    packages = python.get("packages")
     if isinstance(packages, Mapping) and packages:
         wanted = sorted(f"{name}=={version}" for name, version in packages.items() if version)
         yield "requirements.txt", "\n".join([f"# Python {python.get('version') or ''}", *wanted, ""])

@@ -197,7 +197,7 @@ def _group_pins(pairs: Any) -> Pins:  # noqa: ANN401 - any iterable of pairs
 def _is_hashed(kind: str, text: str) -> bool:
     if kind == "requirements":
         return "--hash" in text
-    return kind not in ("conda",) and ("sha256" in text or "hash" in text)
+    return kind != "conda" and ("sha256" in text or "hash" in text)
 
 
 def _compare_pins(pins: Pins, packages: Mapping[str, str]) -> dict[str, Any]:

@@ -46,6 +46,6 @@ def _line() -> str:
     """File and line of the calling program ("train.py:12")."""
     here = str(Path(__file__).parent)
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(here) and frame.f_back is not None:
+    while frame.f_code.co_filename.startswith(here) and frame.f_back is not None:
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -14,8 +14,6 @@ from labbook.errors import NotebookError, NothingFoundError, UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from labbook.store.notebook import Notebook
     from labbook.store.text.sentences import Sentences
 

@@ -20,18 +20,20 @@ _LOSES_ZERO = re.compile(r"\d+\.\d*0")
 _TUPLE = re.compile(r"\(\s*[-+\d.eE_]+(\s*,\s*[-+\d.eE_]+)*\s*,?\s*\)")
 _NUMBERS = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?(?:,\s+[-+]?[\d.]+(?:e[-+]?\d+)?)+", re.IGNORECASE)
 _NO_NUMBER = re.compile(r"[-+]?(?:inf|nan)", re.IGNORECASE)
-_NORM_KEYS = re.compile(r"(^|_)(norm|ord|p)(_type)?$", re.I)
+_NORM_KEYS = re.compile(r"(^|_)(norm|ord|p)(_type)?$", re.IGNORECASE)
 _OCTAL_OF_YAML_2 = re.compile(r"0o[0-7]+")
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(_\d{3})+")
 _DIGITS = re.compile(r"0\d+")
 
 _BOOLEANS = frozenset(("yes", "no", "on", "off"))
 _WORD_KEYS = re.compile(
-    r"(^|_)(country|lang|language|locale|region|answer|label|labels|classes|words?|categories)s?$", re.I
+    r"(^|_)(country|lang|language|locale|region|answer|label|labels|classes|words?|categories)s?$", re.IGNORECASE
 )
-_DAY_KEYS = re.compile(r"date|day|time|start|end|since|until|from|to$|created|updated|begin|period|split|cutoff", re.I)
-_VERSION_KEYS = re.compile(r"(^|_)(version|python|cuda|cudnn|tag|release)$", re.I)
-_MODE_KEYS = re.compile(r"mode|perm|umask|chmod", re.I)
+_DAY_KEYS = re.compile(
+    r"date|day|time|start|end|since|until|from|to$|created|updated|begin|period|split|cutoff", re.IGNORECASE
+)
+_VERSION_KEYS = re.compile(r"(^|_)(version|python|cuda|cudnn|tag|release)$", re.IGNORECASE)
+_MODE_KEYS = re.compile(r"mode|perm|umask|chmod", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,7 @@ def _row(check: Check, outcome: Outcome, pages: CheckPages) -> CheckResult:
         verdict = "note"
     wording = pages.wording.get(check.id, {})
     english = wording.get("en", CheckWording(check.id.replace("_", " ")))
-    evidence = tuple(e for e in outcome.evidence if e) if verdict in ("fail", "warn", "note") else ()
+    evidence = tuple(outcome.evidence) if verdict in ("fail", "warn", "note") else ()
     row = CheckResult(
         id=check.id,
         title=english.title,

@@ -20,6 +20,8 @@ SERIES_POINTS = 2000
 """Points of a series that the checks see and the files have; as for recorded runs."""
 
 _ALPHABET = "23456789abcdefghijkmnpqrstuvwxyz"
+_YEAR_10000 = 253_402_300_800
+"""Unix time from which Python has no dates."""
 _TAIL = 12
 """Characters of the part of an id that the identity of a run gives: 60 bits."""
 
@@ -60,31 +62,28 @@ def _slug(tag: str) -> str:
 def to_run(imported: ImportedRun, run_id: str, experiment: str, redactor: Redactor) -> Run:
     """Returns the run of an entry: all texts redacted, long series downsampled."""
     params: dict[str, Any] = redactor.data(_json_value(imported.params))
-    name = redactor.text(_printable(imported.name)) or imported.tool
+
+    def clean(text: str) -> str:
+        return str(redactor.text(_printable(text)))
+
+    name = clean(imported.name) or imported.tool
     names = picture_names(imported.pictures)
     source = {
         "tool": imported.tool,
         # Links are kept as people know them.
-        "path": redactor.text(_printable(os.path.abspath(imported.path))),  # noqa: PTH100
+        "path": clean(os.path.abspath(imported.path)),  # noqa: PTH100
         "run": name,
         "digest": imported.digest(),
-        "description": redactor.text(_printable(imported.description)),
-        "texts": [
-            {
-                "tag": redactor.text(_printable(text.tag)),
-                "step": text.step,
-                "text": redactor.text(_printable(text.text)),
-            }
-            for text in imported.texts
-        ],
+        "description": clean(imported.description),
+        "texts": [{"tag": clean(text.tag), "step": text.step, "text": clean(text.text)} for text in imported.texts],
         "pictures": [
-            {"tag": redactor.text(_printable(picture.tag)), "step": picture.step, "file": file}
-            | ({"caption": redactor.text(_printable(picture.caption))} if picture.caption else {})
+            {"tag": clean(picture.tag), "step": picture.step, "file": file}
+            | ({"caption": clean(picture.caption)} if picture.caption else {})
             for picture, file in zip(imported.pictures, names, strict=True)
         ],
     }
-    started = imported.started if 0 <= imported.started < 253_402_300_800 else 0.0
-    ended = started if imported.ended is None else max(started, min(imported.ended, 253_402_300_800))
+    started = imported.started if 0 <= imported.started < _YEAR_10000 else 0.0
+    ended = started if imported.ended is None else max(started, min(imported.ended, _YEAR_10000))
     return Run(
         id=run_id,
         status=imported.status,
@@ -94,13 +93,13 @@ def to_run(imported: ImportedRun, run_id: str, experiment: str, redactor: Redact
         ended=ended,
         exit_code=imported.exit_code,
         experiment=experiment,
-        script=redactor.text(_printable(imported.script)),
+        script=clean(imported.script),
         host=imported.host,
         author=imported.author,
         arguments=(Arguments(imported.tool, "", params),) if params else (),
         series=tuple(downsample(each, SERIES_POINTS) for each in imported.series),
         probe=ProbeReport("imported", unobserved=imported.unobserved),
-        tags=tuple(redactor.text(_printable(tag)) for tag in imported.tags),
+        tags=tuple(map(clean, imported.tags)),
         imported_from=source,
     )
 

@@ -33,11 +33,10 @@ def pair(before: float | None, now: float | None) -> tuple[str, str]:
     """
     if before is not None and now is not None and _is_rounded(before, now):
         return number(before), number(now)
-    for digits in range(4, 9):
-        texts = number(before, digits), number(now, digits)
-        if texts[0] != texts[1] or before == now:
-            break
-    return texts
+    digits = 4
+    while digits < 8 and before != now and number(before, digits) == number(now, digits):
+        digits += 1
+    return number(before, digits), number(now, digits)
 
 
 def _is_rounded(one: float, other: float) -> bool:

@@ -42,7 +42,7 @@ def half_moved(source: Source) -> Iterator[Hit]:
             ]
             raw = next((name for name in unmoved if _DATA.match(name)), "")
             if raw:
-                yield Hit(node, {"model": sorted(moved)[0], "data": raw})
+                yield Hit(node, {"model": min(moved), "data": raw})
                 return
 
 

@@ -101,7 +101,7 @@ def large(folder: Path, count: int) -> None:
 
     _notebook(folder)
     write_notes(folder, count, now=1_795_300_000.0, gap_s=max(1500.0, 2_250_000 / count))  # over two months
-    newest = sorted((folder / "notes" / "runs").glob("*/*/*"))[-1].relative_to(folder / "notes").as_posix()
+    newest = max((folder / "notes" / "runs").glob("*/*/*")).relative_to(folder / "notes").as_posix()
     with (folder / "mkdocs.yml").open("a") as settings:
         settings.write(f"exclude_docs: |\n  /runs/*/*/*/*.md\n  !/{newest}/*.md\nvalidation:\n  links:\n")
         settings.write("    not_found: ignore\n")

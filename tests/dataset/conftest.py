@@ -25,7 +25,7 @@ def book(tmp_path):
     root.mkdir()
     (root / "labbook.toml").write_text('title = "Many"\ncommit = "off"\n')
     write_notes(root, 40, now=1_795_000_000, gap_s=90_000)
-    real = sorted((ROOT / "notes" / "runs").rglob("run.json"))[0].parent
+    real = min((ROOT / "notes" / "runs").rglob("run.json")).parent
     place = root / real.relative_to(ROOT)
     shutil.copytree(real, place)
     shutil.copyfile(real.with_suffix(".md"), place.with_suffix(".md"))

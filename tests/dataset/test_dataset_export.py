@@ -28,7 +28,7 @@ def table(folder: Path, name: str) -> pyarrow.Table:
 def change_something(rng: random.Random, notes: Path) -> None:
     entries = sorted(notes.glob("runs/**/*.md"))
     for path in rng.sample(entries, 3):
-        path.write_text(re.sub(r"^title: .*$", f"title: edited {rng.random()}", path.read_text(), flags=re.M))
+        path.write_text(re.sub(r"^title: .*$", f"title: edited {rng.random()}", path.read_text(), flags=re.MULTILINE))
     for path in rng.sample(entries, 2):
         path.unlink()
     old = rng.choice([path for path in entries if path.exists()])
@@ -55,7 +55,7 @@ def test_unchanged_runs_are_neither_read_nor_written_again(book, tmp_path, monke
     target = tmp_path / "set"
     export(book, str(target), executor="threads")
     before = {path: path.stat().st_mtime_ns for path in target.rglob("*.parquet")}
-    path = sorted(book.paths.runs.rglob("*.md"))[0]
+    path = min(book.paths.runs.rglob("*.md"))
     path.write_text(path.read_text() + "\nA remark.\n")
     read = []
     monkeypatch.setattr(dataset_export, "add_run", lambda *args: (read.append(args[2]), add_run(*args)))

@@ -15,7 +15,7 @@ from labbook.store.notebook_finder import find_notebook
 
 def test_sql_over_the_notebook_sees_new_and_edited_runs(book):
     assert run_query(book, "SELECT count(*) AS n FROM runs").to_pylist() == [{"n": 41}]
-    path = sorted(book.paths.runs.rglob("*.md"))[0]
+    path = min(book.paths.runs.rglob("*.md"))
     path.unlink()
     assert run_query(book, "SELECT count(*) AS n FROM runs").to_pylist() == [{"n": 40}]
     best = "SELECT max(m.last) AS best FROM metrics m JOIN runs r USING (run) WHERE m.name = 'val_accuracy'"

@@ -147,8 +147,9 @@ def _seconds(when: str) -> float | None:
     text = re.sub(r"[T ,_]{1,2}", " ", when.replace("/", "-"), count=1)
     found = re.match(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?", text)
     with contextlib.suppress(ValueError):
-        if found and (whole := datetime.fromisoformat(found[1])):
-            return (whole - datetime(1970, 1, 1)).total_seconds() + float(f"0.{found[2] or 0}")
+        if found:
+            since = datetime.fromisoformat(found[1]) - datetime(1970, 1, 1)
+            return since.total_seconds() + float(f"0.{found[2] or 0}")
     return None
 
 

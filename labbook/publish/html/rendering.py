@@ -85,14 +85,13 @@ class PageRenderer:
         parser = self._parser_for_page()
         links = self._links = pages._RelativePathTreeprocessor(page.file, files, self._config)
         title = pages._ExtractTitleTreeprocessor()
-        steps: list[Any] = [links, title]
+        anchors: list[Any] = []
         if self._anchors:
-            found, raw = (
-                pages._ExtractAnchorsTreeprocessor(page.file, files, self._config),
+            anchors = [
                 pages._RawHTMLPreprocessor(),
-            )
-            steps[:0] = [raw, found]
-        for step in steps:
+                pages._ExtractAnchorsTreeprocessor(page.file, files, self._config),
+            ]
+        for step in (*anchors, links, title):
             step._register(parser)
         text = page.markdown or ""
         if self._tables is not None:
@@ -101,7 +100,7 @@ class PageRenderer:
         page.toc = toc.get_toc(getattr(parser, "toc_tokens", []))
         page._title_from_render = title.title
         if self._anchors:
-            page.present_anchor_ids = found.present_anchor_ids | raw.present_anchor_ids
+            page.present_anchor_ids = set().union(*(step.present_anchor_ids for step in anchors))
             page.links_to_anchors = links.links_to_anchors
 
     def _parser_for_page(self) -> Markdown:

@@ -268,7 +268,7 @@ def unobserved_section(run: Run, limits: Limits, failed: Sequence[tuple[str, str
         rows += [{"what": f"{framework.name}: {k}", "key": "", "reason": str(v)} for k, v in framework.declined.items()]
     for source, facts in run.captured.items():
         # A missing lock file is part of the verdict on reproducibility.
-        if isinstance(facts, Mapping) and facts.get("unavailable") and source != "lockfiles":
+        if facts.get("unavailable") and source != "lockfiles":
             rows.append({"what": source, "key": "source", "reason": str(facts["unavailable"])})
     errors = [
         {"where": w, "error": shorten_middle(e, limits.cell), "count": c} for w, e, c in run.probe.errors[: limits.rows]

@@ -45,13 +45,13 @@ def _has_parameters(code: Code, source: Source, node: ast.expr) -> str:
     dotted = source.dotted(node.func)
     if dotted.startswith(("torch.nn.", "paddle.nn.")) and dotted.count(".") == 2:
         name = dotted.rsplit(".", 1)[-1]
-        if name in ("Sequential",):
+        if name == "Sequential":
             return name if any(_has_parameters(code, source, one) for one in node.args) else ""
         return name if name.startswith(_WITH_PARAMETERS) else ""
     own = code.class_named(source, node.func)
     if own is not None and code.is_module(*own):
         is_layer = any(
-            isinstance(one, ast.Call) and _has_parameters(code, own[0], one)
+            _has_parameters(code, own[0], one)
             for one in ast.walk(own[1])
             if isinstance(one, ast.Call) and code.class_named(own[0], one.func) is None
         )

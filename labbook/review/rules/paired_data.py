@@ -209,9 +209,8 @@ def end_ignored(code: Code, source: Source) -> Iterator[Hit]:
         ends = [name for name in names if name and _ENDS.search(name)]
         if len(names) < 5 or len(ends) != 1:
             continue
-        body = scope.body if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else []
-        target = _bootstrapped(body, node.lineno)
-        if target is not None and not _is_read(body, ends[0], node.lineno):
+        target = _bootstrapped(scope.body, node.lineno)
+        if target is not None and not _is_read(scope.body, ends[0], node.lineno):
             yield Hit(target, {"end": ends[0]})
     for fields in _record_fields(source):
         unread = [name for name in fields if _ENDS.search(name) and not code.loaded.get(name)]

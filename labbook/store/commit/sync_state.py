@@ -98,7 +98,7 @@ def start_background_sync(notebook: Notebook) -> bool:
     """
     if notebook.config.sync != AFTER_RUN or notebook.config.commit == "off":
         return False
-    environment = {key: value for key, value in os.environ.items() if key not in ("LABBOOK_PROBE",)}
+    environment = {key: value for key, value in os.environ.items() if key != "LABBOOK_PROBE"}
     command = [sys.executable, "-m", "labbook", "sync", "--background", "--notebook", str(notebook.paths.root)]
     try:
         log = notebook.paths.private / LOG_NAME

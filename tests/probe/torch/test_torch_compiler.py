@@ -32,7 +32,7 @@ def test_graphs_are_those_of_the_bare_program(both, name, healthy):
 @pytest.mark.long
 def test_nothing_more_is_printed(both):
     bare, watched = both
-    times = re.compile(r"^[A-Z]\d{4} [\d:.]+ \d+ ", re.M)
+    times = re.compile(r"^[A-Z]\d{4} [\d:.]+ \d+ ", re.MULTILINE)
     assert times.sub("", watched.err) == times.sub("", bare.err)
 
 
