@@ -67,7 +67,7 @@ def terminal_language(chosen: str | None = None) -> str:
 @cache
 def help_words(language: str) -> Mapping[str, Any]:
     """Returns the help texts of a language; in English only the examples."""
-    from labbook.store.text.templates import builtin_folder, read_words
+    from labbook.store.text.words_files import builtin_folder, read_words
 
     words: dict[str, Any] = {}
     for path in sorted((builtin_folder() / "words" / "help").glob(f"{language}*.toml")):

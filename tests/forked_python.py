@@ -166,9 +166,9 @@ def _fill_caches() -> None:
     """Reads words, templates and symptoms for all commands: a third of the 0.36 s of a short recording."""
     from labbook.diagnosis.service import Diagnoser, read_log
     from labbook.probe.redaction.redactor import Redactor
-    from labbook.store.text import frontmatter, sentences, templates
+    from labbook.store.text import frontmatter, sentences, templates, words_files
 
-    folder = templates.builtin_folder()
+    folder = words_files.builtin_folder()
     templates.Templates(None).prepare()
     for path in [folder / "entry.md.j2", *(folder / "entry").glob("*.j2")]:
         templates._environment((folder,)).get_template(path.relative_to(folder).as_posix())

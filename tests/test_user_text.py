@@ -16,7 +16,7 @@ import labbook.checks as labbook_checks
 from labbook.cli import labbook
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.model.symptom import Symptom
-from labbook.store.text.templates import builtin_folder
+from labbook.store.text.words_files import builtin_folder
 from labbook.store.toml_parser import parse_toml
 
 LANGUAGES = ("en", "zh")

@@ -11,7 +11,7 @@ from catalogue import catalogue_pages
 from mkdocs.structure.files import File
 from reference import exported_names, reference_pages
 
-from labbook.store.text.templates import builtin_folder
+from labbook.store.text.words_files import builtin_folder
 
 _STYLES = "assets/labbook.css"
 """The look of a notebook's site, which the documentation shares."""

@@ -61,7 +61,6 @@ def command(
     FILTERS are conditions on options, metrics and fields, or words that occur in the entry; a run must match all of
     them. Exits with status 1 if no run matches.
     """
-    from labbook.compare.run_groups import group_runs
     from labbook.index.query import list_notes
     from labbook.report.run_row import run_row
     from labbook.store.experiments import metric_goal
@@ -74,7 +73,11 @@ def command(
     found = replace(found, entries=_as_of_now(book, found.entries))
     goals = cache(partial(metric_goal, book))
     rows = [run_row(entry, goals) for entry in found.entries]
-    groups = group_runs(found.entries, rows, group_by) if group_by is not None else None
+    groups = None
+    if group_by is not None:
+        from labbook.compare.run_groups import group_runs
+
+        groups = group_runs(found.entries, rows, group_by)
     if as_json and groups is not None:
         print_json([group.data() for group in groups])
     elif as_json:

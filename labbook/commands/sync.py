@@ -14,7 +14,7 @@ from labbook.errors import GitError, LabbookError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from labbook.sharing.remote_git import Remote
     from labbook.sharing.synchronize import SyncResult
@@ -161,8 +161,6 @@ def _data(result: SyncResult, remote: Remote) -> dict[str, object]:
 def _print(result: SyncResult, book: Notebook, quiet: bool) -> None:
     if quiet and not (result.conflicts or result.unsent or result.newer or result.left):
         return
-    from labbook.sharing.file_merge import is_of_other_run
-
     say = terminal_sentences(book)
     names = {"remote": result.remote, "branch": result.branch}
     if not quiet:
@@ -174,14 +172,21 @@ def _print(result: SyncResult, book: Notebook, quiet: bool) -> None:
             click.echo("  " + say.line("sync.sent", runs=result.sent, files=result.sent_files))
         if result.received_files:
             click.echo("  " + say.line("sync.received", runs=result.received, files=result.received_files))
-    renamed = [path for path in result.conflicts if is_of_other_run(path)]
-    for path in result.conflicts:
-        click.echo("labbook: " + say.line("sync.same_id" if path in renamed else "sync.conflict", path=path), err=True)
-    if len(result.conflicts) > len(renamed):
-        click.echo("         " + say.line("sync.conflict_advice"), err=True)
+    if result.conflicts:
+        _print_conflicts(result.conflicts, say)
     for path, reason in result.unsent:
         click.echo("labbook: " + say.line("sync.unsent", path=path, reason=reason), err=True)
     for path in result.left:
         click.echo("labbook: " + say.line("sync.left", path=path), err=True)
     if result.newer:
         click.echo("labbook: " + say.line("sync.newer", count=result.newer), err=True)
+
+
+def _print_conflicts(paths: Sequence[str], say: Sentences) -> None:
+    from labbook.sharing.file_merge import is_of_other_run
+
+    renamed = [path for path in paths if is_of_other_run(path)]
+    for path in paths:
+        click.echo("labbook: " + say.line("sync.same_id" if path in renamed else "sync.conflict", path=path), err=True)
+    if len(paths) > len(renamed):
+        click.echo("         " + say.line("sync.conflict_advice"), err=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from labbook.store.text.entry_text import split_parts
-from labbook.store.text.templates import builtin_folder, read_words
+from labbook.store.text.words_files import builtin_folder, read_words
 
 _LEFT_OUT = frozenset({"unobserved", "resources", "debug", "profile", "checked", "moments"})
 """Blocks of an entry that are not searched."""

@@ -102,9 +102,8 @@ def _place(finished: FinishedRun, top: str) -> tuple[str, int] | None:
 
     primary, raised = _primary(finished), ending_exception(finished.run)
     frame = user_frame(raised) if raised is not None else None
-    where: Mapping[str, Any] = (
-        primary.where if primary is not None else {"file": frame.file, "line": frame.line} if frame else {}
-    )
+    where: Mapping[str, Any] = {"file": frame.file, "line": frame.line} if frame is not None else {}
+    where = primary.where if primary is not None else where
     file = str(where.get("file") or "")
     if not file or file.startswith(("<", "In[")):  # `<string>`, a cell of a notebook
         return None

@@ -5,15 +5,17 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from labbook.frozen import dataclass
 from labbook.model.confirmed_fix import describe_changes
-from labbook.model.run import Change
 from labbook.report import numbers
 from labbook.report.run_row import RunRow
 from labbook.store.paths import run_of_trial
 from labbook.store.text.sentences import Sentences
+
+if TYPE_CHECKING:  # 12 ms: with the classes of all events
+    from labbook.model.run import Change
 
 _RATIO = 1.15
 """Least ratio of two median step times in a report. Source: chosen by us; the same program varies by a few percent."""

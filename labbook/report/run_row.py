@@ -8,16 +8,19 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import cache
+from typing import TYPE_CHECKING
 
 from labbook.frozen import dataclass
 from labbook.model.entry import Entry
 from labbook.model.metric_kinds import MetricGoal, choose_metric, direction_of, metric_kind, named_metric
-from labbook.model.run import Facts
 from labbook.model.verdict import judge_entry
 from labbook.report.numbers import number
 from labbook.store.moments import first_moment
 from labbook.store.paths import is_run_id
-from labbook.store.text.templates import builtin_folder, read_words
+from labbook.store.text.words_files import builtin_folder, read_words
+
+if TYPE_CHECKING:  # 12 ms: with the classes of all events
+    from labbook.model.run import Facts
 
 Goals = Callable[[str], MetricGoal]
 """Experiment -> the metric that people chose for it."""

@@ -50,10 +50,9 @@ def diff_trees(folders: GitFolders, before: str, after: str) -> Mapping[bytes, P
 
     Cost: one process that reads only the folders that differ; none for the same commits again.
     """
-    empty = empty_tree(after or before)
     answer = run_git(
-        folders, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", before or empty, after or empty,
-        timeout_s=_LONG_S,
+        folders, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index",
+        before or empty_tree(after), after or empty_tree(before), timeout_s=_LONG_S,
     )  # fmt: skip
     if answer.code:
         raise GitError("errors.git.not_compared", folder=folders.top, reason=answer.error)

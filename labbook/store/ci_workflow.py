@@ -17,7 +17,7 @@ from labbook.store.config import read_toml
 from labbook.store.git.git_state import head_ref
 from labbook.store.notebook import Notebook
 from labbook.store.scaffold import fill_template
-from labbook.store.text.templates import builtin_folder
+from labbook.store.text.words_files import builtin_folder
 
 
 @dataclass(frozen=True)

@@ -233,7 +233,7 @@ def _check(notebook: Notebook, name: str, mode: str, template: str) -> None:
 
 def experiment_templates(notebook: Notebook) -> list[str]:
     """Returns the names of templates for pages of experiments: `experiment_NAME.md.j2` of labbook and the notebook."""
-    from labbook.store.text.templates import builtin_folder
+    from labbook.store.text.words_files import builtin_folder
 
     folders = (builtin_folder(), notebook.paths.templates)
     pages = [page.name for folder in folders for page in folder.glob("experiment_*.md.j2")]

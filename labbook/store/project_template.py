@@ -9,7 +9,7 @@ from pathlib import Path
 
 from labbook.errors import NotebookError
 from labbook.store.scaffold import ScaffoldFiles, append_lines
-from labbook.store.text.templates import builtin_folder
+from labbook.store.text.words_files import builtin_folder
 
 PROJECTS = ("torch", "paddle", "lightning")
 """Folders in `templates/projects/`."""

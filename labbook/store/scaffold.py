@@ -99,7 +99,7 @@ def _is_in_project_file(root: Path) -> bool:
 
 def _mkdocs_text(config: Config) -> str:
     """Fill the template of the site's settings; a JSON string is a YAML string."""
-    from labbook.store.text.templates import builtin_folder
+    from labbook.store.text.words_files import builtin_folder
 
     values = {
         "site_name": config.site_name,

@@ -11,7 +11,7 @@ import pytest
 from labbook.index.query import list_notes
 from labbook.publish.pages.run_table_data import columns
 from labbook.report.run_row import run_row
-from labbook.store.text.templates import builtin_folder
+from labbook.store.text.words_files import builtin_folder
 
 ASSETS = builtin_folder() / "site" / "assets"
 A, B, C = (f"2026112{n}-100000-aaaa" for n in range(3))

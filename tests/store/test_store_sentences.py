@@ -22,7 +22,7 @@ from labbook.model.run import CheckResult, Run
 from labbook.model.run_json import run_from_json, run_to_json
 from labbook.review.reviewer import RULES
 from labbook.store.text.sentences import Sentences, format_number, format_percent
-from labbook.store.text.templates import builtin_folder, read_words
+from labbook.store.text.words_files import builtin_folder, read_words
 
 FOLDER = builtin_folder() / "words" / "messages"
 CHINESE = re.compile("[\u4e00-\u9fff]")

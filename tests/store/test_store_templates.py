@@ -6,7 +6,8 @@ import pytest
 
 from labbook.errors import EntryError
 from labbook.store.text import limited
-from labbook.store.text.templates import LANGUAGES, Templates, builtin_folder, words
+from labbook.store.text.templates import LANGUAGES, Templates, words
+from labbook.store.text.words_files import builtin_folder
 
 HOSTILE = "<script>alert(1)</script> [x](javascript:1) | `a` {{ 7*7 }} **b**\n# heading"
 

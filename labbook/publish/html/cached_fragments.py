@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from labbook.store.text.templates import builtin_folder
+from labbook.store.text.words_files import builtin_folder
 
 _BLOCKS = ("styles", "libs", "fonts", "analytics", "header", "tabs", "footer", "config", "scripts")
 """Blocks of `base.html` of the theme."""

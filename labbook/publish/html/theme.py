@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from labbook.publish.html.page_safety import POLICY as POLICY
-from labbook.store.text.templates import LANGUAGES, builtin_folder, words
+from labbook.store.text.templates import LANGUAGES, words
+from labbook.store.text.words_files import builtin_folder
 
 STYLES = (
     "assets/labbook.css",

@@ -19,7 +19,7 @@ from labbook.frozen import dataclass
 from labbook.store.paths import stays_inside
 from labbook.store.text.frontmatter import load_tagged
 from labbook.store.text.sentences import Sentences
-from labbook.store.text.templates import overlay
+from labbook.store.text.words_files import overlay
 from labbook.store.toml_parser import parse_toml
 
 FILE = "mkdocs.yml"

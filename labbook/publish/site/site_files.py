@@ -22,7 +22,7 @@ from labbook import __version__
 from labbook.publish.pages.build_record import content_key, file_state, state_of_folders
 from labbook.store.paths import stays_inside
 from labbook.store.text.sentences import Sentences
-from labbook.store.text.templates import builtin_folder
+from labbook.store.text.words_files import builtin_folder
 
 if TYPE_CHECKING:
     from labbook.publish.plugin import LabbookPlugin

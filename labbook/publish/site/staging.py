@@ -23,7 +23,8 @@ from labbook.store.notebook import Notebook
 from labbook.store.paths import stays_inside
 from labbook.store.text import escape
 from labbook.store.text.sentences import Sentences
-from labbook.store.text.templates import Templates, builtin_folder
+from labbook.store.text.templates import Templates
+from labbook.store.text.words_files import builtin_folder
 
 DOCS = "docs"
 THEME = "theme"

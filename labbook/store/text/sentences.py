@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from labbook.errors import EntryError, LabbookError
 from labbook.model.confirmed_fix import NAMED_KINDS
 from labbook.model.message import Message
-from labbook.store.text.templates import builtin_folder, overlay, read_words
+from labbook.store.text.words_files import builtin_folder, overlay, read_words
 
 if TYPE_CHECKING:
     from labbook.model.run import Change, CheckResult  # 15 ms: with the classes of all events

@@ -22,7 +22,7 @@ from labbook.errors import EntryError
 from labbook.store.paths import stays_inside
 from labbook.store.text import escape
 from labbook.store.text.limited import LimitError, run_limited
-from labbook.store.toml_parser import parse_toml
+from labbook.store.text.words_files import builtin_folder, overlay, read_words
 
 if TYPE_CHECKING:
     from jinja2 import BaseLoader, Environment
@@ -33,13 +33,6 @@ _PLAIN_NAME = re.compile(r"[^\W_]+(?:[-_.][^\W_]+)*")
 LANGUAGES = ("en", "zh")
 
 Filters = Mapping[str, Callable[..., Any]]
-
-
-def builtin_folder() -> Path:
-    """Return the folder of the built-in templates, installed or in a checkout."""
-    package = Path(__file__).parents[2]
-    shipped = package / "_templates"
-    return shipped if shipped.is_dir() else package.parent / "templates"
 
 
 class Templates:
@@ -315,31 +308,6 @@ def _builtin_words(language: str) -> dict[str, Any]:
 def status_label(status: str, language: str) -> str:
     """Return the status of a run in a language."""
     return status if language == "en" else str(words(language)["status"].get(status, status))
-
-
-def read_words(path: Path) -> dict[str, Any]:
-    """Read a words file.
-
-    Raises:
-        EntryError: The file cannot be read or is not TOML; names file and line.
-    """
-    try:
-        return parse_toml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise EntryError(
-            "errors.template.not_readable", path=path, reason=error, advice="errors.template.advice"
-        ) from error
-    except ValueError as error:
-        raise EntryError("errors.template.failed", path=path, reason=error, advice="errors.template.advice") from error
-
-
-def overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge nested mappings; values of `above` override the others."""
-    merged = dict(below)
-    for key, value in above.items():
-        under = merged.get(key)
-        merged[key] = overlay(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
-    return merged
 
 
 def _mark_escaped(texts: Any) -> Any:  # noqa: ANN401 - nested TOML
