@@ -125,21 +125,6 @@ def classifier(**fields):
     return {**told, "target": {"shape": [32], "min": 0, "max": 2}, **fields}
 
 
-def test_columns_with_a_mark_of_missing_values(ask):
-    def looks(*marked):
-        leaf = {"path": "0", "role": "input", "shape": [32, 8], "std": 1.0}
-        rows = [
-            {"step": i, "phase": "train", "samples": 32, "leaves": [{**leaf, "marked": m}]}
-            for i, m in enumerate(marked)
-        ]
-        return {"batches": tuple(rows)}
-
-    found = ask("missing_marks", signals=looks([2, 5], [2], [2]))
-    assert found.verdict == "warn" and "column 2 " in found.observed
-    assert ask("missing_marks", signals=looks([2], [2])) is None
-    assert ask("missing_marks", signals=looks([2], [3], [])) is None
-
-
 def test_an_input_column_that_determines_the_target(ask):
     found = ask("target_in_inputs", signals=batches(telling=[5], telling_n=320))
     assert found.verdict == "warn"
