@@ -11,6 +11,7 @@ sentence. Precision comes before recall: a rule that cannot resolve a name in th
 - `paired_data`: an image and its mask or boxes, a loss and its mask, a target and the end of an episode.
 - `loss_formulas`: a wrong sign or order in a loss that the program writes itself.
 - `metric_values`: the scale, the divisor and the samples of a metric.
+- `running_totals`: totals over batches that are overwritten or divided by another length.
 - `loop_order`: a step after the loop over batches, a clip after the step; the weights of a sampler.
 - `averaged_weights`: averages of weights (EMA).
 - `policy_gradients`: policy gradients, Q learning and target networks.

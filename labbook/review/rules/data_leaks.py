@@ -267,3 +267,22 @@ def _is_reset(loop: ast.For) -> bool:
         and (last_name(one.func) in words or "reset" in last_name(one.func) or "init" in last_name(one.func))
         for one in walk(loop.body)
     )
+
+
+@rule(
+    "validation_inputs_differ", "warning", 2, "torch.utils.data.random_split: the parts share one data set", row="data"
+)
+def shared_transform(code: Code, source: Source) -> Iterator[Hit]:
+    """The transform of the validation part is replaced, and so is that of the training part: both read one data set."""
+    for node in (one for one in source.nodes if isinstance(one, ast.Assign)):
+        target = node.targets[0]
+        is_transform = isinstance(target, ast.Attribute) and "transform" in target.attr
+        inner = target.value if is_transform and isinstance(target.value, ast.Attribute) else None  # type: ignore[attr-defined]
+        part = dotted_target(inner.value) if inner is not None and inner.attr == "dataset" else ""
+        copied = [
+            one
+            for one in source.nodes
+            if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == f"{part}.dataset"
+        ]
+        if part and _HELD_OUT.search(part) and not copied and code.calls.get("random_split"):
+            yield Hit(node, {"part": part, "code": ast.unparse(node)})

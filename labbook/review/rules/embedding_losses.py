@@ -105,3 +105,28 @@ def _terms(node: ast.expr, sign: int) -> Iterator[tuple[str, int]]:
         yield from _terms(node.right, sign if isinstance(node.op, ast.Add) else -sign)
     else:
         yield last_name(node), sign
+
+
+@rule(
+    "triplet_swapped",
+    "warning",
+    2,
+    "Hadsell et al. 2006, equation 4: similar pairs have the squared distance, others the margin",
+    row="loop-bug",
+)
+def pairs_swapped(code: Code, source: Source) -> Iterator[Hit]:
+    """A contrastive loss pulls pairs of different samples together, and pushes those of the same class apart."""
+    for node in (one for one in source.nodes if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add)):
+        for same, other in ((node.left, node.right), (node.right, node.left)):
+            name = _factor(same)
+            is_rest = ast.unparse(other).startswith((f"(1 - {name})", f"(1.0 - {name})"))
+            if name and is_rest and "margin" in ast.unparse(same) and "margin" not in ast.unparse(other):
+                yield Hit(node, {"same": name, "code": ast.unparse(node)})
+
+
+def _factor(product: ast.expr) -> str:
+    """The first factor of a product if it is the name of a mark of similar pairs."""
+    while isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult):
+        product = product.left
+    name = dotted_target(product)
+    return name if re.fullmatch(r"(?:is_?)?(?:same|similar|sim|match|matching|positive|pos)", name) else ""

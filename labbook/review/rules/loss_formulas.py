@@ -239,6 +239,27 @@ def _is_result_read(code: Code, end: ast.AST | None, function: Function, share: 
     "loss_formula_wrong",
     "warning",
     2,
+    "Goodfellow et al. 2016, Deep Learning, 7.1: the penalty is added",
+    row="loop-bug",
+)
+def penalty_subtracted(code: Code, source: Source) -> Iterator[Hit]:
+    """A penalty on the weights is subtracted from the loss, so that training makes the weights larger."""
+    for node in (one for one in source.nodes if isinstance(one, ast.Assign)):
+        if "loss" not in last_name(node.targets[0]).lower() or any(k in ast.unparse(node) for k in ("elbo", "reward")):
+            continue
+        terms = list(signed_terms(node.value))
+        for _, term in (one for one in terms if one[0] < 0 and len(terms) > 1):
+            nodes = list(made_of(code, source, term))
+            called = {last_name(one.func) for one in nodes if isinstance(one, ast.Call)}
+            if called & {"parameters", "named_parameters"} and called & {"abs", "norm", "pow", "square"}:
+                yield Hit(node, {"penalty": ast.unparse(term)})
+                break
+
+
+@rule(
+    "loss_formula_wrong",
+    "warning",
+    2,
     "torch.nn.BCEWithLogitsLoss: pos_weight is negatives / positives",
     row="loop-bug",
 )

@@ -212,6 +212,11 @@ def end_ignored(code: Code, source: Source) -> Iterator[Hit]:
         target = _bootstrapped(scope.body, node.lineno)
         if target is not None and not _is_read(scope.body, ends[0], node.lineno):
             yield Hit(target, {"end": ends[0]})
+    for loop in (one for one in source.nodes if isinstance(one, ast.For) and isinstance(one.target, ast.Tuple)):
+        ends = [one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name) and _ENDS.search(one.id)]
+        target = _bootstrapped(loop.body, loop.lineno) if len(ends) == 1 else None
+        if target is not None and not _is_read(loop.body, ends[0], loop.lineno):
+            yield Hit(target, {"end": ends[0]})
     for fields in _record_fields(source):
         unread = [name for name in fields if _ENDS.search(name) and not code.loaded.get(name)]
         unpacked = any(isinstance(one, ast.Tuple) and len(one.elts) == len(fields) for one in _targets(source))

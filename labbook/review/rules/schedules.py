@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from labbook.model.metric_kinds import metric_kind
-from labbook.review.code_index import LOOPS, Code, dotted_target, last_name, walk
+from labbook.review.code_index import LOOPS, Code, assigns, dotted_target, last_name, walk
+from labbook.review.expressions import number
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
@@ -84,6 +85,76 @@ def _is_training(node: ast.stmt) -> bool:
     """Whether a statement is a loop over batches that calls `backward`."""
     called = {last_name(one.func) for one in walk([node]) if isinstance(one, ast.Call)}
     return isinstance(node, ast.For) and "backward" in called
+
+
+@rule(
+    "best_by_wrong_direction",
+    "warning",
+    1,
+    "paddle.callbacks.EarlyStopping: mode min for losses, max for scores",
+    row="loop-bug",
+)
+def stopped_by_direction(code: Code, source: Source) -> Iterator[Hit]:
+    """Early stopping waits for a score to fall, or for a loss to rise."""
+    for name in ("EarlyStopping", "ModelCheckpoint"):
+        for where, call in code.calls.get(name, ()):
+            values = {k.arg: getattr(k.value, "value", "") for k in call.keywords if where is source}
+            metric, mode = str(values.get("monitor", "")), values.get("mode", "")
+            direction = metric_kind(metric).direction if metric else ""
+            if mode in ("min", "max") and direction in ("min", "max") and mode != direction:
+                yield Hit(call, {"metric": metric, "mode": mode, "right": direction})
+
+
+@rule(
+    "best_by_wrong_direction",
+    "warning",
+    2,
+    "torch.optim.lr_scheduler.ReduceLROnPlateau: num_bad_epochs is 0 again after an improvement",
+    row="loop-bug",
+)
+def patience_never_reset(code: Code, source: Source) -> Iterator[Hit]:
+    """Epochs without improvement are counted over the whole training: an improvement does not set the count back."""
+    for node in (one for one in source.nodes if isinstance(one, ast.If) and "best" in ast.unparse(one.test).lower()):
+        counted = [one for one in node.orelse if isinstance(one, ast.AugAssign) and number(one.value) == 1.0]
+        for one in counted:
+            name = dotted_target(one.target)
+            scope = source.function(node) or source.tree
+            written = [part for part in ast.walk(scope) if assigns(part, name)] if name else []
+            stops = [part for part in ast.walk(scope) if isinstance(part, ast.If) and name in ast.unparse(part.test)]
+            ends = any(isinstance(part, ast.Break) for stop in stops for part in stop.body)
+            if ends and len(written) == 2 and not name.startswith("self."):
+                yield Hit(one, {"count": name})
+
+
+@rule(
+    "lr_schedule_wrong",
+    "warning",
+    2,
+    "torch.optim.lr_scheduler.LambdaLR: the function returns a factor of the initial rate",
+    row="loop-bug",
+)
+def factor_is_rate(code: Code, source: Source) -> Iterator[Hit]:
+    """The function of a LambdaLR returns the rate itself, which is multiplied by the initial rate once more."""
+    for where, call in code.calls.get("LambdaLR", ()):
+        given = argument(call, 1, "lr_lambda") if where is source else None
+        optimizer = code.kind(source, call.args[0]) if call.args else None
+        rate = argument(optimizer.call, 1, "lr") if optimizer is not None else None
+        found = code.function_named(source, given) if given is not None else None
+        body = found[1].body if found is not None else [given.body] if isinstance(given, ast.Lambda) else []
+        names = [
+            one
+            for one in walk(body)
+            if isinstance(one, ast.Name) and rate is not None and one.id == dotted_target(rate)
+        ]
+        factors = [one for one in names if isinstance(source.parents[one], ast.BinOp)]
+        if factors and len(factors) == len(names) and all(_multiplies(source, one) for one in factors):
+            yield Hit(call, {"rate": names[0].id})
+
+
+def _multiplies(source: Source, name: ast.Name) -> bool:
+    """Whether a name is a factor, and neither it nor the product that it is in is divided by the rate."""
+    outer = source.parents[name]
+    return isinstance(outer, ast.BinOp) and isinstance(outer.op, ast.Mult)
 
 
 @rule(
