@@ -79,9 +79,10 @@ def unused_input(code: Code, source: Source) -> Iterator[Hit]:
     for cls, forward in forwards:
         names = [one.arg for one in forward.args.args][1:]
         body = [one for one in forward.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
-        # Classes of one signature can take each other's place.
-        alike = [one for _, one in forwards if [arg.arg for arg in one.args.args][1:] == names]
-        if len(names) < 2 or len(alike) > 1 or forward.args.defaults or forward.args.kwarg or cls.decorator_list:
+        # Classes of one signature can take each other's place, unless one is made of the other.
+        twins = (one for one, other in forwards if [arg.arg for arg in other.args.args][1:] == names)
+        alike = any(one is not cls and cls.name not in ast.unparse(one) for one in twins)
+        if len(names) < 2 or alike or forward.args.defaults or forward.args.kwarg or cls.decorator_list:
             continue
         if not body or isinstance(body[0], (ast.Raise, ast.Pass)) or code.lineage(source, cls)[1:]:
             continue

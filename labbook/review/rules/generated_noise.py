@@ -142,7 +142,14 @@ def noise_made_once(code: Code, source: Source) -> Iterator[Hit]:
             if not name or not _is_drawn(code.value(source, name, loop), _NORMAL):
                 continue
             renewed = any(assigns(one, name) or _is_written(one, name) for one in inside)
-            if not renewed and _is_judged(code, source, call, calls):
+            # A generator that gets other noise, too, shows how far it is with this one.
+            generator = ast.unparse(call.func)
+            others = [
+                one
+                for one in calls
+                if ast.unparse(one.func) == generator and list(map(ast.unparse, one.args)) != [name]
+            ]
+            if not renewed and not others and _is_judged(code, source, call, calls):
                 yield Hit(call, {"noise": name, "call": ast.unparse(call)})
                 return
 
