@@ -144,7 +144,7 @@ def test_a_healthy_run_is_all_ok():
         ("probe_overhead", run_with(probe=ProbeReport("ok", 0.08)), "note", "8.0 %"),
         ("probe_overhead", run_with(probe=ProbeReport("ok", 0.7), ended=0.4), "ok", "0.28 s"),
         ("probe_overhead", run_with(probe=ProbeReport("ok", None)), "not observed", "did not end normally"),
-        ("probe_overhead", run_with(probe=cost(0.1, 0.01)), "ok", "time; set-up, once: 0.30 s"),
+        ("probe_overhead", run_with(probe=cost(0.1, 0.01)), "ok", "time after warm-up; set-up, once: 0.30 s"),
         ("probe_overhead", run_with(probe=cost(0.4, 0.05)), "ok", "0.40 s;"),
         ("probe_overhead", run_with(probe=cost(4.0, 0.05)), "note", "5.0 %"),
         ("probe_overhead", run_with(probe=cost(4.0, 0.026)), "ok", "2.6 %"),

@@ -35,6 +35,13 @@ def test_waiting_for_data(ask, make_series, seconds, verdict):
     assert ask("dataloader_bottleneck", signals=short).verdict == "note"
 
 
+def test_the_closure_of_an_optimizer_is_part_of_its_phase(ask, make_series):
+    known = phases(make_series, data=0.001, optimizer=0.049)
+    for closure, words in ((False, "most in optimizer (98 %)"), (True, "most in optimizer with its closure (98 %)")):
+        signals = {**known, "optimizers": ({"index": 0, "closure": closure},)}
+        assert words in ask("dataloader_bottleneck", signals=signals).observed
+
+
 def test_steps_that_get_slower(ask, make_series):
     random_ = random.Random(0)
     slower = [0.01 * (1 + i / 200) * random_.uniform(0.9, 1.1) for i in range(600)]

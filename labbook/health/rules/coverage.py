@@ -132,7 +132,9 @@ def probe_overhead(run: Run, signals: Signals) -> Outcome:
     if small and share > _OVERHEAD_OK:
         cost = message("health.probe_overhead.seconds", seconds=seconds)
     elif share >= 0.001:
-        cost = message("health.probe_overhead.share", percent=share * 100)
+        is_whole = probe.sustained_fraction is None
+        key = "health.probe_overhead.share" if is_whole else "health.probe_overhead.settled"
+        cost = message(key, percent=share * 100)
     else:
         cost = message("health.probe_overhead.small")
     if probe.setup_s is not None:

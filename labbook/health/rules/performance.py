@@ -22,6 +22,9 @@ _PHASE_NAMES = {
     "optimizer": message("health.phase.optimizer"),
     "other": message("health.phase.other"),
 }
+_WITH_CLOSURE = message("health.phase.closure")
+"""The phase of an optimizer that calls what the program gives it, as Lightning gives it its training step."""
+
 _WAIT_S = 0.01
 _WAIT_IN_ALL_S = 2.0
 _WORTH_S = 30.0
@@ -57,8 +60,9 @@ def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
     longest = max(times, key=lambda name: times[name])
     # The medians of the phases do not add up to the median of the step, which is what the entry shows elsewhere, too.
     total = next((s.median for s in process_series(run, signals, "step_time_s") if s.median), parts)
+    names = _PHASE_NAMES | ({"optimizer": _WITH_CLOSURE} if any(o.get("closure") for o in signals.optimizers) else {})
     phases = tuple(
-        message("health.step_time.phase", phase=_PHASE_NAMES[name], share=t / parts, seconds=total * t / parts)
+        message("health.step_time.phase", phase=names[name], share=t / parts, seconds=total * t / parts)
         for name, t in times.items()
         if t > 0
     )
@@ -67,7 +71,7 @@ def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
         long = wait * max(steps, signals.loop.get("steps", 0)) >= _WAIT_IN_ALL_S
         return Outcome("warn" if long else "note", observed, (*phases, *_loader_facts(signals)))
     share = times[longest] / parts
-    observed = message("health.step_time.longest", seconds=total, phase=_PHASE_NAMES[longest], share=share)
+    observed = message("health.step_time.longest", seconds=total, phase=names[longest], share=share)
     return Outcome("ok", observed, phases)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -43,12 +43,14 @@ def configuration_section(run: Run, limits: Limits, say: Sentences) -> dict[str,
             }
         )
     variables = command.get("environment")
+    trainings = (run.captured.get("trainings") or {}).get("rows") or ()
+    differing = {str(name) for row in trainings for name in row.get("params") or ()}
     return {
         "command": shorten_middle(
             str(command.get("line") or "") or shlex.join(run.argv), 2_000 if limits.config_bytes else 500
         ),
         "folder": run.cwd,
-        "arguments": [_arguments(a, limits) for a in _without_repeats(run.arguments[:10])],
+        "arguments": [_arguments(a, limits, differing) for a in _without_repeats(run.arguments[:10])],
         "rows": [
             {"certainty": str(row.get("certainty")), "text": shorten_middle(say(row["message"]), 2 * limits.cell)}
             for row in configuration_rows(run)
@@ -67,6 +69,7 @@ def configuration_rows(run: Run) -> list[Mapping[str, Any]]:
     return [row for row in rows or () if isinstance(row, Mapping) and isinstance(row.get("message"), Mapping)]
 
 
+_FEW_OPTIONS = 15
 _LITERALS: dict[str, object] = {"None": None, "True": True, "False": False}
 
 
@@ -84,17 +87,27 @@ def _without_repeats(arguments: Sequence[Arguments]) -> list[Arguments]:
     ]
 
 
-def _arguments(parsed: Arguments, limits: Limits) -> dict[str, Any]:
+def _arguments(parsed: Arguments, limits: Limits, differing: Collection[str]) -> dict[str, Any]:
+    """Returns the options of one source; of many those without a value are only counted.
+
+    Args:
+        differing: Names of the options in which the trainings of the program differ.
+    """
     flat = shown = [(name, _show_value(value)) for name, value in flatten(parsed.values)]
+    if len(flat) > _FEW_OPTIONS:
+        shown = [row for row in flat if row[1] != "None"]
     if len(flat) > limits.rows:
         ranks = {
             name: parameter_rank(name, _LITERALS.get(value, value), name.partition(".")[0] in parsed.unchanged)
             for name, value in flat
         }
-        shown = sorted((row for row in flat if ranks[row[0]] < UNCHANGED), key=lambda row: ranks[row[0]])[: limits.rows]
+        shown = sorted((row for row in shown if ranks[row[0]] < UNCHANGED), key=lambda row: ranks[row[0]])[
+            : limits.rows
+        ]
     return {
         "source": parsed.source,
         "name": parsed.name,
+        "of_first": not differing.isdisjoint(name for name, _ in flat),
         "rows": [{"name": shorten_middle(k, limits.cell), "value": shorten_middle(v, limits.cell)} for k, v in shown],
         "more": len(flat) - len(shown),
     }
@@ -207,6 +220,8 @@ def _phases(run: Run) -> list[dict[str, Any]]:
     if whole <= 0:
         return []
     shares = sorted(((seconds / whole, name) for name, seconds in parts.items() if seconds > 0), reverse=True)
+    if any(facts.get("closure") for framework in run.frameworks for facts in framework.optimizers):
+        shares = [(share, "closure" if name == "optimizer" else name) for share, name in shares]
     return [{"what": "phases", "parts": [{"name": name, "share": numbers.percent(share)} for share, name in shares]}]
 
 

@@ -13,3 +13,19 @@ def test_options_that_an_earlier_source_has_all_are_shown_once():
     run = Run("i", "finished", (), "", 0.0, arguments=(parser, trainer, other))
     shown = configuration_section(run, Limits(), Sentences("en"))["arguments"]
     assert [one["name"] for one in shown] == ["train.py", "cfg"]
+
+
+def test_options_of_several_trainings_are_those_of_the_first():
+    given = (Arguments("dict", "p", {"lr": 0.1, "units": 8}), Arguments("constants", "t.py", {"alpha": 3}))
+    captured = {"trainings": {"rows": [{"params": {"lr": 0.1}}, {"params": {"lr": 0.2}}]}}
+    run = Run("i", "finished", (), "", 0.0, arguments=given, captured=captured)
+    shown = configuration_section(run, Limits(), Sentences("en"))["arguments"]
+    assert [one["of_first"] for one in shown] == [True, False]
+
+
+def test_of_many_options_those_without_a_value_are_counted():
+    for count, rows in ((3, 6), (20, 20)):
+        values = {f"a{n}": n for n in range(count)} | {f"b{n}": None for n in range(count)}
+        run = Run("i", "finished", (), "", 0.0, arguments=(Arguments("dict", "cfg", values),))
+        (shown,) = configuration_section(run, Limits(), Sentences("en"))["arguments"]
+        assert (len(shown["rows"]), shown["more"]) == (rows, 2 * count - rows)
