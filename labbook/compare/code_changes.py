@@ -15,7 +15,10 @@ from labbook.store.text.sentences import Sentences
 _TIMEOUT_S = 5.0
 _MAX_SUBJECTS = 10
 _MAX_PATHS = 200
-_INERT_UNLESS_USED = (".py", ".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
+_INERT_UNLESS_USED = (
+    *(".py", ".yaml", ".yml", ".json", ".toml", ".ini", ".cfg"),
+    *(".txt", ".md", ".csv", ".tsv", ".log"),
+)
 """Ends of names of files that change nothing unless the program loads or reads them."""
 _ENGLISH = Sentences("en")
 _NO_BRANCH = message("capture.state.no_branch")
@@ -36,8 +39,8 @@ def compare_code(
         before: Facts of the code at the earlier run; empty if unknown.
         now: Facts of the code at the later run.
         results: Files that the runs wrote, by path below the top folder; new files among them are no code.
-        used: The files that each of the runs loaded or read, by path below the top folder; new modules and
-            configuration files that neither did are left out, where that is known of both.
+        used: The files that each of the runs loaded or read, by path below the top folder; new modules,
+            settings and texts that neither did, as the results of another run, are left out where both are known.
     """
     if not before or not now:
         return []

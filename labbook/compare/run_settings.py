@@ -146,7 +146,8 @@ def files_below_top(run: Mapping[str, Any], mode: str) -> set[str]:
 def files_used(run: Mapping[str, Any]) -> set[str]:
     """Returns the files that a run loaded or read, relative to the top folder of its code; empty if not known."""
     loaded = files_below_top(run, "loaded")
-    return loaded | files_below_top(run, "read") | config_files(run).keys() if loaded else set()
+    read = files_below_top(run, "read") | files_below_top(run, "read and written") | config_files(run).keys()
+    return loaded | read if loaded else set()
 
 
 def config_files(run: Mapping[str, Any]) -> dict[str, str]:

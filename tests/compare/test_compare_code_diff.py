@@ -134,3 +134,14 @@ def test_entries_in_the_codes_own_repository_are_no_code(tmp_path, git):
     commit, file = compare_code(first, second)
     assert (commit.what, file.what) == ("commit", "a.py")
     assert "second thoughts" in commit.detail and "an entry" not in commit.detail
+
+
+@pytest.mark.parametrize(
+    ("used", "found"), [(["train.py"], []), (["train.py", "out/a.json"], ["out/a.json"]), ([], None)]
+)
+def test_texts_that_neither_run_has_read_are_results_of_another_one(used, found):
+    before = {"commit": "a", "branch": "b", "untracked": ["train.py"], "blobs": {"train.py": "1"}}
+    names = ["train.py", "out/a.json", "out/b.yaml"]
+    now = {**before, "untracked": names, "blobs": dict.fromkeys(names, "1")}
+    changes = [change.what for change in compare_code(before, now, (), (["train.py"] if used else [], used))]
+    assert changes == (["out/a.json", "out/b.yaml"] if found is None else found)
