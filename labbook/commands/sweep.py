@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook.commands.options import with_notebook
-from labbook.errors import NothingFoundError, UsageError
+from labbook.errors import NotebookError, NothingFoundError, UsageError
 from labbook.help_text import HelpCommand
 
 if TYPE_CHECKING:
@@ -145,8 +145,11 @@ def _submit(book: Notebook, request: SweepRequest, options: list[str], *, only_p
         click.echo(text, nl=False)
         return
     file = book.paths.private / "sweeps" / f"{request.name}.sh"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise NotebookError("errors.file.not_written", path=file, reason=error) from error
     program = which("sbatch")
     if program is None:
         raise UsageError("sweep.no_sbatch", script=file)

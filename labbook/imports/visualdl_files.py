@@ -40,14 +40,38 @@ def _runs(path: Path) -> Iterator[ImportedRun]:
 
 
 def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
-    points = SeriesCollector("visualdl")
-    params: dict[str, object] = {}
-    texts: list[LoggedText] = []
-    pictures: list[Picture] = []
-    times: list[float] = []
-    parts: list[RecordFile] = []
-    others: set[str] = set()
-    for path in files:
+    logged = _Logged()
+    parts = [logged.read(path) for path in files]
+    return ImportedRun(
+        tool="visualdl",
+        path=folder,
+        identity=f"{folder.resolve().name}/{files[0].name}",
+        name=name_below(folder, root),
+        experiment=experiment_of(folder, root),
+        params=logged.params,
+        series=logged.points.series(),
+        texts=tuple(logged.texts[:MAX_TEXTS]),
+        pictures=tuple(logged.pictures),
+        started=min(logged.times, default=0.0),
+        ended=max(logged.times, default=None),
+        unobserved=(NO_STATUS, *lost_records(parts), *left_out(logged.others)),
+    )
+
+
+class _Logged:
+    """What a run logged, from its record files."""
+
+    def __init__(self) -> None:
+        self.points = SeriesCollector("visualdl")
+        self.params: dict[str, object] = {}
+        self.texts: list[LoggedText] = []
+        self.pictures: list[Picture] = []
+        self.times: list[float] = []
+        self.others: set[str] = set()
+        """Kinds of data that are not read."""
+
+    def read(self, path: Path) -> RecordFile:
+        """Adds the values of a file, and returns it with what is damaged in it."""
         records = RecordFile(path)
         begun: set[str] = set()
         for record in records.iter_plain_records():
@@ -57,39 +81,29 @@ def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
                 records.truncated = True
                 break
             for value in values:
-                tag, step, moment = value.text(2), value.integer(1), value.integer(3) / 1000
-                if moment > 0:
-                    times.append(moment)
-                if value.has_field(14):
-                    pair = value.message(14)
-                    points.add_of_file(begun, f"{tag}/{pair.text(1)}", step, pair.float32(2))
-                elif value.has_field(5):
-                    picture = encoded_picture(value.message(5).data(4), tag, step)
-                    pictures += [picture] if picture is not None and len(pictures) < MAX_PICTURES else []
-                elif value.has_field(12):
-                    texts += [LoggedText(tag, step, value.message(12).text(1)[:MAX_TEXT])]
-                elif value.has_field(13):
-                    params.update(_hparams(value.message(13)))
-                elif kinds := {name for field, name in _LEFT_OUT.items() if value.has_field(field)}:
-                    others |= kinds
-                elif not value.has_field(10):
-                    # A value of 0 is not written: it is the default of the field.
-                    points.add_of_file(begun, tag, step, value.float32(4))
-        parts.append(records)
-    return ImportedRun(
-        tool="visualdl",
-        path=folder,
-        identity=f"{folder.resolve().name}/{files[0].name}",
-        name=name_below(folder, root),
-        experiment=experiment_of(folder, root),
-        params=params,
-        series=points.series(),
-        texts=tuple(texts[:MAX_TEXTS]),
-        pictures=tuple(pictures),
-        started=min(times, default=0.0),
-        ended=max(times, default=None),
-        unobserved=(NO_STATUS, *lost_records(parts), *left_out(others)),
-    )
+                self._add(value, begun)
+        return records
+
+    def _add(self, value: Message, begun: set[str]) -> None:
+        tag, step, moment = value.text(2), value.integer(1), value.integer(3) / 1000
+        if moment > 0:
+            self.times.append(moment)
+        if value.has_field(14):
+            pair = value.message(14)
+            self.points.add_of_file(begun, f"{tag}/{pair.text(1)}", step, pair.float32(2))
+        elif value.has_field(5):
+            picture = encoded_picture(value.message(5).data(4), tag, step)
+            if picture is not None and len(self.pictures) < MAX_PICTURES:
+                self.pictures.append(picture)
+        elif value.has_field(12):
+            self.texts.append(LoggedText(tag, step, value.message(12).text(1)[:MAX_TEXT]))
+        elif value.has_field(13):
+            self.params.update(_hparams(value.message(13)))
+        elif kinds := {name for field, name in _LEFT_OUT.items() if value.has_field(field)}:
+            self.others |= kinds
+        elif not value.has_field(10):
+            # A value of 0 is not written: it is the default of the field.
+            self.points.add_of_file(begun, tag, step, value.float32(4))
 
 
 def _hparams(data: Message) -> dict[str, object]:

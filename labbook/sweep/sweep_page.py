@@ -11,6 +11,7 @@ from labbook.report.best_runs import PRUNED, counts_as_result
 from labbook.report.numbers import duration, number, percent
 from labbook.store.commit.entry_commit import commit_files
 from labbook.store.experiments import metric_goal
+from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook, not_writable
 from labbook.store.paths import check_stays_inside
 from labbook.store.text import entry_text, frontmatter
@@ -45,10 +46,10 @@ def write_sweep_page(notebook: Notebook, name: str, *, commit: bool = True) -> P
         existing = entry_text.read_text(page) if page.exists() else None
         made = entry_text.merge(existing, text, known=("sweep",)) if existing is not None else text
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_bytes(entry_text.to_bytes(made))
+        write_atomically(page, entry_text.to_bytes(made))
         if svg:
             picture.parent.mkdir(exist_ok=True)
-            picture.write_text(svg, encoding="utf-8")
+            write_atomically(picture, svg.encode())
     except OSError as error:
         raise not_writable(notebook.paths.root, error) from error
     if commit and notebook.config.commit != "off":
@@ -94,11 +95,7 @@ def _page(notebook: Notebook, summary: SweepSummary, name: str, title: str, has_
         "best": best.id if best else None,
         "trials": len(summary.trials),
     }
-    lines: list[str] = []
-    for line in body.strip().splitlines():
-        if line.strip() or (lines and lines[-1]):
-            lines.append(line.rstrip())
-    return f"{frontmatter.emit(meta)}\n" + "\n".join(lines) + "\n"
+    return f"{frontmatter.emit(meta)}\n{entry_text.tidy(body)}"
 
 
 def _cells(trial: SweepTrial, summary: SweepSummary) -> dict[str, Any]:

@@ -87,6 +87,13 @@ def test_ctrl_c_ends_the_trial_with_its_entry_and_the_page_is_written(project):
     assert (project / "notes" / "sweeps" / "cut.md").exists()
 
 
+def test_a_script_of_slurm_that_cannot_be_written_is_named(project):
+    (project / ".labbook").mkdir(exist_ok=True)
+    (project / ".labbook" / "sweeps").write_text("")
+    done = sweep(project, "train.py", "lr=0.1,0.2", "--sbatch", "--mem=1G")
+    assert done.returncode == 3 and "cannot write" in done.stderr and "free disk space" in done.stderr
+
+
 def test_the_script_of_slurm_records_the_chosen_trial(project):
     printed = sweep(project, "train.py", "lr=0.1,0.2", "seed=0", "--name", "array", "--sbatch", "--mem=1G", "--print")
     assert "#SBATCH --array=0-1\n#SBATCH --mem=1G\n" in printed.stdout
