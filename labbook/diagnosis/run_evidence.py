@@ -39,11 +39,12 @@ def collect_run_evidence(run: Run) -> Evidence:
     framework = next((f.name for f in run.frameworks if f.optimizers), "") or next((f.name for f in run.frameworks), "")
     facts_of_end = {key: value for key, value in (run.captured.get("ending") or {}).items() if value}
     odd = (run.captured.get("ranks") or {}).get("odd") or {}
-    # Where a rank was killed, the errors of all others only say that it has gone, and so does the end of the first one.
-    killed = odd.get("ranks", ()) if odd.get("kind") in ("killed", "lost") else ()
+    # Where a rank was killed or crashed, the errors of all others only say that it has gone, and so do their ends.
+    killed = odd.get("ranks", ()) if odd.get("kind") in ("killed", "lost") or _has_crashed(odd) else ()
     ending = ProcessEnd(run.exit_code, run.signal, facts_of_end)
     if killed and (odd.get("signal") or odd.get("code")):
-        ending = ProcessEnd(odd.get("code"), str(odd.get("signal") or ""), facts_of_end)
+        place = {"where": {**odd["where"], "rank": killed[0]}} if odd.get("where") else {}
+        ending = ProcessEnd(odd.get("code"), str(odd.get("signal") or ""), {**facts_of_end, **place})
     conditions, facts = frozenset(name for name, holds in _iter_conditions(run) if holds), _facts(run)
     if not failed:
         return Evidence(checks=run.checks, conditions=conditions, facts=facts, framework=framework, clean_end=True)
@@ -89,6 +90,11 @@ def collect_run_evidence(run: Run) -> Evidence:
         facts=facts,
         framework=framework or printed.framework,
     )
+
+
+def _has_crashed(odd: Mapping[str, Any]) -> bool:
+    """Whether the rank that failed first was ended by a signal, without an error of its own."""
+    return odd.get("kind") in ("failed", "alike") and bool(odd.get("signal")) and not odd.get("error")
 
 
 def is_standstill(run: Run) -> bool:

@@ -59,6 +59,7 @@ def test_the_first_rank_is_named_though_all_ranks_raise_errors_of_one_class(kind
         ({}, {"lost_node": "no sign of life of n2"}, "node_lost"),
         # The others had ended before: the status is theirs.
         ({"signal": "SIGKILL", "code": None}, {}, "process_killed_by_os"),
+        ({"kind": "failed", "signal": "SIGSEGV", "where": {"file": "/w/a.py", "line": 3}}, {}, "native_crash"),
     ],
 )
 def test_where_a_rank_was_killed_the_broken_connections_of_the_others_are_no_cause(how, ending, symptom):
