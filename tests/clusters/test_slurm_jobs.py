@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,7 +26,7 @@ if what == "status" and rank == 2:
     sys.exit(7)
 if what == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-time.sleep(600 if what in ("hang", "deaf") else 0.2)
+time.sleep({"hang": 600, "deaf": 600, "wait": 30}.get(what, 0.2))
 """
 
 
@@ -107,6 +110,50 @@ def test_a_requeued_job_points_to_its_first_attempt(job):
 
     first, second = runs(job)
     assert second["captured"]["attempt"] == {"before": first["id"]}
+
+
+@pytest.mark.parametrize(("command", "why"), [("scancel", "cancelled"), ("scontrol requeuehold", "requeued")])
+def test_why_slurm_ended_a_job_is_in_the_entry(job, command, why):
+    number = submit(job, f"srun {' '.join(LABBOOK)} hang", "--requeue")
+    deadline = time.monotonic() + 100
+    while len(processes_of(number, "n2")) < 4 and time.monotonic() < deadline:
+        time.sleep(1)
+    time.sleep(5)
+    subprocess.run([*command.split(), number], check=True)
+    while not (runs(job) and runs(job)[0]["status"] == "interrupted") and time.monotonic() < deadline:
+        time.sleep(1)
+    subprocess.run(["scancel", number], check=False)
+
+    (run,) = runs(job)
+    assert run["captured"]["ending"]["batch_end"]["key"] == f"capture.ending.{why}"
+
+
+def test_a_node_whose_tasks_and_recorders_are_gone_is_lost(job):
+    """As if it had lost its power: everything of the job on the second node is killed at once."""
+    number = submit(job, f"srun --kill-on-bad-exit=0 {' '.join(LABBOOK)} wait", "--no-requeue")
+    deadline = time.monotonic() + 100
+    while len(found := processes_of(number, "n2")) < 4 and time.monotonic() < deadline:
+        time.sleep(1)
+    time.sleep(5)
+    for process in processes_of(number, "n2") or found:
+        with suppress(OSError):
+            os.kill(process, signal.SIGKILL)
+    wait_for_job(number)
+
+    (run,) = runs(job)
+    assert run["captured"]["ranks"]["odd"]["node"] == "n2"
+    assert run["findings"][0]["symptom"] == "node_lost"
+
+
+def processes_of(number: str, node: str) -> list[int]:
+    """Returns the tasks and recorders of a job on a node."""
+    wanted = {f"SLURM_JOB_ID={number}".encode(), f"SLURMD_NODENAME={node}".encode(), b"SLURM_STEP_ID=0"}
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if wanted <= set((folder / "environ").read_bytes().split(b"\0")):
+                found.append(int(folder.name))
+    return found
 
 
 @pytest.mark.long
