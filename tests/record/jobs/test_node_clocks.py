@@ -20,7 +20,7 @@ def rank_events(rank, ahead, failed_at, *, steps=6, pace=1.0, group=True):
         {"k": "hello", "t": 100.0, "pid": rank + 10, "host": f"n{rank}", "env": {"RANK": str(rank), "WORLD_SIZE": "2"}},
         {"k": "state", "t": 101.0, "distributed": {"rank": rank, "world_size": 2} if group else {}},
         *({"k": "step", "t": 102.0 + step * pace, "step": step} for step in range(1, steps + 1)),
-        {"k": "exception", "t": failed_at, "type": "ValueError", "message": f"of rank {rank}", "exit": True},
+        {"k": "exception", "t": failed_at, "type": "ValueError", "message": ("label", "sample")[rank], "exit": True},
     ]
     return ProcessEvents(f"{rank}.jsonl", tuple({**event, "t": event["t"] + ahead} for event in events))
 
