@@ -125,14 +125,21 @@ def _one_each(candidates: Sequence[Candidate]) -> list[Candidate]:
 def _move_causes_first(candidates: list[Candidate]) -> list[Candidate]:
     """Moves a cause before the pages that name it as their cause."""
     ordered = list(candidates)
-    pairs = [(later, earlier) for later in range(len(ordered)) for earlier in range(later)]
-    for _ in pairs:
-        heavy = ((later, earlier) for later, earlier in pairs if ordered[later].match.weight > 1)
-        later, earlier = next((p for p in heavy if is_cause_of(*(ordered[at] for at in p))), (0, 0))
-        if not later:
+    # Each pair is moved at most once: pages may name each other in a circle.
+    for _ in range(len(ordered) * (len(ordered) - 1) // 2):
+        misplaced = next(_iter_misplaced(ordered), None)
+        if misplaced is None:
             break
-        ordered.insert(earlier, ordered.pop(later))
+        cause, effect = misplaced
+        ordered.insert(effect, ordered.pop(cause))
     return ordered
+
+
+def _iter_misplaced(ordered: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
+    """Places of causes, other than hints, that come behind an effect of theirs, with the place of the effect."""
+    for later, cause in enumerate(ordered):
+        if cause.match.weight > 1:
+            yield from ((later, earlier) for earlier in range(later) if is_cause_of(cause, ordered[earlier]))
 
 
 def is_cause_of(cause: Candidate, effect: Candidate) -> bool:
