@@ -274,15 +274,13 @@ def _is_reset(loop: ast.For) -> bool:
 )
 def shared_transform(code: Code, source: Source) -> Iterator[Hit]:
     """The transform of the validation part is replaced, and so is that of the training part: both read one data set."""
-    for node in (one for one in source.nodes if isinstance(one, ast.Assign)):
-        target = node.targets[0]
-        is_transform = isinstance(target, ast.Attribute) and "transform" in target.attr
-        inner = target.value if is_transform and isinstance(target.value, ast.Attribute) else None  # type: ignore[attr-defined]
+    if not code.calls.get("random_split"):
+        return
+    targets = [node.targets[0] for node in source.nodes if isinstance(node, ast.Assign)]
+    attributes = [one for one in targets if isinstance(one, ast.Attribute)]
+    for target in (one for one in attributes if "transform" in one.attr):
+        inner = target.value if isinstance(target.value, ast.Attribute) else None
         part = dotted_target(inner.value) if inner is not None and inner.attr == "dataset" else ""
-        copied = [
-            one
-            for one in source.nodes
-            if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == f"{part}.dataset"
-        ]
-        if part and _HELD_OUT.search(part) and not copied and code.calls.get("random_split"):
-            yield Hit(node, {"part": part, "code": ast.unparse(node)})
+        is_replaced = any(one.attr == "dataset" and dotted_target(one.value) == part for one in attributes)
+        if part and _HELD_OUT.search(part) and not is_replaced:
+            yield Hit(target, {"part": part, "code": ast.unparse(source.statement(target) or target)})
