@@ -60,7 +60,7 @@ Find = Callable[["Code", "Source"], Iterator[Hit]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of the review. Its sentences are in `templates/words/messages/<language>_review.toml`.
+    """A rule of the review. Its sentences are in `templates/words/messages/<language>_review*.toml`.
 
     Args:
         name: Name that `# labbook: ok` silences.

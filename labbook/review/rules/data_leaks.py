@@ -21,6 +21,9 @@ _NODES = re.compile(
     r"^(?:idx_)?(train|val|test)(?:(?<=idx_train)|(?<=idx_val)|(?<=idx_test)|_mask|_idx|_index|_nodes)$"
 )
 _LOSSES = ("cross_entropy", "nll_loss", "criterion", "loss_fn")
+_REMAINDERS = ("setdiff1d", "drop", "isin", "delete", "difference", "in1d")
+"""Functions that take the rows of one part out of the other."""
+
 _SPLITS = ("random_split", "train_test_split")
 
 
@@ -284,3 +287,23 @@ def shared_transform(code: Code, source: Source) -> Iterator[Hit]:
         is_replaced = any(one.attr == "dataset" and dotted_target(one.value) == part for one in attributes)
         if part and _HELD_OUT.search(part) and not is_replaced:
             yield Hit(target, {"part": part, "code": ast.unparse(source.statement(target) or target)})
+
+
+@rule(
+    "train_val_overlap", "warning", 1, "numpy.random.choice, pandas.DataFrame.sample: each call draws anew", row="data"
+)
+def rows_drawn_twice(code: Code, source: Source) -> Iterator[Hit]:
+    """Training and held-out rows are two random draws from the same rows, and have some in common."""
+    if any(code.calls.get(name) for name in _REMAINDERS):
+        return
+    draws: dict[tuple[ast.AST | None, str], tuple[str, ast.AST]] = {}
+    for node in (one for one in source.nodes if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)):
+        call, name = node.value, dotted_target(node.targets[0])
+        if not isinstance(call, ast.Call) or last_name(call.func) not in ("choice", "sample"):
+            continue
+        # `rows.sample(...)`, or `random.sample(rows, ...)`.
+        rows = call.args[:1] if source.dotted(call.func) else [call.func]
+        key = (source.function(node), ast.unparse(rows[0]) if rows else "")
+        before, first = draws.setdefault(key, (name, node))
+        if "train" in before.lower() and first is not node and _HELD_OUT.search(name) and "train" not in name.lower():
+            yield Hit(node, {"name": name, "other": before, "rows": key[1].removesuffix(".sample")})
