@@ -42,9 +42,10 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     if not never:
         if _count_judged(signals) < _AFTER_BACKWARDS:
             return _first_graph(signals, total)
-        held = max((o.get("tensors", 0) for o in signals.optimizers), default=0)
-        if 0 < total < held:
-            return Outcome("ok", message("health.all_followed", count=total, held=held))
+        followed = signals.loop.get("elements", 0) - signals.loop.get("frozen", 0)
+        larger = [o.get("tensors", 0) for o in signals.optimizers if o.get("trainable", 0) > followed > 0]
+        if total and larger:
+            return Outcome("ok", message("health.all_followed", count=total, held=max(larger)))
         return Outcome("ok", message("health.all_parameters", count=total) if total else message("health.all"))
     idle = set(signals.loop.get("never_called", []))
     cut = [name for name in never if name not in idle]
