@@ -174,6 +174,8 @@ def test_printed_values_of_a_logged_metric_are_no_second_metric():
     logged = of("val/accuracy", [0.78125, 0.9], "tensorboard")
     printed, other = of("val_acc", [0.781, 0.9]), of("val_acc", [0.7, 0.8])
     assert without_repeats(RUN, [logged, printed]) == [logged]
+    assert without_repeats(RUN, [logged, of("val_acc", [0.781, 0.9, 0.9])]) == [logged]
+    assert len(without_repeats(RUN, [logged, of("val_acc", [0.781, 0.9, 0.8])])) == 2
     assert without_repeats(RUN, [logged, other]) == [logged, other] and without_repeats(RUN, [printed]) == [printed]
 
 
