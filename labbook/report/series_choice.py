@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from statistics import fmean, median
 
 from labbook.model.metric_kinds import SPLITS, MetricGoal, choose_metric, direction_of, is_counter, metric_kind
@@ -343,14 +343,13 @@ def _repeats(printed: Series, logged: Series) -> bool:
     The last one may be printed once more, as by an evaluation of the end that is logged at the same step.
     """
     one, other = metric_kind(printed.name), metric_kind(logged.name)
-    if (one.quantity, one.split) != (other.quantity, other.split) or len(printed.values) - len(logged.values) not in (
-        0,
-        1,
-    ):
+    longer = len(printed.values) - len(logged.values)
+    if (one.quantity, one.split) != (other.quantity, other.split) or longer not in (0, 1):
         return False
+    wanted = (*logged.values, *logged.values[-1:])
     return all(
         math.isclose(a, b, rel_tol=0.005, abs_tol=5e-4) or (math.isnan(a) and math.isnan(b))
-        for a, b in zip_longest(printed.values, logged.values, fillvalue=logged.last)
+        for a, b in zip(printed.values, wanted, strict=False)
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -87,7 +88,7 @@ def _without_repeats(arguments: Sequence[Arguments]) -> list[Arguments]:
     ]
 
 
-def _arguments(parsed: Arguments, limits: Limits, differing: Collection[str]) -> dict[str, Any]:
+def _arguments(parsed: Arguments, limits: Limits, differing: AbstractSet[str]) -> dict[str, Any]:
     """Returns the options of one source; of many those without a value are only counted.
 
     Args:
