@@ -134,5 +134,5 @@ def _answer(best: tuple[float | None, list[float], float | None]) -> Overfit:
         )
     else:
         verdict, summary = "warn", "The batch was learned only in part: {fall} ({how}). More steps may do."
-    said = Text(summary, fall=fall, how=how)
-    return Overfit("Overfit one batch", verdict, said, tuple(losses), accuracy, rate)
+    text = Text(summary, fall=fall, how=how)
+    return Overfit("Overfit one batch", verdict, text, tuple(losses), accuracy, rate)

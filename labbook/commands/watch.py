@@ -27,7 +27,7 @@ def command(polling: bool, notebook: str | None) -> None:
     book = open_notebook(notebook)
     say = terminal_sentences(book)
     print_site(build_site(book), say)
-    for changed in changes(book, polling=polling, tell_start=True):
+    for changed in changes(book, polling=polling, yield_start=True):
         if not changed:
             # Notes that were written during the first build.
             build_site(book)

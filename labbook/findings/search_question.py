@@ -35,7 +35,7 @@ def interpret_search(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
             # unless the words are a search phrase of another symptom: "loss becomes nan after some hundred steps".
             _, of_message = _interpret_paste(book, typed)
             if of_message.symptoms:
-                asked = symptoms.symptoms[:1] if symptoms.said else ()
+                asked = symptoms.symptoms[:1] if symptoms.has_phrase else ()
                 found = tuple(dict.fromkeys([*asked, *of_message.symptoms, *symptoms.symptoms]))[:_PAGES]
                 symptoms = replace(of_message, symptoms=found)
     else:

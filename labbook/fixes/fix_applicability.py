@@ -159,8 +159,8 @@ def is_for_other_value(change: Change, there: Finding, here: Finding) -> bool:
         return True
     lines = "\n".join(line for part in changed_lines(change.detail) for line in part)
     strings = {text.strip("'\"") for text in _STRINGS.findall(lines) if text[0] in "'\""}
-    said, now = ("\n".join(_texts_of(one)) for one in (there, here))
-    return any(len(text) > 1 and text in said and text not in now for text in strings)
+    then, now = ("\n".join(_texts_of(one)) for one in (there, here))
+    return any(len(text) > 1 and text in then and text not in now for text in strings)
 
 
 def sets_named_number(change: Change, there: Finding, here: Finding, now: Circumstances) -> bool:

@@ -38,7 +38,7 @@ _TITLE_WEIGHT = 1.05
 """A title says more than a search phrase. Source: chosen by us on benchmarks/search."""
 _OWN_TITLE = 0.02
 """Among pages with the same search phrase, the one with more of the question in its title comes first."""
-_SAID = 0.2
+_PHRASE = 0.2
 """A whole search phrase in the question counts more than words of it in several phrases. Source: as above."""
 
 _EXACT = 1.99
@@ -53,7 +53,7 @@ class PageScore:
     Args:
         share: Share of the question that the page explains, 0 to 1, weighted by the rarity of its words.
         score: Order of the pages; more is better.
-        said: Whether the question has a whole title or search phrase of the page that is not a common word.
+        has_phrase: Whether the question has a whole title or search phrase of the page that is not a common word.
         exact: Whether a title or search phrase of the page says the same as the whole question.
         titled: How well a title of the page alone fits the question, 0 to 1.
         fit: How well the best phrase of the page fits the question, 0 to 1.
@@ -62,7 +62,7 @@ class PageScore:
     share: float
     score: float
     symptom: str
-    said: bool = False
+    has_phrase: bool = False
     exact: bool = False
     titled: float = 0.0
     fit: float = 0.0
@@ -76,13 +76,13 @@ class _Fits:
         all: Of each phrase, weighted by its kind.
         own_words: The best of titles and search phrases.
         title: That of titles.
-        is_said: Whether the question has a whole title or search phrase.
+        has_phrase: Whether the question has a whole title or search phrase.
     """
 
     all: list[float] = dataclasses.field(default_factory=list)
     own_words: float = 0.0
     title: float = 0.0
-    is_said: bool = False
+    has_phrase: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,11 @@ class PageScores:
             found = fits[page]
             best = sorted(found.all, reverse=True)
             fit = sum(one * _NEXT**at for at, one in enumerate(best[:_MOST_FITS]))
-            score = _TYPICAL * typical[page] + fit + _OWN_TITLE * found.title + _SAID * found.is_said
+            score = _TYPICAL * typical[page] + fit + _OWN_TITLE * found.title + _PHRASE * found.has_phrase
             is_exact = share + found.own_words >= _EXACT
-            scores.append(PageScore(share, score, page, found.is_said, is_exact, found.title, max(best, default=0.0)))
+            scores.append(
+                PageScore(share, score, page, found.has_phrase, is_exact, found.title, max(best, default=0.0))
+            )
         return sorted(scores, key=lambda one: (-one.score, one.symptom))
 
     def _fits(self, gains: Mapping[int, float], covered: Mapping[int, set[int]], total: float) -> dict[str, _Fits]:
@@ -180,7 +182,7 @@ class PageScores:
             fits.all.append(fit * kind)
             if kind >= 1:
                 fits.own_words = max(fits.own_words, fit)
-                fits.is_said = fits.is_said or (len(covered[at]) == len(phrase) and whole >= rare)
+                fits.has_phrase = fits.has_phrase or (len(covered[at]) == len(phrase) and whole >= rare)
             if kind == _TITLE_WEIGHT:
                 fits.title = max(fits.title, fit)
         return found

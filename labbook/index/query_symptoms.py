@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from labbook.index.query_fields import FieldNames
 
 _MOST = 3
-_ENOUGH_SAID = 0.9
+_ENOUGH_WITH_PHRASE = 0.9
 """The same if the query has a whole search phrase of the page."""
 _MOSTLY = 0.35
 """Smallest share of a query that a page must explain if only one word of it is known. Source: as above."""
@@ -47,7 +47,7 @@ class QuerySymptoms:
         families: Families, likeliest first.
         whole: Whether the query says nothing else.
         equal: Number of symptoms that are as likely as the first one.
-        said: Whether a title or search phrase of the first symptom is part of the query.
+        has_phrase: Whether a title or search phrase of the first symptom is part of the query.
         pages: Pages of the catalogue to show among the results.
         names: What a message is about: the module, key or option that it names.
     """
@@ -57,7 +57,7 @@ class QuerySymptoms:
     families: tuple[str, ...] = ()
     whole: bool = False
     equal: int = 1
-    said: bool = False
+    has_phrase: bool = False
     pages: tuple[Hit, ...] = ()
     names: tuple[str, ...] = ()
 
@@ -124,7 +124,7 @@ def _likely_symptoms(question: Question, known: Mapping[str, Symptom]) -> QueryS
     known_words, count = scores.count_known(question.text)
     ranked = [one for one in pages if _has_evidence(one, known_words, count)]
     if is_request(question.text):
-        ranked = [one for one in ranked if (one.said and one.share >= _REQUESTED) or one.fit >= _ASKED]
+        ranked = [one for one in ranked if (one.has_phrase and one.share >= _REQUESTED) or one.fit >= _ASKED]
     is_word = sum(not term.minor for term in question.terms) < 2
     if not ranked and is_word and count < 2:
         titled = sorted((one for one in pages if one.titled), key=lambda one: -one.titled)
@@ -137,9 +137,9 @@ def _likely_symptoms(question: Question, known: Mapping[str, Symptom]) -> QueryS
     return QuerySymptoms(
         symptoms=tuple(one.symptom for one in near),
         families=_families([known[best.symptom]]),
-        whole=best.share >= _WHOLE and (best.said or best.exact or is_word),
+        whole=best.share >= _WHOLE and (best.has_phrase or best.exact or is_word),
         equal=sum(one.exact or one.score >= _EQUAL * best.score for one in near),
-        said=best.said,
+        has_phrase=best.has_phrase,
     )
 
 
@@ -150,10 +150,10 @@ def _has_evidence(page: PageScore, known: int, count: int) -> bool:
         known: Number of meanings of the query that some page has.
         count: Number of meanings of the query.
     """
-    if page.score < (_ENOUGH_SAID if page.said else ENOUGH):
+    if page.score < (_ENOUGH_WITH_PHRASE if page.has_phrase else ENOUGH):
         return False
     if count < 2:
-        return page.said  # one common word, such as "loss", is about no failure
+        return page.has_phrase  # one common word, such as "loss", is about no failure
     return known >= 2 or count == 2 or page.share >= _MOSTLY  # "flat tire on the highway"
 
 

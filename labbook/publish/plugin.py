@@ -300,7 +300,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
 
     def on_post_build(self, *, config: MkDocsConfig) -> None:
         """Writes files made from the whole site."""
-        self.tell(self.finish(config))
+        self.log_problem(self.finish(config))
         if not self.lazy and not self._dirty:
             # MkDocs has emptied the folder.
             site = Path(config.site_dir)
@@ -320,7 +320,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         """Logs a warning in the language of the notebook."""
         log.warning("%s", self.say.line(key, **values))
 
-    def tell(self, problem: str) -> None:
+    def log_problem(self, problem: str) -> None:
         """Logs a warning if there is a problem."""
         if problem:
             log.warning("%s", problem)

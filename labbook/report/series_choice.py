@@ -275,16 +275,16 @@ def window_of(series: Series) -> int:
 def _best_level(values: Sequence[float], window: int, *, max_first: bool) -> float | None:
     """Returns the best median of `window` successive finite values, or `None` if there are none."""
     levels: list[float] = []
-    held: list[float] = []  # the last finite values, sorted: sorting each window anew takes ten times as long
+    recent: list[float] = []  # the last finite values, sorted: sorting each window anew takes ten times as long
     for end, value in enumerate(values):
         if not math.isfinite(value):
-            held.clear()
+            recent.clear()
             continue
-        insort(held, value)
-        if len(held) > window:
-            del held[bisect_left(held, values[end - window])]
-        if len(held) == window:
-            levels.append(median(held))
+        insort(recent, value)
+        if len(recent) > window:
+            del recent[bisect_left(recent, values[end - window])]
+        if len(recent) == window:
+            levels.append(median(recent))
     return (max if max_first else min)(levels) if levels else None
 
 

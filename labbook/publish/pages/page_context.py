@@ -60,7 +60,7 @@ class PageContext:
             for parent in row.parents:
                 self._readers[parent].append(row)
         labels = templates.words["site"]
-        self._said = {key: str(labels[key]) for key in _BAR_WORDS}
+        self._labels = {key: str(labels[key]) for key in _BAR_WORDS}
         # Cached, because each neighbour of a run needs it.
         self._all_runs, self._compare = at("runs/index.md"), at("compare/index.md")
         self._urls: dict[str, str] = {}
@@ -113,7 +113,7 @@ class PageContext:
             linked = [*self._written_by(row), *self._readers.get(row.id, ())[:_MOST_LINKS]]
             more += [[row.path, one.id, one.started, one.subject, page(one)] for one in linked]
         symptoms = {name: self._linked(name) for name in sorted({name for row in rows for name in row.symptoms})}
-        alike = [self._said, self._all_runs, self._compare, local_time(rows[0].started)]
+        alike = [self._labels, self._all_runs, self._compare, local_time(rows[0].started)]
         key = content_key(shown or [vars(row) for row in rows], alike, beside, more, symptoms)
         return key, [source for row in rows if (source := row.path[len("notes/") :]).startswith("runs/")]
 
@@ -161,7 +161,7 @@ class PageContext:
             "script": row.script,
             "script_older": self._url(earlier) if earlier is not older else "",
             "script_newer": self._url(later) if later is not newer else "",
-            "said": self._said,
+            "said": self._labels,
         }
 
     def _summary(self, row: RunRow) -> dict[str, str]:

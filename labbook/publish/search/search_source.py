@@ -166,12 +166,12 @@ class _CachedRecords:
     def run(self, path: Path, row: RunRow) -> SearchRecord | None:
         """Returns the record of a run; `None` without its entry."""
         mark = file_state_or_gone(str(path), self._now_ns)
-        held = self._known.get(row.path)
-        if held is not None and mark and held[0] == mark and dict(held[1]).keys() == _FIELDS:
-            self._now[row.path] = held
+        known = self._known.get(row.path)
+        if known is not None and mark and known[0] == mark and dict(known[1]).keys() == _FIELDS:
+            self._now[row.path] = known
             record = SearchRecord.__new__(SearchRecord)
             # Five times as fast as the constructor of a frozen class; a month has thousands.
-            record.__dict__.update(held[1])
+            record.__dict__.update(known[1])
             return record
         entry = _entry(path, row.path, self._source)
         if entry is None:

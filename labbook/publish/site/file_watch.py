@@ -25,7 +25,7 @@ _CHANGES = frozenset({"created", "modified", "moved", "deleted"})
 
 
 def changes(
-    notebook: Notebook, *, polling: bool = False, stop: Callable[[], bool] | None = None, tell_start: bool = False
+    notebook: Notebook, *, polling: bool = False, stop: Callable[[], bool] | None = None, yield_start: bool = False
 ) -> Iterator[list[str]]:
     """Yields changed files, relative to the notebook, when changes have stopped.
 
@@ -33,7 +33,7 @@ def changes(
         notebook: Notebook; its notes, templates, settings and `mkdocs.yml` are watched.
         polling: Poll for changes (needed on network file systems).
         stop: Called a few times a second; true ends the iteration.
-        tell_start: Whether to yield an empty list when watching begins; earlier changes are not reported.
+        yield_start: Whether to yield an empty list when watching begins; earlier changes are not reported.
 
     Raises:
         UsageError: watchdog is not installed.
@@ -41,7 +41,7 @@ def changes(
     happened: queue.Queue[str] = queue.Queue()
     observer = _observer(notebook, happened, polling=polling)
     try:
-        if tell_start:
+        if yield_start:
             yield []
         while stop is None or not stop():
             changed = _next_change(happened)

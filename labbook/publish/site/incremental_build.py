@@ -156,7 +156,7 @@ class _Build:
         note_written(self._site, self._own)
         # The search needs no pages, so it is built from here on, in parallel.
         with run_in_worker(partial(self._plugin.finish, self._config)) as problem:
-            return self._update_all(record_path, workers, lambda: self._plugin.tell(problem()))
+            return self._update_all(record_path, workers, lambda: self._plugin.log_problem(problem()))
 
     def _update_all(self, record_path: Path, workers: int, finish: Callable[[], None]) -> BuildResult:
         """Updates pages and files."""

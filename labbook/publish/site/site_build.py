@@ -166,7 +166,7 @@ def serve_site(
         threading.Thread(target=server.serve_forever, daemon=True).start()
         stack.callback(server.shutdown)
         report(done)
-        for changed in changes(notebook, polling=polling, tell_start=True):
+        for changed in changes(notebook, polling=polling, yield_start=True):
             try:
                 # In a large notebook, not every note is checked for each query.
                 refresh(notebook, only=[notebook.paths.root / name for name in changed if name.startswith("notes/")])

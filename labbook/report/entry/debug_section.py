@@ -110,8 +110,8 @@ def _drop_duplicates(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def _leaf(row: Mapping[str, Any], limits: Limits) -> dict[str, str]:
     """Returns the path of a tensor in its batch, and its role where the path is only a number or missing."""
     path, role = str(row.get("leaf") or ""), str(row.get("role") or "")
-    is_told = not path or (path.replace(".", "").isdigit() and role in ("input", "label"))
-    return {"role": role if is_told else "", "leaf": shorten_middle(path, limits.cell)}
+    is_known = not path or (path.replace(".", "").isdigit() and role in ("input", "label"))
+    return {"role": role if is_known else "", "leaf": shorten_middle(path, limits.cell)}
 
 
 def _spread_cells(row: Mapping[str, Any]) -> dict[str, str]:

@@ -61,10 +61,10 @@ def _add_up_models(state: Mapping[str, Any], optimizers: Sequence[Mapping[str, A
     return {**state, **totals, "model": ", ".join(names) or state.get("model")}
 
 
-def _model(name: str, state: Mapping[str, Any], tell_name: bool) -> list[dict[str, Any]]:
+def _model(name: str, state: Mapping[str, Any], with_name: bool) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     if state.get("model"):
-        rows.append({"what": "model", "value": str(state["model"]) + (f" ({name})" if tell_name else "")})
+        rows.append({"what": "model", "value": str(state["model"]) + (f" ({name})" if with_name else "")})
     total, trainable = state.get("parameters"), state.get("trainable")
     if isinstance(total, int) and total:  # the optimizer of a static graph holds none
         rows.append(

@@ -153,13 +153,13 @@ def _result(facts: Mapping[str, Any], limits: Limits, say: Sentences) -> dict[st
     columns = [str(name) for name in _list(facts.get("columns"))][:12]
     rows = _list(facts.get("rows"))
     kept = rows[: limits.rows]
-    said = facts.get("said") or {}
+    translated = facts.get("said") or {}
     cells = [
-        [said.get(f"{at},{place}") or cell for place, cell in enumerate(_list(row)[: len(columns)])]
+        [translated.get(f"{at},{place}") or cell for place, cell in enumerate(_list(row)[: len(columns)])]
         for at, row in enumerate(kept)
     ]
     return {
-        "title": shorten_middle(say(said.get("title") or str(facts.get("title") or "")), limits.cell),
+        "title": shorten_middle(say(translated.get("title") or str(facts.get("title") or "")), limits.cell),
         "summary": shorten_middle(_summary(facts, columns, rows, say), limits.text),
         "verdict": str(facts.get("verdict") or "note"),
         "line": str(facts.get("line") or ""),

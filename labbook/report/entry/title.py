@@ -75,12 +75,12 @@ def verdict_line(run: Run, language: str = "en") -> str:
     if exception is not None:
         frame = user_frame(exception)
         kind = _display_name(exception.type) or "exception"
-        said = _first_words(exception.message)
-        shown = f"{kind}: {said}" if said else kind
+        text = _first_words(exception.message)
+        shown = f"{kind}: {text}" if text else kind
         if frame is None:
             return shown
         at = _display_name(place(frame, run))
-        return fill(labels["found"], title=shown, place=at) if said else fill(labels["at"], type=kind, place=at)
+        return fill(labels["found"], title=shown, place=at) if text else fill(labels["at"], type=kind, place=at)
     fault = _worst_fault(run) if run.status != "failed" else None
     if fault is not None:
         return _finding_phrase(fault, run, labels)
@@ -112,18 +112,18 @@ def verdict_reason(run: Run, labels: Mapping[str, Any]) -> str:
     return finding.title.replace("`", "") if finding is not None else check.title if check is not None else ""
 
 
-def _trials_phrase(trials: Mapping[str, Any], said: Mapping[str, Any], kind: str) -> str:
+def _trials_phrase(trials: Mapping[str, Any], labels: Mapping[str, Any], kind: str) -> str:
     """Returns what `_best_trial_phrase` does, with the number of those that failed: "...; 2 failed"."""
     errors = [str(row.get("error") or "") for row in trials.get("rows") or () if row.get("state") in BROKEN]
-    phrase = _best_trial_phrase(trials, said, kind)
+    phrase = _best_trial_phrase(trials, labels, kind)
     if not errors:
         return phrase
     alike = len(errors) > 1 and len(set(errors)) == 1 and errors[0]
     values = {"phrase": phrase, "count": str(len(errors)), "error": _first_words(errors[0])}
-    return fill(said["trials_failed_alike" if alike else "trials_failed"], **values)
+    return fill(labels["trials_failed_alike" if alike else "trials_failed"], **values)
 
 
-def _best_trial_phrase(trials: Mapping[str, Any], said: Mapping[str, Any], kind: str) -> str:
+def _best_trial_phrase(trials: Mapping[str, Any], labels: Mapping[str, Any], kind: str) -> str:
     """Returns the number of trials and the best one, if there is one: "12 trials, best val_acc 0.93 (trial 4)".
 
     Repeated trainings have the mean of all: "5 trainings, RMSE 0.71 on average (0.65 to 0.75)".
@@ -133,16 +133,16 @@ def _best_trial_phrase(trials: Mapping[str, Any], said: Mapping[str, Any], kind:
         low, high = pair(trials["low"], trials["high"])
         metric, value = _display_name(str(trials["metric"])), number(trials["mean"])
         key = f"{kind}_loss" if metric == "loss" else f"{kind}_mean"
-        return fill(said[key], count=total, metric=metric, value=value, low=low, high=high)
+        return fill(labels[key], count=total, metric=metric, value=value, low=low, high=high)
     if "best" not in trials:
-        return fill(said[kind], count=total)
+        return fill(labels[kind], count=total)
     metric, value, best = _display_name(str(trials["metric"])), number(trials["value"]), trials["best"]
     params = next((row.get("params") or {} for row in trials.get("rows") or () if row.get("number") == best), {})
     named = [f"{_display_name(str(name))}={_option(given)}" for name, given in params.items()][:_MAX_OPTIONS]
     # Tools number their trials from 0; people count trainings from 1.
     shown = best + 1 if kind == "trainings" else best
     which = ": ".join(filter(None, (str(shown), ", ".join(named))))
-    return fill(said[f"{kind}_best"], count=total, metric=metric, value=value, number=which)
+    return fill(labels[f"{kind}_best"], count=total, metric=metric, value=value, number=which)
 
 
 def _broken_series(run: Run) -> Series | None:
