@@ -32,6 +32,7 @@ OTHER_FACTS = {
         "odd",
         "others",
         "halves",
+        "places",
         "kind",
         "step_s",
         "waiting",

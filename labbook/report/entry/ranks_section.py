@@ -14,6 +14,9 @@ from labbook.store.text.sentences import Sentences
 _MOST_NAMED = 8
 _MOST_STACKS = 4
 
+_NOWHERE = {"failed": "record.ranks.failed_nowhere", "alike": "record.ranks.alike_nowhere"}
+"""Kind of an odd rank -> its sentence where the line is not known."""
+
 _SENTENCES = {
     "aborted": "record.ranks.aborted",
     "alike": "record.ranks.alike",
@@ -131,7 +134,7 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
     }
     key = "record.ranks.ended_first" if kind == "ended" and odd.get("broke") else _SENTENCES[kind]
     key = "record.ranks.killed_unseen" if kind == "killed" and values["error"] == "?" else key
-    key = f"{key}_nowhere" if kind in ("failed", "alike") and values["own"] == "?" else key
+    key = _NOWHERE.get(kind, key) if values["own"] == "?" else key
     sentence = "" if kind == "scattered" else say.line(key, **values)
     if places := odd.get("places") or odd.get("halves"):
         parts = say.line("record.ranks.and_place").join(
