@@ -93,9 +93,14 @@ def roll_call(
         `of`: "workers" for workers of Ray without a process group, numbered as they began; `job`; `world`; `rows`, by
         rank: `rank`, `host`, `pid`, `status`, `steps`, `step_s`, `waiting` (see `classify_wait`), `call` (name of the
         collective), `where` (`file`, `line`, `function`, `source`), `stack`, `error`; `missing` (ranks that never
-        reported); `differences` (`what`, `values`: value -> ranks); `odd`: `kind`, `ranks` and what `name_odd` adds,
+        reported); `attempts` (of a run that its launcher restarted and that then ended well: `odd` of each earlier
+        attempt); `differences` (`what`, `values`: value -> ranks); `odd`: `kind`, `ranks` and what `name_odd` adds,
         and `calls` (`step`, `own`, `usual`: the first step with another number of collective calls).
     """
+    earlier, last = _split_attempts(processes)
+    if earlier and not running and all(map(_has_ended_well, last)):
+        facts = roll_call(last, tasks, world, key, stopped=stopped)
+        return {**facts, "attempts": [name_odd(_rows_of_ranks(attempt)) for attempt in earlier]} if facts else {}
     by_rank: dict[int, ProcessEvents] = {}
     for process in processes:
         rank = rank_of_process(process)
@@ -140,6 +145,28 @@ def roll_call(
         "missing": missing, "odd": odd, "differences": differences,
     }  # fmt: skip
     return {name: value for name, value in facts.items() if value}
+
+
+def _split_attempts(processes: Sequence[ProcessEvents]) -> tuple[list[list[ProcessEvents]], list[ProcessEvents]]:
+    """Returns the ranks of each attempt before the last restart by torchelastic, and all other processes."""
+    attempts: dict[int, list[ProcessEvents]] = {}
+    for process in processes:
+        number = process.hello.get("env", {}).get("TORCHELASTIC_RESTART_COUNT", "")
+        if number.isdigit() and rank_of_process(process) is not None:
+            attempts.setdefault(int(number), []).append(process)
+    earlier = [attempts[number] for number in sorted(attempts)[:-1]]
+    return earlier, [process for process in processes if not any(process in attempt for attempt in earlier)]
+
+
+def _has_ended_well(process: ProcessEvents) -> bool:
+    return bool(process.events_of_kind(Bye)) and not any(
+        e.get("exit") for e in process.events_of_kind(UncaughtException)
+    )
+
+
+def _rows_of_ranks(processes: Sequence[ProcessEvents]) -> list[dict[str, Any]]:
+    ranks = sorted(((rank_of_process(process) or 0, process) for process in processes), key=lambda pair: pair[0])
+    return [_row(rank, process, None, in_group=True) for rank, process in ranks]
 
 
 def _weight(process: ProcessEvents) -> tuple[int, int, int]:

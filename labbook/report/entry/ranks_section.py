@@ -59,6 +59,10 @@ def ranks_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | 
         "of_workers": facts.get("of") == "workers",
         "sentence": odd_rank_sentence(odd, say, run),
         "missing": _numbers(facts.get("missing") or ()) if odd.get("kind") != "missing" else "",
+        "attempts": [
+            say.line("record.ranks.attempt", number=number, sentence=odd_rank_sentence(earlier, say, run) or "?")
+            for number, earlier in enumerate(facts.get("attempts") or (), 1)
+        ],
         "joined": facts.get("joined_by_clock") and say.line("record.ranks.joined_by_clock", job=facts.get("job")),
         "differences": [
             say.line("record.ranks.difference", what=one["what"], values="; ".join(

@@ -95,3 +95,39 @@ def test_the_rank_with_another_order_of_collective_calls_is_named(lines, calls, 
     assert (odd["kind"], odd["ranks"]) == (kind, ranks)
     said = "all_reduce at train.py:26 as call 7, where ranks 0-1, 3 called broadcast"
     assert odd_rank_sentence(odd, Sentences("en")).endswith(said) is (kind == "crossed")
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        ("label 7 is out of range\nof 5 classes", "RuntimeError: label 7 is out of range"),
+        ("", "RuntimeError"),
+        (
+            "Caught KeyError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
+            "Traceback (most recent call last):\n  File \"a.py\", line 3, in f\nKeyError: 'mask'\n",
+            "KeyError: 'mask'",
+        ),
+    ],
+)
+def test_the_error_of_a_rank_is_its_own(message, error, tmp_path):
+    event = {"k": "exception", "type": "RuntimeError", "message": message, "exit": True, "t": 5.0, "frames": []}
+    processes = [rank_process(rank, tmp_path, events=(event,) if rank == 1 else ()) for rank in range(3)]
+    assert roll_call(processes, (), 3, "")["rows"][1]["error"] == error
+
+
+@pytest.mark.parametrize("ends_well", [True, False])
+def test_the_failure_before_a_restart_that_went_well_is_named(ends_well, tmp_path):
+    error = {"k": "exception", "type": "ValueError", "message": "bad batch", "exit": True, "t": 5.0, "frames": []}
+
+    def process(rank, attempt):
+        events = (error,) if rank == 1 and (attempt == 0 or not ends_well) else ()
+        found = rank_process(rank, tmp_path / str(attempt), events=events)
+        found.hello["env"]["TORCHELASTIC_RESTART_COUNT"] = str(attempt)
+        return found
+
+    facts = roll_call([process(rank, attempt) for attempt in (0, 1) for rank in range(3)], (), 0, "")
+    assert ("attempts" in facts) is ends_well
+    if ends_well:
+        assert {row["status"] for row in facts["rows"]} == {"finished"} and "odd" not in facts
+        [earlier] = facts["attempts"]
+        assert (earlier["kind"], earlier["ranks"], earlier["error"]) == ("failed", [1], "ValueError: bad batch")
