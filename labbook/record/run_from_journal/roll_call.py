@@ -37,6 +37,7 @@ _MOST_RANKS = 64
 
 _MOST_FRAMES = 12
 _FEWEST_STEPS = 5
+_RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _FATAL = {"Aborted": "SIGABRT", "Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS",
           "Floating-point exception": "SIGFPE", "Illegal instruction": "SIGILL"}  # fmt: skip
 """How `faulthandler` calls the signals. Source: Modules/faulthandler.c."""
@@ -151,7 +152,7 @@ def _split_attempts(processes: Sequence[ProcessEvents]) -> tuple[list[list[Proce
     """Returns the ranks of each attempt before the last restart by torchelastic, and all other processes."""
     attempts: dict[int, list[ProcessEvents]] = {}
     for process in processes:
-        number = process.hello.get("env", {}).get("TORCHELASTIC_RESTART_COUNT", "")
+        number = process.hello.get("env", {}).get(_RESTARTS, "")
         if number.isdigit() and rank_of_process(process) is not None:
             attempts.setdefault(int(number), []).append(process)
     earlier = [attempts[number] for number in sorted(attempts)[:-1]]

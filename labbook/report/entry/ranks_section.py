@@ -42,6 +42,9 @@ _SENTENCES = {
 }
 """What is odd about a rank -> key of its sentence."""
 
+_NOWHERE = {"failed": "record.ranks.failed_nowhere", "alike": "record.ranks.alike_nowhere"}
+"""The keys where no line of the program is known."""
+
 
 def ranks_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
     """Returns the roll-call, or `None` for a run with one rank."""
