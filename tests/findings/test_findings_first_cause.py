@@ -155,3 +155,10 @@ def test_the_error_of_a_cell_ends_the_run_not_the_report_of_its_runner():
     run = replace(RUN, exceptions=(runner, earlier, cell))
     assert ending_exception(run) == cell
     assert ending_exception(replace(run, exceptions=(runner,))) == runner
+
+
+def test_an_error_of_the_system_without_a_file_name_is_whole():
+    """Reading a truncated checkpoint: the page of a missing file has the same words before a path."""
+    raised = CaughtException("main", "OSError", "builtins", "[Errno 22] Invalid argument", t=1.0, ended_process=True)
+    found = diagnose(collect_run_evidence(replace(RUN, exceptions=(raised,))), Matcher(CATALOGUE)).findings
+    assert [one.symptom for one in found if one.symptom] == []

@@ -16,6 +16,9 @@ from labbook.model.symptom import Pattern, Symptom
 
 _MOST_LETTERS = 20_000
 _HALF = _MOST_LETTERS // 2
+_WHOLE = re.compile(r"\[Errno \d+\] [^:]+$")
+"""An error of the system without a file name: it has no further part that may be cut off."""
+
 _CUT_SIGNS = re.compile(r"[\s.…'\"`*)\]]+$")
 _SPEAKS_ALONE = 24
 """A pattern with a class needs so many characters to match a message without a class: `'model'` may be any word."""
@@ -87,7 +90,7 @@ class Matcher:
             for shape in self._by_type.get(name, ()):
                 if _fits_framework(shape, framework) and not _is_excluded(shape.symptom, text):
                     found.append(Match(shape.symptom, shape.pattern.weight, 0, {}, typed=True, whole=not text.low))
-        if not any(match.length for match in found):
+        if not any(match.length for match in found) and not _WHOLE.match(raised.message):
             found += self._cut(raised.message, names, framework)
         return _keep_strongest(found)
 

@@ -191,8 +191,7 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None, *, in_group:
         row["bad_step"], row["bad_loss"] = bad
     row["failed_at"] = raised.get("t") if raised is not None else task.failed_at if task is not None else None
     if raised is not None:
-        message = next(iter(raised.get("message", "").splitlines()), "")
-        row["error"] = f"{raised.get('type', '')}: {message}"[:300].rstrip(": .")
+        row["error"] = _error_line(raised.get("type", ""), raised.get("message", ""))
         row["where"] = find_user_line(raised.get("frames", []))
         row["call"] = collective_name(raised.get("frames", [])) if in_group else ""
     row["status"] = _status(task, raised is not None, ended)
@@ -226,6 +225,14 @@ def _end_idle_workers(rows: Sequence[dict[str, Any]], by_rank: Mapping[int, Proc
         idle = row.get("stack") and not (row.get("where") or row.get("waiting"))
         if idle and row["steps"] and _is_ray_worker(by_rank[row["rank"]]):
             row["status"] = "finished"
+
+
+def _error_line(kind: str, message: str) -> str:
+    """Returns an exception in one line; of one that quotes a traceback, as of a DataLoader's worker, the quoted one."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    is_quoted = any(line.endswith("Traceback (most recent call last):") for line in lines[1:])
+    text = lines[-1] if is_quoted else f"{kind}: {next(iter(lines), '')}"
+    return text[:300].rstrip(": .")
 
 
 def _end_workers(
