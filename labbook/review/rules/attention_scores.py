@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Function, assigned_value, assigns, dotted_target, last_name, parameters
-from labbook.review.rules.data_pipeline import argument
+from labbook.review.rules.model_classes import axis_of
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -94,11 +94,9 @@ def softmax_over_queries(code: Code, source: Source) -> Iterator[Hit]:
     """The weights of an attention are normalised over the queries, not over the keys."""
     for call, function, steps in _attentions(source):
         products = [one for step in steps for one in _products(step) if isinstance(one, (ast.BinOp, ast.Call))]
-        axis = argument(call, 1 if source.dotted(call.func) else 0, "dim") or argument(call, 9, "axis")
         owner = source.class_of(function)
-        rank = 4 if owner is not None and _splits_heads(owner) else 0
-        wrong = {"-2", *(("1", "2") if rank else ())}
-        if len(products) != 1 or axis is None or ast.unparse(axis) not in wrong:
+        wrong = (-2, 1, 2) if owner is not None and _splits_heads(owner) else (-2,)
+        if len(products) != 1 or axis_of(call, 1 if source.dotted(call.func) else 0) not in wrong:
             continue
         sides = products[0].args if isinstance(products[0], ast.Call) else [products[0].left, products[0].right]
         turned = ast.unparse(sides[1]) if len(sides) > 1 else ""

@@ -281,20 +281,23 @@ def softmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
 def _softmax_input(code: Code, source: Source, call: ast.Call) -> ast.expr | None:
     name, dotted = last_name(call.func), source.dotted(call.func)
     if dotted.startswith(("torch.", "paddle.")) and name in ("softmax", "log_softmax") and call.args:
-        return call.args[0] if _axis(call, 1) == 0 else None
+        return call.args[0] if axis_of(call, 1) == 0 else None
     kind = code.kind(source, call.func) if isinstance(call.func, ast.Attribute) else None
     if kind is not None and kind.name.endswith((".Softmax", ".LogSoftmax")) and call.args:
-        return call.args[0] if _axis(kind.call, 0) == 0 else None
+        return call.args[0] if axis_of(kind.call, 0) == 0 else None
     if not dotted and name in ("softmax", "log_softmax") and kind is None and isinstance(call.func, ast.Attribute):
-        return call.func.value if _axis(call, 0) == 0 else None
+        return call.func.value if axis_of(call, 0) == 0 else None
     return None
 
 
-def _axis(call: ast.Call, place: int) -> int | None:
+def axis_of(call: ast.Call, place: int) -> int | None:
+    """Returns the axis of a call, by its name or position; `None` if it is not written as a number."""
     argument = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), None)
     if argument is None and len(call.args) > place:
         argument = call.args[place]
-    return argument.value if isinstance(argument, ast.Constant) and type(argument.value) is int else None
+    sign = -1 if isinstance(argument, ast.UnaryOp) and isinstance(argument.op, ast.USub) else 1
+    number = argument.operand if isinstance(argument, ast.UnaryOp) else argument
+    return sign * number.value if isinstance(number, ast.Constant) and type(number.value) is int else None
 
 
 def _sees_batches(code: Code, source: Source, forward: Function) -> bool:

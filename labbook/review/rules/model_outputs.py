@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Kind, assigns, dotted_target, last_name, walk
 from labbook.review.rules.data_pipeline import argument
+from labbook.review.rules.model_classes import axis_of
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
 _ENTROPIES = ("cross_entropy", "criterion", "loss_fn", "ce", "ce_loss")
+_NORMALISE = ("torch.nn.functional.normalize", "paddle.nn.functional.normalize")
 CRITIC = re.compile(r"(?:^|_|\.)(?:d|net_?d|disc|discriminator|critic)(?:$|_)", re.IGNORECASE)
 GENERATOR = re.compile(r"(?:^|_|\.)(?:g|net_?g|gen|generator)(?:$|_)", re.IGNORECASE)
 
@@ -197,17 +199,9 @@ def normalised_over_batch(code: Code, source: Source) -> Iterator[Hit]:
     """The embeddings that a layer returns are normalised over the samples of a batch, not each by itself."""
     for where, call in code.calls.get("normalize", ()):
         dotted = source.dotted(call.func) if where is source else ""
-        axis = argument(call, 2, "dim") or argument(call, 9, "axis")
-        if (
-            dotted not in ("torch.nn.functional.normalize", "paddle.nn.functional.normalize")
-            or axis is None
-            or not call.args
-        ):
+        if dotted not in _NORMALISE or axis_of(call, 2) != 0 or not call.args:
             continue
         made = code.made(source, call.args[0])
         kind = code.kind(source, made.func) if isinstance(made, ast.Call) else None
-        is_layer = kind is not None and (
-            kind.class_node is not None or kind.name.startswith(("torch.nn.", "paddle.nn."))
-        )
-        if ast.unparse(axis) == "0" and is_layer:
+        if kind is not None and (kind.class_node is not None or kind.name.startswith(("torch.nn.", "paddle.nn."))):
             yield Hit(call, {"code": ast.unparse(call)})
