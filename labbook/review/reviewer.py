@@ -3,79 +3,30 @@
 from __future__ import annotations
 
 import ast
+import pkgutil
 import re
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from labbook.errors import UsageError
 from labbook.frozen import dataclass
 from labbook.model.message import Message
 from labbook.model.symptom import SEVERITIES
+from labbook.review import rules as _rules
 from labbook.review.code_index import Code, last_name
-from labbook.review.rules import (
-    attention_scores,
-    averaged_weights,
-    data_leaks,
-    data_pipeline,
-    embedding_losses,
-    forward_values,
-    generated_noise,
-    gradient_paths,
-    image_values,
-    initial_weights,
-    loop_order,
-    loss_formulas,
-    loss_functions,
-    metric_values,
-    model_classes,
-    model_outputs,
-    modes_and_devices,
-    numeric_range,
-    paired_data,
-    policy_gradients,
-    recurrent_states,
-    running_totals,
-    schedules,
-    script_options,
-    shared_storage,
-    training_loop,
-)
 from labbook.review.source_file import Source, Unreadable, read_source
 from labbook.review.violation import Hit, Rule, Violation
 from labbook.store.text.sentences import Sentences
 
-_MODULES = (
-    training_loop,
-    loss_functions,
-    modes_and_devices,
-    model_classes,
-    model_outputs,
-    forward_values,
-    recurrent_states,
-    generated_noise,
-    shared_storage,
-    numeric_range,
-    attention_scores,
-    gradient_paths,
-    policy_gradients,
-    schedules,
-    embedding_losses,
-    loss_formulas,
-    averaged_weights,
-    loop_order,
-    metric_values,
-    running_totals,
-    data_pipeline,
-    data_leaks,
-    paired_data,
-    image_values,
-    initial_weights,
-    script_options,
+RULES = tuple(
+    rule
+    for module in pkgutil.iter_modules(_rules.__path__)
+    for rule in vars(import_module(f"{_rules.__name__}.{module.name}")).values()
+    if isinstance(rule, Rule)
 )
-
-RULES = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Rule))
-"""All rules of the review, in the order of the modules and of the functions in them."""
+"""All rules of the review, in the order of the modules of `review/rules/` and of the functions in them."""
 
 _MAX_FILES = 5000
 _SKIPPED = {"node_modules", "__pycache__", "site-packages", "build", "dist", "venv", "env"}
