@@ -266,23 +266,6 @@ def _differ(leaves: Sequence[Leaf]) -> bool:
     return bool(one and other) and roles == {"input", "label"} and one[0] not in other and other[0] not in one
 
 
-@check("padding_ratio_high", family="data", tier=3, needs=("batches",))
-def little_padding(run: Run, signals: Signals) -> Outcome | None:
-    """Whether most token ids are 0. Source: a hint (tier 3); SageMaker NLPSequenceRatio, 50 %."""
-    if not any("embedding" in module.type.lower() for module in modules_of(signals)):
-        return None
-    for path, looks in input_leaves(signals).items():
-        shares = [
-            zero for _, _, leaf in looks
-            if leaf.get("integer") and len(leaf.get("shape", ())) == 2 and leaf.get("shape", ())[1] >= 8
-            and (leaf.get("max") or 0.0) > 2 and (zero := leaf.get("zero")) is not None
-        ]  # fmt: skip
-        if len(shares) >= 3 and median(shares) > 0.5:
-            observed = message("health.padding_ratio_high.zeros", share=median(shares), path=path)
-            return Outcome("note", observed)
-    return None
-
-
 @check("image_layout_suspect", family="data", tier=2, needs=("batches",))
 def channels_first(run: Run, signals: Signals) -> Outcome | None:
     """Whether images have 1 or 3 values on the last axis and many on axis 1: a note (UMLAUT), or colours side by side.

@@ -23,6 +23,23 @@ _LOOKS = 3
 _PADDED = 0.05
 
 
+@check("padding_ratio_high", family="data", tier=3, needs=("batches",))
+def little_padding(run: Run, signals: Signals) -> Outcome | None:
+    """Whether most token ids are 0. Source: a hint (tier 3); SageMaker NLPSequenceRatio, 50 %."""
+    if not any("embedding" in module.type.lower() for module in modules_of(signals)):
+        return None
+    for path, looks in input_leaves(signals).items():
+        shares = [
+            zero for _, _, leaf in looks
+            if leaf.get("integer") and len(leaf.get("shape", ())) == 2 and leaf.get("shape", ())[1] >= 8
+            and (leaf.get("max") or 0.0) > 2 and (zero := leaf.get("zero")) is not None
+        ]  # fmt: skip
+        if len(shares) >= 3 and median(shares) > 0.5:
+            observed = message("health.padding_ratio_high.zeros", share=median(shares), path=path)
+            return Outcome("note", observed)
+    return None
+
+
 @check("padding_in_loss", family="data", tier=2, needs=("losses", "models"))
 def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
     """Whether padding of target sequences counts in the loss as a word to be predicted.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from labbook.frozen import dataclass
@@ -28,7 +26,14 @@ from labbook.record.run_from_journal.odd_rank import (
     note_other_calls,
     note_separation,
 )
-from labbook.record.run_from_journal.rank_differences import devices_used, rank_differences
+from labbook.record.run_from_journal.rank_differences import rank_differences
+from labbook.record.run_from_journal.rank_steps import (
+    collective_calls,
+    collective_order,
+    first_bad_loss,
+    own_step_s,
+    step_s,
+)
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.store.journal import ProcessEvents
 
@@ -36,7 +41,6 @@ _MOST_RANKS = 64
 """Rows that are stored: all that are unlike the others, and the first of the rest."""
 
 _MOST_FRAMES = 12
-_FEWEST_STEPS = 5
 _RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _FATAL = {"Aborted": "SIGABRT", "Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS",
           "Floating-point exception": "SIGFPE", "Illegal instruction": "SIGILL"}  # fmt: skip
@@ -185,7 +189,7 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None, *, in_group:
     raised = None if stopped is not None else raised
     row: dict[str, Any] = {"rank": rank, "host": task.host if task else hello.get("host", ""), "pid": hello.get("pid")}
     row["steps"] = max((event.get("step", 0) for event in process.events_of_kind(Step)), default=0)
-    row["step_s"], row["whole_step_s"] = own_step_s(process), _step_s(process)
+    row["step_s"], row["whole_step_s"] = own_step_s(process), step_s(process)
     bad = first_bad_loss(process)
     if bad is not None:
         row["bad_step"], row["bad_loss"] = bad
@@ -344,66 +348,3 @@ def collective_name(frames: Sequence[StackFrame]) -> str:
         ):
             name = function
     return name
-
-
-def own_step_s(process: ProcessEvents) -> float | None:
-    """Returns the median seconds of a rank's own work in a step; `None` if it is not known.
-
-    That is data, forward and the rest, without the collective calls of the program. Ranks wait for each other in the
-    backward and in the optimizer step, too, where gradients are averaged. PaddlePaddle's calls are not timed, so that
-    the rest is not known there. On an accelerator the host waits wherever it reads a value: only the time for data is
-    known to be its own.
-    """
-    on_cpu, own = _is_on_cpu(process), []
-    for event in process.events_of_kind(Step):
-        phases, waited = event.get("ph"), event.get("collective", 0.0)
-        if not phases:
-            continue
-        names = ("data", "forward", "other") if event.get("framework") == "torch" else ("data", "forward")
-        if not on_cpu:
-            own.append(phases.get("data", 0.0))
-        elif math.isfinite(waited):
-            spent = sum(seconds for name, seconds in phases.items() if name in names and isinstance(seconds, float))
-            own.append(max(0.0, spent - waited))
-    return round(median(own), 6) if len(own) >= _FEWEST_STEPS else None
-
-
-def _is_on_cpu(process: ProcessEvents) -> bool:
-    devices = devices_used(process)
-    return bool(devices) and all("cpu" in name.lower() for name in devices)
-
-
-def _step_s(process: ProcessEvents) -> float | None:
-    times = [event["dt"] for event in process.events_of_kind(Step) if math.isfinite(event.get("dt", math.nan))]
-    return round(median(times), 6) if len(times) >= _FEWEST_STEPS else None
-
-
-def collective_calls(process: ProcessEvents) -> dict[int, int]:
-    """Returns how many collective calls the program made in each step of which it is known: step -> calls."""
-    return {
-        event["step"]: event["calls"]
-        for event in process.events_of_kind(Step)
-        if "calls" in event and event.get("n") == 1
-    }
-
-
-def collective_order(process: ProcessEvents) -> dict[int, str]:
-    """Returns the last collective calls of all ranks that the program began before it hung: number -> name."""
-    known = [event["collectives"] for event in process.events_of_kind(Stacks) if "collectives" in event]
-    if not known:
-        return {}
-    names = known[-1].get("last", [])
-    return dict(enumerate(names, known[-1].get("made", 0) - len(names) + 1))
-
-
-def first_bad_loss(process: ProcessEvents) -> tuple[int, str] | None:
-    """Returns the first step with a loss that is not finite, and that loss: "nan", "inf" or "-inf"; else `None`.
-
-    The probe ends a window of steps at the first such loss.
-    """
-    for event in process.events_of_kind(Step):
-        loss = event.get("loss")
-        for value in loss if isinstance(loss, tuple) else (loss,):
-            if isinstance(value, float) and not math.isfinite(value):
-                return event.get("step", 0), str(value)
-    return None

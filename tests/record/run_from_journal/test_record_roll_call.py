@@ -6,7 +6,8 @@ import pytest
 
 from labbook.probe.training.step_phases import StepPhases
 from labbook.record.run_from_journal.odd_rank import name_odd, note_other_calls
-from labbook.record.run_from_journal.roll_call import TaskFacts, collective_calls, own_step_s, roll_call
+from labbook.record.run_from_journal.rank_steps import collective_calls, own_step_s
+from labbook.record.run_from_journal.roll_call import TaskFacts, roll_call
 from labbook.report.entry.ranks_section import odd_rank_sentence
 from labbook.store.journal import ProcessEvents
 from labbook.store.text.sentences import Sentences
