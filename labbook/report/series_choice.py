@@ -199,7 +199,7 @@ def _repeats_batches(series: Series, run: Run) -> bool | None:
     if not kind.is_training or kind.quantity != "loss" or len(series.values) < _FEWEST_REPEATED:
         return None
     losses = [s for s in run.series if s.source == "probe" and base_name(s.name) == "loss"]
-    measured = sorted(v for s in losses for v in s.values)
+    measured = sorted(v for s in losses for v in s.values if math.isfinite(v))
     digits = _PRINTED if series.source == "text" else _LOGGED
     for value in series.values:
         near = bisect_left(measured, value - digits)

@@ -89,6 +89,8 @@ def test_the_loss_of_the_last_batch_printed_once_an_epoch_is_of_a_batch():
         mean, name="train/loss", source="Lightning", steps=tuple(29 + 30 * n for n in range(len(mean.values)))
     )
     assert not is_of_batches(logged, replace(run, series=(probe, logged)))
+    broken = replace(probe, values=(float("nan"), *probe.values[1:]))
+    assert is_of_batches(broken, replace(run, series=(broken,)))
     exact = replace(logged, values=tuple(probe.values[n] for n in (19, 39, 59)))
     assert is_of_batches(exact, replace(run, series=(probe, exact)))
     assert run_best(replace(run, series=(probe, last)), last) == median(last.values)
