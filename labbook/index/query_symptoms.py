@@ -26,8 +26,9 @@ _REQUESTED = 0.5
 _ASKED = 0.88
 """The same, of the fit of its best phrase: of a question that the page itself has."""
 _NAMED = 0.037
-"""Largest share of pages that a single word may name by their titles: "nan" does, "loss" and "failed" do not. Source:
-chosen by us."""
+_MOST_NAMED = 15
+"""Largest share and number of pages that a single word may name by their titles: "nan" does, "loss" and "failed" do
+not. Source: chosen by us."""
 _NEAR = 0.75
 """A symptom is shown too if its score has this share of the best one. Source: as above."""
 _EQUAL = 0.98
@@ -128,7 +129,8 @@ def _likely_symptoms(question: Question, known: Mapping[str, Symptom]) -> QueryS
     is_word = sum(not term.minor for term in question.terms) < 2
     if not ranked and is_word and count < 2:
         titled = sorted((one for one in pages if one.titled), key=lambda one: -one.titled)
-        ranked = [replace(one, score=one.titled) for one in titled] if len(titled) <= _NAMED * len(known) else []
+        few = len(titled) <= min(_NAMED * len(known), _MOST_NAMED)
+        ranked = [replace(one, score=one.titled) for one in titled] if few else []
     if not ranked:
         return QuerySymptoms()
     ranked.sort(key=lambda one: not one.exact)  # what says the same as the query comes first, all as likely
