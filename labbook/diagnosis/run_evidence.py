@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -35,45 +35,27 @@ def _is_of_launcher(one: CaughtException | ObservedException) -> bool:
 
 def collect_run_evidence(run: Run) -> Evidence:
     """The evidence of a run; only its health checks where it did not fail."""
-    failed = run.status in _FAILED or is_standstill(run)
     framework = next((f.name for f in run.frameworks if f.optimizers), "") or next((f.name for f in run.frameworks), "")
-    facts_of_end = {key: value for key, value in (run.captured.get("ending") or {}).items() if value}
+    conditions, facts = frozenset(name for name, holds in _iter_conditions(run) if holds), _facts(run)
+    if run.status not in _FAILED and not is_standstill(run):
+        return Evidence(checks=run.checks, conditions=conditions, facts=facts, framework=framework, clean_end=True)
     odd = (run.captured.get("ranks") or {}).get("odd") or {}
     # Where a rank was killed or crashed, the errors of all others only say that it has gone, and so do their ends.
-    killed = odd.get("ranks", ()) if odd.get("kind") in ("killed", "lost") or _has_crashed(odd) else ()
-    ending = ProcessEnd(run.exit_code, run.signal, facts_of_end)
-    if killed and (odd.get("signal") or odd.get("code")):
-        place = {"where": {**odd["where"], "rank": killed[0]}} if odd.get("where") else {}
-        ending = ProcessEnd(odd.get("code"), str(odd.get("signal") or ""), {**facts_of_end, **place})
-    conditions, facts = frozenset(name for name, holds in _iter_conditions(run) if holds), _facts(run)
-    if not failed:
-        return Evidence(checks=run.checks, conditions=conditions, facts=facts, framework=framework, clean_end=True)
+    gone = odd.get("ranks", ()) if odd.get("kind") in ("killed", "lost") or _has_crashed(odd) else ()
+    ending = _end_of_process(run, odd, gone)
     caught = [e for e in run.exceptions if e.type not in INTERRUPTS]
     if run.status == "interrupted":
         # Errors while a program is being stopped are no cause; a thread that died before may be.
         died = [e for e in caught if e.where == "thread" and ending.facts.get("reader_died")]
         raised = tuple(map(read_caught_exception, died))
         return Evidence(raised, (), ending, run.checks, conditions, facts, framework)
-    # An exception of a thread may be the reason why the main thread waits.
-    ended = [e for e in caught if e.ended_process or e.where == "thread"] or caught
-    if all(_is_of_launcher(e) or reports_child(e) for e in ended):
-        # The notebook runner goes on after the error of a cell, then fails because of it. What reports the failure of
-        # a task, or was raised from that report, comes behind the error of the task.
-        ended = [replace(e, ended_process=True, t=0.0 if reports_child(e) else e.t) for e in caught]
-    ended = [e for e in ended if not killed or e.rank is None or e.rank in killed]
-    # Where all ranks gave up waiting, that of the odd one counts as the first.
-    apart = odd.get("ranks", ()) if odd.get("kind") in ("apart", "crossed") else ()
-    ended = [replace(e, t=min(one.t for one in ended) - 1.0) if e.rank in apart else e for e in ended]
-    raised = tuple(read_caught_exception(e) for e in sorted(ended, key=lambda e: e.t))
+    raised = tuple(map(read_caught_exception, _exceptions_in_order(caught, odd, gone)))
     if raised and ending.facts.get("child_signal"):
         # The exception is about the child, or a consequence of its death.
         ending = replace(ending, facts={k: v for k, v in ending.facts.items() if k != "child_signal"})
-    launched = all(_is_of_launcher(one) and _is_of_launcher(one.inner or one) for one in raised)
-    cells = (run.captured.get("notebook") or {}).get("cells") or ()
-    own = "\n".join(row["output"] for row in cells if launched and row["state"] == "failed")
-    # What other cells of a notebook printed is not about the command that failed.
-    printed = _read_text(own or run.console.text) if run.console.text.strip() else Evidence()
-    if launched and not killed:
+    by_launcher = all(_is_of_launcher(one) and _is_of_launcher(one.inner or one) for one in raised)
+    printed = _printed_evidence(run, by_launcher=by_launcher)
+    if by_launcher and not gone:
         # What the child printed says more than its exit status.
         known = {(one.type, one.message[:200]) for one in raised}
         raised = (*(one for one in printed.exceptions if (one.type, one.message[:200]) not in known), *raised)
@@ -90,6 +72,39 @@ def collect_run_evidence(run: Run) -> Evidence:
         facts=facts,
         framework=framework or printed.framework,
     )
+
+
+def _end_of_process(run: Run, odd: Mapping[str, Any], gone: Sequence[int]) -> ProcessEnd:
+    """How the command ended, or the rank that has gone before the others where that is known."""
+    facts = {key: value for key, value in (run.captured.get("ending") or {}).items() if value}
+    if not gone or not (odd.get("signal") or odd.get("code")):
+        return ProcessEnd(run.exit_code, run.signal, facts)
+    place = {"where": {**odd["where"], "rank": gone[0]}} if odd.get("where") else {}
+    return ProcessEnd(odd.get("code"), str(odd.get("signal") or ""), {**facts, **place})
+
+
+def _exceptions_in_order(
+    caught: Sequence[CaughtException], odd: Mapping[str, Any], gone: Sequence[int]
+) -> list[CaughtException]:
+    """The exceptions that may have ended a run, the first one first."""
+    # An exception of a thread may be the reason why the main thread waits.
+    ended = [e for e in caught if e.ended_process or e.where == "thread"] or caught
+    if all(_is_of_launcher(e) or reports_child(e) for e in ended):
+        # The notebook runner goes on after the error of a cell, then fails because of it. What reports the failure of
+        # a task, or was raised from that report, comes behind the error of the task.
+        ended = [replace(e, ended_process=True, t=0.0 if reports_child(e) else e.t) for e in caught]
+    ended = [e for e in ended if not gone or e.rank is None or e.rank in gone]
+    # Where all ranks gave up waiting, that of the odd one counts as the first.
+    apart = odd.get("ranks", ()) if odd.get("kind") in ("apart", "crossed") else ()
+    ended = [replace(e, t=min(one.t for one in ended) - 1.0) if e.rank in apart else e for e in ended]
+    return sorted(ended, key=lambda e: e.t)
+
+
+def _printed_evidence(run: Run, *, by_launcher: bool) -> Evidence:
+    """The evidence of what a run printed; of a notebook that fails, only of what its failed cells printed."""
+    cells = (run.captured.get("notebook") or {}).get("cells") or ()
+    own = "\n".join(row["output"] for row in cells if by_launcher and row["state"] == "failed")
+    return _read_text(own or run.console.text) if run.console.text.strip() else Evidence()
 
 
 def _has_crashed(odd: Mapping[str, Any]) -> bool:
