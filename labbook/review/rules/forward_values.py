@@ -90,10 +90,23 @@ def unused_input(code: Code, source: Source) -> Iterator[Hit]:
         if any(isinstance(one, ast.Call) and last_name(one.func) in _LOOKS_UP for one in nodes):
             continue
         read = _read_names(source, nodes)
-        for name in names:
-            if name not in read and not name.startswith("_") and "unused" not in name:
+        for at, name in enumerate(names):
+            if name in read or name.startswith("_") or "unused" in name:
+                continue
+            if _is_called_with(code, cls, at):
                 yield Hit(forward, {"name": name, "model": cls.name})
-                break
+            break
+
+
+def _is_called_with(code: Code, cls: ast.ClassDef, at: int) -> bool:
+    """Whether the program itself passes a model its argument number `at`; a library, such as a solver, may have to."""
+    for source in code.sources:
+        for call in (one for one in source.nodes if isinstance(one, ast.Call) and len(one.args) > at):
+            kind = code.kind(source, call.func)
+            # `cls(...)` makes the model, `cls(...)(x)` calls it.
+            if kind is not None and kind.class_node is cls and code.class_named(source, call.func) is None:
+                return True
+    return False
 
 
 @rule(
