@@ -46,7 +46,7 @@ def unused_value(code: Code, source: Source) -> Iterator[Hit]:
         for node in statements:
             name = node.targets[0].id if isinstance(node.targets[0], ast.Name) else ""
             if name and name not in read and not name.startswith("_") and _is_computed(name, node.value):
-                yield Hit(node, {"name": name, "model": cls.name})
+                yield Hit(node, {"name": name, "model": cls.name}, _severity(name))
                 break
 
 
@@ -94,8 +94,13 @@ def unused_input(code: Code, source: Source) -> Iterator[Hit]:
             if name in read or name.startswith("_") or "unused" in name:
                 continue
             if _is_called_with(code, cls, at):
-                yield Hit(forward, {"name": name, "model": cls.name})
+                yield Hit(forward, {"name": name, "model": cls.name}, _severity(name))
             break
+
+
+def _severity(name: str) -> str:
+    """A note, unless the name of what is not used says that it matters: it may only be left over."""
+    return "" if _MATTERS.search(name) else "note"
 
 
 def _is_called_with(code: Code, cls: ast.ClassDef, at: int) -> bool:
