@@ -1,0 +1,176 @@
+"""Rules about Q learning: the target network, the value that is corrected, exploration."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from labbook.review.code_index import LOOPS, MODULES, SCOPES, Code, dotted_target, last_name, walk
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, rule
+
+_TARGET = re.compile(r"(?:^|[_.])(?:target|tgt)(?:$|_(?!layer|module|block|size|dim))", re.IGNORECASE)
+_DISCOUNT = re.compile(r"gamma|discount|0?\.9\d* \*", re.IGNORECASE)
+_NEXT = re.compile(r"next|new|prime|^s_$|^[A-Za-z]+_?2$", re.IGNORECASE)
+_STATE = re.compile(r"state|obs|^s", re.IGNORECASE)
+_AS_IS = frozenset(
+    {"detach", "to_tensor", "tensor", "squeeze", "unsqueeze", "reshape", "view", "astype", "to", "float"}
+)
+
+
+@rule(
+    "target_network_never_updated",
+    "warning",
+    2,
+    "Mnih et al. 2015, Algorithm 1: the target network is a copy that is updated every C steps",
+    row="loop-bug",
+)
+def no_target_copy(code: Code, source: Source) -> Iterator[Hit]:
+    """The target network is the trained network itself, or is given its own weights."""
+    for node in source.nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and _TARGET.search(dotted_target(node.targets[0])):
+            target, online = dotted_target(node.targets[0]), dotted_target(node.value)
+            kind = code.kind(source, node.value) if online and not _TARGET.search(online) else None
+            scope = source.class_of(node) if target.startswith("self.") else source.function(node) or source.tree
+            is_model = kind is not None and (
+                code.is_module(kind.class_source or source, kind.class_node)
+                if kind.class_node is not None
+                else kind.name in MODULES
+            )
+            if is_model and scope is not None and len(code.assigned_values(scope, target)) == 1:
+                yield Hit(node, {"code": ast.unparse(node), "target": target})
+        elif isinstance(node, ast.Call) and last_name(node.func) in ("load_state_dict", "set_state_dict") and node.args:
+            given = node.args[0]
+            own = isinstance(given, ast.Call) and last_name(given.func) == "state_dict"
+            pair = [ast.unparse(one.func.value) for one in (node, given)] if own else []  # type: ignore[attr-defined]
+            if len(set(pair)) == 1 and _TARGET.search(pair[0].rpartition(".")[2]):
+                yield Hit(node, {"code": ast.unparse(node), "target": pair[0]})
+
+
+@rule(
+    "target_network_never_updated",
+    "warning",
+    2,
+    "Mnih et al. 2015, Algorithm 1: the target network is a copy that is updated every C steps",
+    row="loop-bug",
+)
+def target_never_synced(code: Code, source: Source) -> Iterator[Hit]:
+    """A target network gives the best value of the next state in a loop, and is given weights before that loop only."""
+    for call in (
+        node for node in source.nodes if isinstance(node, ast.Call) and _TARGET.search(dotted_target(node.func))
+    ):
+        target, statement = dotted_target(call.func), source.statement(call)
+        best = source.parents.get(call)
+        is_best = isinstance(best, ast.Attribute) and best.attr in ("max", "amax", "gather") and statement is not None
+        if not is_best or source.class_of(call) is not None or not code.calls.get("backward"):
+            continue
+        uses = (node for node in source.nodes if dotted_target(node) == target)
+        later = [node for node in uses if any(isinstance(one, (*LOOPS, *SCOPES)) for one in source.parents_of(node))]
+        made = code.assigned_values(source.tree, target)
+        if len(made) == 1 and all(_is_only_read(source, node) for node in later):
+            yield Hit(call, {"target": target})
+            return
+
+
+def _is_only_read(source: Source, node: ast.AST) -> bool:
+    """Whether a network is called here, or its mode is set."""
+    outer = source.parents[node]
+    if isinstance(outer, ast.Attribute):
+        return outer.attr in ("eval", "train", "to", "cuda", "requires_grad_")
+    return isinstance(outer, ast.Call) and outer.func is node
+
+
+@rule(
+    "exploration_reversed",
+    "warning",
+    2,
+    "Mnih et al. 2015, Algorithm 1: a random action with probability epsilon",
+    row="loop-bug",
+)
+def exploration_reversed(code: Code, source: Source) -> Iterator[Hit]:
+    """Random actions become more frequent as epsilon falls: they are taken where the random number is above it."""
+    for node in (one for one in source.nodes if isinstance(one, ast.If) and isinstance(one.test, ast.Compare)):
+        left, right = node.test.left, node.test.comparators[0]  # type: ignore[attr-defined]
+        above = isinstance(node.test.ops[0], (ast.Gt, ast.GtE))  # type: ignore[attr-defined]
+        if not isinstance(left, ast.Call):
+            left, right, above = right, left, isinstance(node.test.ops[0], (ast.Lt, ast.LtE))  # type: ignore[attr-defined]
+        drawn = isinstance(left, ast.Call) and last_name(left.func) in ("random", "rand", "uniform")
+        if not (drawn and above and re.search(r"eps", last_name(right), re.IGNORECASE)):
+            continue
+        rest: list[ast.stmt] = node.orelse
+        if not rest and any(isinstance(one, ast.Return) for one in node.body):
+            block, index = source.blocks.get(node, ([], 0))
+            rest = block[index + 1 :]
+        if _draws_action(node.body) and not _draws_action(rest) and _names_of_calls(rest) & {"argmax", "max"}:
+            yield Hit(node.test, {"test": ast.unparse(node.test), "epsilon": ast.unparse(right)})
+
+
+def _names_of_calls(body: list[ast.stmt]) -> set[str]:
+    return {last_name(one.func) for one in walk(body) if isinstance(one, ast.Call)}
+
+
+def _draws_action(body: list[ast.stmt]) -> bool:
+    called = _names_of_calls(body)
+    return bool(called & {"randrange", "randint", "sample", "choice", "integers"}) and not called & {"argmax", "max"}
+
+
+@rule("q_target_wrong", "warning", 2, "Mnih et al. 2015: the value of the action that was taken", row="loop-bug")
+def value_of_best_action(code: Code, source: Source) -> Iterator[Hit]:
+    """The value that Q learning corrects is the largest of a state, not that of the action that was taken."""
+    for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) >= 2):
+        given = _best_value(code, source, call.args[0])
+        aim = call.args[1]
+        if isinstance(aim, ast.Call) and isinstance(aim.func, ast.Attribute) and last_name(aim.func) in _AS_IS:
+            aim = aim.func.value
+        target = code.made(source, aim) if given is not None else None
+        if given is not None and target is not None and _DISCOUNT.search(ast.unparse(target)):
+            yield Hit(given, {"code": ast.unparse(given)})
+
+
+def _best_value(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
+    """The largest output of a model for each sample: `q(s).max(1)[0]`, `q(s).max(dim=1).values`."""
+    made = inner = code.made(source, node)
+    while isinstance(inner, (ast.Subscript, ast.Attribute)):
+        inner = inner.value
+    values = _maximised(inner)
+    model = code.made(source, values) if values is not None else None
+    along_axis = isinstance(inner, ast.Call) and (inner.args or inner.keywords)
+    is_model = isinstance(model, ast.Call) and code.kind(source, model.func) is not None
+    return made if along_axis and is_model else None
+
+
+def _maximised(node: ast.AST | None) -> ast.expr | None:
+    """The `x` of `x.max(...)`."""
+    is_maximum = isinstance(node, ast.Call) and last_name(node.func) in ("max", "amax")
+    return node.func.value if is_maximum and isinstance(node.func, ast.Attribute) else None  # type: ignore[union-attr]
+
+
+@rule("q_target_wrong", "warning", 2, "Sutton and Barto, Reinforcement Learning (2018), 6.5", row="loop-bug")
+def target_of_same_state(code: Code, source: Source) -> Iterator[Hit]:
+    """The target of Q learning is computed from the state itself; no model is given the next state."""
+    for node in source.nodes:
+        values = _maximised(node)
+        judged = code.made(source, values) if values is not None else None
+        if not isinstance(judged, ast.Call) or len(judged.args) != 1 or not _TARGET.search(ast.unparse(judged.func)):
+            continue
+        state, scope = dotted_target(judged.args[0]), source.function(node) or source.tree
+        if not state or _NEXT.search(state) or not _DISCOUNT.search(_text_of_block(source, node)):
+            continue
+        calls = [one for one in ast.walk(scope) if isinstance(one, ast.Call)]
+        models = [one for one in calls if code.kind(source, one.func) is not None]
+        is_trained = any(
+            one.args and dotted_target(one.args[0]) == state and ast.unparse(one.func) != ast.unparse(judged.func)
+            for one in models
+        )
+        given = {dotted_target(arg) for one in models for arg in one.args}
+        following = {one.id for one in ast.walk(scope) if isinstance(one, ast.Name) and _NEXT.search(one.id)}
+        states = {name for name in following if _STATE.search(name)}
+        if is_trained and following and not states & given:
+            yield Hit(judged, {"code": ast.unparse(judged), "state": state})
+
+
+def _text_of_block(source: Source, node: ast.AST) -> str:
+    statement = source.statement(node)
+    block, _ = source.blocks.get(statement, ([], 0)) if statement is not None else ([], 0)
+    return " ".join(map(ast.unparse, block))
