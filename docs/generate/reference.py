@@ -1,4 +1,4 @@
-"""The reference pages: commands from the tree of Click, settings from `Config`, Python from what labbook exports."""
+"""The reference pages: commands from the tree of Click, settings from `Config`, exported Python, review rules."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from labbook.cli import COMMANDS
 from labbook.cli import labbook as command_table
 from labbook.dataset.dataset_tables import TABLES
 from labbook.help_text import command_words, help_words
+from labbook.review.reviewer import rule_rows
 from labbook.store.config import Config, environment_name, settings_text
 from labbook.store.text.sentences import Sentences
 
@@ -26,6 +27,7 @@ def reference_pages() -> dict[str, str]:
         "zh/reference/settings.md": _settings("zh"),
         "reference/python.md": _python(),
         "reference/dataset.md": _dataset(),
+        "reference/review.md": _review_rules(),
     }
 
 
@@ -113,6 +115,26 @@ def _dataset() -> str:
     for table, columns in TABLES.items():
         parts.append(f"\n## `{table}`\n\n| column | type | |\n|---|---|---|")
         parts += [f"| `{each.name}` | {_PARQUET_TYPES[each.kind]} | {each.meaning} |" for each in columns]
+    return "\n".join(parts) + "\n"
+
+
+_REVIEW_LEAD = """\
+# Rules of the code review
+
+What [`labbook review`](../review.md) looks for, by severity. `{words}` are names from the code that is reviewed. Each
+[symptom](../symptoms/index.md) has a page with its causes and fixes.
+"""
+
+
+def _review_rules() -> str:
+    parts = [_REVIEW_LEAD]
+    rows = rule_rows("en")
+    for severity in ("error", "warning", "note"):
+        parts.append(f"\n## {severity.capitalize()}s\n\n| rule | finds | symptom |\n|---|---|---|")
+        for row in sorted((one for one in rows if one["severity"] == severity), key=lambda one: str(one["rule"])):
+            what = str(row["what"]).replace("|", r"\|")
+            symptom = f"`{row['symptom']}`" if row["symptom"] else ""
+            parts.append(f"| `{row['rule']}` | {what} | {symptom} |")
     return "\n".join(parts) + "\n"
 
 
