@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from labbook.review.code_index import Code, dotted_target, last_name
 from labbook.review.source_file import Source
 
-_JOINING = frozenset({"mean", "sum", "stack", "cat", "concat", "add_n"})
+JOINING = frozenset({"mean", "sum", "stack", "cat", "concat", "add_n"})
+AS_IS = frozenset({"detach", "to_tensor", "tensor", "squeeze", "unsqueeze", "reshape", "view", "astype", "to", "float"})
+"""Calls that return the same values in another form."""
 _DEPTH = 4
 
 
@@ -23,7 +25,7 @@ def signed_terms(node: ast.expr, sign: int = 1) -> Iterator[tuple[int, ast.expr]
         yield from signed_terms(node.left, sign)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and (factor := _number_in(node)):
         yield from signed_terms(node.right if number(node.left) == factor else node.left, sign if factor > 0 else -sign)
-    elif isinstance(node, ast.Call) and last_name(node.func) in _JOINING and isinstance(node.func, ast.Attribute):
+    elif isinstance(node, ast.Call) and last_name(node.func) in JOINING and isinstance(node.func, ast.Attribute):
         owner = node.func.value
         yield from signed_terms(node.args[0] if node.args and _is_framework(owner) else owner, sign)
     else:
@@ -56,11 +58,11 @@ def constant(code: Code, source: Source, node: ast.expr, depth: int = 0) -> floa
     if number(node) is not None or depth > _DEPTH:
         return number(node)
     found = {constant(code, where, value, depth + 1) for where, value in code.origins(source, node)}
-    return found.pop() if len(found) == 1 else _default(source, node)
+    return found.pop() if len(found) == 1 else default_number(source, node)
 
 
-def _default(source: Source, node: ast.expr) -> float | None:
-    """The default of the parameter that a name is, in the function or, for `self.name`, in `__init__` of its class."""
+def default_number(source: Source, node: ast.expr) -> float | None:
+    """Return the default of a parameter that is a number: of the function or, for `self.name`, of its `__init__`."""
     name, function = dotted_target(node), source.function(node)
     owner = source.class_of(node) if name.startswith("self.") else None
     if owner is not None:

@@ -10,6 +10,7 @@ from labbook.review.code_index import Code, assigns, dotted_target, last_name, w
 from labbook.review.expressions import names_in, number
 from labbook.review.output_activation import last_operation
 from labbook.review.rules.data_pipeline import argument, find_loader
+from labbook.review.rules.model_classes import input_and_axis
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -66,11 +67,8 @@ def argmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
     for where, call in (*code.calls.get("argmax", ()), *code.calls.get("max", ())):
         if where is not source:
             continue
-        is_method = isinstance(call.func, ast.Attribute) and not source.dotted(call.func)
-        given = call.func.value if is_method else next(iter(call.args), None)
-        axis = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), None)
-        axis = axis or next(iter(call.args[0 if is_method else 1 :]), None)
-        if given is None or number(axis) != 0.0 or last_operation(code, source, given) != "linear":
+        given, axis = input_and_axis(source, call)
+        if given is None or axis != 0 or last_operation(code, source, given) != "linear":
             continue
         statement = source.statement(call)
         target = statement.targets[0] if isinstance(statement, ast.Assign) else None

@@ -290,6 +290,13 @@ def _softmax_input(code: Code, source: Source, call: ast.Call) -> ast.expr | Non
     return None
 
 
+def input_and_axis(source: Source, call: ast.Call) -> tuple[ast.expr | None, int | None]:
+    """Returns the tensor of `x.argmax(1)` and `torch.argmax(x, dim=1)`, and the axis along which it is reduced."""
+    if isinstance(call.func, ast.Attribute) and not source.dotted(call.func):
+        return call.func.value, axis_of(call, 0)
+    return next(iter(call.args), None), axis_of(call, 1)
+
+
 def axis_of(call: ast.Call, place: int) -> int | None:
     """Returns the axis of a call, by its name or position; `None` if it is not written as a number."""
     argument = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), None)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Kind, assigns, dotted_target, last_name, walk
 from labbook.review.rules.data_pipeline import argument
-from labbook.review.rules.model_classes import axis_of
+from labbook.review.rules.model_classes import axis_of, input_and_axis
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -30,11 +30,8 @@ def argmax_of_one(code: Code, source: Source) -> Iterator[Hit]:
     for where, call in code.calls.get("argmax", ()):
         if where is not source:
             continue
-        is_method = isinstance(call.func, ast.Attribute) and not source.dotted(call.func)
-        given = call.func.value if is_method else next(iter(call.args), None)  # type: ignore[attr-defined]
-        axis = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), None)
-        axis = axis or next(iter(call.args[0 if is_method else 1 :]), None)
-        if given is None or axis is None or ast.unparse(axis) not in ("1", "-1"):
+        given, axis = input_and_axis(source, call)
+        if given is None or axis not in (1, -1):
             continue
         made = code.made(source, given)
         end = _last_layer(code, source, made.func) if isinstance(made, ast.Call) else None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code, assigns, dotted_target, last_name, walk
-from labbook.review.expressions import signed_terms
+from labbook.review.expressions import AS_IS, JOINING, signed_terms
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
@@ -15,10 +15,6 @@ from labbook.review.violation import Hit, rule
 _LOG_PROBABILITY = re.compile(r"(?:^|_)log_?(?:probs?|pi|p)s?(?:$|_)", re.IGNORECASE)
 _GAIN = re.compile(r"(?:^|_)(?:rewards?|returns?|advantages?|adv)(?:$|_)", re.IGNORECASE)
 _TURNED = re.compile(r"neg|minus|cost|loss|penalt", re.IGNORECASE)
-_JOINING = frozenset({"mean", "sum", "stack", "cat", "concat", "add_n"})
-_AS_IS = frozenset(
-    {"detach", "to_tensor", "tensor", "squeeze", "unsqueeze", "reshape", "view", "astype", "to", "float"}
-)
 _ENTROPIES = frozenset({"cross_entropy", "softmax_with_cross_entropy", "nll_loss"})
 
 
@@ -63,7 +59,7 @@ def _factors(node: ast.expr) -> tuple[int, list[str]]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         (one, first), (other, second) = _factors(node.left), _factors(node.right)
         return one * other, first + second
-    if isinstance(node, ast.Call) and last_name(node.func) in _AS_IS | _JOINING:
+    if isinstance(node, ast.Call) and last_name(node.func) in AS_IS | JOINING:
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         is_method = owner is not None and dotted_target(owner) not in ("torch", "paddle", "")
         inner = owner if is_method else (node.args[0] if node.args else None)

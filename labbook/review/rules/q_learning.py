@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import LOOPS, MODULES, SCOPES, Code, dotted_target, last_name, walk
+from labbook.review.expressions import AS_IS
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -14,9 +15,6 @@ _TARGET = re.compile(r"(?:^|[_.])(?:target|tgt)(?:$|_(?!layer|module|block|size|
 _DISCOUNT = re.compile(r"gamma|discount|0?\.9\d* \*", re.IGNORECASE)
 _NEXT = re.compile(r"next|new|prime|^s_$|^[A-Za-z]+_?2$", re.IGNORECASE)
 _STATE = re.compile(r"state|obs|^s", re.IGNORECASE)
-_AS_IS = frozenset(
-    {"detach", "to_tensor", "tensor", "squeeze", "unsqueeze", "reshape", "view", "astype", "to", "float"}
-)
 
 
 @rule(
@@ -121,7 +119,7 @@ def value_of_best_action(code: Code, source: Source) -> Iterator[Hit]:
     for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) >= 2):
         given = _best_value(code, source, call.args[0])
         aim = call.args[1]
-        if isinstance(aim, ast.Call) and isinstance(aim.func, ast.Attribute) and last_name(aim.func) in _AS_IS:
+        if isinstance(aim, ast.Call) and isinstance(aim.func, ast.Attribute) and last_name(aim.func) in AS_IS:
             aim = aim.func.value
         target = code.made(source, aim) if given is not None else None
         if given is not None and target is not None and _DISCOUNT.search(ast.unparse(target)):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import LOOPS, Code, Kind, assigned_value, assigns, dotted_target, last_name, walk
+from labbook.review.expressions import default_number, number
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
@@ -145,13 +146,9 @@ def _layers(code: Code, kind: Kind) -> int:
     if given is None:
         return 1
     value = code.made(kind.source, given)
-    function = kind.source.function(kind.call)
-    if value is None and isinstance(given, ast.Name) and function is not None:
-        names, defaults = function.args.args, function.args.defaults
-        value = {one.arg: two for one, two in zip(names[len(names) - len(defaults) :], defaults, strict=True)}.get(
-            given.id
-        )
-    return value.value if isinstance(value, ast.Constant) and type(value.value) is int else 0
+    if value is None and isinstance(given, ast.Name):
+        return int(default_number(kind.source, given) or 0)
+    return int(number(value) or 0)
 
 
 def _index(node: ast.Subscript) -> int | None:
