@@ -48,6 +48,7 @@ def add_captured(
     from labbook.capture.used_files import summarize_files
     from labbook.record.jobs.job_journal import JobJournal
     from labbook.record.run_from_journal.ending_events import standstill_facts
+    from labbook.record.run_from_journal.rank_hangs import add_hang_at_stop
     from labbook.record.run_from_journal.roll_call import roll_call
 
     before = journal.read(journal.paths.before)
@@ -76,9 +77,14 @@ def add_captured(
     job = journal if isinstance(journal, JobJournal) else None
     whole = (job.tasks(), job.world, job.key) if job else ((), *launched_job(processes))
     ranks = roll_call(processes, *whole, stopped=run.status == "interrupted")
+    ranks = add_hang_at_stop(ranks, processes, _first_stop(parts))
     if ranks:
         captured["ranks"] = redactor.data(ranks)
-    ending = {**_explain_ending(journal, parts, start, run), **standstill_facts(run, processes), **lost_node(ranks)}
+    ending = {
+        **_explain_ending(journal, parts, start, run),
+        **standstill_facts(run, processes, ranks),
+        **lost_node(ranks),
+    }
     if ending:
         captured["ending"] = redactor.data(ending)
     trainings = successive_trainings(run, processes)
@@ -122,14 +128,19 @@ def _explain_ending(journal: Journal, parts: Sequence[Journal], start: Facts, ru
     end, lost = journal.read_ending(), None
     slurm: Facts = next(filter(None, (part.read_ending().get("slurm") for part in parts)), {})
     if not end or end.get("status"):  # the recorder died
-        stops = (part.read(part.paths.stopped).get("t") for part in parts)
         lost = {
-            "stopped": min(filter(None, stops), default=0.0),
+            "stopped": _first_stop(parts),
             "last_seen": end.get("ended") or start.get("last_seen") or 0.0,
         }
     limits = (part.read(part.paths.start).get("time_limit") for part in parts)
     end = {**end, "slurm": slurm} if end else end
     return explain_exit(end, parts[0].paths.resources, run.started, next(filter(None, limits), {}), lost)
+
+
+def _first_stop(parts: Sequence[Journal]) -> float:
+    """Returns when a signal asked a task of a run to end first, Unix time (s); 0 if none did."""
+    stops = (part.read(part.paths.stopped).get("t") for part in parts)
+    return float(min(filter(None, stops), default=0.0))
 
 
 def lost_node(ranks: Facts) -> Facts:

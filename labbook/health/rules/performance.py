@@ -282,6 +282,7 @@ def run_goes_on(run: Run, signals: Signals) -> Outcome | None:
         return None
     times = [v for s in process_series(run, signals, "step_time_s") for v in s.values if math.isfinite(v)]
     silence, limit = run.ended - last, max(10 * (median(times) if times else 0.0), 60.0)
-    if silence <= limit:
+    hung_s = (run.captured.get("ranks") or {}).get("hung_s")
+    if silence <= limit and not hung_s:
         return None
-    return Outcome("warn", message("health.stalled_no_progress.silence", seconds=silence))
+    return Outcome("warn", message("health.stalled_no_progress.silence", seconds=hung_s or silence))

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 LOOK_S = 5.0
 """Time between two looks. Source: that of the probe's watchdog, which writes the stacks."""
 
-_SILENT_S = 8.0
-_TELLS_A_HANG = ("elsewhere", "differs", "behind", "ended", "failed", "killed", "scattered", "crossed")
-
 
 class HangWatch:
     """Watches the event files of all ranks in a thread; prints each state of a hang once.
@@ -80,21 +77,21 @@ class HangWatch:
         journals = [self._journal] if self._place is None else [m.journal for m in self._place.members()]
         files = [path for journal in journals for path in journal.paths.events.glob("*.jsonl")]
         state = (len(files), max(map(_change_time, files), default=0.0))
-        if len(files) < 2 or state == self._looked_at or time.time() - state[1] < _SILENT_S:
+        if len(files) < 2 or state == self._looked_at or time.time() - state[1] < LOOK_S:
             return ""
-        self._looked_at = state
-        from labbook.record.run_from_journal.roll_call import roll_call
+        from labbook.record.run_from_journal.rank_hangs import SILENT_S, find_hang
         from labbook.report.entry.ranks_section import odd_rank_sentence
 
-        facts = roll_call([process for journal in journals for process in journal.processes()], (), 0, "", running=True)
-        odd = facts.get("odd") or {}
-        silent = max((float(row.get("silent_s") or 0.0) for row in facts.get("rows", ())), default=0.0)
-        if odd.get("kind") not in _TELLS_A_HANG or not any(map(odd.get, ("others", "places", "number"))) or not silent:
+        if time.time() - state[1] < SILENT_S:
             return ""
-        sentence = odd_rank_sentence(odd, self._sentences)
+        self._looked_at = state
+        hang = find_hang([process for journal in journals for process in journal.processes()])
+        if not hang:
+            return ""
+        sentence = odd_rank_sentence(hang["odd"], self._sentences)
         if sentence not in self._printed:
             self._printed.add(sentence)
-            self._print_line(self._sentences.line("record.ranks.hangs", seconds=silent, sentence=sentence))
+            self._print_line(self._sentences.line("record.ranks.hangs", seconds=hang["silent_s"], sentence=sentence))
         return sentence
 
 

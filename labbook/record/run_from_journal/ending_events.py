@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 from labbook.model.events.process_kinds import Bye, ChildDied, StackFrame, Stacks, ThreadStack, UncaughtException
@@ -35,11 +36,14 @@ _THREAD = re.compile(r"^(Current thread|Thread) (0x[0-9a-f]+)(?: \[(?P<name>[^\]
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line (?P<line>\d+) in (?P<function>.*)$')
 
 
-def standstill_facts(run: Run, processes: Sequence[ProcessEvents]) -> dict[str, Any]:
+def standstill_facts(
+    run: Run, processes: Sequence[ProcessEvents], ranks: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
     """Returns the facts of a standstill; empty for a run that ended by itself.
 
     Args:
         run: The run without captured facts.
+        ranks: Its roll-call, which knows the hang in which it was stopped.
 
     Returns:
         Any of `children` (a message for each child that a signal ended), `child_signal` (of the first), `silent_s`,
@@ -61,6 +65,9 @@ def standstill_facts(run: Run, processes: Sequence[ProcessEvents]) -> dict[str, 
         if silent is not None:
             facts["silent_s"] = round(silent, 1)
             facts["stalled"] = silent >= max(STALLED_S, _STEPS_OF_SILENCE * _step_s(run))
+    if ranks.get("hung_s"):
+        facts.update(stalled=True, silent_s=ranks["hung_s"])
+        facts.update({name: ranks["odd"][name] for name in ("where", "waiting") if name in ranks["odd"]})
     dead = _find_dead_reader(run, facts.get("silent_s"))
     if dead is not None:
         facts["reader_died"] = _describe_exception(dead)

@@ -305,14 +305,15 @@ def _status(task: TaskFacts | None, raised: bool, ended: bool) -> str:
 
 def written_signal(process: ProcessEvents) -> str:
     """Returns the signal at which the interpreter wrote the stacks of a process; "" without any."""
-    text = read_stacks_text(_stacks_path(process))
+    text = read_stacks_text(stacks_path(process))
     if not text.strip():
         return ""
     title = next(iter(text.splitlines()), "").partition("Fatal Python error: ")[2]
     return _FATAL.get(title.strip(), "" if title else "SIGTERM")
 
 
-def _stacks_path(process: ProcessEvents) -> Path:
+def stacks_path(process: ProcessEvents) -> Path:
+    """Returns the path of the stacks that the interpreter writes itself, at a signal."""
     return process.folder / process.name.replace(".jsonl", protocol.STACKS_ENDING)
 
 
@@ -320,7 +321,7 @@ def last_stack(process: ProcessEvents) -> tuple[list[StackFrame], float | None]:
     """Returns the last known frames of the program in a process, innermost last, and its silence in seconds."""
     stacks = process.events_of_kind(Stacks)
     last = stacks[-1] if stacks else Stacks()
-    text = read_stacks_text(_stacks_path(process))
+    text = read_stacks_text(stacks_path(process))
     threads = parse_thread_stacks(text) if text else []
     if not threads and last.get("reason") != "moved":
         threads = last.get("threads", [])
