@@ -80,21 +80,24 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
         return _odd_rank_facts("unconnected", unconnected, broken)
     if broken:
         return _describe_places([*broken, *(row for row in waiting if row not in broken)])
-    if len(waiting) > 1:
-        places = Counter(_place(row) for row in waiting)
-        if len(places) > 1:
-            commonest = places.most_common(1)[0][0]
-            low = min(int(row.get("steps", 0)) for row in waiting)
-            behind = [row for row in waiting if row.get("steps", 0) == low]
-            others = [row for row in waiting if row not in behind]
-            if others and places.most_common(1)[0][1] == 1:
-                return _odd_rank_facts("behind", behind, others)
-            rest = [row for row in waiting if _place(row) != commonest]
-            if len(places) > 2:
-                return {"kind": "scattered", "ranks": [], "all": [row["rank"] for row in waiting],
-                        "places": _ranks_by_place(waiting)}  # fmt: skip
-            return _odd_rank_facts("differs", rest, [row for row in waiting if row not in rest])
-    return _first_bad(rows) or _slowest_rank_facts(rows)
+    return _odd_among_waiting(waiting) or _first_bad(rows) or _slowest_rank_facts(rows)
+
+
+def _odd_among_waiting(waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns which ranks wait in another call than most, or at an earlier step; empty if all wait in one."""
+    places = Counter(_place(row) for row in waiting)
+    if len(places) < 2:
+        return {}
+    commonest, count = places.most_common(1)[0]
+    low = min(int(row.get("steps", 0)) for row in waiting)
+    others = [row for row in waiting if row.get("steps", 0) != low]
+    if others and count == 1:
+        return _odd_rank_facts("behind", [row for row in waiting if row not in others], others)
+    if len(places) > 2:
+        return {"kind": "scattered", "ranks": [], "all": [row["rank"] for row in waiting],
+                "places": _ranks_by_place(waiting)}  # fmt: skip
+    rest = [row for row in waiting if _place(row) != commonest]
+    return _odd_rank_facts("differs", rest, [row for row in waiting if row not in rest])
 
 
 def name_odd_worker(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -106,30 +106,14 @@ def roll_call(
     if earlier and not running and all(map(_has_ended_well, last)):
         facts = roll_call(last, tasks, world, key, stopped=stopped)
         return {**facts, "attempts": [name_odd(_rows_of_ranks(attempt)) for attempt in earlier]} if facts else {}
-    by_rank: dict[int, ProcessEvents] = {}
-    for process in processes:
-        rank = rank_of_process(process)
-        # Of several processes of a rank, such as data loader workers, the one that trained or failed counts.
-        if rank is not None and (rank not in by_rank or _weight(process) > _weight(by_rank[rank])):
-            by_rank[rank] = process
+    by_rank = _process_of_each_rank(processes)
     in_group = bool(by_rank or tasks)
     if not in_group:
         by_rank = dict(enumerate(p for p in processes if _is_ray_worker(p) and any(_weight(p)[:2])))
-    owners = {name: task for task in tasks for name in task.names}
-    rows = [
-        _row(rank, process, owners.get(str(process.folder / process.name)), in_group=in_group)
-        for rank, process in by_rank.items()
-    ]
-    if in_group:
-        _end_idle_workers(rows, by_rank)
-    if not running:
-        _end_workers(rows, by_rank, processes)
-    _name_ray_nodes(rows, by_rank)
+    rows = _observed_rows(by_rank, tasks, processes, in_group=in_group, running=running)
     if not in_group:
         _describe_workers(rows, processes, stopped=stopped)
-    seen = {name for process in by_rank.values() for name in [str(process.folder / process.name)]}
-    for row in rows if running else ():
-        row["status"] = "running" if row["status"] == "killed" else row["status"]
+    seen = {str(process.folder / process.name) for process in by_rank.values()}
     rows += [_task_row(task) for task in tasks if not seen.intersection(task.names)]
     if not rows or (len(rows) < 2 and world < 2):
         return {}
@@ -150,6 +134,40 @@ def roll_call(
         "missing": missing, "odd": odd, "differences": differences,
     }  # fmt: skip
     return {name: value for name, value in facts.items() if value}
+
+
+def _process_of_each_rank(processes: Sequence[ProcessEvents]) -> dict[int, ProcessEvents]:
+    """Returns one process a rank: of several, such as data loader workers, the one that trained or failed."""
+    by_rank: dict[int, ProcessEvents] = {}
+    for process in processes:
+        rank = rank_of_process(process)
+        if rank is not None and (rank not in by_rank or _weight(process) > _weight(by_rank[rank])):
+            by_rank[rank] = process
+    return by_rank
+
+
+def _observed_rows(
+    by_rank: Mapping[int, ProcessEvents],
+    tasks: Sequence[TaskFacts],
+    processes: Sequence[ProcessEvents],
+    *,
+    in_group: bool,
+    running: bool,
+) -> list[dict[str, Any]]:
+    """Returns the rows of the ranks that were observed, with what a launcher did to them."""
+    owners = {name: task for task in tasks for name in task.names}
+    rows = [
+        _row(rank, process, owners.get(str(process.folder / process.name)), in_group=in_group)
+        for rank, process in by_rank.items()
+    ]
+    if in_group:
+        _end_idle_workers(rows, by_rank)
+    if not running:
+        _end_workers(rows, by_rank, processes)
+    _name_ray_nodes(rows, by_rank)
+    for row in rows if running else ():
+        row["status"] = "running" if row["status"] == "killed" else row["status"]
+    return rows
 
 
 def _split_attempts(processes: Sequence[ProcessEvents]) -> tuple[list[list[ProcessEvents]], list[ProcessEvents]]:

@@ -14,9 +14,6 @@ from labbook.store.text.sentences import Sentences
 _MOST_NAMED = 8
 _MOST_STACKS = 4
 
-_NOWHERE = {"failed": "record.ranks.failed_nowhere", "alike": "record.ranks.alike_nowhere"}
-"""Kind of an odd rank -> its sentence where the line is not known."""
-
 _SENTENCES = {
     "aborted": "record.ranks.aborted",
     "alike": "record.ranks.alike",
