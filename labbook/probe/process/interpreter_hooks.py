@@ -13,6 +13,8 @@ from .exceptions import ExceptionRecorder
 
 _MAX_WARNINGS = 50
 _MAX_SPAWNED = 200
+_SPAWNERS = ("torch.multiprocessing.spawn", "paddle.distributed.spawn")
+"""Modules that catch the exception of a child and send its text to the parent."""
 
 
 def install(probe):
@@ -148,7 +150,7 @@ def _watch_children(process, probe, exceptions):
 
     def _bootstrap(self, *args, **kwargs):
         with guard:
-            probe.watch("traceback", lambda module: _watch_printing(module, guard, original.__code__, exceptions))
+            probe.watch("traceback", lambda module: _watch_reports(module, guard, original.__code__, exceptions))
         try:
             return original(self, *args, **kwargs)
         finally:
@@ -163,18 +165,23 @@ def _watch_deaths(popen, probe):
     child_processes.watch(popen, probe)
 
 
-def _watch_printing(traceback, guard, bootstrap, exceptions):
-    """Observe the exception of a child in the call in which `multiprocessing` prints it."""
-    original = traceback.print_exc
+def _watch_reports(traceback, guard, bootstrap, exceptions):
+    """Observe the exception of a child in the call that prints it, or that makes its text for the parent."""
 
-    def print_exc(*args, **kwargs):
-        with guard:
-            error = sys.exc_info()[1]
-            if sys._getframe(1).f_code is bootstrap and error is not None:
-                exceptions.record("child", error, ends_process=True)
-        return original(*args, **kwargs)
+    def watch(name, is_reporter):
+        original = getattr(traceback, name)
 
-    traceback.print_exc = wrapping.transparent_wrapper(print_exc, original)
+        def report(*args, **kwargs):
+            with guard:
+                error = sys.exc_info()[1]
+                if error is not None and is_reporter(sys._getframe(1)):
+                    exceptions.record("child", error, ends_process=True)
+            return original(*args, **kwargs)
+
+        setattr(traceback, name, wrapping.transparent_wrapper(report, original))
+
+    watch("print_exc", lambda frame: frame.f_code is bootstrap)
+    watch("format_exc", lambda frame: frame.f_globals.get("__name__") in _SPAWNERS)
 
 
 def _watch_warnings(warnings, probe):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.frozen import dataclass
-from labbook.model.events.process_kinds import Bye, StackFrame, Stacks, UncaughtException
+from labbook.model.events.process_kinds import Bye, ChildDied, StackFrame, Stacks, UncaughtException
 from labbook.model.events.training_kinds import Step
 from labbook.model.run import ray_node
 from labbook.probe.events import protocol
@@ -41,6 +41,9 @@ _MOST_RANKS = 64
 """Rows that are stored: all that are unlike the others, and the first of the rest."""
 
 _MOST_FRAMES = 12
+_OF_SPAWN = ("ProcessRaisedException", "ProcessExitedException")
+"""Exceptions of `torch.multiprocessing.spawn` in the parent, which has then ended its other children."""
+
 _RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _FATAL = {"Aborted": "SIGABRT", "Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS",
           "Floating-point exception": "SIGFPE", "Illegal instruction": "SIGILL"}  # fmt: skip
@@ -164,6 +167,7 @@ def _observed_rows(
         _end_idle_workers(rows, by_rank)
     if not running:
         _end_workers(rows, by_rank, processes)
+        _end_stopped_children(rows, by_rank, processes)
     _name_ray_nodes(rows, by_rank)
     for row in rows if running else ():
         row["status"] = "running" if row["status"] == "killed" else row["status"]
@@ -271,6 +275,21 @@ def _end_workers(
         died = any(_names_pid(error.get("message", ""), row.get("pid", 0)) for error in errors)
         if row["status"] == "killed" and not died and _is_ray_worker(by_rank[row["rank"]]):
             row["status"] = "interrupted" if errors or row.get("stack") else "finished"
+
+
+def _end_stopped_children(
+    rows: Sequence[dict[str, Any]], by_rank: Mapping[int, ProcessEvents], processes: Sequence[ProcessEvents]
+) -> None:
+    """Corrects the status of ranks that `spawn` ended because another one had failed; others of its are reported."""
+    parents = {
+        p.hello.get("pid"): {death.get("pid") for death in p.events_of_kind(ChildDied)}
+        for p in processes
+        if any(error.get("type") in _OF_SPAWN for error in p.events_of_kind(UncaughtException))
+    }
+    for row in rows:
+        died = parents.get(by_rank[row["rank"]].hello.get("ppid"))
+        if row["status"] == "killed" and died is not None and row.get("pid") not in died:
+            row.update(status="interrupted", signal="SIGTERM")
 
 
 def _describe_workers(rows: Sequence[dict[str, Any]], processes: Sequence[ProcessEvents], *, stopped: bool) -> None:

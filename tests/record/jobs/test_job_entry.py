@@ -149,18 +149,25 @@ def test_a_shared_folder_that_vanishes_during_the_run_leaves_the_status_of_the_c
 
 
 @pytest.mark.torch
-def test_a_rank_that_dies_in_its_first_step_is_known_without_variables_of_a_launcher(book):
+@pytest.mark.parametrize(
+    ("fault", "status"), [("os.kill(os.getpid(), 9)", "killed"), ("raise ValueError('planted')", "failed")]
+)
+def test_the_rank_of_spawn_that_fails_in_its_first_step_is_named(book, fault, status):
     script = book.folder / "spawned.py"
     script.write_text(
         "import os, torch, torch.distributed as dist\n"
         "def train(rank):\n"
         "    dist.init_process_group('gloo', init_method='file://' + __file__ + '.store', rank=rank, world_size=2)\n"
         "    if rank == 1:\n"
-        "        os.kill(os.getpid(), 9)\n"
+        f"        {fault}\n"
         "    dist.barrier()\n"
         "if __name__ == '__main__':\n"
         "    torch.multiprocessing.spawn(train, nprocs=2)\n"
     )
     book.record(sys.executable, "spawned.py", check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
     facts = json.loads(((book.folder / book.run()["entry"]).with_suffix("") / "run.json").read_text())
+    rows = facts["captured"]["ranks"]["rows"]
+    assert facts["captured"]["ranks"]["odd"]["ranks"] == [1]
+    assert (rows[1]["status"], rows[0]["status"] in ("failed", "interrupted")) == (status, True)
+    assert status == "killed" or rows[1]["where"]["line"] == 5
     assert {process["rank"] for process in facts["processes"]} == {None, 0, 1}
