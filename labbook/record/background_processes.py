@@ -57,9 +57,11 @@ def _processes_of_run(run_id: str) -> dict[int, int]:
 
 
 def _is_of_ray(pid: int) -> bool:
-    """Whether a cluster of Ray keeps a process for later programs, such as an actor of its own libraries."""
+    """Whether a cluster of Ray keeps a process for later programs, such as a worker that waits for a task."""
+    from labbook.model.run import ray_node
+
     with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::")
+        return bool(ray_node(os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")))
     return False
 
 

@@ -122,11 +122,17 @@ def _add_late_processes(notebook: Notebook, journal: Journal) -> RecoveredRun | 
             return None
     finally:
         note.unlink(missing_ok=True)
-    return _write_entry(notebook, journal)
+    return _write_entry(notebook, journal, is_new=False)
 
 
-def _write_entry(notebook: Notebook, journal: Journal, place: JobPlace | None = None) -> RecoveredRun | None:
-    """Writes the entry of a run, or of the job that it belongs to; `None` if a job has nothing new."""
+def _write_entry(
+    notebook: Notebook, journal: Journal, place: JobPlace | None = None, *, is_new: bool = True
+) -> RecoveredRun | None:
+    """Writes the entry of a run, or of the job that it belongs to; `None` if a job, or an older entry, stays as it is.
+
+    Args:
+        is_new: Whether the recorder may not have written it.
+    """
     from labbook.record.finalize import finalize
     from labbook.record.jobs.job_entry import settle_job
     from labbook.report.commit_line import commit_line
@@ -139,7 +145,7 @@ def _write_entry(notebook: Notebook, journal: Journal, place: JobPlace | None = 
     redactor = make_redactor(dict(os.environ), argv, notebook.redaction_rules())
     finished: FinishedRun | None
     finished = settle_job(notebook, place, redactor) if place is not None else finalize(notebook, journal, redactor)
-    if finished is None:
+    if finished is None or (finished.commit.status == "unchanged" and not is_new):
         return None
     status, commit = finished.run.status, sentences(finished.commit.cause) or commit_line(finished.commit, sentences)
     sentence = sentences.line(

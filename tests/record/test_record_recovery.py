@@ -174,6 +174,19 @@ def test_a_process_left_that_is_no_python_does_not_change_the_entry(book):
     assert book.entry() == before
 
 
+@pytest.mark.parametrize("name", ["default_worker.py", "server.py"])
+def test_a_process_left_that_adds_nothing_is_no_recovery_and_a_worker_of_ray_none_that_goes_on(book, name):
+    (book.folder / name).write_text("import os, time\nwhile not os.path.exists('go'): time.sleep(0.1)\nos._exit(0)\n")
+    done = book("record", "--", "sh", "-c", f"{sys.executable} {name} > late.txt 2>&1 & sleep 1")
+    assert ("go on in the background" in done.stderr) == (name == "server.py")
+    before = book.entry()
+    (book.folder / "go").touch()
+    printed = []
+    folder = book.folder / ".labbook" / "background"
+    wait_for(lambda: printed.append(book("recover").stdout) or not (folder.is_dir() and any(folder.iterdir())))
+    assert book.entry() == before and not [text for text in printed if "recovered" in text]
+
+
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.parametrize(
