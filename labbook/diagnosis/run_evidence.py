@@ -48,7 +48,10 @@ def collect_run_evidence(run: Run) -> Evidence:
         # Errors while a program is being stopped are no cause; a thread that died before may be.
         died = [e for e in caught if e.where == "thread" and ending.facts.get("reader_died")]
         raised = tuple(map(read_caught_exception, died))
-        return Evidence(raised, (), ending, run.checks, conditions, facts, framework)
+        waits = _read_text(_lines_on_resources(run)).lines
+        # Some libraries abort at the signal that stops the program.
+        ending = replace(ending, signal="") if ending.signal == "SIGABRT" else ending
+        return Evidence(raised, waits, ending, run.checks, conditions, facts, framework)
     raised = tuple(map(read_caught_exception, _exceptions_in_order(caught, odd, gone)))
     if raised and ending.facts.get("child_signal"):
         # The exception is about the child, or a consequence of its death.
@@ -59,9 +62,12 @@ def collect_run_evidence(run: Run) -> Evidence:
         # What the child printed says more than its exit status.
         known = {(one.type, one.message[:200]) for one in raised}
         raised = (*(one for one in printed.exceptions if (one.type, one.message[:200]) not in known), *raised)
-    elif odd.get("kind") in ("aborted", "apart", "broke"):
+    elif odd.get("kind") in ("aborted", "apart", "broke", "killed"):
         # A library that aborted a rank printed why: the errors of all others only say that it has gone.
-        raised = (*(replace(one, order=raised[0].order) for one in printed.exceptions if "::" in one.type), *raised)
+        order = min((one.order for one in raised), default=0.0)
+        shape = _RE["enforced" if odd["kind"] == "killed" else "of_library"]
+        thrown = (one for one in printed.exceptions if shape.search(one.type))
+        raised = (*(replace(one, order=order) for one in thrown), *raised)
     return Evidence(
         # An exception that the probe captured has more detail than its printed text.
         exceptions=raised,
@@ -115,8 +121,14 @@ def _has_crashed(odd: Mapping[str, Any]) -> bool:
 def is_standstill(run: Run) -> bool:
     """Whether a run made no progress when it was ended from outside: a standstill has a cause to find."""
     ended = run.captured.get("ending") or {}
-    limit = ended.get("time_limit")
-    return run.status == "interrupted" and bool(ended.get("stalled") or ended.get("reader_died") or limit)
+    known = any(map(ended.get, ("stalled", "reader_died", "time_limit")))
+    return run.status == "interrupted" and bool(known or _lines_on_resources(run))
+
+
+def _lines_on_resources(run: Run) -> str:
+    """The lines in which a cluster says that it has not what a program asks for, of one that made no step."""
+    lines = () if run.steps else run.console.text.splitlines()
+    return "\n".join(line for line in lines if _RE["no_resources"].search(line))
 
 
 def read_caught_exception(caught: CaughtException) -> ObservedException:

@@ -76,7 +76,7 @@ def add_captured(
     captured["reproducibility"] = judge_reproducibility(captured)
     job = journal if isinstance(journal, JobJournal) else None
     whole = (job.tasks(), job.world, job.key) if job else ((), *launched_job(processes))
-    ranks = roll_call(processes, *whole, stopped=run.status == "interrupted")
+    ranks = roll_call(processes, *whole, stopped=run.status == "interrupted", console=run.console.text)
     ranks = add_hang_at_stop(ranks, processes, _first_stop(parts))
     if ranks:
         captured["ranks"] = redactor.data(ranks)

@@ -87,6 +87,7 @@ def roll_call(
     *,
     running: bool = False,
     stopped: bool = False,
+    console: str = "",
 ) -> dict[str, Any]:
     """Returns the facts of a run with several ranks; empty for a run with one.
 
@@ -96,6 +97,7 @@ def roll_call(
         key: Names the job, or "". Without `tasks`, ranks that are not here may be on other nodes.
         running: Whether the run goes on: a process without an end is not a killed one.
         stopped: Whether a signal from outside ended the run.
+        console: What the run printed: Ray prints which of its workers died.
 
     Returns:
         `of`: "workers" for workers of Ray without a process group, numbered as they began; `job`; `world`; `rows`, by
@@ -107,13 +109,13 @@ def roll_call(
     """
     earlier, last = _split_attempts(processes)
     if earlier and not running and all(map(_has_ended_well, last)):
-        facts = roll_call(last, tasks, world, key, stopped=stopped)
+        facts = roll_call(last, tasks, world, key, stopped=stopped, console=console)
         return {**facts, "attempts": [name_odd(_rows_of_ranks(attempt)) for attempt in earlier]} if facts else {}
     by_rank = _process_of_each_rank(processes)
     in_group = bool(by_rank or tasks)
     if not in_group:
         by_rank = dict(enumerate(p for p in processes if _is_ray_worker(p) and any(_weight(p)[:2])))
-    rows = _observed_rows(by_rank, tasks, processes, in_group=in_group, running=running)
+    rows = _observed_rows(by_rank, tasks, processes, in_group=in_group, running=running, console=console)
     if not in_group:
         _describe_workers(rows, processes, stopped=stopped)
     seen = {str(process.folder / process.name) for process in by_rank.values()}
@@ -156,6 +158,7 @@ def _observed_rows(
     *,
     in_group: bool,
     running: bool,
+    console: str,
 ) -> list[dict[str, Any]]:
     """Returns the rows of the ranks that were observed, with what a launcher did to them."""
     owners = {name: task for task in tasks for name in task.names}
@@ -166,7 +169,7 @@ def _observed_rows(
     if in_group:
         _end_idle_workers(rows, by_rank)
     if not running:
-        _end_workers(rows, by_rank, processes)
+        _end_workers(rows, by_rank, processes, console)
         _end_stopped_children(rows, by_rank, processes)
     _name_ray_nodes(rows, by_rank)
     for row in rows if running else ():
@@ -262,17 +265,21 @@ def _error_line(kind: str, message: str) -> str:
 
 
 def _end_workers(
-    rows: Sequence[dict[str, Any]], by_rank: Mapping[int, ProcessEvents], processes: Sequence[ProcessEvents]
+    rows: Sequence[dict[str, Any]],
+    by_rank: Mapping[int, ProcessEvents],
+    processes: Sequence[ProcessEvents],
+    console: str,
 ) -> None:
     """Corrects the status of workers of Ray, which it ends without a word when the program does.
 
-    One that died before that is known from the error that the program got for it.
+    One that died before that is known from the error that the program got for it, or from what Ray printed.
     """
     errors = [
         e for p in processes if not _is_ray_worker(p) for e in p.events_of_kind(UncaughtException) if e.get("exit")
     ]
     for row in rows:
         died = any(_names_pid(error.get("message", ""), row.get("pid", 0)) for error in errors)
+        died = died or f"Worker PID: {row.get('pid')} Worker exit type: SYSTEM_ERROR" in console
         if row["status"] == "killed" and not died and _is_ray_worker(by_rank[row["rank"]]):
             row["status"] = "interrupted" if errors or row.get("stack") else "finished"
 

@@ -269,6 +269,15 @@ def test_a_worker_that_ray_ended_is_not_a_killed_one(error, of_worker, statuses,
     assert facts.get("odd", {}).get("kind") == odd and facts.get("odd", {}).get("ranks", [1]) == [1]
 
 
+def test_a_worker_that_died_and_was_started_again_did_not_finish():
+    hello = {"k": "hello", "t": 0.0, "pid": 1, "argv": ["python", "train.py"]}
+    workers = [ray_worker(0, BYE), ray_worker(1), ray_worker(2, BYE)]
+    printed = "(raylet) A worker died. Worker PID: 101 Worker exit type: SYSTEM_ERROR Worker exit detail: End of file."
+    facts = roll_call([ProcessEvents("d.jsonl", (hello, BYE)), *workers], (), 0, "", console=printed)
+    assert [row["status"] for row in facts["rows"]] == ["finished", "killed", "finished"]
+    assert (facts["odd"]["kind"], facts["odd"]["ranks"]) == ("killed", [1])
+
+
 LOOP = {"file": "/venv/site-packages/ray/_private/worker.py", "line": 1, "user": False}
 IDLE = {"k": "stacks", "t": 9.0, "silent_s": 15.0, "threads": [{"main": True, "frames": [LOOP]}]}
 PLANTED = {"k": "exception", "t": 3.0, "where": "task", "type": "ValueError", "message": "planted"}
