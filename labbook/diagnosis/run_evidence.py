@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.catalogue.run_conditions import MARK
+from labbook.diagnosis.finding_builder import locate_exception
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.events.data_kinds import Loader
 from labbook.model.events.inspection_kinds import Flight
@@ -65,9 +66,12 @@ def collect_run_evidence(run: Run) -> Evidence:
     elif odd.get("kind") in ("aborted", "apart", "broke", "killed"):
         # A library that aborted a rank printed why: the errors of all others only say that it has gone.
         order = min((one.order for one in raised), default=0.0)
+        places = [locate_exception(one) for one in raised if one.rank is not None]
+        is_one_place = len({(place.get("file"), place.get("line")) for place in places}) == 1
+        frames = raised[0].frames if is_one_place else ()
         shape = _RE["enforced" if odd["kind"] == "killed" else "of_library"]
         thrown = (one for one in printed.exceptions if shape.search(one.type))
-        raised = (*(replace(one, order=order) for one in thrown), *raised)
+        raised = (*(replace(one, order=order, frames=frames or one.frames) for one in thrown), *raised)
     return Evidence(
         # An exception that the probe captured has more detail than its printed text.
         exceptions=raised,
@@ -197,6 +201,7 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     waited_for = bool(odd.get("others")) and odd.get("kind") in ("elsewhere", "differs", "behind", "ended", "apart")
     yield from (("waited_for", waited_for), ("ended_early", waited_for and odd.get("kind") == "ended"))
     yield "one_rank", odd.get("kind") == "failed" and len(odd.get("ranks") or ()) == 1 and bool(odd.get("others"))
+    yield "not_arrived", odd.get("kind") == "elsewhere"
     yield "other_call", bool(odd.get("places")) or odd.get("kind") in ("differs", "apart", "crossed")
     yield (
         "hung",

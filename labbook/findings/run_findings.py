@@ -87,6 +87,7 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
     from labbook.diagnosis.run_evidence import read_caught_exception
     from labbook.report.ending_exception import ending_exception
 
+    diagnosis = _locate_awaited_rank(diagnosis, run)
     first, top = ending_exception(run), diagnosis.primary
     page = catalogue.symptoms.get(top.symptom) if top is not None else None
     if first is None or top is None or page is None or _ANYTHING not in page.caused_by:
@@ -117,6 +118,16 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
     rest = [replace(f, follows_from=f.follows_from or own.family) for f in diagnosis.findings if f.severity == "error"]
     others = [finding for finding in diagnosis.findings if finding.severity != "error"]
     return replace(diagnosis, findings=(own, *rest, *others), unsure="")
+
+
+def _locate_awaited_rank(diagnosis: Diagnosis, run: Run) -> Diagnosis:
+    """Returns the diagnosis with the place of the rank that the others waited for, where they are all that failed."""
+    odd, top = (run.captured.get("ranks") or {}).get("odd") or {}, diagnosis.primary
+    awaited = odd.get("kind") in ("elsewhere", "differs", "behind", "ended") and odd.get("where")
+    if top is None or not awaited or top.family != "nccl_or_collective" or top.where.get("rank") in odd["ranks"]:
+        return diagnosis
+    top = replace(top, where={**odd["where"], "rank": odd["ranks"][0]})
+    return replace(diagnosis, findings=(top, *diagnosis.findings[1:]))
 
 
 def _uneven_epochs(diagnosis: Diagnosis, run: Run) -> Finding | None:

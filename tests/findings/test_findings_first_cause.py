@@ -86,6 +86,30 @@ def test_where_all_ranks_gave_up_the_place_is_that_of_the_odd_one(kind):
     assert diagnose(collect_run_evidence(run), Matcher(CATALOGUE)).findings[0].where["line"] == 12
 
 
+@pytest.mark.parametrize("kind", ["elsewhere", "differs", "behind", "ended"])
+def test_where_ranks_waited_for_one_the_place_is_the_line_of_that_one(kind):
+    odd = {"kind": kind, "ranks": [1], "where": {"file": "/w/ddp.py", "line": 17, "source": "client.recv(4096)"}}
+    waits = replace(PEER, message="Timed out waiting 45000ms for recv operation to complete", frames=OWN.frames)
+    run = replace(RUN, exceptions=(waits,), captured={"ranks": {"odd": odd}})
+    diagnosis = name_first_cause(diagnose(collect_run_evidence(run), Matcher(CATALOGUE)), run, CATALOGUE)
+    assert diagnosis.primary.symptom == "collective_timeout"
+    assert (diagnosis.primary.where["line"], diagnosis.primary.where["rank"]) == (17, 1)
+
+
+def test_a_library_that_aborts_a_rank_says_why():
+    """The abort, its report by the launcher and the lost connections of the others are consequences."""
+    printed = (
+        "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at x.cc:456] "
+        "op.preamble.length <= op.nbytes. 256 vs 128. Received data size doesn't match expected size.\n"
+    )
+    report = replace(REPORT, message="ddp.py FAILED\n  traceback : Signal 6 (SIGABRT) received by PID 13457")
+    captured = {"ranks": {"odd": {"kind": "aborted", "ranks": [2], "signal": "SIGABRT"}}}
+    lost = replace(PEER, frames=OWN.frames)
+    run = replace(RUN, exceptions=(lost, report), captured=captured, console=Console(text=printed))
+    first = diagnose(collect_run_evidence(run), Matcher(CATALOGUE)).primary
+    assert first.symptom == "collective_mismatch" and first.where["line"] == 8
+
+
 def test_the_report_of_ray_train_is_no_cause():
     quoted = "Training failed due to worker errors:\n[Rank 0 Error Snippet]:\nRuntimeError: Connection closed by peer"
     report = replace(REPORT, type="WorkerGroupError", message=quoted)

@@ -26,6 +26,7 @@ OTHER_FACTS = {
         "rerun_of",
         "ranks",
         "bad_step",
+        "left_at",
         "call",
         "failed_at",
         "stack",

@@ -49,6 +49,16 @@ class SustainedOverhead(TypedDict, total=False):
     elapsed_s: Finite
 
 
+class ExitCall(TypedDict, total=False):
+    """The last call of `sys.exit` in the main thread."""
+
+    t: Finite
+    step: Count
+    code: int
+    message: Text
+    frames: list[StackFrame]
+
+
 class Bye(Event, total=False):
     """The last line of a process that ended in an orderly way."""
 
@@ -58,6 +68,7 @@ class Bye(Event, total=False):
     elapsed_s: Finite
     lost_events: Count
     sustained: SustainedOverhead
+    exit: ExitCall
 
 
 class Arguments(Event, total=False):

@@ -376,7 +376,8 @@ BYE = "bye"
 """Last line of a process that ended in an orderly way. `overhead_s`: time spent inside the probe by its own
 measurement. `lost_events`: events that could not be written. `sustained`: null where fewer than 32 steps were made,
 else what of `overhead_s` and `elapsed_s` came after that step and before the end; the rest is set-up, which short runs
-pay, too."""
+pay, too. `exit`: the last call of `sys.exit` in the main thread: `t`, `step`, `code`, `message` and `frames`; the
+program may have gone on after it."""
 
 KINDS = (
     *(HELLO, ARGUMENTS, CONFIG, FILES, SOURCES, EXCEPTION, CHILD_DIED, STACKS, WARNING, NOTE, KEEP, TRIAL),

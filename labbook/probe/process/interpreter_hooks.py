@@ -6,6 +6,8 @@ no hook is replaced, so that libraries which check the hook find the same as wit
 
 import os
 import sys
+import time
+from _thread import get_ident
 
 from .. import guard, wrapping
 from ..events import protocol
@@ -32,6 +34,8 @@ def install(probe):
         handlers.update(_spawn_handlers(probe))
     with probe.guard("audit"):
         sys.addaudithook(_dispatcher(handlers, guard.belongs_to_program))
+    with probe.guard("exit"):
+        sys.exit = wrapping.wrap_function(sys.exit, probe.guard("exit"), before=_exit_noter(probe))
     probe.watch("threading", lambda module: _watch_threads(module, probe, exceptions))
     probe.watch("multiprocessing.process", lambda module: _watch_children(module, probe, exceptions))
     probe.watch("multiprocessing.popen_fork", lambda module: _watch_deaths(module, probe))
@@ -81,6 +85,24 @@ def _main_exceptions(probe, exceptions):
                 _remember_interrupt()
 
     return handle
+
+
+def _exit_noter(probe):
+    """Create the observer of `sys.exit` in the main thread: the interpreter reports a `SystemExit` to no hook."""
+    from . import thread_stacks
+
+    def before(args, kwargs):
+        if get_ident() == thread_stacks.main_ident():
+            status = args[0] if args else None
+            probe.totals["exit"] = {
+                "t": time.time(),
+                "step": probe.step or 0,
+                "code": int(status) if isinstance(status, int) else int(status is not None),
+                "message": status if isinstance(status, str) else "",
+                "frames": thread_stacks.frames_of_caller(),
+            }
+
+    return before
 
 
 def _exit_exceptions(probe, exceptions):

@@ -30,15 +30,24 @@ def write_stacks(probe, reason, silent_s, trace=None):
     )
 
 
-def _threads(trace):
+def main_ident():
+    """Return the number of the main thread."""
     threading = sys.modules.get("threading")
-    known = dict(getattr(threading, "_active", None) or {})
-    main = threading.main_thread().ident if threading is not None else None
-    sources, found = {}, []
+    return threading.main_thread().ident if threading is not None else get_ident()
+
+
+def frames_of_caller():
+    """Return the stack of the thread that calls this, without the frames of the probe."""
+    return _as_data(_frames_of_frame(sys._getframe()), {})
+
+
+def _threads(trace):
+    known = dict(getattr(sys.modules.get("threading"), "_active", None) or {})
+    main, sources, found = main_ident(), {}, []
     for ident, frame in list(sys._current_frames().items()):
-        is_main = ident == main if main is not None else ident == get_ident()
+        is_main = ident == main
         lines = _frames_of_trace(trace) if is_main and trace is not None else _frames_of_frame(frame)
-        frames = [_frame_data(code, line, sources) for code, line in lines if not is_ours(code)]
+        frames = _as_data(lines, sources)
         if frames:
             name = "main" if is_main else str(getattr(known.get(ident), "name", "") or "")
             found.append({"name": name, "main": is_main, "frames": frames})
@@ -60,6 +69,10 @@ def _frames_of_frame(frame):
         found.append((frame.f_code, frame.f_lineno))
         frame = frame.f_back
     return found[::-1]
+
+
+def _as_data(lines, sources):
+    return [_frame_data(code, line, sources) for code, line in lines if not is_ours(code)]
 
 
 def _frame_data(code, line, sources):

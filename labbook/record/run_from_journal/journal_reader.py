@@ -32,7 +32,7 @@ from labbook.model.run import (
     Run,
 )
 from labbook.record.run_from_journal.option_events import read_options
-from labbook.record.run_from_journal.ranks import rank_of_process
+from labbook.record.run_from_journal.ranks import exceptions_of, rank_of_process
 from labbook.record.run_from_journal.request_events import fold_requests, was_stopped
 from labbook.record.run_from_journal.series_events import fold_series
 from labbook.record.run_from_journal.signal_events import fold_signals
@@ -171,11 +171,7 @@ def _processes(processes: Sequence[ProcessEvents], pid: int) -> tuple[Process, .
 
 
 def _exceptions(processes: Sequence[ProcessEvents]) -> tuple[CaughtException, ...]:
-    found = [
-        _exception(event, p.hello, rank_of_process(p))
-        for p in processes
-        for event in p.events_of_kind(UncaughtException)
-    ]
+    found = [_exception(event, p.hello, rank_of_process(p)) for p in processes for event in exceptions_of(p)]
     found.sort(key=lambda e: e.t)
     return tuple(found[:_MAX_EXCEPTIONS])
 

@@ -27,7 +27,7 @@ _BROKEN_BY_PEER = (
     "Connection closed by peer", "Connection reset by peer", "Connection refused", "Broken pipe", "Socket closed",
     "remote process exited", "NCCL communicator was aborted", "Timed out waiting", "timed out", "Timeout",
     "Gloo connectFullMesh failed", "unhandled system error", "connection was closed", "wait timeout after",
-    "Timed out after",
+    "Timed out after", "Connection was likely closed", "TIMEOUT self_rank",
 )  # fmt: skip
 """Parts of messages that say another rank has gone. Source: gloo/transport/tcp/pair.cc, ProcessGroupNCCL.cpp."""
 
@@ -65,13 +65,15 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
     if first is not None and not broken:
         alike = _similar_endings(first, rows)
         kind = {"killed": "killed", "lost": "lost"}.get(str(first["status"]), "failed")
-        left = [row for row in rows if row.get("call") and _may_follow(row, rows)]  # in a call with one that has gone
+        left = [row for row in rows if row in waiting or (row.get("call") and _may_follow(row, rows))]
         kind = "alike" if kind == "failed" and len(alike) > 1 else kind
-        return {**_odd_rank_facts(kind, alike, waiting or left), **_lost_node(alike, rows)}
+        return {**_odd_rank_facts(kind, alike, left), **_lost_node(alike, rows)}
     if missing:
         return {"kind": "missing", "ranks": list(missing), **_other_rank_facts(waiting)}
     if ended and (waiting or broken):
-        return {**_odd_rank_facts("ended", ended, waiting or broken), "broke": not waiting}
+        left_at = ended[0].get("left_at")
+        same = {"where": left_at} if left_at and all(row.get("left_at") == left_at for row in ended) else {}
+        return {**_odd_rank_facts("ended", ended, waiting or broken), **same, "broke": not waiting}
     apart = [row for row in rows if row.get("where") and row.get("waiting") != "collective" and row not in broken]
     if apart and (waiting or broken):
         return _odd_rank_facts("elsewhere", apart, waiting or broken)
@@ -208,8 +210,10 @@ def _describe_places(broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         rest = [row for row in placed if _line(row) != places[0][0]]
         return _odd_rank_facts("apart", rest, placed)
     own = [row for row in broken if _has_broken(row)]
-    if len(own) == 1:
-        return _odd_rank_facts("aborted", own, broken)
+    # A library that aborts one rank breaks its connections: the errors of the others come after it.
+    aborted = [row for row in own if row.get("where") and not row.get("error")] if len(places) == 1 else own
+    if len(aborted) == 1:
+        return _odd_rank_facts("aborted", aborted, broken)
     times = [float(row["failed_at"]) for row in own if row.get("failed_at")]
     facts = {"kind": "broke", "ranks": [], "all": [row["rank"] for row in own], **_other_rank_facts(placed)}
     if len(places) > 1 and len(placed) == len(broken):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labbook.capture.job_identity import find_job
-from labbook.model.events.process_kinds import Hello
-from labbook.model.events.training_kinds import State
+from labbook.model.events.process_kinds import Bye, ExitCall, Hello, UncaughtException
+from labbook.model.events.training_kinds import State, Step
 from labbook.store.journal import ProcessEvents
 
 
@@ -33,6 +33,23 @@ def rank_of_process(process: ProcessEvents) -> int | None:
         return launched
     groups = (event.get("distributed", {}) for event in process.events_of_kind(State))
     return next((group["rank"] for group in groups if "rank" in group and group.get("world_size", 0) > 1), None)
+
+
+def exit_call(process: ProcessEvents) -> ExitCall:
+    """Returns the call of `sys.exit` that ended a process; empty if it did not end so."""
+    call = next(reversed(process.events_of_kind(Bye)), Bye()).get("exit", ExitCall())
+    went_on = any(event.get("step", 0) > call.get("step", 0) for event in process.events_of_kind(Step))
+    return ExitCall() if went_on else call
+
+
+def exceptions_of(process: ProcessEvents) -> list[UncaughtException]:
+    """Returns the uncaught exceptions of a process; `sys.exit` with an error is one for a rank, as the others fail."""
+    raised, call = process.events_of_kind(UncaughtException), exit_call(process)
+    if not call.get("code") or rank_of_process(process) is None or any(e.get("exit") for e in raised):
+        return raised
+    message = call.get("message") or str(call["code"])
+    left = UncaughtException(where="main", type="SystemExit", message=message, frames=call.get("frames", []), exit=True)
+    return [*raised, UncaughtException(**left, t=call.get("t", 0.0), step=call.get("step", 0))]
 
 
 def launched_job(processes: Sequence[ProcessEvents]) -> tuple[int, str]:

@@ -34,7 +34,7 @@ from labbook.record.run_from_journal.rank_steps import (
     own_step_s,
     step_s,
 )
-from labbook.record.run_from_journal.ranks import rank_of_process
+from labbook.record.run_from_journal.ranks import exceptions_of, exit_call, rank_of_process
 from labbook.store.journal import ProcessEvents
 
 _MOST_RANKS = 64
@@ -189,9 +189,7 @@ def _split_attempts(processes: Sequence[ProcessEvents]) -> tuple[list[list[Proce
 
 
 def _has_ended_well(process: ProcessEvents) -> bool:
-    return bool(process.events_of_kind(Bye)) and not any(
-        e.get("exit") for e in process.events_of_kind(UncaughtException)
-    )
+    return bool(process.events_of_kind(Bye)) and not any(e.get("exit") for e in exceptions_of(process))
 
 
 def _rows_of_ranks(processes: Sequence[ProcessEvents]) -> list[dict[str, Any]]:
@@ -206,7 +204,7 @@ def _weight(process: ProcessEvents) -> tuple[int, int, int]:
 
 def _row(rank: int, process: ProcessEvents, task: TaskFacts | None, *, in_group: bool) -> dict[str, Any]:
     hello = process.hello
-    errors = process.events_of_kind(UncaughtException)
+    errors = exceptions_of(process)
     raised = next((e for e in errors if e.get("exit") or e.get("where") == "task"), None)
     ended = bool(process.events_of_kind(Bye))
     # Ctrl-C reaches all ranks: where one was then is no failure of its own.
@@ -230,6 +228,7 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None, *, in_group:
         row["signal"] = signal
         if task is None or task.status:  # its recorder was killed, too
             row["status"] = "interrupted" if signal == "SIGTERM" else "failed"
+    row["left_at"] = find_user_line(exit_call(process).get("frames", [])) if row["status"] == "finished" else {}
     frames, silent = last_stack(process)
     if stopped is not None:
         row["status"], row["signal"], frames, silent = "interrupted", "SIGINT", stopped.get("frames", []), None

@@ -39,6 +39,12 @@ _SENTENCES = {
 }
 """What is odd about a rank -> key of its sentence."""
 
+_WITH_EXIT = {
+    "record.ranks.ended": "record.ranks.ended_at",
+    "record.ranks.ended_first": "record.ranks.ended_first_at",
+}
+"""The keys where the line of a call of `sys.exit` is known."""
+
 _NOWHERE = {"failed": "record.ranks.failed_nowhere", "alike": "record.ranks.alike_nowhere"}
 """The keys where no line of the program is known."""
 
@@ -137,6 +143,7 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
         "usual_s": odd.get("usual_s", 0.0),
     }
     key = "record.ranks.ended_first" if kind == "ended" and odd.get("broke") else _SENTENCES[kind]
+    key = _WITH_EXIT.get(key, key) if values["own"] != "?" else key
     key = "record.ranks.killed_unseen" if kind == "killed" and values["error"] == "?" else key
     key = _NOWHERE.get(kind, key) if values["own"] == "?" else key
     sentence = "" if kind == "scattered" else say.line(key, **values)

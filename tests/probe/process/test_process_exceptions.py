@@ -31,6 +31,11 @@ PROGRAMS = {
     ),
     "thread exits": "import sys, threading\nt = threading.Thread(target=sys.exit)\nt.start(); t.join()",
     "exit": "import sys; sys.exit('no data')",
+    "exit is caught": (
+        "import pickle, sys, traceback\nassert pickle.loads(pickle.dumps(sys.exit)) is sys.exit\n"
+        "try:\n    sys.exit((1, 2))\nexcept SystemExit:\n    traceback.print_exc()\nsys.exit(True)"
+    ),
+    "exit has too many arguments": "import sys; sys.exit(1, 2)",
     "argparse": (
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('x', type=lambda s: {}[s])\np.parse_args(['1'])"
     ),
@@ -51,6 +56,21 @@ def test_output_and_status_are_the_same_as_without_the_probe(probed, python, wha
     assert (done.code, done.out) == (plain.returncode, plain.stdout)
     assert _stable(done.err) == _stable(plain.stderr)
     assert not done.of("probe_error")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"), [("'no data'", 1, "no data"), ("3", 3, ""), ("", 0, ""), ("[4]", 1, "")]
+)
+def test_the_call_of_exit_in_the_main_thread_is_in_the_last_event(probed, python, status, code, message):
+    other = "import threading\nt = threading.Thread(target=lambda: sys.exit(9))\nt.start(); t.join()"
+    probed.write(
+        "leave.py", f"import sys\ndef check():\n    sys.exit({status})\nif len(sys.argv) < 2:\n    check()\n{other}"
+    )
+    (bye,) = probed(python, "leave.py", check=None).of("bye")
+    assert (bye["exit"]["code"], bye["exit"]["message"]) == (code, message)
+    assert [(f["function"], f["line"]) for f in bye["exit"]["frames"]] == [("<module>", 5), ("check", 3)]
+    (bye,) = probed(python, "leave.py", "stay", check=None).of("bye")
+    assert "exit" not in bye
 
 
 def _stable(text):

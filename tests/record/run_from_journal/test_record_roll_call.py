@@ -34,7 +34,7 @@ def interrupted(rank, line, waiting="collective"):
 ROWS = {
     "all aborted at one place": ([aborted(rank, 100.0 + rank / 100) for rank in range(3)], "broke", []),
     "one aborted, the others lost it": (
-        [aborted(0, 100.0), row(1, at=100.02, error=RESET), row(2, at=100.03, error=RESET)], "broke", [],
+        [aborted(0, 100.0), row(1, at=100.02, error=RESET), row(2, at=100.03, error=RESET)], "aborted", [0],
     ),
     "one aborted, another was elsewhere": (
         [aborted(0, 100.0), row(1, at=100.02, line=62, error=RESET), row(2, at=100.03, error=RESET)], "apart", [1],
@@ -92,6 +92,11 @@ ROWS = {
          *(row(rank, at=110.0 + 7 * rank, error="DistNetworkError: The client socket has timed out after 25000ms "
                "while trying to connect to (10.0.0.1, 29501)") for rank in (2, 3))],
         "unconnected", [2, 3],
+    ),
+    "the rank with the store gave up, and another one lost it": (
+        [row(0, line=12, error="DistStoreError: wait timeout after 40000ms, keys: /default_pg/0//cpu//0/0"),
+         row(1, at=99.0, line=12, error="DistNetworkError: Failed to recv. Connection was likely closed.")],
+        "broke", [],
     ),
     "nobody reached the rendezvous, because its rank had failed": (
         [row(0, at=90.0, line=3, call="", error=LABEL), *(row(rank, error="DistNetworkError: The client socket has "
@@ -155,7 +160,7 @@ def test_a_rank_that_was_stopped_with_its_recorder_is_not_killed_first(tmp_path)
     [
         ([row(0, error=RESET, call="backward"), row(1, line=22, error=TIMED_OUT, call="barrier")],
          ("rank 0 in backward at train.py:64", "rank 1 in barrier at train.py:22"), "unknown"),
-        ([row(0, error=RESET), row(1, "finished")], ("rank 1 ended after step 7; rank 0 then broke in",), "waits"),
+        ([row(0, error=RESET), row(1, "finished", line=0)], ("rank 1 ended after step 7; rank 0 then broke",), "waits"),
         ([row(0, error=RESET), row(1, error=LABEL, line=70, call="forward")],
          ("rank 1 failed first, at train.py:70", "rank 0 waited in all_reduce at train.py:64"), "unknown"),
         ([row(0, "interrupted", waiting="collective"), row(1, "finished")], ("rank 0 still waits in",), "broke"),
