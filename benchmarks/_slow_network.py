@@ -2,16 +2,11 @@
 
 import asyncio
 import contextlib
-import socket
 import subprocess
 import threading
 import time
 
-
-def _free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+from benchmarks._git_servers import free_port, wait_for_port
 
 
 async def _delayed(reader, writer, delay_s):
@@ -56,17 +51,14 @@ async def _relay(port, target, delay_s, is_ready):
 @contextlib.contextmanager
 def slow_git_daemon(round_trip_s):
     """Yields the address before the absolute path of any repository of this machine."""
-    target, port = _free_port(), _free_port()
+    target, port = free_port(), free_port()
     options = ["--export-all", "--enable=receive-pack", "--base-path=/", "--listen=127.0.0.1", "--reuseaddr"]
     daemon = subprocess.Popen(["git", "daemon", *options, f"--port={target}", "/"], start_new_session=True)
     is_ready = threading.Event()
     work = _relay(port, target, round_trip_s / 2, is_ready)
     threading.Thread(target=asyncio.run, args=(work,), daemon=True).start()
     is_ready.wait(10)
-    for _ in range(100):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", target), timeout=1):
-            break
-        time.sleep(0.05)
+    wait_for_port(target)
     try:
         yield f"git://127.0.0.1:{port}"
     finally:

@@ -1,14 +1,15 @@
 """`labbook sync` of one new entry on a large notebook, against bare git that moves the same objects.
 
-`python -m benchmarks.sync [ENTRIES] [ADDRESS | MILLISECONDS]`; 2,000 by default. Clones of the same state share with
-remotes of their own on this disk, below an address of a server on this machine, such as `ssh://127.0.0.1:2222`, or by a
-git daemon behind a network with a round trip of some milliseconds (30: another city). In turn, an entry is committed
-in each, then one runs `labbook sync` and another `git fetch` and `git push`. Processes are timed whole, the
-start of Python included; the same work inside a process is that of `labbook sync --watch`. Times on the clock and of
-the processor are shown, the latter with child processes. At the end a fresh clone lists its entries.
+`python -m benchmarks.sync [ENTRIES] [ssh | http | MILLISECONDS]`; 2,000 by default. Clones of the same state share with
+remotes of their own on this disk, by OpenSSH or smart HTTP on this machine, or by a git daemon behind a network with a
+round trip of some milliseconds (30: another city). In turn, an entry is committed in each, then one runs
+`labbook sync` and another `git fetch` and `git push`. Processes are timed whole, the start of Python included; the same
+work inside a process is that of `labbook sync --watch`. Times on the clock and of the processor are shown, the latter
+with child processes; those of a server are not in it. At the end a fresh clone lists its entries.
 """
 
 import contextlib
+import os
 import resource
 import shutil
 import statistics
@@ -18,6 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks._git_servers import http_git_server, ssh_server
 from benchmarks._slow_network import slow_git_daemon
 from benchmarks._synthetic_notes import write_notes
 
@@ -126,12 +128,28 @@ def measure(count, address):
         return times, first
 
 
+@contextlib.contextmanager
+def remote_server(place):
+    """Yields the address before the absolute path of a repository; empty for a folder on this disk."""
+    if place == "http":
+        with http_git_server("/") as port:
+            yield f"http://127.0.0.1:{port}"
+    elif place == "ssh":
+        with tempfile.TemporaryDirectory() as folder, ssh_server(Path(folder) / "ssh") as (port, client):
+            os.environ["GIT_SSH_COMMAND"] = client
+            yield f"ssh://127.0.0.1:{port}"
+    elif place:
+        with slow_git_daemon(float(place) / 1e3) as address:
+            yield address
+    else:
+        yield ""
+
+
 def main():
     """Prints medians and ratios."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
     place = sys.argv[2] if len(sys.argv) > 2 else ""
-    is_delay = place.replace(".", "", 1).isdigit()
-    with slow_git_daemon(float(place) / 1e3) if is_delay else contextlib.nullcontext(place) as address:
+    with remote_server(place) as address:
         times, (clone, listed) = measure(count, address)
     medians = {name: [statistics.median(each) for each in zip(*pairs, strict=True)] for name, pairs in times.items()}
     wall, used = next(iter(medians.values()))

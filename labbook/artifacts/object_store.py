@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from labbook.artifacts.file_copy import CopyResult, copy_file, hash_file
-from labbook.store.git.remotes import credential_free
-from labbook.store.remote_files import make_parent, open_files
+from labbook.store.remote_files import display_address, make_parent, open_files
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _CHUNK = 4 << 20
@@ -158,7 +157,7 @@ class FsspecStore:
     """
 
     def __init__(self, url: str) -> None:
-        self.label = credential_free(url)
+        self.label = display_address(url)
         self._files, self._root = open_files(url.rstrip("/"), "errors.store.artifact_store_advice")
 
     def _name(self, digest: str) -> str:

@@ -51,6 +51,7 @@ def command(
     """
     from labbook.dataset.dataset_export import export
     from labbook.store.paths import is_run_id
+    from labbook.store.remote_files import display_address
 
     if form == "parquet" and output is not None:
         raise UsageError("dataset.output_of_document")
@@ -67,12 +68,13 @@ def command(
             done = export(book, target, executor=executor, notify=notify)
         except ImportError as error:
             raise UsageError("dataset.not_installed", reason=error) from error
+    address = display_address(target)
     facts = {"runs": done.runs, "read": done.read, "removed": done.removed, "months": list(done.months)}
     if as_json:
-        print_json({"target": target, **facts})
+        print_json({"target": address, **facts})
         return
     key = "dataset.exported" if done.months else "dataset.unchanged"
-    click.echo(say.line(key, address=target, **{**facts, "months": len(done.months)}))
+    click.echo(say.line(key, address=address, **{**facts, "months": len(done.months)}))
 
 
 def _write_document(book: Notebook, target: str, form: str | None, output: str | None, as_json: bool) -> None:

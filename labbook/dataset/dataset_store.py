@@ -17,7 +17,7 @@ from typing import Any
 from labbook.dataset.dataset_tables import DATASET_SCHEMA, TABLES
 from labbook.errors import NotebookError, UsageError
 from labbook.frozen import dataclass
-from labbook.store.remote_files import make_parent, open_files
+from labbook.store.remote_files import display_address, make_parent, open_files, replace_file
 
 MANIFEST = "manifest.json"
 _STAGING = "_staging"
@@ -52,7 +52,7 @@ class DatasetStore:
     """
 
     def __init__(self, address: str) -> None:
-        self.address = address
+        self.label = display_address(address)
         self._files, self._root = open_files(address, "errors.store.dataset_advice")
 
     def manifest(self) -> Manifest | None:
@@ -67,7 +67,7 @@ class DatasetStore:
                 names = [str(name).rstrip("/").rpartition("/")[2] for name in self._list_files()]
             others = sorted(name for name in names if name not in (*TABLES, _STAGING, "_manifest"))
             if others:
-                raise UsageError("errors.dataset.other_files", address=self.address, others=others[:3])
+                raise UsageError("errors.dataset.other_files", address=self.label, others=others[:3])
             return None
         try:
             data = json.loads(text)
@@ -76,7 +76,7 @@ class DatasetStore:
             return Manifest({str(k): str(v) for k, v in data["months"].items()}, tuple(data.get("exchanging", ())))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
-                "errors.dataset.no_manifest", address=self.address, manifest=MANIFEST, reason=error
+                "errors.dataset.no_manifest", address=self.label, manifest=MANIFEST, reason=error
             ) from error
 
     def _list_files(self) -> list[Any]:
@@ -169,8 +169,7 @@ class DatasetStore:
         """Moves a file; one that is not there was moved by an export that was killed then."""
         path = self._path(to)
         with contextlib.suppress(FileNotFoundError), self._errors():
-            make_parent(self._files, path)
-            self._files.mv(self._path(name), path)
+            replace_file(self._files, self._path(name), path)
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -180,7 +179,7 @@ class DatasetStore:
             raise
         except Exception as error:  # stores have errors of their own
             first = (str(error).splitlines() or [type(error).__name__])[0]
-            raise NotebookError("errors.dataset.store_fails", address=self.address, reason=first) from error
+            raise NotebookError("errors.dataset.store_fails", address=self.label, reason=first) from error
 
 
 def _file(table: str, month: str) -> str:

@@ -147,7 +147,7 @@ def test_two_uploads_at_once_do_not_meet(book):
     ("url", "hint"),
     [
         ("nope://bucket/x", "set `artifact_store` to a folder or a URL of fsspec such as s3://bucket/labbook"),
-        ("webdav://wei:hunter2pass@host/x", "pip install 'labbook[data]' webdav4"),
+        ("gs://wei:hunter2pass@host/x", "pip install 'labbook[data]' gcsfs"),
     ],
 )
 def test_a_store_that_cannot_be_used_says_what_to_do_without_the_password(url, hint):

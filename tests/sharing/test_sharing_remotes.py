@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from http.server import CGIHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from sharing_clones import (
     write_note,
 )
 
+from benchmarks._git_servers import find_sshd, free_port, http_git_server, ssh_server, wait_for_port
 from labbook.errors import GitError
 from labbook.sharing import tree_diff
 from labbook.sharing.remote_git import Remote, choose_remote
@@ -59,12 +59,6 @@ def point_to(books, address: str) -> None:
         call_git(book.paths.root, "config", "remote.origin.url", address)
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def exchange(books) -> None:
     """Each clone records, both share, and both have both."""
     for number, book in enumerate(books):
@@ -83,106 +77,31 @@ def test_two_people_share_through_the_daemon_of_git(pair):
     daemon = subprocess.Popen([*command, f"--base-path={base}", str(base)], stderr=subprocess.DEVNULL)
     try:
         point_to(pair, f"git://127.0.0.1:{port}/remote.git")
-        wait_for(port)
+        wait_for_port(port)
         exchange(pair)
     finally:
         daemon.terminate()
         daemon.wait()
 
 
-def wait_for(port: int) -> None:
-    for _ in range(100):
-        with socket.socket() as one:
-            if not one.connect_ex(("127.0.0.1", port)):
-                return
-        time.sleep(0.05)
-
-
-class GitOverHttp(CGIHTTPRequestHandler):
-    """Git's own `http-backend` behind the CGI server of Python."""
-
-    have_fork = False
-
-    def is_cgi(self) -> bool:
-        self.cgi_info = ("", "git" + self.path)
-        return True
-
-    def run_cgi(self) -> None:
-        path, _, query = self.path.partition("?")
-        length = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(length)
-        environ = {
-            **os.environ,
-            "GIT_PROJECT_ROOT": str(self.server.folder),
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "PATH_INFO": path,
-            "QUERY_STRING": query,
-            "REQUEST_METHOD": self.command,
-            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-            "CONTENT_LENGTH": str(length),
-            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-            "REMOTE_USER": "wei",
-            "GIT_CONFIG_COUNT": "1",
-            "GIT_CONFIG_KEY_0": "http.receivepack",
-            "GIT_CONFIG_VALUE_0": "true",
-        }
-        out = subprocess.run(["git", "http-backend"], input=body, env=environ, capture_output=True, check=False).stdout
-        head, _, content = out.partition(b"\r\n\r\n")
-        fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line)
-        self.send_response(int(fields.pop("Status", "200 OK").split()[0]))
-        for name, value in fields.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_):
-        pass
-
-
 def test_two_people_share_over_http_and_no_password_is_printed(pair):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), GitOverHttp)
-    server.folder = pair[0].paths.root.parent
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        port = server.server_address[1]
+    with http_git_server(pair[0].paths.root.parent) as port:
         point_to(pair, f"http://wei:hunter2secret@127.0.0.1:{port}/remote.git")
         exchange(pair)
         point_to(pair, f"http://wei:hunter2secret@127.0.0.1:{port}/nowhere.git")
         with pytest.raises(GitError) as told:
             sync(pair[0])
         assert "hunter2secret" not in f"{told.value.message} {told.value.hint}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture
 def ssh_address(tmp_path, monkeypatch):
-    """An OpenSSH server of this user on a free port, and git's ssh with a key for it; its address."""
-    server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
-    if server is None or shutil.which("ssh") is None:
+    """The address of an OpenSSH server, with git's ssh set to use it."""
+    if find_sshd() is None:
         pytest.skip("OpenSSH with its server is not installed")
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # root's sshd wants a folder for its unprivileged child
-    port, folder = free_port(), tmp_path / "ssh"
-    folder.mkdir(mode=0o700)
-    for name in ("host", "user"):
-        make_key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
-        subprocess.run(make_key, check=True)
-    host_key = (folder / "host.pub").read_text()
-    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {host_key}")
-    (folder / "sshd_config").write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\n"
-        "PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
-    )
-    client = f"ssh -F /dev/null -i {folder}/user -o UserKnownHostsFile={folder}/known_hosts -o BatchMode=yes"
-    monkeypatch.setenv("GIT_SSH_COMMAND", client)
-    process = subprocess.Popen([server, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=subprocess.DEVNULL)
-    wait_for(port)
-    yield f"ssh://127.0.0.1:{port}"
-    process.terminate()
-    process.wait()
+    with ssh_server(tmp_path / "ssh") as (port, client):
+        monkeypatch.setenv("GIT_SSH_COMMAND", client)
+        yield f"ssh://127.0.0.1:{port}"
 
 
 def test_two_people_share_over_ssh(pair, ssh_address, monkeypatch):
@@ -192,7 +111,7 @@ def test_two_people_share_over_ssh(pair, ssh_address, monkeypatch):
     point_to(pair, f"{ssh_address}{base}/nowhere1403.git")  # no status of HTTP
     with pytest.raises(GitError, match="there is no repository at"):
         sync(pair[0])
-    monkeypatch.setenv("GIT_SSH_COMMAND", os.environ["GIT_SSH_COMMAND"].replace("/user -o", "/host -o"))
+    monkeypatch.setenv("GIT_SSH_COMMAND", os.environ["GIT_SSH_COMMAND"].replace("/id_ed25519 -o", "/host -o"))
     with pytest.raises(GitError, match="does not let you in"):
         sync(pair[0])
 
