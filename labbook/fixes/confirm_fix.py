@@ -92,7 +92,7 @@ def _prepare(notebook: Notebook, run: str, by: str, text: str) -> tuple[Fix, Pro
     """Returns the fix to write, what it rests on, the fix known so far, and the front matter of the failed run."""
     failed, proposed = _find_failure(notebook, run)
     meta = _read_meta(notebook, failed)
-    known = str(meta.get("fix") or "")
+    known = _known_fix(notebook, meta)
     cure = _find_cure(notebook, by, failed) if by else proposed or (known if is_run_id(known) else "")
     proposal = _compare_with(notebook, failed, cure) if cure else _find_next_cure(notebook, failed, meta, bool(text))
     cure = proposal.by if proposal else ""
@@ -101,6 +101,12 @@ def _prepare(notebook: Notebook, run: str, by: str, text: str) -> tuple[Fix, Pro
     if known and not by and not text and known != cure:
         raise UsageError("errors.fix.has_another", failed=failed, cure=cure, fix=_describe_fix(meta))
     return _make_fix(notebook, failed, meta, proposal, text), proposal, known, meta
+
+
+def _known_fix(notebook: Notebook, meta: Mapping[str, Any]) -> str:
+    """Returns the recorded fix of a failed run: the id of a run or words; "" if that run has been removed."""
+    known = str(meta.get("fix") or "")
+    return "" if is_run_id(known) and not notebook.paths.entry(known).exists() else known
 
 
 def reject(notebook: Notebook, run: str, by: str = "") -> RecordedFix:

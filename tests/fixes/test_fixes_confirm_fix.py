@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -233,6 +234,22 @@ def test_a_confirmed_fix_is_taken_back(team):
     # Nothing is left on the page, and nobody wrote on it.
     assert not (team.folder / "notes" / "symptoms" / f"{SYMPTOM}.md").exists()
     assert written.fix.by == CURED
+
+
+@pytest.mark.parametrize(("text", "next_cure"), [("a newer driver", ""), ("", LATER), ("a wider layer", LATER)])
+def test_a_fix_by_a_run_that_was_removed_can_be_replaced(team, text, next_cure):
+    confirm(team.notebook, FAILED)
+    removed = team.notebook.paths.entry(CURED)
+    shutil.rmtree(removed.with_suffix(""))
+    removed.unlink()
+    if next_cure:
+        put(team, run(LATER, width=48, previous=STOPPED))
+    confirm(team.notebook, FAILED, text=text)
+
+    assert meta_of(team, FAILED)["fix"] == (next_cure or text)
+    assert text in meta_of(team, FAILED)["fix_text"]
+    reject(team.notebook, FAILED)
+    assert meta_of(team, FAILED)["fix"] is None
 
 
 def test_a_fix_without_a_run(notes):
