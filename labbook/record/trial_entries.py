@@ -19,6 +19,7 @@ from labbook.record.run_from_journal.journal_reader import build_run
 from labbook.record.run_from_journal.trial_parts import TrialPart
 from labbook.report.best_runs import PRUNED
 from labbook.report.ending_exception import ending_exception
+from labbook.report.numbers import listed_value
 from labbook.report.series_choice import find_primary_series, primary_direction, run_best
 from labbook.store.experiments import slug_part
 from labbook.store.notebook import Notebook
@@ -154,7 +155,7 @@ def _trial_row(trial: TrialPart, run: Run | None, metric: str) -> dict[str, Any]
 
 
 def _best_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Returns the row with the best value if all rows with a value have the same metric and direction."""
+    """Returns the first row with the best value, if all rows with a value have the same metric and direction."""
     kinds = {(row["metric"], row["direction"]) for row in rows if row["best"] is not None}
     if len(kinds) != 1:
         return {}
@@ -163,7 +164,7 @@ def _best_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     rated = [row for row in ended if row["best"] is not None and math.isfinite(row["best"])]
     if direction not in ("min", "max") or not rated:
         return {"metric": metric}
-    best = (min if direction == "min" else max)(rated, key=lambda row: row["best"])
+    best = (min if direction == "min" else max)(rated, key=lambda row: listed_value(row["best"]))
     return {"metric": metric, "best": best["number"], "value": best["best"]}
 
 

@@ -26,6 +26,11 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:.{digits}g}"
 
 
+def listed_value(value: float) -> float:
+    """Returns a value with five significant digits, enough for lists and to tell which of several runs is the best."""
+    return float(f"{value:.5g}")
+
+
 def pair(before: float | None, now: float | None) -> tuple[str, str]:
     """Returns two values with as many digits (4 to 8) as are needed to tell them apart.
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from labbook.record.trial_entries import _best_row
 from labbook.store.paths import is_run_id, is_trial_id
 from labbook.store.text.frontmatter import parse
 from tests.conftest import PROGRAMS
@@ -71,6 +72,14 @@ def test_each_trial_of_a_study_is_a_run_with_its_own_numbers(optuna_run):
     [error] = optuna_run.runs[optuna_run.trials[2]]["exceptions"]
     assert (error["type"], error["message"], error["step"]) == ("ValueError", "planted", 12)
     assert "pruned" in fronts[1]["tags"]
+
+
+def test_of_values_that_lists_show_alike_the_first_trial_is_the_best_one_as_on_the_page_of_the_sweep():
+    rows = [
+        {"number": n, "state": "complete", "metric": "val_acc", "direction": "max", "best": best}
+        for n, best in enumerate((0.5, 0.9, 0.900000012))
+    ]
+    assert _best_row(rows)["best"] == 1
 
 
 def test_the_run_around_them_keeps_console_and_code_and_no_number_of_a_trial(optuna_run):

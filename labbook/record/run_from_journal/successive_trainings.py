@@ -16,6 +16,7 @@ from labbook.model.run import Run
 from labbook.record.run_from_journal.script_loops import repeated_values
 from labbook.record.run_from_journal.training_order import Phase, Training, count_steps, find_trainings, phases_in_turn
 from labbook.record.run_from_journal.trial_parts import TrialPart, split_labelled
+from labbook.report.numbers import listed_value
 from labbook.report.series_choice import ends_with_mean, find_primary_series, primary_direction, run_best
 from labbook.store.journal import ProcessEvents
 
@@ -74,9 +75,8 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
     direction = primary_direction(run) if reported else "min"
     if not direction:
         return facts
-    value = max(values) if direction == "max" else min(values)
-    best = values.index(value)
-    return {**facts, "best": best, "value": value, "series": found[best].loss_name}
+    best = (max if direction == "max" else min)(range(len(values)), key=lambda at: listed_value(values[at]))
+    return {**facts, "best": best, "value": values[best], "series": found[best].loss_name}
 
 
 def _differing_options(trainings: Sequence[Training], script: str) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import Any
 from labbook.model.run import Run
 from labbook.model.run_fields import flatten
 from labbook.model.run_files import is_checkpoint, short_fingerprint
+from labbook.report.numbers import listed_value
 from labbook.report.series_choice import (
     MEASURED_BY_PROBE,
     base_name,
@@ -86,7 +87,7 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         **_files(run),
         **({"imported_from": _source(run)} if run.imported_from else {}),
         "probe": {"status": run.probe.status if run.status != "running" else "running"}
-        | ({"overhead_fraction": _round_value(overhead)} if overhead is not None else {}),
+        | ({"overhead_fraction": listed_value(overhead)} if overhead is not None else {}),
     }
 
 
@@ -222,9 +223,4 @@ def _value(value: float | None) -> float | int | str | None:
         return None
     if value != value or value in (float("inf"), float("-inf")):
         return str(value)
-    return _round_value(value)
-
-
-def _round_value(value: float) -> float:
-    """Returns the value with five significant digits, enough for lists."""
-    return float(f"{value:.5g}")
+    return listed_value(value)
