@@ -11,6 +11,7 @@ import sys
 
 from ..events import protocol
 from . import config_files, native_readers
+from .user_files import is_user_file
 
 _PER_FOLDER, _IN_ALL = 200, 2000
 _PER_FOLDER_FORK, _IN_ALL_FORK = 32, 300
@@ -108,6 +109,8 @@ class FileAccess:
             return  # what is read from it is no input of the run
         elif path in self._files:
             self._on_repeated_use(self._files[path], use, via)
+        elif _is_called_by_labbook():
+            return
         elif len(self._files) < self._in_all and self._folders.get(os.path.dirname(path), 0) < self._per_folder:
             self._on_first_use(path, use, via)
         else:
@@ -272,6 +275,18 @@ class FileAccess:
             path = os.fsdecode(raw)
             if path not in self._files and ".so" not in path and not path.endswith(" (deleted)"):
                 self.on_open(path, None, os.O_RDONLY, "map")
+
+
+def _is_called_by_labbook():
+    """Whether a function of labbook opens the file, as `labbook.last()` does: the notebook is no input of the run."""
+    frame = sys._getframe(2) if "labbook" in sys.modules else None
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "labbook":
+            return True
+        if is_user_file(frame.f_code.co_filename):
+            return False
+        frame = frame.f_back
+    return False
 
 
 def _descriptor_target(name):

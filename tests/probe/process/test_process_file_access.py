@@ -53,6 +53,15 @@ def test_reading_and_writing_are_distinguished(probed, python):
     assert all(item["via"] == "open" for item in items(done).values())
 
 
+def test_what_a_call_of_labbook_reads_is_no_file_of_the_program(probed):
+    probed.write("labbook.toml", 'title = "Digits"')
+    probed.write("notes/a.md", "# A note")
+    probed.write("data.csv", "1")
+    code = "import labbook; labbook.search('note', notebook='.'); open('data.csv').read(); open('notes/a.md').read()"
+    done = probed(sys.executable, "-c", code)
+    assert {name: item["opens"] for name, item in by_name(done).items()} == {"data.csv": 1, "a.md": 1}
+
+
 def test_a_renamed_file_is_recorded_with_its_final_name(probed, python):
     code = (
         "import os, tempfile\n"
