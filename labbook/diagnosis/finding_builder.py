@@ -8,6 +8,7 @@ from typing import Any
 from labbook.diagnosis.catalogue.matcher import Match
 from labbook.diagnosis.catalogue.message_values import read_values, select_tensors
 from labbook.diagnosis.catalogue.pattern import fill_slots
+from labbook.diagnosis.catalogue.renamed_names import find_rename
 from labbook.diagnosis.catalogue.run_conditions import conditions_said, find_conditions, read_label_mark
 from labbook.diagnosis.catalogue.symptom_catalogue import LEFT_OUT, Catalogue
 from labbook.diagnosis.families.family_tables import load_tables, title_of_family
@@ -21,6 +22,8 @@ from labbook.model.symptom import Symptom, Wording
 from labbook.store.text.sentences import Sentences, translate_check
 
 _MOST_MESSAGE = 400
+_LAYER_CALLED = "Exception encountered when calling"
+"""Begins the messages of Keras, before the message of the layer."""
 _ENDING_SENTENCES = ("oom_kill", "time_limit", "lost_node", "batch_end", "reader_died", "memory")
 _CHILD_DEATHS = ("dataloader_worker_died", "host_oom_killed", "illegal_instruction_or_segfault", "nccl_or_collective")
 _WAITING = (
@@ -43,6 +46,7 @@ def build_finding(
     if exception and line:
         read = {**read_values(match, line.text), **read}
     read.update(_package_of(read.get("module", "")))
+    read.update(find_rename(whole, "\n".join(frame.source for frame in exception.frames[-2:]) if exception else ""))
     values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **read}
     conditions = find_conditions(values, evidence, exception) | conditions_said(symptom.when, exception, line)
     message = first_message_line(whole)
@@ -193,8 +197,9 @@ def innermost_user_frame(frames: Sequence[Frame]) -> Frame | None:
 
 
 def first_message_line(message: str) -> str:
-    """The first line of a message with words, shortened."""
-    line = next((line.strip() for line in message.splitlines() if line.strip(" -=*")), "")
+    """The first line of a message with words, shortened; the next where it only names the layer that was called."""
+    lines = [line.strip() for line in message.splitlines() if line.strip(" -=*")]
+    line = next((line for line in lines if not line.startswith(_LAYER_CALLED)), lines[0] if lines else "")
     return line if len(line) <= _MOST_MESSAGE else line[: _MOST_MESSAGE - 3] + "..."
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from labbook.diagnosis.catalogue.renamed_names import RENAMED, find_rename
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 
 _SAID, _LED_THROUGH = "message: ", "frames: "
@@ -57,14 +58,17 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
 
     `message: words|other words` holds where some of them are in the message or in the source lines that led to it,
     `frames: torch/onnx/|find_class` where a file or function of the traceback has some of them. Of several parts,
-    joined by ` & `, each must have one; a part may be of the other kind.
+    joined by ` & `, each must have one; a part may be of the other kind. `renamed` holds where a library removed or
+    renamed the name that the message misses.
     """
+    keys = set(keys)
     frames = raised.frames if raised else ()
     message = raised.message if raised else line.text if line else ""
     source = "\n".join(frame.source for frame in frames[-_NEAR:])
     places = "\n".join(f"{frame.file}:{frame.function}" for frame in frames).replace("\\", "/")
     read = {_SAID: f"{message}\n{source}".lower(), _LED_THROUGH: places.lower()}
-    return {key for key in keys if key.startswith(tuple(read)) and _is_said(key, read)}
+    renamed = {RENAMED} if RENAMED in keys and find_rename(message, source) else set()
+    return renamed | {key for key in keys if key.startswith(tuple(read)) and _is_said(key, read)}
 
 
 def _is_said(condition: str, read: Mapping[str, str]) -> bool:

@@ -1,0 +1,69 @@
+"""Names that libraries removed or renamed: since which version, and what to use now.
+
+`renamed_names.toml` is the table, `missing_names.toml` has the messages that say which name is missing.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path
+
+from labbook.diagnosis.toml_data import compile_patterns, read_toml
+
+RENAMED = "renamed"
+"""The condition that a library removed or renamed the name that a message misses."""
+_FORMS = compile_patterns(__file__, "missing_names.toml")
+_TABLE = Path(__file__).with_suffix(".toml")
+_CALLED = re.compile(r"(\w+)\(")
+
+
+def find_rename(message: str, source: str = "") -> dict[str, str]:
+    """`since` (package and version) and `now` of the name that a message misses; empty where none is known.
+
+    Args:
+        source: The line that failed: older messages name `__init__()` only, and the line the class.
+    """
+    forms = (form.search(message) for form in _FORMS.values())
+    found = next((match.groupdict() for match in forms if match), None)
+    if found is None:
+        return {}
+    owner = found["owner"].replace("._api.v2", "")
+    keys = (
+        _call_keys(owner, found.get("name") or "*", source) if "callee" in found else _name_keys(owner, found["name"])
+    )
+    table = _load_table()
+    return dict(next((table[key] for key in keys if key in table), {}))
+
+
+def _call_keys(callee: str, argument: str, source: str) -> Iterator[str]:
+    """The keys of an argument: with the callee as messages name it, and without its class or `__init__`."""
+    plain = callee.removesuffix(".__init__")
+    callees = _CALLED.findall(source) if plain == "__init__" else (plain, plain.rpartition(".")[2])
+    yield from (f"{one}({argument})" for one in callees)
+
+
+def _name_keys(owner: str, name: str) -> Iterator[str]:
+    """The keys of an attribute, class or module, and of the modules that contain it."""
+    parts = f"{owner}.{name}".split(".")
+    yield from (f"{'.'.join(parts[:n])}: {parts[n]}" for n in range(len(parts) - 1, 0, -1))
+    yield f"*: {name}"
+
+
+@functools.lru_cache(maxsize=1)
+def _load_table() -> Mapping[str, Mapping[str, str]]:
+    return {
+        key: {"since": f"{package} {version}".strip(), "now": now}
+        for package, rows in read_toml(_TABLE).items()
+        for row, (version, now) in rows.items()
+        for key in _split_row(row)
+    }
+
+
+def _split_row(row: str) -> Iterator[str]:
+    """`A: x`, `A: y`, `B: x` and `B: y` of `A|B: x|y`, and in the same way of `f|g(x|y)`."""
+    between, end = ("(", ")") if row.endswith(")") else (": ", "")
+    owners, _, names = row.removesuffix(end).partition(between)
+    yield from (f"{owner}{between}{name}{end}" for owner, name in product(owners.split("|"), names.split("|")))

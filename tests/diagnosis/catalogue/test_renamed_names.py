@@ -1,0 +1,77 @@
+"""What labbook says of names that libraries removed, and of messages that only look like them."""
+
+from __future__ import annotations
+
+from order_of_tests import in_one_test
+
+from labbook.diagnosis.catalogue.matcher import Matcher
+from labbook.diagnosis.catalogue.renamed_names import find_rename
+from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
+from labbook.diagnosis.cause_ranking import diagnose
+from labbook.diagnosis.text.log_reader import read_text
+
+MATCHER = Matcher(load_catalogue())
+CELL = "<ipython-input-3-0123> in <module>\n----> 1 encoder = OneHotEncoder(sparse=False)\n\n"
+
+
+@in_one_test(
+    ("text", "page", "sentence"),
+    [
+        (
+            "AttributeError: 'Series' object has no attribute 'iteritems'",
+            "removed_api_used",
+            "pandas 2.0 removed iteritems",
+        ),
+        (
+            "AttributeError: module 'numpy' has no attribute 'Inf'.",
+            "removed_api_used",
+            "NumPy 2.0 removed Inf",
+        ),
+        (
+            "ImportError: cannot import name 'plot_roc_curve' from 'sklearn.metrics' (x.py)",
+            "import_name_moved",
+            "scikit-learn 1.2 removed plot_roc_curve: use RocCurveDisplay.from_estimator",
+        ),
+        (
+            "ModuleNotFoundError: No module named 'tensorflow.contrib.rnn'",
+            "removed_module_imported",
+            "TensorFlow 2.0 removed",
+        ),
+        (
+            "TypeError: SGD.__init__() got an unexpected keyword argument 'lr'",
+            "removed_argument_used",
+            "use learning_rate",
+        ),
+        ("ValueError: Argument(s) not recognized: {'lr': 0.1}", "removed_argument_used", "Keras 3.0 removed lr"),
+        (
+            f"{CELL}TypeError: __init__() got an unexpected keyword argument 'sparse'",
+            "removed_argument_used",
+            "scikit-learn 1.4 removed sparse: use sparse_output",
+        ),
+        (
+            "TypeError: barplot() takes from 0 to 1 positional arguments but 2 were given",
+            "forward_signature_mismatch",
+            "since seaborn 0.12, barplot takes arguments by name: x=..., y=..., data=...",
+        ),
+    ],
+)
+def test_a_removed_name_comes_with_its_version_and_what_to_use_now(text: str, page: str, sentence: str) -> None:
+    found = diagnose(read_text(text), MATCHER).primary
+    assert found is not None and found.symptom == page
+    assert sentence in found.evidence[0]
+
+
+@in_one_test(
+    "message",
+    [
+        "'Net' object has no attribute 'append'",
+        "module 'mynumpy' has no attribute 'float'",
+        "cannot import name 'plot_roc_curve' from 'helpers'",
+        "No module named 'contrib'",
+        "Net.__init__() got an unexpected keyword argument 'sparse'",
+        "__init__() got an unexpected keyword argument 'sparse'",
+        "forward() takes 2 positional arguments but 3 were given",
+    ],
+)
+def test_a_name_of_another_owner_is_not_explained(message: str) -> None:
+    assert find_rename(message) == {}
