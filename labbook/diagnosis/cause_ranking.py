@@ -8,18 +8,17 @@ from dataclasses import replace
 from labbook.diagnosis.candidates import collect_candidates
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.finding_builder import build_check_finding, first_message_line, locate_exception
-from labbook.diagnosis.strategies import Case, choose_findings
+from labbook.diagnosis.strategies import INTERRUPTED, Case, choose_findings
 from labbook.model.evidence import Evidence, ObservedException
 from labbook.model.finding import Diagnosis, Finding
 from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, is_launcher_error
 from labbook.store.text.sentences import Sentences
 
 _MAX_FINDINGS = 8
-_INTERRUPTED = "interrupted"
 _TERMINATED = "`Termination signal` is detected by the operating system"
 """What Paddle prints when it gets SIGTERM."""
 _OF_INTERRUPTS = (
-    *(_INTERRUPTED, "dataloader_worker_died", "nccl_or_collective", "pickling_error", "shared_memory"),
+    *(INTERRUPTED, "dataloader_worker_died", "nccl_or_collective", "pickling_error", "shared_memory"),
     *("spawn_child_failed", ""),
 )
 """Families, and pages of the family "other", of what child processes report when their parent is interrupted."""
@@ -45,9 +44,9 @@ def _crash_findings(evidence: Evidence, matcher: Matcher, language: str) -> list
         return findings
     others = tuple(one for one in evidence.exceptions if stopped.rank in (None, one.rank) and not _is_interrupt(one))
     failed_first = any(one.order < stopped.order for one in others)
-    if findings[0].family != _INTERRUPTED:
+    if findings[0].family != INTERRUPTED:
         late = not failed_first and _is_of_interrupts(findings[0])
-        return sorted(findings, key=lambda one: one.family != _INTERRUPTED) if late else findings
+        return sorted(findings, key=lambda one: one.family != INTERRUPTED) if late else findings
     before = _crash_findings(replace(evidence, exceptions=others, lines=()), matcher, language) if others else []
     if not before or (_is_of_interrupts(before[0]) and (before[0].tier > 1 or not failed_first)):
         return findings

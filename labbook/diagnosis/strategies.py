@@ -32,6 +32,7 @@ _GENERAL_CLASSES = ("KeyError", "NotImplementedError", "ValueError", "RuntimeErr
 _ABORTED = "native_crash"
 _SURVIVED = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch")
 """Families of warnings after which programs train normally."""
+INTERRUPTED = "interrupted"
 _OF_PYTHON = "type_error_user_code"
 _NOT_SETTINGS = ("data_decode_error", _OF_PYTHON, "api_version_mismatch")
 _LIKELY = 2
@@ -209,9 +210,13 @@ def _is_misreading(candidate: Candidate) -> bool:
 
 
 def _is_aside(candidate: Candidate) -> bool:
-    """Whether it is the report of a launcher, or a line about what programs do without."""
-    said = candidate.line.text if candidate.line and not candidate.exception else ""
-    return (candidate.match.weight == 1 and ANYTHING in candidate.match.symptom.caused_by) or is_soft(said)
+    """Whether it is the report of a launcher or scheduler, or a line about what programs do without."""
+    page = candidate.match.symptom
+    if candidate.match.weight == 1 and ANYTHING in page.caused_by:
+        return True
+    said = candidate.line.text if candidate.line else ""
+    # A scheduler stops the tasks of a job when one of them has failed.
+    return candidate.exception is None and (page.family == INTERRUPTED or is_soft(said))
 
 
 def _is_survived(candidate: Candidate) -> bool:

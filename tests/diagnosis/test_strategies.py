@@ -83,3 +83,17 @@ def test_a_line_about_what_programs_do_without_does_not_stand_in_for_an_unknown_
     text = f'{line}\nTraceback (most recent call last):\n  File "a.py", line 4, in <module>\n    net.use("quibble")\n'
     found = diagnose(read_text(f"{text}OddError: the quibble was odd\n"), MATCHER)
     assert not found.findings and "OddError: the quibble was odd" in found.unsure
+
+
+def test_a_scheduler_that_stops_the_tasks_of_a_job_is_not_blamed_for_an_exception_that_no_page_knows() -> None:
+    cancelled = "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-02T03:04:05 ***\n"
+    stopped = f"srun: Terminating job step 7.0\n{cancelled}"
+    killed = "srun: error: n1: tasks 1-3: Terminated\nsrun: error: n1: tasks 4-5: Killed\n"
+    raised = 'Traceback (most recent call last):\n  File "fit.py", line 9, in main\n    assert fast\n'
+    assert choose_findings(case_of(f"{raised}AssertionError: 28 rows a second\n{stopped}{killed}")) == []
+    assert choose_findings(case_of(stopped + killed))[0].family == "interrupted"
+
+
+def test_a_watchdog_that_ended_is_no_timeout() -> None:
+    ended = "[E ProcessGroupNCCL.cpp:916] [Rank 7] NCCL watchdog thread terminated with exception: "
+    assert choose_findings(case_of(f"{ended}CUDA error: unknown error\n"))[0].symptom == "cuda_driver_outdated"

@@ -22,6 +22,7 @@ from labbook.model.signals import Signals
 
 RUN = Run("i", "finished", ("python", "a.py"), "/w", 0.0, ended=12.0, script="a.py")
 WIDTH = "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)"
+POOL_DIED = "A process in the process pool was terminated abruptly"
 NO_SHARD = "The size of tensor a (0) must match the size of tensor b (96) at non-singleton dimension 1"
 WRONG = CheckResult("loss_nonfinite", "loss is finite", "", "9 of 99 values", "fail", family="numeric", tier=1)
 
@@ -284,6 +285,9 @@ def test_the_line_that_raised_a_message_chooses_the_page(line: str, message: str
         ("fit.py", "getitem", "FileNotFoundError: labels", "file_not_found"),
         ("deepspeed/engine.py", "backward", f"RuntimeError: {NO_SHARD}", "sharded_parameters_misused"),
         ("fit.py", "backward", f"RuntimeError: {NO_SHARD}", "shape_mismatch_broadcast"),
+        ("torch/utils/cpp_extension.py", "load", "ImportError: No module named 'ops'", "extension_build_failed"),
+        ("torch/_inductor/codecache.py", "result", f"BrokenProcessPool: {POOL_DIED}", "compile_backend_failed"),
+        ("concurrent/futures/_base.py", "result", f"BrokenProcessPool: {POOL_DIED}", "dataloader_worker_killed"),
     ],
 )
 def test_the_files_and_functions_of_a_traceback_choose_the_page(
