@@ -249,3 +249,14 @@ def test_clipping_with_the_factor_of_the_scaler(ask):
     assert found.verdict == "fail" and "65536 times" in found.evidence[0]
     assert ask("clip_before_unscale", signals=loop(1, scale_last=65536.0)).verdict == "ok"
     assert ask("clip_before_unscale", signals=loop(0)) is None
+
+
+@in_one_test(("eps", "deviation", "verdict"), [(10.0, 0.3, "warn"), (1e-5, 0.3, None), (0.1, 0.98, None)])
+def test_an_eps_above_the_variance_of_the_inputs(ask, make_model, looks, eps, deviation, verdict):
+    model = make_model("LayerNorm", options={1: {"eps": eps}})
+    tensors = looks(
+        modules=lambda _: [{"i": 1, "training": True, "std": deviation}],
+        params=lambda _: [{"i": 0, "w": 4.0, "g": 1.0}],
+    )
+    found = ask("norm_eps_dominates", signals={"models": (model,), "tensors": tensors})
+    assert (found and found.verdict) == verdict

@@ -214,3 +214,29 @@ def test_tags_of_padding_in_the_loss(ask, tags, form, verdict):
     loss = classifier(target={**whole, "shape": form, "min": 0, "max": 3}, classes=4)
     found = ask("padding_in_loss", signals={"losses": (loss,), "models": (model,), "batches": batches})
     assert (found.verdict if found else None) == verdict
+
+
+@in_one_test(
+    ("scales", "verdict"),
+    [
+        ([[0.25, 16]], None),
+        ([[0.0625, 16]], None),  # maximal update parametrisation
+        ([[1.0, 16]], None),  # weights of T5 contain the scale
+        ([[4.0, 16]], "warn"),
+        ([[0.00390625, 16]], "warn"),
+        ([[4.0, 16], [0.25, 16]], None),
+    ],
+)
+def test_attention_scores_with_a_wrong_factor(ask, scales, verdict):
+    rows = [{"fn": "softmax", "line": f"t.py:{at}", "scale": scale} for at, scale in enumerate(scales)]
+    found = ask("attention_not_scaled", signals={"tensors": ({"step": 2, "model": 0, "functions": rows},)})
+    assert (found and found.verdict) == verdict
+
+
+@in_one_test(("ahead", "heads", "verdict"), [(2, 1, "warn"), (1, 1, None), (2, 2, None)])
+def test_labels_that_are_shifted_twice(ask, ahead, heads, verdict):
+    leaf = {"path": "0", "role": "input", "shape": [16, 24], "integer": True, "max": 20, "ahead": ahead}
+    seen = tuple({"step": step, "phase": "train", "leaves": [leaf]} for step in (1, 2, 3, 4))
+    losses = tuple(classifier(classes=21, line=f"t.py:{line}") for line in range(heads))
+    found = ask("target_shifted_twice", signals={"batches": seen, "losses": losses})
+    assert (found and found.verdict) == verdict

@@ -96,3 +96,19 @@ def test_steps_too_small_are_the_cause_of_a_loss_that_stands_still(
         assert rows["update_too_small"].tier == 2 and "0.15 %" in rows["update_too_small"].observed
         flat = [row for name in ("loss_at_chance", "loss_not_decreasing") if (row := rows.get(name)) is not None]
         assert flat and all(row.explained_by == "clip_always_active" for row in flat)
+
+
+@in_one_test(("rates", "verdict"), [((1e-3, 1e-9), "warn"), ((1e-3, 1e-6), "ok"), ((1e-3, 0.0), "ok")])
+def test_a_group_of_parameters_that_stands_still(ask, make_model, looks, make_series, rates, verdict):
+    groups = [{"lr": rate, "tensors": 2, "elements": 20} for rate in rates]
+    signals = {**updates(make_model, looks, lambda _: 1e-3), "optimizers": ({"index": 0, "groups": groups},)}
+    found = ask("update_too_small", make_series("lr", [1e-3] * 60), signals=signals)
+    assert (found.verdict if found is not None else "ok") == verdict
+
+
+@in_one_test(("moved", "zero", "verdict"), [(0.04, 0.0, "warn"), (0.8, 0.0, "ok"), (0.0, 0.0, "ok"), (0.04, 0.9, None)])
+def test_updates_below_the_resolution_of_the_weights(ask, make_model, looks, moved, zero, verdict):
+    rows = [{"i": i, "w": 1.0, "g": 1.0, "g_zero": zero, "moved": moved} for i in (0, 1)]
+    model = make_model("Linear", "Linear")
+    found = ask("low_precision_updates_lost", signals={"models": (model,), "tensors": looks(params=lambda _: rows)})
+    assert (found.verdict if found is not None else None) == verdict

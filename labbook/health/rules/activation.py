@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from labbook.health.evidence.layer_history import Module, functions_of, modules_of, roots_of
+from labbook.health.evidence.layer_history import Module, functions_of, modules_of, parameters_of, roots_of
 from labbook.health.evidence.measurements import too_few_data
 from labbook.health.evidence.regression_outputs import single_outputs
 from labbook.health.evidence.training_kind import (
@@ -26,6 +27,8 @@ _SAMPLES = 512
 _SETTLED = 5
 _CONFIRMED = 3
 _ALL_ZERO = 0.99
+_LARGEST_EPS = 1e-3
+_SHRUNK = 0.7
 _SHAPING = frozenset(["View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Clone", "Alias", "ToCopy", "Cast"])
 _NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm", "rmsnorm")
 
@@ -207,6 +210,32 @@ def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.batchnorm.stale", layer=module.label, ratio=median(ratios[-5:]))
             return Outcome("warn", observed, where=where)
     return frozen or (Outcome("ok", message("health.batchnorm.ok")) if judged else None)
+
+
+@check("norm_eps_dominates", family="activation", tier=2, needs=("modules", "params"))
+def eps_is_small(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the `eps` of a normalisation is larger than the variance of what it normalises, which it then shrinks.
+
+    Source: chosen by us (tier 2): an `eps` above 0.001 and outputs of less than 0.7 times the deviation that the
+    weights ask for, in at least 3 looks and all of them. `eps` is to prevent a division by 0.
+    """
+    weights = {(p.model, p.name): p for p in parameters_of(signals)}
+    for module in modules_of(signals):
+        eps = module.options.get("eps")
+        weight = weights.get((module.model, f"{module.name}.weight"))
+        if eps is None or eps <= _LARGEST_EPS or not any(word in module.type.lower() for word in _NORMS):
+            continue
+        norms = {step: w for step, row in weight.history if (w := row.get("w"))} if weight is not None else {}
+        scale = math.sqrt(weight.elements) if weight is not None else 1.0
+        shares = [
+            deviation * scale / norms.get(step, scale)
+            for step, row in module.history
+            if row.get("training") and (deviation := row.get("std")) is not None
+        ]
+        if len(shares) >= _CONFIRMED and max(shares) < _SHRUNK:
+            values = {"layer": module.label, "eps": eps, "share": median(shares)}
+            return Outcome("warn", message("health.norm_eps_dominates.shrunk", **values), where={"module": module.name})
+    return None
 
 
 @check("missing_nonlinearity", family="activation", tier=3, needs=("models",))

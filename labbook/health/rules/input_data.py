@@ -174,6 +174,21 @@ def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check("target_shifted_twice", family="data", tier=2, needs=("batches", "losses"))
+def target_is_next_token(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the only target of a language model is the token after the next one, as where two places shift it.
+
+    Source: chosen by us (tier 2), in every batch inspected. A second loss may be for a head that looks further ahead.
+    """
+    path = sequence_ahead(signals, 2)
+    losses = training_losses(signals)
+    if not path or len(losses) != 1:
+        return None
+    line = losses[0].get("line", "")
+    observed = message("health.target_shifted_twice.ahead", path=path)
+    return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+
+
 def sequence_ahead(signals: Signals, ahead: int) -> str:
     """Returns the path of the only sequence of tokens that a model is given, which the target is `ahead` of; else "".
 

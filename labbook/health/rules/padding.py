@@ -205,6 +205,28 @@ def attention_selects(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check("attention_not_scaled", family="activation", tier=2, needs=("tensors",))
+def scores_are_scaled(run: Run, signals: Signals) -> Outcome | None:
+    """Whether each attention multiplies its scores by a number far from 1 / sqrt(width of a head).
+
+    Source: Vaswani et al. 2017, 3.2.1; more than twice that, or less than 0.3 / width (chosen by us, tier 2): 1 / width
+    is that of maximal update parametrisation (Yang et al. 2022), and GPT-2 may divide by the number of the layer, too.
+    Scores without any factor are judged by review, which knows initial weights that contain it.
+    """
+    found = []
+    for (_, line), history in functions_of(signals).items():
+        for factor, width in {(*row["scale"],) for _, row in history if row.get("scale")}:
+            usual = width**-0.5
+            if factor == 1.0 or 0.3 / width <= abs(factor) <= 2 * usual:
+                return None
+            found.append((factor, width, usual, line))
+    if not found:
+        return None
+    factor, width, usual, line = found[0]
+    observed = message("health.attention_not_scaled.factor", factor=factor, width=width, usual=usual)
+    return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+
+
 @check("attention_hides_own_token", family="loop-bug", tier=2, needs=("batches", "tensors"))
 def own_token_is_seen(run: Run, signals: Signals) -> Outcome | None:
     """Whether attention of a model that predicts the next token hides the token that it continues.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from labbook.health.evidence.layer_history import Module, modules_of, roots_of
+from labbook.health.evidence.layer_history import Module, modules_of, parameters_of, roots_of
 from labbook.health.evidence.measurements import measured_series
+from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
 from labbook.model.run import Run
@@ -13,6 +14,8 @@ _SKIPS_IN_100 = 5
 _HALF_LARGEST = 0.5 * 65504
 _LOW_PRECISION = ("float16", "bfloat16")
 _MULTIPLIES = ("linear", "conv", "bilinear")
+_FEWEST_LOOKS = 3
+_FEW_MOVED = 0.1
 
 
 @check("scaled_gradients_stepped", family="numeric", tier=1, needs=("loop",))
@@ -64,6 +67,25 @@ def half_precision_has_room(run: Run, signals: Signals) -> Outcome | None:
                 observed = message("health.fp16_range_pressure.largest", layer=module.label, value=largest, step=step)
                 return Outcome("note", observed, where={"module": module.name, "step": step})
     return None
+
+
+@check("low_precision_updates_lost", family="numeric", tier=2, needs=("params",))
+def weights_resolve_updates(run: Run, signals: Signals) -> Outcome | None:
+    """Whether steps change few elements of weights of 16 bits, because the updates are below half their resolution.
+
+    Source: chosen by us (tier 2): under a tenth of the elements of half the matrices, most of which have a gradient.
+    Where no element changes, `step_changed_nothing` says so.
+    """
+    shares = []
+    for parameter in parameters_of(signals):
+        if parameter.is_matrix and parameter.trainable:
+            rows = [row for _, row in parameter.history if row.get("g", 0.0) > 0 and (row.get("g_zero") or 0.0) < 0.5]
+            moved = [share for row in rows if (share := row.get("moved")) is not None]
+            shares += [median(moved)] if len(moved) >= _FEWEST_LOOKS else []
+    if not shares:
+        return None
+    observed = message("health.low_precision_updates_lost.moved", share=median(shares), matrices=len(shares))
+    return Outcome("warn" if max(shares) > 0 and median(shares) < _FEW_MOVED else "ok", observed)
 
 
 @check("autocast_ineffective", family="numeric", tier=1, needs=("modules",))

@@ -35,6 +35,7 @@ _STANDING = 1e-5
 _FLAT_STEPS = 50
 _FEWEST_WEIGHTS = 64
 _NEAR = 0.07
+_SLOWEST = 1e-5
 _PULLS = 3.0
 _LANGUAGE_MODELS = 0.02
 """Standard deviation of the initial weights of BERT and GPT-2, whatever their width."""
@@ -167,7 +168,13 @@ def updates_have_effect(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a hint (tier 3); 1e-6 of the norm. TheDeepChecker's 1e-4 gave 2 false alarms in 12 healthy runs. In a short
     run the largest update times the number of steps bounds how far a matrix has come: a thousandth teaches nothing.
+    A group of parameters with a rate of less than 1e-5 times that of another one stands still (chosen by us).
     """
+    for optimizer in signals.optimizers:
+        groups = sorted(rate for group in optimizer.get("groups", []) if (rate := group.get("lr", 0.0)) > 0)
+        if groups and groups[0] < _SLOWEST * groups[-1]:
+            observed = message("health.update_too_small.group", rate=groups[0], largest=groups[-1])
+            return Outcome("warn", observed)
     rates = [v for s in process_series(run, signals, "lr") for v in s.values if v > 0]
     ratios = [median(v) for p in parameters_of(signals) if p.is_matrix and len(v := p.values("ratio", _WARM_UP)) >= 5]
     steps = _steps_seen(parameters_of(signals))

@@ -110,6 +110,7 @@ class ParameterInspection(TypedDict, total=False):
     g_std: Finite
     g_zero: Finite
     ratio: Finite
+    moved: Finite
     bad: Count
     g_bad: Count
 
@@ -165,6 +166,7 @@ class FunctionInspection(ModuleInspection, total=False):
     hidden: Finite
     ahead: int
     even: bool
+    scale: list[Finite]
 
 
 class Tensors(Event, total=False):

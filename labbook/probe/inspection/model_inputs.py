@@ -371,18 +371,22 @@ def tokens_ahead(tokens, shape, target):
         target: Likewise, with or without the last token; negative ones are left out of the loss.
 
     Returns:
-        0, 1, or `None` where it is neither, or where there are too few tokens to decide.
+        0, 1, 2, or `None` where it is none of them, or where there are too few tokens to decide.
     """
     rows, columns = shape
     if len(target) == len(tokens) and _agree(tokens, target):
         return 0
-    if columns >= _SHORTEST and len(target) in (rows * columns, rows * (columns - 1)):
-        width = len(target) // rows
-        later = [token for at in range(rows) for token in tokens[at * columns + 1 : (at + 1) * columns]]
-        if _agree(later, [token for at in range(rows) for token in target[at * width : at * width + columns - 1]]):
-            return 1
-    timed = rows >= _SHORTEST and len(target) in (rows * columns, (rows - 1) * columns)
-    return 1 if timed and _agree(tokens[columns:], target[: (rows - 1) * columns]) else None
+    for ahead in (1, 2):
+        if columns >= _SHORTEST and len(target) in (rows * columns, rows * (columns - 1)):
+            width = len(target) // rows
+            later = [token for at in range(rows) for token in tokens[at * columns + ahead : (at + 1) * columns]]
+            wanted = [token for at in range(rows) for token in target[at * width :][: min(width, columns - ahead)]]
+            if _agree(later, wanted):
+                return ahead
+        timed = rows >= _SHORTEST and len(target) in (rows * columns, (rows - 1) * columns)
+        if timed and _agree(tokens[ahead * columns :], target[: (rows - ahead) * columns]):
+            return ahead
+    return None
 
 
 def _agree(tokens, target):

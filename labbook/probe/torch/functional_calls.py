@@ -11,6 +11,7 @@ from ..inspection.model_inputs import HIDDEN, TOKENS, noise_row
 from ..inspection.nested import tensors_in
 from ..training.call_site import line_of, place_of, user_frame
 from ..wrapping import leave_out_one_frame
+from .attention_scale import score_scale
 from .autograd_graph import cut_mode, top_of_stack
 from .compiler import has_compiled
 
@@ -169,6 +170,7 @@ class FunctionalCalls:
                     if facts["dim"] == result.dim() - 1 and inspector.stats.is_plain(result):
                         exact = result.dtype in (self.torch.float32, self.torch.float64)
                         facts.update(describe_attention(result.detach(), exact, inspector.batches))
+                        facts["scale"] = score_scale(given) if is_tensor and result.dim() > 2 else None
             elif name == "dropout":
                 facts["training"] = bool(args[2] if len(args) > 2 else kwargs.get("training", True))
         self.found[name, line] = facts

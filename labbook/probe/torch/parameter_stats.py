@@ -198,6 +198,7 @@ class ParameterStats:
             for at in range(count):
                 fields = self._told[at]
                 fields["ratio"] = round_number(norms[at] / norms[count + at]) if norms[count + at] else None
+            self._add_moved(before, after)
             unchanged = self._unchanged(before, after)
             self._after = after
             return self._told, unchanged
@@ -212,6 +213,13 @@ class ParameterStats:
             fields["bad"] = 0
             if norm is not None and norm - norm != 0.0:
                 fields["bad"] = value.numel() - int(self.torch.isfinite(value).sum().item())
+
+    def _add_moved(self, before, after):
+        """Fills in which share of the sample of weights of low precision a step has changed."""
+        parts = zip(self._told, self._params, before.split(self._lengths), after.split(self._lengths))
+        for fields, parameter, was, now in parts:
+            if parameter.dtype in (self.torch.bfloat16, self.torch.float16):
+                fields["moved"] = self.torch.count_nonzero(was != now).item() / len(was)
 
     def _unchanged(self, before, after):
         if not self._live:

@@ -29,6 +29,9 @@ COLUMNS = [list(column) for column in zip(*IDS, strict=True)]
         (IDS, LATER, 1),
         (IDS, [[*row[1:], 7] for row in IDS], 1),
         (COLUMNS[:-1], COLUMNS[1:], 1),
+        ([row[:-2] for row in IDS], [row[2:] for row in IDS], 2),
+        (IDS, [[*row[2:], -100] for row in IDS], 2),
+        (COLUMNS[:-2], COLUMNS[2:], 2),
         (IDS, [[-100, *row[1:]] for row in IDS], 0),
         (IDS, [[token + 1 for token in row] for row in IDS], None),
         (IDS, [[3] * 9] * 6, None),
@@ -36,7 +39,9 @@ COLUMNS = [list(column) for column in zip(*IDS, strict=True)]
         (IDS, [[-100] * 9] * 6, None),
     ],
     ids=[
-        "the same", "next", "next, one shorter", "next, padded", "time first", "a part ignored", "another", "constant",
+        "the same", "next", "next, one shorter", "next, padded", "time first",
+        "after the next", "after the next, one shorter", "after the next, time first",
+        "a part ignored", "another", "constant",
         "both constant", "all ignored",
     ],
 )  # fmt: skip
