@@ -70,3 +70,14 @@ def test_a_bias_alone_trains_no_model_of_random_weights(ask, make_model, trainab
     model["parameters"].append({**model["parameters"][-1], "name": "2.bias", "shape": [8], "trainable": trainable})
     found = ask("frozen_at_random", signals={"models": (model,)})
     assert (found.verdict if found else None) == verdict
+
+
+@pytest.mark.parametrize(("deviation", "verdict"), [(1.0, "warn"), (0.02, "warn"), (0.7, None)])
+def test_a_frozen_table_of_positions(ask, make_model, deviation, verdict):
+    model = make_model("Linear", "Linear", "Linear")
+    model["modules"][1]["type"] = "Embedding"
+    table = model["parameters"][0]
+    table.update(name="positions.weight", shape=[32, 64], trainable=False)
+    table["init"].update(std=deviation, mean=0.0, writes={"normal_": 1})
+    found = ask("frozen_at_random", signals={"models": (model,)})
+    assert (found and found.verdict) == verdict

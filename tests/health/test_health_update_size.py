@@ -112,3 +112,13 @@ def test_updates_below_the_resolution_of_the_weights(ask, make_model, looks, mov
     model = make_model("Linear", "Linear")
     found = ask("low_precision_updates_lost", signals={"models": (model,), "tensors": looks(params=lambda _: rows)})
     assert (found.verdict if found is not None else None) == verdict
+
+
+@in_one_test(("decay", "left", "verdict"), [(20.0, 0.1, "warn"), (0.1, 0.1, None), (20.0, 0.9, None)])
+def test_decay_apart_from_the_gradient_that_wins_against_it(ask, make_model, looks, make_series, decay, left, verdict):
+    tensors = looks(params=lambda step: [{"i": i, "w": left ** (step / 150), "g": 1.0} for i in (0, 1)])
+    optimizer = {"index": 0, "type": "AdamW", "options": {"weight_decay": decay}}
+    signals = {"models": (make_model("Linear", "Linear"),), "tensors": tensors, "optimizers": (optimizer,)}
+    losses = ({"fn": "cross_entropy", "training": True, "calls": 60, "classes": 10, "value_first": 2.3},)
+    found = ask("regularisation_dominates", make_series("lr", [1e-3] * 60), signals={**signals, "losses": losses})
+    assert (found and found.verdict) == verdict

@@ -50,6 +50,11 @@ class Parameter:
         return mixes and len([n for n in self.shape if n > 1]) >= 2
 
     @property
+    def is_table(self) -> bool:
+        """Whether it is the weight of a lookup table."""
+        return "embedding" in self.module.lower() and len(self.shape) == 2
+
+    @property
     def is_bias(self) -> bool:
         """Whether it is the bias of a layer that mixes features."""
         mixes = any(word in self.module.lower() for word in ("linear", "conv"))

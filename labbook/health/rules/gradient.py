@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from labbook.health.evidence.layer_history import Parameter, parameters_of
 from labbook.health.evidence.measurements import (
     finite_points,
+    join_names,
     measured_series,
     optimizer_suffix,
     process_series,
@@ -156,6 +157,24 @@ def _longest_zero(series: Series, loss: Series | None) -> tuple[int, int]:
         else:
             length = 0
     return best
+
+
+@check("gradient_zero_in_part", family="gradient", tier=2, needs=("params",))
+def gradient_in_every_layer(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the gradient of some matrices is exactly 0 in every look, and that of most others is not.
+
+    Source: chosen by us (tier 2), over at least 5 looks. Two factors that both begin at 0 hide each other's gradient,
+    as in a wrong low-rank adapter. An expert of a mixture that gets no tokens is a note.
+    """
+    seen = [(p, v) for p in parameters_of(signals) if p.is_matrix and p.trainable and len(v := p.values("g")) >= 5]
+    still = [parameter for parameter, norms in seen if not any(norms)]
+    if not still or 2 * len(still) > len(seen):
+        return None
+    names, idle = join_names([p.name for p in still]), all("expert" in p.name.lower() for p in still)
+    observed = message("health.gradient_zero_in_part.zero", bad=len(still), matrices=len(seen), names=names)
+    at_zero = len(still) > 1 and not any(any(p.values("w")) for p in still)
+    evidence = (message("health.gradient_zero_in_part.factors"),) if at_zero else ()
+    return Outcome("note" if idle else "warn", observed, evidence, {"parameter": still[0].name})
 
 
 @check("vanishing_gradient", family="gradient", tier=2, needs=("params",))

@@ -36,6 +36,8 @@ _FLAT_STEPS = 50
 _FEWEST_WEIGHTS = 64
 _NEAR = 0.07
 _SLOWEST = 1e-5
+_LARGEST_SHRINK = 0.01
+_SHRUNK = 0.7
 _PULLS = 3.0
 _LANGUAGE_MODELS = 0.02
 """Standard deviation of the initial weights of BERT and GPT-2, whatever their width."""
@@ -260,13 +262,14 @@ def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
     """Whether a layer that does not train still has the random weights of its initialisation, though others train.
 
     Source: chosen by us (tier 2): written by an initialiser, its standard deviation kept within 7 % (more for few
-    weights), no state loaded. Random features below a small trained head are a method, so they are a note; a random
+    weights), no state loaded; tables, as those of positions, too. Random features below a small trained head are a
+    method, so they are a note; a random
     output layer is not. A layer beside which two narrow matrices train, as in low-rank adaptation, is left out.
     """
     if any(event.get("what") == "model" and event.get("matched") for event in signals.loaded):
         return None
     known = parameters_of(signals)
-    matrices = [p for p in known if p.is_matrix and math.isfinite(p.order)]
+    matrices = [p for p in known if (p.is_matrix or p.is_table) and math.isfinite(p.order)]
     for model in sorted({p.model for p in matrices}):
         layers = [p for p in matrices if p.model == model]
         frozen = [p for p in layers if not p.trainable and p.elements >= _FEWEST_WEIGHTS and _as_initialised(p)]
@@ -300,6 +303,8 @@ def _as_initialised(parameter: Parameter) -> bool:
     fan_in, elements = parameter.init.get("fan_in", 0), parameter.elements
     if not parameter.init.get("writes") or not deviation or mean is None or not fan_in:
         return False
+    if parameter.is_table:
+        return any(abs(deviation / usual - 1) < _NEAR for usual in (1.0, _LANGUAGE_MODELS))
     # The outputs of torch's layers are the first axis, those of PaddlePaddle's Linear the last.
     fan_outs = {elements / fan_in, parameter.shape[0], parameter.shape[-1]}
     normal = any("normal" in name.lower() for name in parameter.init.get("writes", {}))
@@ -321,8 +326,9 @@ def regularisation_is_small(run: Run, signals: Signals) -> Outcome | None:
 
     Source: chosen by us (tier 2): a loss of more than 10 times its only loss function where its graph holds a penalty,
     or of 3 times where their sum ends at chance level; decay of 3 times the gradient in most matrices
-    within the first 5 steps, coupled to it as in SGD and Adam, that shrinks weights by a tenth over the run. Of weights
-    that were trained before the gradients may rightly be small.
+    within the first 5 steps, coupled to it as in SGD and Adam, that shrinks weights by a tenth over the run, or apart
+    from it as in AdamW, of a hundredth a step, that leaves 0.7 of them. Of weights that were trained before the
+    gradients may rightly be small.
     """
     return _penalty(run, signals) or _decay(run, signals)
 
@@ -351,9 +357,11 @@ def _penalty(run: Run, signals: Signals) -> Outcome | None:
 def _decay(run: Run, signals: Signals) -> Outcome | None:
     optimizer = signals.optimizers[0] if len(signals.optimizers) == 1 else None
     decay = optimizer.get("options", {}).get("weight_decay") if optimizer is not None else None
-    if optimizer is None or optimizer.get("type") not in _COUPLED or not isinstance(decay, (int, float)) or decay <= 0:
+    if optimizer is None or not isinstance(decay, (int, float)) or decay <= 0:
         return None
     rates = [v for s in process_series(run, signals, "lr") for v in s.values if math.isfinite(v)]
+    if optimizer.get("type") not in _COUPLED:
+        return _shrinking(signals, decay, max(rates, default=0.0))
     steps = signals.loop.get("steps", 0)
     if is_pretrained(signals) or (
         optimizer.get("type") in _PLAIN and sum(rates) / max(1, len(rates)) * decay * steps < 0.1
@@ -371,3 +379,13 @@ def _decay(run: Run, signals: Signals) -> Outcome | None:
     ratio, parameter = max(looks, key=lambda pair: pair[0])
     observed = message("health.regularisation_dominates.decay", decay=decay, ratio=ratio, name=parameter.name)
     return Outcome("warn", observed, where={"parameter": parameter.name, "step": 1})
+
+
+def _shrinking(signals: Signals, decay: float, rate: float) -> Outcome | None:
+    """Decay apart from the gradient that takes more than a hundredth of the weights a step, and wins against it."""
+    norms = [v for p in parameters_of(signals) if p.is_matrix and p.trainable and len(v := p.values("w")) >= _STREAK]
+    left = median([norm[-1] / norm[0] for norm in norms if norm[0] > 0])
+    if not norms or rate * decay < _LARGEST_SHRINK or left > _SHRUNK:
+        return None
+    observed = message("health.regularisation_dominates.shrinks", decay=decay, share=rate * decay, left=left)
+    return Outcome("warn", observed)
