@@ -8,6 +8,7 @@ import re
 from labbook.capture.metric_lines import plain_line
 from labbook.capture.metric_names import (
     AVERAGES,
+    BEST,
     CHINESE_NAMES,
     CHINESE_QUALIFIER,
     QUALIFIERS,
@@ -23,7 +24,8 @@ _NUMBER = (
 )
 """A number; one of more than 15 digits is a diverged value with decimals, and no date or identifier."""
 _PAIR = re.compile(
-    rf"(?<![\w./\\-])(?P<name>(?:(?:{QUALIFIERS})[ ]|{CHINESE_QUALIFIER}[ ]?)?[A-Za-z_][\w./@-]{{0,60}}"
+    rf"(?<![\w./\\-])(?P<name>(?:(?:(?:{BEST})[ ])?(?:{QUALIFIERS})[ ]|{CHINESE_QUALIFIER}[ ]?)?"
+    r"[A-Za-z_][\w./@-]{0,60}"
     rf"|(?:{CHINESE_QUALIFIER}[ ]?)?(?:{CHINESE_NAMES}))"
     rf"(?:[ ](?:sum|mean|avg|average|value))?(?:[ ]?\((?P<note>[^()\n]{{0,40}})\))?['\"]?[↑↓]?"
     rf"(?:[ ](?:on|for|over)[ ](?:the[ ])?(?P<data>[A-Za-z][\w-]{{0,30}})(?:[ ](?:set|data|dataset|split))?)?"

@@ -43,6 +43,8 @@ _NO_BEST = frozenset({
 """Words of quantities that have no best value: settings, and losses of policies and of adversaries, which may
 rise, and what each of the two answers of a preference gets."""
 
+_RUNNING_BEST = frozenset({"best", "lowest", "highest", "last"})
+
 COUNTERS = frozenset({
     "epoch", "epochs", "step", "steps", "iteration", "iter", "hp_metric", "progress", "eta", "runtime", "total_flos",
     "num_input_tokens_seen",
@@ -131,7 +133,7 @@ def metric_kind(name: str) -> MetricKind:
     """Returns what a metric is by the words of its name; the last known word decides."""
     words = name_words(name)
     split = next((SPLITS[word] for word in words if word in SPLITS), "")
-    best = bool({"best", "last"} & set(words))
+    best = bool(_RUNNING_BEST & set(words))
     if _SPEEDS & set(words) or ({"per", "second"} <= set(words) or {"per", "sec"} <= set(words)):
         return MetricKind("speed", "max", split, running_best=best)
     ranks = [rank for word in words if word not in _SUFFIXES and (rank := _rank(word)) is not None]
@@ -168,7 +170,8 @@ def is_counter(name: str) -> bool:
 def choose_metric(names: Mapping[str, bool] | Iterable[str], goal: MetricGoal | None = None) -> str:
     """Returns the metric that represents a run: the chosen one, else validation before training, by known names.
 
-    Of two equal ones, that with a value for each epoch comes before that with a value for each batch.
+    The one whose best value the program reports, too, comes first: "Best AUC". Of two equal ones, that with a value for
+    each epoch comes before that with a value for each batch.
 
     Args:
         names: Names of the metrics, most reliable first; with a mapping, whether each has one value an epoch.
@@ -184,12 +187,19 @@ def choose_metric(names: Mapping[str, bool] | Iterable[str], goal: MetricGoal | 
             return chosen
     known = [(name, kind) for name in by_epoch if (kind := metric_kind(name)).direction and kind.quantity != "speed"]
     order = {name: number for number, name in enumerate(by_epoch)}
+    selecting = {_plain_words(name) for name, kind in known if kind.running_best and kind.quantity != "loss"}
 
-    def place(found: tuple[str, MetricKind]) -> tuple[bool, int, int, bool, int]:
+    def place(found: tuple[str, MetricKind]) -> tuple[bool, int, bool, int, bool, int]:
         name, kind = found
-        return kind.running_best, _SPLIT_ORDER[kind.split], kind.rank, not by_epoch[name], order[name]
+        is_other = _plain_words(name) not in selecting
+        return kind.running_best, _SPLIT_ORDER[kind.split], is_other, kind.rank, not by_epoch[name], order[name]
 
     return min(known, key=place)[0] if known else ""
+
+
+def _plain_words(name: str) -> frozenset[str]:
+    """Returns the words of a name without data split and "best": "auc" of "val/AUC" and "Best AUC"."""
+    return frozenset(name_words(name)).difference(_RUNNING_BEST, SPLITS)
 
 
 def named_metric(names: Iterable[str], wanted: str) -> str:

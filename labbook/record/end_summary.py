@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from labbook.frozen import dataclass
 from labbook.model.run import Run
+from labbook.store.text.words_files import fill
 
 if TYPE_CHECKING:
     from labbook.model.confirmed_fix import Proposal
@@ -79,7 +80,7 @@ class FinishedRun:
         lead = f"{labels['headings']['configuration']}{labels['health']['colon']}"
         lines = [shorten_middle(lead + sentences(row["message"]), 160) for row in rows[:_MAX_ROWS]]
         more = len(rows) - _MAX_ROWS
-        return lines + ([str(labels["health"]["more_findings"]).format(count=more)] if more > 0 else [])
+        return lines + ([fill(labels["health"]["more_findings"], count=more)] if more > 0 else [])
 
     def summary(self) -> list[str]:
         """Returns the lines for the terminal: verdict, place of the failure, path of the entry."""

@@ -14,6 +14,7 @@ from labbook.probe.redaction.redactor import Redactor
 from labbook.store.journal import Journal, write_atomically
 from labbook.store.notebook import Notebook
 from labbook.store.text.templates import words
+from labbook.store.text.words_files import fill
 
 _MAX_BYTES = 512 * 1024
 """Largest trace that is committed, compressed. Source: the folder of an entry stays under 1 MiB."""
@@ -67,7 +68,7 @@ def _draw(
         return {}
     trace = read_trace(content.decode("utf-8", "replace"), redactor.text)
     threads = [
-        str(labels["gpu_stream" if root.kind == "gpu" else "thread"]).format(number=number)
+        fill(labels["gpu_stream" if root.kind == "gpu" else "thread"], number=number)
         for number, root in enumerate(trace.threads, start=1)
     ]
     steps = max(1, int(profile.get("end_step") or 0) - int(profile.get("begin_step") or 0) + 1)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from labbook import screen
 from labbook.report.ending_exception import shorten_path
-from labbook.report.entry.diagnosis_section import fill, headline, seen_line, strip_markdown
+from labbook.report.entry.diagnosis_section import headline, seen_line, strip_markdown
 from labbook.store.paths import is_run_id
 from labbook.store.text.templates import words
+from labbook.store.text.words_files import fill
 
 if TYPE_CHECKING:
     from labbook.model.finding import Diagnosis, Finding

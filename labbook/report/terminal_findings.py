@@ -6,11 +6,12 @@ import re
 
 from labbook.model.finding import Finding
 from labbook.model.run import CheckResult, Run
-from labbook.report.entry.diagnosis_section import fill, strip_markdown, user_location
+from labbook.report.entry.diagnosis_section import strip_markdown, user_location
 from labbook.report.entry.section_limits import shorten_middle
 from labbook.screen import display_width
 from labbook.store.text.sentences import Sentences, translate_check
 from labbook.store.text.templates import words
+from labbook.store.text.words_files import fill
 
 _MOST = 3
 _WIDTH = 160
@@ -58,7 +59,7 @@ def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
         if advice := _first_advice(check, known.get(check.id), say):
             lines.append(indent + _whole_sentences(strip_markdown(advice)))
     if len(causes) > _MOST:
-        lines.append(str(labels["health"]["more_findings"]).format(count=len(causes) - _MOST))
+        lines.append(fill(labels["health"]["more_findings"], count=len(causes) - _MOST))
     return lines
 
 

@@ -50,6 +50,8 @@ def test_settings_and_losses_of_policies_have_no_best(name):
         (["val_SMAPE", "val_MAE", "val_loss"], "val_MAE"),
         (["val_MASE", "val_loss"], "val_MASE"),
         (["loss", "best_val_acc", "val_loss"], "val_loss"),
+        (["val/F1", "val_loss", "val/AUC", "Best_AUC"], "val/AUC"),
+        (["val_acc", "val_loss", "best_val_loss"], "val_acc"),
         (["charts/SPS", "charts/episodic_return", "losses/policy_loss"], "charts/episodic_return"),
         (["训练损失", "验证准确率", "验证损失"], "验证准确率"),
         (["samples_per_second", "lr"], ""),

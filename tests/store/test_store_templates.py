@@ -1,12 +1,13 @@
 """Templates escape by themselves, run in a sandbox, and a broken one costs nothing but a note."""
 
+import re
 import shutil
 
 import pytest
 
 from labbook.errors import EntryError
 from labbook.store.text import limited
-from labbook.store.text.templates import LANGUAGES, Templates, words
+from labbook.store.text.templates import LANGUAGES, Templates, finished_text, words
 from labbook.store.text.words_files import builtin_folder
 
 HOSTILE = "<script>alert(1)</script> [x](javascript:1) | `a` {{ 7*7 }} **b**\n# heading"
@@ -83,6 +84,22 @@ def test_own_words_replace_single_ones(own):
     (own / "words" / "zh.toml").write_text('[headings]\ngoal = "问题"\n')
     page = Templates(own, "zh").render("experiment.md.j2", {"title": "数字"})
     assert "## 问题" in page and "## 结论" in page
+
+
+@pytest.mark.parametrize("place", sorted(set(re.findall(r"\{(\w+):([^|}]+)\|([^}]+)\}", str(words("en"))))))
+@pytest.mark.parametrize("count", [1, 2, "1", "1,000"])
+def test_a_counted_noun_is_singular_only_for_one(place, count):
+    name, one, many = place
+    text = finished_text(f"{{{name}}} {{{name}:{one}|{many}}}")
+    assert text.format(**{name: count}) == f"{count} {one if str(count) == '1' else many}"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("place", ["{count.__class__}", "{count[0]}", "{}"])
+def test_words_of_a_notebook_read_no_attributes(own, place):
+    (own / "words" / "en.toml").write_text(f'own = "{place}"')
+    with pytest.raises(EntryError, match="is not a name"):
+        rendered(own, "{{ words.own.format(count=1) }}")
 
 
 def test_every_language_has_the_words_of_english_with_the_same_places():

@@ -61,7 +61,9 @@ def loss_seen(run: Run, signals: Signals) -> Outcome:
         span = message("health.from_to", first=each.values[0], last=each.values[-1])
         script = each.name.rpartition("/")[0] if not run.imported_from else each.name if len(series) > 1 else ""
         parts.append(message("health.loss_seen.in_script", script=script, span=span) if script else span)
-    return Outcome("ok", message("health.clauses", parts=parts))
+    seen = message("health.clauses", parts=parts)
+    more = len(series) - len(parts)
+    return Outcome("ok", message("values.more", names=seen, more=more) if more else seen)
 
 
 @check("seeds_set", family="environment", tier=3, whole=True)

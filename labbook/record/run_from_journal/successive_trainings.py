@@ -12,6 +12,7 @@ from typing import Any, cast
 from labbook.model.events import KIND_NAMES
 from labbook.model.events.process_kinds import Event, UncaughtException
 from labbook.model.events.training_kinds import Optimizer, Scalars, Step
+from labbook.model.metric_kinds import choose_metric, metric_kind
 from labbook.model.run import Run
 from labbook.record.run_from_journal.script_loops import repeated_values
 from labbook.record.run_from_journal.training_order import Phase, Training, count_steps, find_trainings, phases_in_turn
@@ -220,20 +221,25 @@ def training_phases(processes: Sequence[ProcessEvents]) -> dict[str, Any]:
 def _find_reported_metric(
     run: Run, logged: Mapping[str, Sequence[float]], count: int
 ) -> tuple[str, list[float], float | None]:
-    """Returns name and values of the primary metric if the program reports it once a training, and its printed mean.
+    """Returns name and values of the metric that the program reports once a training, and its printed mean.
 
+    That is the primary metric, or where that has several values a training, the best one of held-out data that has one.
     `logged` has what was logged once a training: equal steps are one point of a series.
     """
-    series = find_primary_series(run)
-    if series is None or series.source == "probe":
+    primary = find_primary_series(run)
+    if primary is None or primary.source == "probe":
         return "", [], None
-    if series.name in logged and all(map(math.isfinite, logged[series.name])):
-        return series.name, list(logged[series.name]), None
-    values, mean = list(series.values), None
-    if len(values) == count + 1 and ends_with_mean(series):
-        mean = values.pop()
-    is_once = len(values) == count and all(map(math.isfinite, values))
-    return (series.name, values, mean) if is_once else ("", [], None)
+    printed = {s.name: s for s in run.series if s.source == "text" and not metric_kind(s.name).is_training}
+    others = [name for name, series in printed.items() if len(series.values) == count]
+    for series in (primary, printed.get(choose_metric(others), primary)):
+        if series.name in logged and all(map(math.isfinite, logged[series.name])):
+            return series.name, list(logged[series.name]), None
+        values, mean = list(series.values), None
+        if len(values) == count + 1 and ends_with_mean(series):
+            mean = values.pop()
+        if len(values) == count and all(map(math.isfinite, values)):
+            return series.name, values, mean
+    return "", [], None
 
 
 def _plain_options(optimizer: Optimizer) -> dict[str, Any]:

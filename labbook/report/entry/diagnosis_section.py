@@ -12,6 +12,7 @@ from labbook.report.ending_exception import shorten_path, shorten_paths
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.screen import display_width
 from labbook.store.text.templates import words
+from labbook.store.text.words_files import fill
 
 _MOST_WHOLE = 4
 """Most findings with causes and fixes; more are listed by title."""
@@ -155,11 +156,6 @@ def headline(finding: Finding, labels: Mapping[str, Any]) -> str:
     certainty = labels["tiers"][str(finding.tier)]
     name = finding.symptom or finding.family
     return fill(labels["headline"], title=strip_markdown(finding.title), name=name, certainty=certainty)
-
-
-def fill(sentence: object, **values: object) -> str:
-    """Returns a sentence with its values, not escaped for Markdown."""
-    return str.format(str(sentence), **values)
 
 
 def strip_markdown(sentence: str) -> str:

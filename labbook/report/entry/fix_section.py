@@ -16,6 +16,7 @@ from labbook.store.paths import is_run_id
 from labbook.store.text.entry_text import tidy
 from labbook.store.text.sentences import Sentences, translate_change
 from labbook.store.text.templates import Templates, words
+from labbook.store.text.words_files import fill
 
 _MOST_ROWS = 12
 _CELL = 160
@@ -60,7 +61,7 @@ def proposal_line(proposal: Proposal, language: str = "en") -> str:
     labels = words(language)["fix"]
     changes = Sentences(language)(describe_changes(proposal.changes))
     # Not "last": the clock of this machine may be behind that of another one with the same notebook.
-    return shorten_middle(str(labels["line"]).format(run=proposal.failed, changes=changes, by=proposal.by), 300)
+    return shorten_middle(fill(labels["line"], run=proposal.failed, changes=changes, by=proposal.by), 300)
 
 
 def list_differences(changes: Sequence[Change], language: str = "en") -> list[str]:
@@ -69,7 +70,7 @@ def list_differences(changes: Sequence[Change], language: str = "en") -> list[st
     say = Sentences(language)
     lines = [shorten_middle(say(describe_changes((change,))), _CELL) for change in changes[:_MOST_ROWS]]
     rest = len(changes) - len(lines)
-    return [*lines, str(more).format(count=rest)] if rest > 0 else lines
+    return [*lines, fill(more, count=rest)] if rest > 0 else lines
 
 
 def symptom_fixes_markdown(notebook: Notebook, page: Path, runs: Sequence[tuple[str, Mapping[str, Any]]]) -> str:

@@ -109,12 +109,21 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     return {
         "type": str(facts.get("type") or ""),
         "options": shorten_middle(", ".join(f"{k} {v}" for k, v in shown.items()), 2 * limits.cell),
+        "first_rate": _first_rate(options, groups),
         "groups": len(elements),
         "elements": numbers.count(sum(known)) if known else "",
         "closure": bool(facts.get("closure")),
         "summed": count_summed_losses(facts),
         "losses": _loss_names(facts),
     }
+
+
+def _first_rate(options: object, groups: object) -> str:
+    """Returns the learning rate of the first step, of each group, where it is not that of the constructor; else ""."""
+    rows = [group for group in groups if isinstance(group, Mapping)] if isinstance(groups, Sequence) else []
+    given = options.get("lr") if isinstance(options, Mapping) else None
+    rates = dict.fromkeys(rate for row in rows if isinstance(rate := row.get("lr"), (int, float)))
+    return " / ".join(map(_option, rates)) if isinstance(given, (int, float)) and any(r != given for r in rates) else ""
 
 
 def _options_of_groups(options: object, groups: object) -> dict[str, str]:

@@ -13,7 +13,7 @@ from labbook.model.series import Series
 from labbook.model.verdict import worst_fault
 from labbook.report.best_runs import BROKEN
 from labbook.report.ending_exception import ending_exception, place, shorten_path, user_frame
-from labbook.report.entry.diagnosis_section import fill, user_location
+from labbook.report.entry.diagnosis_section import user_location
 from labbook.report.entry.model_section import loss_names_of_optimizers
 from labbook.report.numbers import count, duration, number, pair
 from labbook.report.series_choice import (
@@ -22,6 +22,7 @@ from labbook.report.series_choice import (
     first_nonfinite_step,
 )
 from labbook.store.text.templates import words
+from labbook.store.text.words_files import fill
 
 _MAX_NAME = 60
 _MAX_OPTIONS = 3

@@ -22,7 +22,7 @@ from labbook.errors import EntryError
 from labbook.store.paths import stays_inside
 from labbook.store.text import escape
 from labbook.store.text.limited import LimitError, run_limited
-from labbook.store.text.words_files import builtin_folder, overlay, read_words
+from labbook.store.text.words_files import WordsFormatter, builtin_folder, overlay, read_words
 
 if TYPE_CHECKING:
     from jinja2 import BaseLoader, Environment
@@ -135,7 +135,10 @@ class Templates:
 
 @functools.cache
 def _safe_type() -> Any:  # noqa: ANN401 - a class that only exists once MarkupSafe is imported
-    from markupsafe import Markup
+    from markupsafe import EscapeFormatter, Markup
+
+    class EscapingFormatter(WordsFormatter, EscapeFormatter):
+        """Escapes the values that it fills in."""
 
     class Safe(Markup):
         """Escaped Markdown. Text that is formatted or joined into it is escaped."""
@@ -145,6 +148,12 @@ def _safe_type() -> Any:  # noqa: ANN401 - a class that only exists once MarkupS
         @classmethod
         def escape(cls, value: Any) -> Safe:  # noqa: ANN401 - as the class it extends
             return cls(_escape_part(value, escape.table_cell))
+
+        def fill(self, *args: Any, **values: Any) -> Safe:  # noqa: ANN401 - as the method it replaces
+            """Fill placeholders with escaped values."""
+            return type(self)(EscapingFormatter(self.escape).vformat(self, args, values))
+
+        format = fill  # the sandbox of Jinja2 replaces methods that are named `format`
 
     return Safe
 

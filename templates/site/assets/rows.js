@@ -7,8 +7,16 @@ window.labbook ??= (() => {
     const said = JSON.parse(mount.dataset.words);
     return (key, values) => {
       const text = String(said[key] ?? key);
-      return values ? text.replace(/\{(\w+)\}/g, (all, name) => (name in values ? String(values[name]) : all)) : text;
+      return values ? fill(text, values) : text;
     };
+  }
+
+  /* `{n:run|runs}` is the first word where n is 1, else the second. */
+  function fill(text, values) {
+    return text.replace(/\{(\w+)(?::([^|}]*)\|([^}]*))?\}/g, (all, name, one, many) => {
+      if (!(name in values)) return all;
+      return many === undefined ? String(values[name]) : String(values[name]) === "1" ? one : many;
+    });
   }
 
   /* Where the site begins, and how its pages end, are read from a link that the generator made: `../index.html`, or `../`
@@ -154,5 +162,5 @@ window.labbook ??= (() => {
     return one !== "" && other !== "" && !Number.isNaN(a) && !Number.isNaN(b) ? a - b : order.compare(one, other);
   }
 
-  return { words, site, offline, json, runs, number, duration, day, moment, element, sentence, pill, pills, compared, order };
+  return { words, fill, site, offline, json, runs, number, duration, day, moment, element, sentence, pill, pills, compared, order };
 })();

@@ -27,7 +27,7 @@ window.labbookConditions = (() => {
     if (!window.labbook) await script("rows.js");
     if (!window.labbook.query) await script("query.js");
     const { json, runs } = window.labbook;
-    const say = (key, values = {}) => said[key].replace(/\{(\w+)\}/g, (all, name) => String(values[name] ?? all));
+    const say = (key, values = {}) => window.labbook.fill(said[key], values);
     const index = await json(new URL("data/runs/index.json", site).href);
     const parts = await Promise.all(index.months.map(({ month, digest }) => json(new URL(`data/runs/${month}.json?${digest}`, site).href)));
     const list = parts.flatMap(runs).sort((a, b) => b.started - a.started);

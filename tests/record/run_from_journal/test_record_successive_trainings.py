@@ -47,6 +47,11 @@ def events(text):
     return [ProcessEvents("0.jsonl", ({"k": "hello", "t": 0.0}, *made))]
 
 
+def without_options(processes):
+    made = ({**e, "options": {}} if e["k"] == "optimizer" else e for e in processes[0].events)
+    return [ProcessEvents("0.jsonl", tuple(made))]
+
+
 def run_of(*last):
     steps = tuple(range(1, 31))
     series = tuple(
@@ -149,14 +154,23 @@ def test_step_times_are_compared_by_their_median():
     ],
 )
 def test_repeats_are_told_by_what_the_program_reports_of_each(values, title):
+    check_title(values, title)
+
+
+def test_repeats_are_told_by_what_is_printed_at_their_end():
+    """Each fold prints its accuracy in three epochs, and once more when it is done."""
+    epochs = Series("val_acc", "text", tuple(range(9)), *[(0.5, 0.6, 0.7) * 3] * 3, 9, 0)
+    done = Series("val/accuracy", "text", (1, 2, 3), *[(0.7, 0.8, 0.9)] * 3, 3, 0)
+    run = Run(**{**vars(run_of(3.0, 1.0, 2.0)), "series": (*run_of(3.0, 1.0, 2.0).series, epochs, done)})
+    facts = successive_trainings(run, without_options(events("O0 s0 O1 s1 O2 s2")))
+    assert facts["metric"] == "val/accuracy" and [row["last"] for row in facts["rows"]] == [0.7, 0.8, 0.9]
+
+
+def check_title(values, title):
     run = run_of(3.0, 1.0, 2.0)
     reported = Series("RMSE", "text", tuple(range(len(values))), *[tuple(values)] * 3, len(values), 0)
     run = Run(**{**vars(run), "series": (*run.series, reported)})
-    process = events("O0 s0 O1 s1 O2 s2")
-    alike = ProcessEvents(
-        "0.jsonl", tuple({**e, "options": {}} if e["k"] == "optimizer" else e for e in process[0].events)
-    )
-    facts = successive_trainings(run, [alike])
+    facts = successive_trainings(run, without_options(events("O0 s0 O1 s1 O2 s2")))
     assert "best" not in facts and [row["params"] for row in facts["rows"]] == [{}] * 3
     shown = Run(**{**vars(run), "captured": {"trainings": facts}})
     assert run_title(shown) == f"train.py: finished, {title}"
