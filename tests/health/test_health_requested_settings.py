@@ -208,15 +208,23 @@ def test_ranks_with_the_same_data(ask, make_model):
 
 
 def test_a_rank_that_is_always_last(ask, make_series):
-    def signals(slow):
+    def signals(slow, backward=0.001):
         return [
-            Signals("torch", rank=r, phases={"forward": make_series("forward", [0.01 * (slow if r == 1 else 1)] * 200)})
+            Signals(
+                "torch",
+                rank=r,
+                phases={
+                    "forward": make_series("forward", [0.01 * (slow if r == 1 else 1)] * 200),
+                    "backward": make_series("backward", [backward] * 200),
+                },
+            )
             for r in (0, 1, 2)
         ]
 
     found = ask("straggler", signals=signals(2.0))
     assert found.verdict == "warn" and found.where == {"rank": 1}
     assert ask("straggler", signals=signals(1.05)).verdict == "ok"
+    assert ask("straggler", signals=signals(2.0, backward=0.1)).verdict == "ok"  # a tenth of the step
 
 
 def reducing(make_model, orders, batches=(16, 16), steps=(64, 64), wrapper="DistributedDataParallel"):

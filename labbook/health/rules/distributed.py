@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import modules_of
 from labbook.health.evidence.training_batches import has_distinct_fingerprints
@@ -14,6 +15,9 @@ from labbook.model.signals import Signals
 
 _PADDED = 0.05
 """Share of equal samples that is usual: samplers fill up the last batch, and data sets have some twice."""
+
+_OWN_PHASES = ("data", "forward", "other")
+"""Parts of a step in which a rank waits for no other."""
 
 
 def _ranks(run: Run) -> dict[int, Signals]:
@@ -106,11 +110,11 @@ def _rows(signals: Signals) -> set[str]:
 
 @check("straggler", family="distributed", tier=2, whole=True)
 def no_straggler(run: Run, signals: Signals) -> Outcome | None:
-    """Whether one rank is slowest in over 80 % of at least 100 steps, by a fifth of the time of the others.
+    """Whether one rank is slowest in over 80 % of at least 100 steps, by a fifth of the others' time and of a step.
 
     Source: diagnosis catalogue (tier 2). Waiting happens in backward, so the time of data, forward and the rest counts.
     """
-    own = {rank: _own_times(each) for rank, each in _ranks(run).items()}
+    own = {rank: _times(each, _OWN_PHASES) for rank, each in _ranks(run).items()}
     own = {rank: times for rank, times in own.items() if times}
     steps = set.intersection(*(set(times) for times in own.values())) if len(own) >= 2 else set()
     if len(steps) < 100:
@@ -119,16 +123,20 @@ def no_straggler(run: Run, signals: Signals) -> Outcome | None:
     rank, times = last.most_common(1)[0]
     slow = median([own[rank][step] for step in steps])
     others = median([t[step] for r, t in own.items() if r != rank for step in steps])
-    if times <= 0.8 * len(steps) or slow < 1.2 * others:
+    whole = _times(_ranks(run)[rank], (*_OWN_PHASES, "backward", "optimizer"))
+    # Rank 0 logs and saves: of a long step that is no loss.
+    is_slow = slow >= 1.2 * others and slow - others >= 0.2 * median([whole[step] for step in steps])
+    if times <= 0.8 * len(steps) or not is_slow:
         return Outcome("ok", message("health.straggler.ok"))
     observed = message("health.straggler.slowest", rank=rank, share=times / len(steps), steps=len(steps))
     evidence = message("health.straggler.times", own=slow, others=others)
     return Outcome("warn", observed, (evidence,), {"rank": rank})
 
 
-def _own_times(signals: Signals) -> dict[int, float]:
+def _times(signals: Signals, phases: Sequence[str]) -> dict[int, float]:
+    """Returns step -> seconds in these phases."""
     found: dict[int, float] = {}
-    for name in ("data", "forward", "other"):
+    for name in phases:
         series = signals.phases.get(name)
         for step, value in zip(series.steps, series.values, strict=True) if series is not None else ():
             found[step] = found.get(step, 0.0) + value

@@ -11,7 +11,7 @@ from typing import Any
 _SLOW = 1.5
 """A rank is slow whose own work in a step takes this many times the median of the ranks. Source: chosen by us."""
 
-_SHARE = 0.1
+_SHARE = 0.2
 """Its excess is at least this part of a whole step. Source: chosen by us."""
 
 _FEWEST_ALIKE = 2

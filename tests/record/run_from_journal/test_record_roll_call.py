@@ -186,9 +186,10 @@ def finished(rank, **more):
         ([finished(0, steps=7), finished(1, bad_step=8, bad_loss="nan")], None, None),
         ([finished(0, step_s=0.003), finished(1, step_s=0.064), finished(2, step_s=0.006)], "slow", [1]),
         ([finished(0, step_s=0.001), finished(1, step_s=0.0025), finished(2, step_s=0.001)], None, None),
+        ([finished(0, step_s=0.014), finished(1, step_s=0.004)], None, None),
         ([finished(0, step_s=0.003), finished(1, step_s=0.064), finished(2)], None, None),
     ],
-    ids=["NaN first", "NaN in one step", "not as far", "straggler", "no part of the step", "unknown"],
+    ids=["NaN first", "NaN in one step", "not as far", "straggler", "no part of the step", "an eighth", "unknown"],
 )  # fmt: skip
 def test_a_rank_that_finished_is_odd_by_its_loss_or_its_own_time(rows, kind, ranks):
     odd = name_odd(rows)
