@@ -64,7 +64,8 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
     keys = set(keys)
     frames = raised.frames if raised else ()
     message = raised.message if raised else line.text if line else ""
-    source = "\n".join(frame.source for frame in frames[-_NEAR:])
+    own = [frame for frame in frames[:-_NEAR] if frame.user][-1:]  # Ray calls itself more often than that
+    source = "\n".join(frame.source for frame in (*own, *frames[-_NEAR:]))
     places = "\n".join(f"{frame.file}:{frame.function}" for frame in frames).replace("\\", "/")
     read = {_SAID: f"{message}\n{source}".lower(), _LED_THROUGH: places.lower()}
     renamed = {RENAMED} if RENAMED in keys and find_rename(message, source) else set()
