@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.catalogue.run_conditions import MARK
+from labbook.diagnosis.cell_names import Cell, describe_missing_name
 from labbook.diagnosis.finding_builder import locate_exception
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.events.data_kinds import Loader
@@ -72,6 +73,7 @@ def collect_run_evidence(run: Run) -> Evidence:
         shape = _RE["enforced" if odd["kind"] == "killed" else "of_library"]
         thrown = (one for one in printed.exceptions if shape.search(one.type))
         raised = (*(replace(one, order=order, frames=frames or one.frames) for one in thrown), *raised)
+    facts |= describe_missing_name(_cells(run), raised)
     return Evidence(
         # An exception that the probe captured has more detail than its printed text.
         exceptions=raised,
@@ -115,6 +117,15 @@ def _printed_evidence(run: Run, *, by_launcher: bool) -> Evidence:
     cells = (run.captured.get("notebook") or {}).get("cells") or ()
     own = "\n".join(row["output"] for row in cells if by_launcher and row["state"] == "failed")
     return _read_text(own or run.console.text) if run.console.text.strip() else Evidence()
+
+
+def _cells(run: Run) -> list[Cell]:
+    """The cells of a recorded notebook; those that ran did so from the top to the bottom."""
+    rows = (run.captured.get("notebook") or {}).get("cells") or ()
+    return [
+        Cell(row["cell"], row["source"], None if row["state"] == "not_run" else row["cell"], row["state"] == "failed")
+        for row in rows
+    ]
 
 
 def _has_crashed(odd: Mapping[str, Any]) -> bool:

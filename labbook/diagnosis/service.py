@@ -7,12 +7,14 @@ exception) and passes it to a `Diagnoser`, which knows the pages of one notebook
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.symptom_catalogue import Catalogue, load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
+from labbook.diagnosis.cell_names import describe_missing_name
 from labbook.diagnosis.fingerprint import fingerprint_exception
 from labbook.diagnosis.text.log_reader import read_stream, read_text
 from labbook.model.evidence import Evidence
@@ -61,9 +63,12 @@ def read_file(path: Path) -> Evidence:
         OSError: The file cannot be read.
     """
     if path.suffix == ".ipynb" and path.stat().st_size <= _MAX_NOTEBOOK_BYTES:
-        from labbook.diagnosis.text.ipynb import read_cell_outputs
+        from labbook.diagnosis.text.ipynb import read_cell_outputs, read_cells
 
-        return read_text(read_cell_outputs(path.read_bytes()))
+        content = path.read_bytes()
+        evidence = read_text(read_cell_outputs(content))
+        names = describe_missing_name(read_cells(content), evidence.exceptions)
+        return replace(evidence, facts={**evidence.facts, **names})
     with path.open("rb") as stream:
         return read_log(stream)
 

@@ -1,9 +1,10 @@
-"""The outputs of a Jupyter notebook as text: what its cells printed and the tracebacks they ended in."""
+"""The cells of a Jupyter notebook, and their outputs as text: what they printed and the tracebacks they ended in."""
 
 from __future__ import annotations
 
 import json
 
+from labbook.diagnosis.cell_names import Cell
 from labbook.model.run import is_launcher_error
 
 
@@ -12,20 +13,36 @@ def read_cell_outputs(content: bytes) -> str:
 
     Of a notebook in which only commands failed, the outputs of their cells.
     """
-    text = content.decode("utf-8", "replace")
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    cells = document.get("cells") if isinstance(document, dict) else None
-    if not isinstance(cells, list):
-        return text
+    cells = _parse_cells(content)
+    if cells is None:
+        return content.decode("utf-8", "replace")
     outputs = [[one for one in _outputs(cell) if isinstance(one, dict)] for cell in cells]
     errors = [[one.get("ename") for one in shown if one.get("output_type") == "error"] for shown in outputs]
     if any(errors) and all(is_launcher_error(str(name)) for names in errors for name in names):
         # A command failed, as in `%%bash`: what other cells printed is not about it.
         outputs = [shown for shown, names in zip(outputs, errors, strict=True) if names]
     return "\n".join(_text_of(one) for shown in outputs for one in shown)
+
+
+def read_cells(content: bytes) -> list[Cell]:
+    """The code cells of a `.ipynb` file, with the order in which they ran; empty when it is no notebook."""
+    found = []
+    for number, cell in enumerate(_parse_cells(content) or [], 1):
+        if isinstance(cell, dict) and cell.get("cell_type") == "code":
+            failed = any(isinstance(one, dict) and one.get("output_type") == "error" for one in _outputs(cell))
+            turn = cell.get("execution_count")
+            found.append(Cell(number, _join(cell.get("source")), turn if isinstance(turn, int) else None, failed))
+    return found
+
+
+def _parse_cells(content: bytes) -> list[object] | None:
+    """The cells of a notebook as in its file; `None` when it is no notebook."""
+    try:
+        document = json.loads(content.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    cells = document.get("cells") if isinstance(document, dict) else None
+    return cells if isinstance(cells, list) else None
 
 
 def _outputs(cell: object) -> list[object]:
@@ -38,5 +55,9 @@ def _text_of(output: dict[str, object]) -> str:
         trace = output.get("traceback")
         lines = [str(line) for line in trace] if isinstance(trace, list) else []
         return "\n".join(lines) or f"{output.get('ename')}: {output.get('evalue')}"
-    text = output.get("text")
+    return _join(output.get("text"))
+
+
+def _join(text: object) -> str:
+    """A text of a notebook file, which may be a list of lines."""
     return "".join(map(str, text)) if isinstance(text, list) else str(text or "")
