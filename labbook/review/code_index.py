@@ -6,21 +6,42 @@ Results are `None` or empty where the code cannot be resolved, so that rules rel
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, TypeVar
 
 from labbook.frozen import dataclass
+from labbook.review.definitions import MAX_DEPTH, MODULES, Definitions, Origin
+from labbook.review.names import (
+    LOOPS,
+    SCOPES,
+    Function,
+    assigned_value,
+    assigns,
+    defaults,
+    dotted_target,
+    last_name,
+    last_value_in,
+    member_key,
+    parameters,
+    walk,
+)
 from labbook.review.source_file import Source
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-Definition = TypeVar("Definition")
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_ASSIGNING = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor, ast.NamedExpr, ast.withitem)
-SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+__all__ = [
+    "LOOPS",
+    "MODULES",
+    "SCOPES",
+    "Code",
+    "Function",
+    "Kind",
+    "assigned_value",
+    "assigns",
+    "dotted_target",
+    "last_name",
+    "parameters",
+    "walk",
+]
 
-MODULES = ("torch.nn.Module", "paddle.nn.Layer", "torch.nn.Sequential", "paddle.nn.Sequential")
+
 WRAPPERS = (
     *("torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.DataParallel"),
     *("torch.compile", "torch.jit.script", "paddle.DataParallel", "paddle.jit.to_static", "copy.deepcopy"),
@@ -40,7 +61,10 @@ _SAME_OBJECT = {
     "npu",
     "xpu",
 }
-_MAX_DEPTH = 8
+_NAMESPACES = ("dict", "types.SimpleNamespace", "argparse.Namespace")
+_MODULE_CONTAINERS = ("nn.ModuleDict", "nn.ModuleList", "nn.LayerDict", "nn.LayerList")
+_PREPARED = {"Accelerator": ("prepare",), "Fabric": ("setup", "setup_dataloaders")}
+"""Classes with methods that return their arguments in the same order."""
 
 
 @dataclass(frozen=True)
@@ -55,111 +79,28 @@ class Kind:
     wrapped: tuple[str, ...] = field(default=())
 
 
-class Code:
-    """Index of files that belong together."""
-
-    def __init__(self, sources: list[Source]) -> None:
-        self.sources = sources
-        self.classes: dict[str, list[tuple[Source, ast.ClassDef]]] = defaultdict(list)
-        self.functions: dict[str, list[tuple[Source, Function]]] = defaultdict(list)
-        self.calls: dict[str, list[tuple[Source, ast.Call]]] = defaultdict(list)
-        self.loaded: dict[str, int] = defaultdict(int)
-        self.texts: set[str] = set()
-        self.remembered: dict[object, Any] = {}
-        self._assignments: dict[tuple[ast.AST, str], list[ast.AST]] = defaultdict(list)
-        for source in sources:
-            self._collect(source)
-
-    def _collect(self, source: Source) -> None:
-        for node in source.nodes:
-            if isinstance(node, _ASSIGNING):
-                self._note(source, node)
-            if isinstance(node, ast.ClassDef):
-                self.classes[node.name].append((source, node))
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                self.functions[node.name].append((source, node))
-            elif isinstance(node, ast.Call):
-                self.calls[last_name(node.func)].append((source, node))
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                self.loaded[node.attr] += 1
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 80:
-                self.texts.add(node.value)
-
-    def _note(self, source: Source, node: ast.AST) -> None:
-        """Record the scope (for attributes of `self`, also the class) in which names are assigned."""
-        scope: ast.AST = next((outer for outer in source.parents_of(node) if isinstance(outer, SCOPES)), source.tree)
-        for name in set(_assigned_names(node)):
-            self._assignments[scope, name].append(node)
-            if name.startswith("self."):
-                owner = source.class_of(node)
-                if owner is not None and owner is not scope:
-                    self._assignments[owner, name].append(node)
-
-    def class_named(self, source: Source, func: ast.expr) -> tuple[Source, ast.ClassDef] | None:
-        """Return the class of the program that an expression names, if it is unique."""
-        return self._own_definition(source, func, self.classes)
+class Code(Definitions):
+    """Index of files that belong together, with the values of names."""
 
     def function_named(self, source: Source, func: ast.expr) -> tuple[Source, Function] | None:
-        """Return the function or, for `self.name`, the method that a call runs, if it is unique."""
+        """Return the function or, for `self.name` and `trainer.name`, the method that a call runs, if it is unique."""
         if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id in ("self", "cls"):
             owner = source.class_of(func)
-            return self.method(source, owner, func.attr) if owner is not None else None
-        found = self._own_definition(source, func, self.functions)
-        return found if found and found[0].class_of(found[1]) is None else None
+            found = self.method(source, owner, func.attr) if owner is not None else None
+        else:
+            found = self.own_definition(source, func, self.functions)
+            if found is not None and found[0].class_of(found[1]) is not None:
+                return None
+        return found if found or source.dotted(func) else self._method_of_object(source, func)
 
-    def method(self, source: Source, owner: ast.ClassDef, name: str) -> tuple[Source, Function] | None:
-        """Return a method of a class or of its base classes."""
-        for where, cls in self.lineage(source, owner):
-            for node in cls.body:
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
-                    return where, node
+    def _method_of_object(self, source: Source, func: ast.expr) -> tuple[Source, Function] | None:
+        """Return the method that is called of an object of a class of the program: `trainer.fit()`, `update(loss)`."""
+        pairs = [(func.value, func.attr)] if isinstance(func, ast.Attribute) else []
+        for node, name in (*pairs, (func, "__call__")):
+            kind = self.kind(source, node)
+            if kind is not None and kind.class_node is not None and kind.class_source is not None:
+                return self.method(kind.class_source, kind.class_node, name)
         return None
-
-    def lineage(self, source: Source, owner: ast.ClassDef) -> list[tuple[Source, ast.ClassDef]]:
-        """Return a class and its base classes in the program, nearest first."""
-        found = [(source, owner)]
-        for where, cls in found:
-            for base in cls.bases:
-                other = self.class_named(where, base)
-                if other is not None and other not in found and len(found) < _MAX_DEPTH:
-                    found.append(other)
-        return found
-
-    def bases(self, source: Source, owner: ast.ClassDef) -> set[str]:
-        """Dotted names of the base classes outside the program; "?" for an unresolved one."""
-        outer: set[str] = set()
-        for where, cls in self.lineage(source, owner):
-            for base in cls.bases:
-                if self.class_named(where, base) is None:
-                    outer.add(where.dotted(base) or "?")
-        return outer
-
-    def is_module(self, source: Source, owner: ast.ClassDef) -> bool:
-        """Whether all base classes of a class are modules of torch or layers of paddle."""
-        outer = self.bases(source, owner) - {"abc.ABC", "object"}
-        return bool(outer) and outer <= set(MODULES)
-
-    def _own_definition(
-        self, source: Source, func: ast.expr, table: Mapping[str, Sequence[tuple[Source, Definition]]]
-    ) -> tuple[Source, Definition] | None:
-        dotted = source.dotted(func)
-        if isinstance(func, ast.Name) and not dotted:
-            here = [one for one in table.get(func.id, ()) if one[0] is source]
-            if here or not source.stars:
-                return here[0] if len(here) == 1 else None
-        elif not dotted:
-            return None
-        name = last_name(func) if not dotted else dotted.rsplit(".", 1)[-1]
-        home = dotted.rsplit(".", 1)[0].rsplit(".", 1)[-1] if "." in dotted.lstrip(".") else ""
-        found = [one for one in table.get(name, ()) if not dotted or one[0] is not source]
-        if home:
-            near = [one for one in found if home in (one[0].path.stem, one[0].path.parent.name)]
-            found = near
-        elif dotted and not dotted.startswith("."):
-            return None
-        return found[0] if len(found) == 1 else None
-
-    # Values of names.
 
     def made(self, source: Source, node: ast.expr) -> ast.expr | None:
         """Return what the name `node` was last given, see `value`, or `node` itself where it is no name."""
@@ -177,7 +118,7 @@ class Code:
         statement: ast.AST | None = source.statement(at)
         while isinstance(statement, ast.stmt):
             block, index = source.blocks.get(statement, ([], 0))
-            found = _last_in(block[:index], target)
+            found = last_value_in(block[:index], target)
             if found is not None:
                 return found if isinstance(found, ast.expr) else None
             outer = source.parents.get(statement)
@@ -198,7 +139,7 @@ class Code:
 
     def kind(self, source: Source, node: ast.expr, depth: int = 0) -> Kind | None:
         """Resolve the origin of an object through names, parameters, attributes and wrappers."""
-        if depth > _MAX_DEPTH:
+        if depth > MAX_DEPTH:
             return None
         if node not in self.remembered:
             # Ends the recursion of a name that refers to itself.
@@ -210,7 +151,7 @@ class Code:
     def _kind(self, source: Source, node: ast.expr, depth: int) -> Kind | None:
         if isinstance(node, ast.Call):
             return self._kind_of_call(source, node, depth)
-        if isinstance(node, (ast.Name, ast.Attribute)):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
             kinds = [self.kind(where, value, depth + 1) for where, value in self.origins(source, node)]
             first = kinds[0] if kinds else None
             if first is not None and all(
@@ -243,53 +184,167 @@ class Code:
             ]
             same = kinds and all(k is not None and kinds[0] is not None and k.name == kinds[0].name for k in kinds)
             return kinds[0] if same else None
-        return Kind(dotted, source, node) if dotted else None
+        return Kind(dotted, source, node) if dotted else self._kind_of_reference(source, node)
 
-    def origins(self, source: Source, node: ast.expr) -> list[tuple[Source, ast.expr]]:
-        """Return the possible values of a name or attribute; empty if one of them is unknown."""
+    def _kind_of_reference(self, source: Source, call: ast.Call) -> Kind | None:
+        """Resolve a call of the class that a name, an item of a table or `functools.partial` refers to."""
+        made = self.makers(source, call.func) if not isinstance(call.func, ast.Call) else []
+        if len(made) != 1:
+            return None
+        where, referred = made[0]
+        if isinstance(referred, ast.Call) and where.dotted(referred.func) == "functools.partial" and referred.args:
+            referred = referred.args[0]
+        own = self.class_named(where, referred)
+        if own is not None:
+            return Kind(own[1].name, source, call, own[1], own[0])
+        return Kind(where.dotted(referred), source, call) if where.dotted(referred) else None
+
+    def makers(self, source: Source, node: ast.expr, depth: int = 0) -> list[Origin]:
+        """Return the calls, literals and imports that made a value, through all names; empty if one is unknown."""
+        is_name = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
+        if not is_name or source.dotted(node) or self.class_named(source, node) is not None:
+            return [(source, node)]
+        found: list[Origin] = []
+        for where, value in self.origins(source, node) if depth < MAX_DEPTH else ():
+            made = self.makers(where, value, depth + 1)
+            if not made:
+                return []
+            found += made
+        return found
+
+    def origins(self, source: Source, node: ast.expr) -> list[Origin]:
+        """Return the possible values of a name, an attribute or an item; empty if one of them is unknown."""
         target = dotted_target(node)
         if not target:
-            return []
-        scope: ast.AST | None = source.function(node)
+            return self._members(source, node)
         if target.startswith("self."):
             owner = source.class_of(node)
             return self._attribute(source, owner, target) if owner is not None else []
-        while scope is not None:
-            last = self.value(source, target, node) if source.function(node) is scope else None
-            found = [last] if last is not None else self.assigned_values(scope, target)
-            if found:
-                return [(source, one) for one in found if one is not None] if None not in found else []
-            if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) and target in parameters(scope):
-                return self.arguments(source, scope, target)
-            scope = source.function(scope)
-        found = [self.value(source, target, node)] if source.function(node) is None else []
-        found = found if found and found[0] is not None else self.assigned_values(source.tree, target)
-        return [(source, one) for one in found if one is not None] if found and None not in found else []
+        last = self.value(source, target, node)
+        scope: ast.AST = source.function(node) or source.tree
+        if last is not None:
+            return [(source, last)]
+        while True:
+            is_parameter = isinstance(scope, Function) and target in parameters(scope)
+            found = self._given(source, scope, target)
+            if isinstance(scope, Function) and is_parameter:
+                arguments = self.arguments(source, scope, target)
+                is_unchanged = scope is source.function(node) and self._is_unchanged(source, scope, target, node)
+                return arguments if not found or is_unchanged else [*found, *arguments] if arguments else []
+            if found is None or found or scope is source.tree:
+                return found or []
+            scope = source.function(scope) or source.tree
 
-    def _attribute(self, source: Source, owner: ast.ClassDef, target: str) -> list[tuple[Source, ast.expr]]:
-        found: list[tuple[Source, ast.expr]] = []
-        for where, cls in self.lineage(source, owner):
-            for value in self.assigned_values(cls, target):
-                if value is None:
-                    return []
-                if not (isinstance(value, ast.Constant) and value.value is None):
-                    found.append((where, value))
-            if found:
-                break
+    def _is_unchanged(self, source: Source, scope: ast.AST, target: str, node: ast.AST) -> bool:
+        """Whether nothing is assigned to a parameter of a function before a node."""
+        statement = source.statement(node)
+        in_loop = any(isinstance(one, LOOPS) and source.function(one) is scope for one in source.parents_of(node))
+        line = statement.lineno if statement is not None else 0
+        return not in_loop and all(getattr(one, "lineno", 0) >= line for one in self._assignments[scope, target])
+
+    def _given(self, source: Source, scope: ast.AST, target: str) -> list[Origin] | None:
+        """Return all values assigned to a name in a function, class or module; `None` if one of them is unknown."""
+        found: list[Origin] = []
+        for node in self._assignments.get((scope, target), ()):
+            value = assigned_value(node, target)
+            values = [(source, value)] if value is not None else self._unpacked(source, node, target)
+            if not values:
+                return None
+            found += values
         return found
 
-    def arguments(self, source: Source, function: Function, name: str) -> list[tuple[Source, ast.expr]]:
+    def _unpacked(self, source: Source, node: ast.AST, target: str) -> list[Origin]:
+        """Return what a name is given of the values that a call returns together; empty if it is unknown."""
+        names = node.targets[0].elts if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) else []
+        place = next((number for number, one in enumerate(names) if dotted_target(one) == target), None)
+        call = getattr(node, "value", None)
+        if place is None or not isinstance(call, ast.Call) or any(isinstance(one, ast.Starred) for one in names):
+            return []
+        kind = self.kind(source, call.func.value) if isinstance(call.func, ast.Attribute) else None
+        prepares = _PREPARED.get(kind.name.rpartition(".")[2], ()) if kind is not None else ()
+        if last_name(call.func) in prepares and len(call.args) == len(names):
+            return [(source, call.args[place])]
+        followed = self.function_named(source, call.func)
+        returned = [one.value for one in walk(followed[1].body) if isinstance(one, ast.Return)] if followed else []
+        tuples = [one.elts for one in returned if isinstance(one, ast.Tuple) and len(one.elts) == len(names)]
+        return [(followed[0], one[place]) for one in tuples] if followed and len(tuples) == len(returned) else []
+
+    def _attribute(self, source: Source, owner: ast.ClassDef, target: str) -> list[Origin]:
+        for where, cls in self.lineage(source, owner):
+            found = self._given(where, cls, target)
+            if found is None:
+                return []
+            found = [one for one in found if not _is_none(one[1])]
+            if found:
+                return found
+        return []
+
+    def _members(self, source: Source, node: ast.expr) -> list[Origin]:
+        """Return the values of an item or attribute of a dictionary, a namespace or an object of the program."""
+        key = member_key(node)
+        if key is None:
+            return []
+        if ("members", node) not in self.remembered:
+            self.remembered["members", node] = []
+            assert isinstance(node, (ast.Attribute, ast.Subscript))
+            parts = [self._member_of(where, holder, key) for where, holder in self.makers(source, node.value)]
+            known = [one for part in parts if part is not None for one in part]
+            is_known = bool(parts) and None not in parts
+            self.remembered["members", node] = [*known, *self._stored.get(key, ())] if is_known else []
+        found: list[Origin] = self.remembered["members", node]
+        return found
+
+    def _member_of(self, source: Source, holder: ast.expr, key: str | int) -> list[Origin] | None:
+        """Return the values of one member of what an expression makes; `None` if its members are unknown."""
+        if isinstance(holder, ast.Dict):
+            pairs = zip(holder.keys, holder.values, strict=True)
+            found = [(source, value) for one, value in pairs if isinstance(one, ast.Constant) and one.value == key]
+            return found if None not in holder.keys else None
+        if isinstance(holder, (ast.List, ast.Tuple)):
+            is_place = isinstance(key, int) and -len(holder.elts) <= key < len(holder.elts)
+            return [(source, holder.elts[key])] if is_place else None  # type: ignore[index]
+        if not isinstance(holder, ast.Call):
+            return None
+        name = source.dotted(holder.func) or last_name(holder.func)
+        if name in _NAMESPACES:
+            is_known = not holder.args and all(one.arg is not None for one in holder.keywords)
+            return [(source, one.value) for one in holder.keywords if one.arg == key] if is_known else None
+        if name.endswith(_MODULE_CONTAINERS) and holder.args:
+            return self._member_of(source, holder.args[0], key)
+        kind = self.kind(source, holder)
+        if kind is not None and kind.class_node is not None and kind.class_source is not None:
+            found = self._attribute(kind.class_source, kind.class_node, f"self.{key}")
+            return found or self._field(kind, str(key))
+        followed = self.function_named(source, holder.func)
+        returned = [one.value for one in walk(followed[1].body) if isinstance(one, ast.Return)] if followed else []
+        if followed is None or len(returned) != 1 or returned[0] is None:
+            return None
+        made = self.makers(followed[0], returned[0])
+        return self._member_of(*made[0], key) if len(made) == 1 and made[0][1] is not holder else None
+
+    def _field(self, kind: Kind, name: str) -> list[Origin] | None:
+        """Return the argument for a field of a data class or named tuple."""
+        assert kind.class_node is not None
+        is_plain = any("dataclass" in ast.unparse(one) for one in kind.class_node.decorator_list)
+        if not is_plain and "typing.NamedTuple" not in self.bases(kind.class_source or kind.source, kind.class_node):
+            return None
+        fields = [
+            one.target.id
+            for one in kind.class_node.body
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+        ]
+        given = dict(zip(fields, kind.call.args, strict=False))
+        given.update({one.arg: one.value for one in kind.call.keywords if one.arg})
+        return [(kind.source, given[name])] if name in given else None
+
+    def arguments(self, source: Source, function: Function, name: str) -> list[Origin]:
         """Return the arguments of all calls for a parameter; empty if one of them is unknown."""
         names = parameters(function)
-        owner = source.class_of(function)
-        called = function.name
-        if owner is not None:
-            called = owner.name if function.name == "__init__" else ""
+        calls = self._calls_of(source, function)
+        if source.class_of(function) is not None:
             names = names[1:]
-        found: list[tuple[Source, ast.expr]] = []
-        for where, call in self.calls.get(called, ()):
-            if owner is None and (isinstance(call.func, ast.Attribute) and not where.dotted(call.func)):
-                continue
+        found: list[Origin] = []
+        for where, call in calls:
             by_name = {k.arg: k.value for k in call.keywords}
             if name in by_name:
                 found.append((where, by_name[name]))
@@ -297,10 +352,27 @@ class Code:
                 if any(isinstance(arg, ast.Starred) for arg in call.args):
                     return []
                 found.append((where, call.args[names.index(name)]))
-            elif None in by_name:
+            elif None in by_name or name not in (given := defaults(function)):
                 return []
-            else:
-                return []
+            elif not _is_none(given[name]):
+                found.append((source, given[name]))
+        return found
+
+    def _calls_of(self, source: Source, function: Function) -> list[tuple[Source, ast.Call]]:
+        """Return the calls of a function or method; empty if it is unknown of one call what it runs."""
+        owner = source.class_of(function)
+        if owner is not None and function.name == "__init__":
+            return self.calls.get(owner.name, [])
+        found = []
+        for where, call in self.calls.get(function.name, ()):
+            is_method = isinstance(call.func, ast.Attribute) and not where.dotted(call.func)
+            if owner is None:
+                found += [] if is_method else [(where, call)]
+            elif is_method:
+                followed = self.function_named(where, call.func)
+                if followed is None:
+                    return []
+                found += [(where, call)] if followed[1] is function else []
         return found
 
     def callers(self, source: Source, function: Function) -> list[tuple[Source, ast.Call]]:
@@ -308,88 +380,5 @@ class Code:
         return [one for one in self.calls.get(function.name, ()) if source.function(one[1]) is not function]
 
 
-def parameters(function: Function) -> list[str]:
-    """Names of the parameters, in order."""
-    args = function.args
-    return [one.arg for one in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
-
-
-def dotted_target(node: ast.AST) -> str:
-    """Return the name of an expression ("x", "self.net"), or ""."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
-        return f"self.{node.attr}"
-    return ""
-
-
-def last_name(node: ast.AST) -> str:
-    """Return the last part of a name: "step" of `self.optimizer.step`."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def walk(body: Sequence[ast.AST], into: bool = False) -> Iterator[ast.AST]:
-    """Yield the nodes of statements in source order; nested functions and classes only with `into`."""
-    waiting: list[ast.AST] = list(reversed(body))
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if into or not isinstance(node, SCOPES):
-            waiting += reversed(list(ast.iter_child_nodes(node)))
-
-
-def _targets(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return node.targets
-    if isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor, ast.NamedExpr)):
-        return [node.target]
-    if isinstance(node, ast.withitem) and node.optional_vars is not None:
-        return [node.optional_vars]
-    return []
-
-
-def _assigned_names(node: ast.AST) -> list[str]:
-    """Names that a node assigns."""
-    found = []
-    for outer in _targets(node):
-        for one in [outer] if not isinstance(outer, (ast.Tuple, ast.List)) else walk([outer]):
-            name = dotted_target(one)
-            if name and not isinstance(getattr(one, "ctx", None), ast.Load):
-                found.append(name)
-    return found
-
-
-def assigns(node: ast.AST, target: str) -> bool:
-    """Whether a node assigns a name."""
-    return isinstance(node, _ASSIGNING) and target in _assigned_names(node)
-
-
-def assigned_value(node: ast.AST, target: str) -> ast.expr | None:
-    """Return the expression assigned to a name; `None` if it is unpacked from a larger one."""
-    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
-        for one in _targets(node):
-            if dotted_target(one) == target:
-                return node.value
-            if (
-                isinstance(one, ast.Tuple)
-                and isinstance(node.value, ast.Tuple)
-                and len(one.elts) == len(node.value.elts)
-            ):
-                for left, right in zip(one.elts, node.value.elts, strict=True):
-                    if dotted_target(left) == target:
-                        return right
-    return None
-
-
-def _last_in(block: list[ast.stmt], target: str) -> ast.expr | bool | None:
-    """Return the last value of a name in a block; `False` if it is uncertain, `None` if it is not assigned."""
-    for statement in reversed(block):
-        if isinstance(statement, SCOPES):
-            continue
-        if isinstance(statement, (ast.With, ast.AsyncWith)):
-            inner = _last_in(statement.body, target)
-            if inner is not None:
-                return inner
-        if any(assigns(node, target) for node in walk([statement])):
-            return assigned_value(statement, target) or False
-    return None
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None

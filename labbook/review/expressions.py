@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code, dotted_target, last_name
+from labbook.review.names import defaults
 from labbook.review.source_file import Source
 
 JOINING = frozenset({"mean", "sum", "stack", "cat", "concat", "add_n"})
@@ -70,12 +71,7 @@ def default_number(source: Source, node: ast.expr) -> float | None:
         function = next((f for f in owner.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None)
     if function is None:
         return None
-    args = function.args
-    pairs = [
-        *zip(reversed(args.args), reversed(args.defaults), strict=False),
-        *zip(args.kwonlyargs, args.kw_defaults, strict=True),
-    ]
-    return next((number(value) for one, value in pairs if one.arg == name), None)
+    return number(defaults(function).get(name))
 
 
 def made_of(code: Code, source: Source, node: ast.AST, depth: int = _DEPTH) -> Iterator[ast.AST]:

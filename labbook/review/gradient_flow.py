@@ -12,6 +12,7 @@ from labbook.review.source_file import Source
 
 _MAX_DEPTH = 4
 _ZERO = {"zero_grad", "clear_grad", "clear_gradients", "clear_gradient", "reset_grad"}
+CLIPS = ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")
 _HARMLESS = {
     *("torch", "paddle", "numpy", "math", "time", "os", "sys", "logging", "tqdm", "random", "copy", "json", "warnings"),
     *("torchvision", "sklearn", "PIL", "cv2", "matplotlib", "datetime", "collections", "itertools", "functools", "re"),
@@ -55,7 +56,7 @@ class Event:
     """An operation on gradients.
 
     Args:
-        what: "zero", "backward", "step", "schedule" or "unknown" (a call that may do any of them).
+        what: "zero", "backward", "clip", "step", "schedule" or "unknown" (a call that may do any of them).
         on: Name of the optimizer, model or scheduler in the loop, or "".
         node: The call in the loop, also if the operation is in a called function.
         sure: Whether the object is resolved, not just recognised by the name of the method.
@@ -114,7 +115,7 @@ def _call(
     code: Code, source: Source, call: ast.Call, named: dict[str, str], depth: int, always: bool
 ) -> Iterator[Event]:
     name, func = last_name(call.func), call.func
-    on = named.get(_text(func.value), _text(func.value)) if isinstance(func, ast.Attribute) else ""
+    on = _renamed(_text(func.value), named) if isinstance(func, ast.Attribute) else ""
     dotted = source.dotted(func)
     direct = depth == 0
     if name in _ZERO or ("grad" in name and any(word in name for word in ("zero", "clear", "reset"))):
@@ -123,6 +124,8 @@ def _call(
         yield Event("zero", "*", call, True, always, source, direct)
     elif name == "backward" or dotted in ("torch.autograd.grad", "paddle.grad"):
         yield Event("backward", on, call, True, always, source, direct)
+    elif name in CLIPS:
+        yield Event("clip", on, call, True, always, source, direct)
     elif name == "minimize":
         yield Event("backward", on, call, False, always, source, direct)
         yield Event("step", on, call, False, always, source, direct)
@@ -130,6 +133,12 @@ def _call(
         yield from _step(code, source, call, on, named, always, direct)
     else:
         yield from _other_call_events(code, source, call, named, depth, always)
+
+
+def _renamed(text: str, named: dict[str, str]) -> str:
+    """Return the name that an object of a called function has in the loop: its parameters and `self` are replaced."""
+    first = text.partition(".")[0].partition("[")[0]
+    return f"{named[first]}{text.removeprefix(first)}" if first in named else text
 
 
 def _step(
@@ -143,7 +152,7 @@ def _step(
         inner = code.kind(source, call.args[0])
         text = _text(call.args[0])
         yield Event(
-            "step", named.get(text, text), call, is_optimizer(inner.name if inner else ""), always, source, direct
+            "step", _renamed(text, named), call, is_optimizer(inner.name if inner else ""), always, source, direct
         )
     elif is_optimizer(name):
         # With a closure, step() clears gradients and calls backward.
@@ -162,7 +171,7 @@ def _step(
             yield Event("unknown", on, call, False, always, source, direct)
     elif _contains_word(on, ("scaler",)) and call.args:
         text = _text(call.args[0])
-        yield Event("step", named.get(text, text), call, False, always, source, direct)
+        yield Event("step", _renamed(text, named), call, False, always, source, direct)
     elif not name and not _contains_word(on, ("env", "profiler", "prof", "timer", "bar")):
         yield Event("unknown", on, call, False, always, source, direct)
 
@@ -191,11 +200,13 @@ def _other_call_events(
     if followed is not None and depth < _MAX_DEPTH:
         where, function = followed
         names = parameters(function)
-        if source.class_of(function) is not None and names[:1] == ["self"]:
-            names = names[1:]
-        arguments = dict(zip(names, (_text(arg) for arg in call.args), strict=False))
+        given = [_text(arg) for arg in call.args]
+        if where.class_of(function) is not None and names[:1] == ["self"]:
+            is_method = isinstance(call.func, ast.Attribute) and last_name(call.func) == function.name
+            given.insert(0, _text(call.func.value if is_method else call.func))  # type: ignore[attr-defined]
+        arguments = dict(zip(names, given, strict=False))
         arguments.update({k.arg: _text(k.value) for k in call.keywords if k.arg})
-        arguments = {name: named.get(text, text) for name, text in arguments.items()}
+        arguments = {name: _renamed(text, named) for name, text in arguments.items()}
         for event in _events(code, where, function.body, arguments, depth + 1):
             inner = (event.inner or event.node) if where is source else None
             yield Event(event.what, event.on, call, event.sure, always and event.always, source, False, inner)
@@ -203,7 +214,7 @@ def _other_call_events(
     if _harmless(code, source, call):
         return
     on = _text(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    yield Event("unknown", named.get(on, on), call, False, always, source, depth == 0)
+    yield Event("unknown", _renamed(on, named), call, False, always, source, depth == 0)
 
 
 def _harmless(code: Code, source: Source, call: ast.Call) -> bool:

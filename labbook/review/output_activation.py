@@ -29,13 +29,8 @@ def last_operation(code: Code, source: Source, node: ast.expr | None, depth: int
         return ""
     if isinstance(node, ast.Call):
         return _activation_of_call(code, source, node, depth)
-    if dotted_target(node):
-        statement = source.statement(node)
-        if statement is None:
-            return ""
-        value = code.value(source, dotted_target(node), node)
-        return last_operation(code, source, value, depth + 1) if value is not None else ""
-    return ""
+    ends = {last_operation(code, where, value, depth + 1) for where, value in code.origins(source, node)}
+    return ends.pop() if len(ends) == 1 else ""
 
 
 def _activation_of_call(code: Code, source: Source, call: ast.Call, depth: int) -> str:

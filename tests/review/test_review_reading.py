@@ -132,3 +132,61 @@ def test_fail_on_compares_severities(tmp_path):
 
     assert run(str(tmp_path), "--fail-on", "warning").exit_code == 0
     assert run(str(tmp_path), "--fail-on", "note").exit_code == 1
+
+
+MODEL = """import functools, torch
+from dataclasses import dataclass
+from types import SimpleNamespace
+from torch import nn
+def build():
+    return nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("setup", "model"),
+    [
+        ('kit = {"net": build()}', 'kit["net"]'),
+        ('kit = dict(opt=None)\nkit["net"] = build()', 'kit["net"]'),
+        ("kit = SimpleNamespace(net=build())", "kit.net"),
+        ("class Kit:\n    def __init__(self, net):\n        self.net = net\nkit = Kit(build())", "kit.net"),
+        ("@dataclass\nclass Kit:\n    net: nn.Module\n    lr: float = 0.1\nkit = Kit(build())", "kit.net"),
+        ("def make():\n    net = build()\n    return net, 0.1\nnet, lr = make()", "net"),
+        ('NETS = {"mlp": functools.partial(nn.Softmax, dim=1)}\nnet = NETS["mlp"]()', "net"),
+        (
+            "def train(net):\n    net = net.to('cpu')\n    criterion(net(torch.ones(4)), y)\ntrain(build())",
+            "nn.Linear(4, 3)",
+        ),
+    ],
+)
+def test_values_are_followed_through_what_holds_them(tmp_path, setup, model):
+    """A model in a dictionary, an object or a tuple is the same model."""
+    path = tmp_path / "train.py"
+    path.write_text(
+        f"{MODEL}{setup}\ncriterion = nn.CrossEntropyLoss()\nloss = criterion({model}(torch.randn(2, 4)), y)\n"
+    )
+    assert [found.rule for found in review_files([path]).violations] == ["softmax-before-loss"]
+
+
+@pytest.mark.parametrize(
+    "holder",
+    ['kit = {"net": build()}\nkit.update(net=nn.Linear(4, 3))', 'kit = {"net": build()}\nkit["net"] = nn.Linear(4, 3)'],
+)
+def test_a_value_that_is_replaced_is_unknown(tmp_path, holder):
+    path = tmp_path / "train.py"
+    path.write_text(f'{MODEL}{holder}\nloss = nn.CrossEntropyLoss()(kit["net"](torch.randn(2, 4)), y)\n')
+    assert not review_files([path]).violations
+
+
+def test_a_parameter_is_followed_to_a_call_under_another_name(tmp_path):
+    (tmp_path / "scores.py").write_text(
+        "import torch\ndef evaluate(net, batches):\n    with torch.no_grad():\n"
+        "        for x in batches:\n            print(net(x).mean())\n"
+    )
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom torch import nn\nfrom scores import evaluate as run_evaluation\n"
+        "net = nn.Sequential(nn.Linear(4, 1), nn.Dropout(0.5))\nopt = torch.optim.SGD(net.parameters(), 0.1)\n"
+        "for x in torch.randn(9, 8, 4):\n    opt.zero_grad()\n    net(x).mean().backward()\n    opt.step()\n"
+        "run_evaluation(net, torch.randn(3, 8, 4))\n"
+    )
+    assert serious(review([tmp_path])) == ["never-eval"]

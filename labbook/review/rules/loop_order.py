@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, dotted_target, last_name, walk
+from labbook.review.code_index import LOOPS, Code, dotted_target, last_name
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import Event, events, is_under_no_grad, step_loops
 from labbook.review.rules.data_pipeline import argument
@@ -13,7 +13,6 @@ from labbook.review.rules.model_outputs import CRITIC, GENERATOR
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
-_CLIPS = ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")
 _COUNTS = {"bincount", "Counter", "value_counts", "unique"}
 _MOST_CLASSES = 20
 """Weights that are written out one by one are those of classes, up to this number. Source: chosen by us."""
@@ -55,23 +54,16 @@ def step_after_batches(code: Code, source: Source) -> Iterator[Hit]:
 )
 def clipped_after_step(code: Code, source: Source) -> Iterator[Hit]:
     """Gradients are clipped after the step that used them, and cleared before the next one."""
-    for loop, found in step_loops(code, source):
-        clips = [one for one in walk(loop.body) if isinstance(one, ast.Call) and last_name(one.func) in _CLIPS]
-        once = {
-            what: [one.node for one in found if one.what == what and one.direct and one.always]
-            for what in ("zero", "backward", "step")
-        }
-        if (
-            len(clips) != 1
-            or any(len(nodes) != 1 for nodes in once.values())
-            or any(one.what == "unknown" for one in found)
-        ):
+    for _, found in step_loops(code, source):
+        order = [one.what for one in found if one.what != "schedule"]
+        if sorted(order) != ["backward", "clip", "step", "zero"]:
             continue
-        clip, zero, backward, step = (
-            getattr(one, "lineno", 0) for one in (clips[0], *(nodes[0] for nodes in once.values()))
-        )
-        if backward < step < clip and not step < zero < clip:
-            yield Hit(clips[0], {"clip": ast.unparse(clips[0].func)})
+        clip, zero, backward, step = (order.index(one) for one in ("clip", "zero", "backward", "step"))
+        places = [one.inner or one.node for one in found if one.what in ("step", "clip")]
+        blocks = {id(source.blocks[where][0]) for one in places if (where := source.statement(one)) in source.blocks}
+        if backward < step < clip and not step < zero < clip and len(blocks) == 1:
+            call = places[-1]
+            yield Hit(call, {"clip": ast.unparse(call.func) if isinstance(call, ast.Call) else "clip_grad_norm_"})
 
 
 @rule(

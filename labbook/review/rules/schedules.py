@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from labbook.model.metric_kinds import metric_kind
-from labbook.review.code_index import LOOPS, Code, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import LOOPS, Code, assigned_value, assigns, dotted_target, last_name, walk
 from labbook.review.expressions import number
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.source_file import Source
@@ -175,9 +175,7 @@ def worst_saved(code: Code, source: Source) -> Iterator[Hit]:
             if value.startswith(("best", "self.best")):
                 value, best, lower = best, value, not lower
             kept = any(
-                isinstance(one, ast.Assign)
-                and dotted_target(one.targets[0]) == best
-                and dotted_target(one.value) == value
+                isinstance(one, ast.Assign) and dotted_target(assigned_value(one, best) or one) == value
                 for one in walk(node.body)
             )
             direction = metric_kind(value.removeprefix("self.")).direction if value else ""

@@ -1,0 +1,115 @@
+"""Names in syntax trees: what an expression is called, and what a statement assigns to it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+ASSIGNING = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor, ast.NamedExpr, ast.withitem)
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def parameters(function: Function) -> list[str]:
+    """Names of the parameters, in order."""
+    args = function.args
+    return [one.arg for one in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+
+
+def defaults(function: Function) -> dict[str, ast.expr]:
+    """Return the default values of the parameters that have one."""
+    args = function.args
+    positional = [one.arg for one in (*args.posonlyargs, *args.args)]
+    found = dict(zip(reversed(positional), reversed(args.defaults), strict=False))
+    found.update({one.arg: value for one, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if value})
+    return found
+
+
+def dotted_target(node: ast.AST) -> str:
+    """Return the name of an expression ("x", "self.net"), or ""."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return f"self.{node.attr}"
+    return ""
+
+
+def member_key(node: ast.AST) -> str | int | None:
+    """Return the key of an item ("net" of `kit["net"]`), or the name of an attribute ("net" of `kit.net`)."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    return key.value if isinstance(key, ast.Constant) and isinstance(key.value, (str, int)) else None
+
+
+def last_name(node: ast.AST) -> str:
+    """Return the last part of a name: "step" of `self.optimizer.step`."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def walk(body: Sequence[ast.AST], into: bool = False) -> Iterator[ast.AST]:
+    """Yield the nodes of statements in source order; nested functions and classes only with `into`."""
+    waiting: list[ast.AST] = list(reversed(body))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if into or not isinstance(node, SCOPES):
+            waiting += reversed(list(ast.iter_child_nodes(node)))
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return node.targets
+    if isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor, ast.NamedExpr)):
+        return [node.target]
+    if isinstance(node, ast.withitem) and node.optional_vars is not None:
+        return [node.optional_vars]
+    return []
+
+
+def assigned_names(node: ast.AST) -> list[str]:
+    """Names that a node assigns."""
+    found = []
+    for outer in _targets(node):
+        for one in [outer] if not isinstance(outer, (ast.Tuple, ast.List)) else walk([outer]):
+            name = dotted_target(one)
+            if name and not isinstance(getattr(one, "ctx", None), ast.Load):
+                found.append(name)
+    return found
+
+
+def assigns(node: ast.AST, target: str) -> bool:
+    """Whether a node assigns a name."""
+    return isinstance(node, ASSIGNING) and target in assigned_names(node)
+
+
+def assigned_value(node: ast.AST, target: str) -> ast.expr | None:
+    """Return the expression assigned to a name; `None` if it is unpacked from a larger one."""
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
+        for one in _targets(node):
+            if dotted_target(one) == target:
+                return node.value
+            if (
+                isinstance(one, ast.Tuple)
+                and isinstance(node.value, ast.Tuple)
+                and len(one.elts) == len(node.value.elts)
+            ):
+                for left, right in zip(one.elts, node.value.elts, strict=True):
+                    if dotted_target(left) == target:
+                        return right
+    return None
+
+
+def last_value_in(block: list[ast.stmt], target: str) -> ast.expr | bool | None:
+    """Return the last value of a name in a block; `False` if it is uncertain, `None` if it is not assigned."""
+    for statement in reversed(block):
+        if isinstance(statement, SCOPES):
+            continue
+        if isinstance(statement, (ast.With, ast.AsyncWith)):
+            inner = last_value_in(statement.body, target)
+            if inner is not None:
+                return inner
+        if any(assigns(node, target) for node in walk([statement])):
+            return assigned_value(statement, target) or False
+    return None
