@@ -8,6 +8,8 @@ check, alarms on healthy programs, names that are wrong, and the step at which a
     python -m benchmarks.health faulty       the planted faults without their twins; also: twins
     python -m benchmarks.health odd          all whose id contains "odd"; several words are alternatives
     python -m benchmarks.health all --json results.jsonl     also writes a line a case, as they end
+
+LABBOOK_BENCH_PYTHON=/other/bin/python runs the programs with another Python, and so with another version of a framework.
 """
 
 from __future__ import annotations

@@ -6,11 +6,13 @@ program, what was planted, other names of it, what follows.
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
+PYTHON = os.environ.get("LABBOOK_BENCH_PYTHON", sys.executable)
 
 GROUPS = {
     "NUMBERS": "loss_nonfinite nonfinite_gradient nonfinite_activation nonfinite_parameter nan_hidden_by_logger",
@@ -47,7 +49,7 @@ class Case:
 
     @property
     def command(self) -> list[str]:
-        return [sys.executable, *self.arguments]
+        return [PYTHON, *self.arguments]
 
 
 ODD = {
