@@ -85,74 +85,105 @@ def _walk(node: Any, path: tuple[str | int, ...], seen: set[int]) -> Iterator[Ya
         return
     seen.add(id(node))
     if node.id == "mapping":
-        known: dict[str, Any] = {}
+        yield from _read_keys(node, path)
         for key, value in node.value:
-            name = str(key.value) if key.id == "scalar" else "?"
-            if key.id == "scalar" and name != "<<":
-                if name in known:
-                    before = known[name]
-                    read = f"{_show_node(before)}, {_show_node(value)}"
-                    yield YamlValue(
-                        "configuration.yaml.repeated_key", (*path, name), key.start_mark.line + 1, name, read
-                    )
-                known[name] = value
-                if _is_plain(key, "bool") and name.lower() in _BOOLEANS - {"on"}:
-                    yield YamlValue(
-                        "configuration.yaml.key_as_bool", (*path, name), key.start_mark.line + 1, name, _bool(name)
-                    )
-            yield from _walk(value, (*path, name), seen)
+            yield from _walk(value, (*path, _name(key)), seen)
     elif node.id == "sequence":
-        words = [item.value for item in node.value if item.id == "scalar"]
-        texts = [item for item in node.value if item.id == "scalar" and item.tag.endswith(":str")]
-        are_words = bool(texts) or (len(words) > 1 and _WORD_KEYS.search(_leaf(path)) is not None)
+        words = [number for number, item in enumerate(node.value) if _is_word_as_bool(item)]
+        if words and _holds_words(node, path):  # One of a list is enough.
+            item = node.value[words[0]]
+            yield _value("configuration.yaml.word_as_bool", (*path, words[0]), item, _bool(item.value))
         for number, item in enumerate(node.value):
-            if item.id == "scalar" and _is_plain(item, "bool") and item.value.lower() in _BOOLEANS:
-                if are_words:
-                    are_words = False  # One of a list is enough.
-                    yield _value("configuration.yaml.word_as_bool", (*path, number), item, _bool(item.value))
-            else:
+            if number not in words:
                 yield from _walk(item, (*path, number), seen)
     elif not node.style:
-        yield from _scalar(node, path)
+        read = _READERS.get(node.tag.rpartition(":")[2])
+        kind, value = (read and read(node.value, _leaf(path))) or ("", "")
+        if kind:
+            yield _value(f"configuration.yaml.{kind}", path, node, value)
 
 
-def _scalar(node: Any, path: tuple[str | int, ...]) -> Iterator[YamlValue]:  # noqa: ANN401 - a yaml node
-    text, leaf = node.value, _leaf(path)
-    kind = node.tag.rpartition(":")[2]
-    if kind == "str":
-        if _STRING_NUMBER.fullmatch(text):
-            yield _value("configuration.yaml.number_as_text", path, node, _add_dot_and_sign(text))
-        elif _TUPLE.fullmatch(text) and "," in text:
+def _read_keys(mapping: Any, path: tuple[str | int, ...]) -> Iterator[YamlValue]:  # noqa: ANN401 - a yaml node
+    """Yields the keys that are there twice, and those that are read as a boolean."""
+    known: dict[str, Any] = {}
+    for key, value in mapping.value:
+        name = _name(key)
+        if key.id != "scalar" or name == "<<":
+            continue
+        if name in known:
             yield _value(
-                "configuration.yaml.tuple_as_text", path, node, "[" + text.strip("()").strip().rstrip(",") + "]"
+                "configuration.yaml.repeated_key", (*path, name), key, f"{_show_node(known[name])}, {_show_node(value)}"
             )
-        elif _NUMBERS.fullmatch(text):
-            yield _value("configuration.yaml.list_as_text", path, node, f"[{text}]")
-        elif _NO_NUMBER.fullmatch(text) and not _NORM_KEYS.search(leaf):
-            yield _value(
-                "configuration.yaml.special_as_text", path, node, re.sub(r"(?=[a-z])", ".", text.lower(), count=1)
-            )
-        elif _OCTAL_OF_YAML_2.fullmatch(text):
-            yield _value("configuration.yaml.special_as_text", path, node, str(int(text, 8)))
-        elif text == "None":
-            yield _value("configuration.yaml.none_as_text", path, node, "null")
-        elif _DIGITS.fullmatch(text):
-            yield _value("configuration.yaml.zeros_as_text", path, node, text.lstrip("0"))
-    elif kind == "int":
-        if _DIGITS.fullmatch(text) and int(text) != int(text, 8) and not _MODE_KEYS.search(leaf):
-            yield _value("configuration.yaml.octal", path, node, str(int(text, 8)))
-        elif ":" in text:
-            yield _value("configuration.yaml.sexagesimal", path, node, str(_base_60(text)))
-        elif "_" in text and text[:2].lower() not in ("0x", "0b") and not _THOUSANDS.fullmatch(text):
-            yield _value("configuration.yaml.underscores", path, node, text.replace("_", ""))
-    elif kind == "float":
-        if _LOSES_ZERO.fullmatch(text) and _VERSION_KEYS.search(leaf):
-            yield _value("configuration.yaml.version_as_number", path, node, str(float(text)))
-    elif kind == "timestamp":
-        if len(text) == 10 and not _DAY_KEYS.search(leaf):
-            yield _value("configuration.yaml.date", path, node, text)
-    elif kind == "bool" and text.lower() in _BOOLEANS and _WORD_KEYS.search(leaf):
-        yield _value("configuration.yaml.word_as_bool", path, node, _bool(text))
+        known[name] = value
+        if _is_plain(key, "bool") and name.lower() in _BOOLEANS - {"on"}:
+            yield _value("configuration.yaml.key_as_bool", (*path, name), key, _bool(name))
+
+
+def _name(key: Any) -> str:  # noqa: ANN401 - a yaml node
+    return str(key.value) if key.id == "scalar" else "?"
+
+
+def _is_word_as_bool(item: Any) -> bool:  # noqa: ANN401 - a yaml node
+    return item.id == "scalar" and _is_plain(item, "bool") and item.value.lower() in _BOOLEANS
+
+
+def _holds_words(sequence: Any, path: tuple[str | int, ...]) -> bool:  # noqa: ANN401 - a yaml node
+    """Whether a list has other texts, or a key that is used for lists of words."""
+    scalars = [item for item in sequence.value if item.id == "scalar"]
+    has_text = any(item.tag.endswith(":str") for item in scalars)
+    return has_text or (len(scalars) > 1 and _WORD_KEYS.search(_leaf(path)) is not None)
+
+
+_Reading = tuple[str, str] | None
+"""The kind of a value that is read as another type, and what is read."""
+
+
+def _read_text(text: str, key: str) -> _Reading:
+    if _STRING_NUMBER.fullmatch(text):
+        return "number_as_text", _add_dot_and_sign(text)
+    if _TUPLE.fullmatch(text) and "," in text:
+        return "tuple_as_text", "[" + text.strip("()").strip().rstrip(",") + "]"
+    if _NUMBERS.fullmatch(text):
+        return "list_as_text", f"[{text}]"
+    if _NO_NUMBER.fullmatch(text) and not _NORM_KEYS.search(key):
+        return "special_as_text", re.sub(r"(?=[a-z])", ".", text.lower(), count=1)
+    if _OCTAL_OF_YAML_2.fullmatch(text):
+        return "special_as_text", str(int(text, 8))
+    if _DIGITS.fullmatch(text):
+        return "zeros_as_text", text.lstrip("0")
+    return ("none_as_text", "null") if text == "None" else None
+
+
+def _read_integer(text: str, key: str) -> _Reading:
+    if _DIGITS.fullmatch(text) and int(text) != int(text, 8) and not _MODE_KEYS.search(key):
+        return "octal", str(int(text, 8))
+    if ":" in text:
+        return "sexagesimal", str(_base_60(text))
+    if "_" in text and text[:2].lower() not in ("0x", "0b") and not _THOUSANDS.fullmatch(text):
+        return "underscores", text.replace("_", "")
+    return None
+
+
+def _read_float(text: str, key: str) -> _Reading:
+    is_version = _LOSES_ZERO.fullmatch(text) and _VERSION_KEYS.search(key)
+    return ("version_as_number", str(float(text))) if is_version else None
+
+
+def _read_timestamp(text: str, key: str) -> _Reading:
+    return ("date", text) if len(text) == len("2026-01-01") and not _DAY_KEYS.search(key) else None
+
+
+def _read_boolean(text: str, key: str) -> _Reading:
+    return ("word_as_bool", _bool(text)) if text.lower() in _BOOLEANS and _WORD_KEYS.search(key) else None
+
+
+_READERS = {
+    "str": _read_text,
+    "int": _read_integer,
+    "float": _read_float,
+    "timestamp": _read_timestamp,
+    "bool": _read_boolean,
+}
 
 
 def _value(kind: str, path: tuple[str | int, ...], node: Any, read: str) -> YamlValue:  # noqa: ANN401 - a yaml node

@@ -23,7 +23,7 @@ from labbook.health.evidence.training_kind import (
 )
 from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import LossCall
-from labbook.model.message import message
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.run_files import is_checkpoint
 from labbook.model.signals import Signals
@@ -44,56 +44,67 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
     losses = training_losses(signals)
     # One that is summed may come after others, as in a second training.
     for loss in sorted(losses, key=lambda loss: not _is_summed(run, signals, loss)):
-        fn, classes = loss.get("fn", ""), loss.get("classes", 0)
-        if fn == "bce_with_logits":
-            classes = 2
-        first = loss.get("value_first")
-        if fn not in ("cross_entropy", "nll_loss", "bce_with_logits") or classes < 2 or first is None:
-            continue
-        if is_contrastive(loss) or loss.get("soft") or loss.get("weight"):
-            continue
-        begin = loss.get("step", 0)
-        if begin > 2 and loss.get("reduction") != "sum":
-            # The model of a later phase has been trained before.
-            continue
-        chance = math.log(classes)
-        expected = message("health.init_loss_off.expected", classes=classes, chance=chance)
-        if loss.get("reduction") == "sum":
-            if not loss.get("items"):
-                continue
-            first /= loss.get("items", 0)
-            if _is_summed(run, signals, loss):
-                targets = loss.get("items", 0)
-                observed = message("health.init_loss_off.summed", loss=first * targets, targets=targets)
-                where = {"step": max(1, begin)}
-                place = called_in_sentence(loss.get("line", ""))
-                advice = message("health.init_loss_off.summed_advice")
-                return Outcome("warn", observed, place, where, expected=expected, advice=advice)
-            if begin > 2:
-                continue
-        parent = _resumed_loss(run)
-        if parent is not None and loss.get("reduction") != "sum":
-            return _judge_resumed(run, first, chance, parent, loss)
-        observed = message("health.init_loss_off.loss", loss=first)
-        training, later = _worst_later_training(run, signals, loss)
-        if later > max(first, chance):
-            first, observed = later, message("health.init_loss_off.training", loss=later, training=training + 1)
-        over = first - chance
-        call = (message("health.init_loss_off.call", function=fn, line=loss.get("line", "")),)
-        # The standard weights of PaddlePaddle are larger: 5.1 for 5 classes behind one convolution is usual there.
-        far = _FAR_IN_PADDLE if signals.framework == "paddle" else 1.0
-        if over > far * max(chance, _FAR_ABOVE):
-            trained = is_pretrained(signals) or any(is_checkpoint(parent.path) for parent in run.parents)
-            return Outcome("note" if trained else "warn", observed, call, {"step": 1}, expected=expected)
-        if over > max(0.5 * chance, 0.5):
-            return Outcome("note", observed, call, {"step": 1}, expected=expected)
-        return Outcome("ok", observed, expected=expected)
+        outcome = _judge_summed(run, signals, loss) or _judge_first(run, signals, loss)
+        if outcome is not None:
+            return outcome
     functions = list(dict.fromkeys(loss.get("fn", "") for loss in losses))
     if not any(functions):
         return None
     if set(functions) <= set(REGRESSIONS):  # one reason, one row with the other checks of classes
         return unobserved(message("health.not_observed.no_classifier"))
     return unobserved(message("health.not_observed.no_expectation", functions=functions))
+
+
+def _classes_of(loss: LossCall) -> int:
+    """Returns the classes of a loss that begins at ln(classes); 0 for one that does not."""
+    fn, classes = loss.get("fn", ""), loss.get("classes", 0)
+    if fn not in ("cross_entropy", "nll_loss", "bce_with_logits") or loss.get("value_first") is None:
+        return 0
+    if is_contrastive(loss) or loss.get("soft") or loss.get("weight"):
+        return 0
+    return 2 if fn == "bce_with_logits" else classes if classes >= 2 else 0
+
+
+def _expected(classes: int) -> Message:
+    return message("health.init_loss_off.expected", classes=classes, chance=math.log(classes))
+
+
+def _judge_summed(run: Run, signals: Signals, loss: LossCall) -> Outcome | None:
+    """Returns a warning for a loss that is summed over its targets; None for another."""
+    classes, targets = _classes_of(loss), loss.get("items", 0)
+    if not classes or not targets or loss.get("reduction") != "sum" or not _is_summed(run, signals, loss):
+        return None
+    observed = message("health.init_loss_off.summed", loss=loss.get("value_first", 0.0), targets=targets)
+    where = {"step": max(1, loss.get("step", 0))}
+    place = called_in_sentence(loss.get("line", ""))
+    advice = message("health.init_loss_off.summed_advice")
+    return Outcome("warn", observed, place, where, expected=_expected(classes), advice=advice)
+
+
+def _judge_first(run: Run, signals: Signals, loss: LossCall) -> Outcome | None:
+    """Compares the first value of a loss with ln(classes); None where nothing is known of where it begins."""
+    classes, is_sum = _classes_of(loss), loss.get("reduction") == "sum"
+    is_later = loss.get("step", 0) > 2  # the model of a later phase has been trained before
+    if not classes or is_later or (is_sum and not loss.get("items")):
+        return None
+    first, chance = loss.get("value_first", 0.0) / (loss.get("items", 1) if is_sum else 1), math.log(classes)
+    parent = _resumed_loss(run)
+    if parent is not None and not is_sum:
+        return _judge_resumed(run, first, chance, parent, loss)
+    observed = message("health.init_loss_off.loss", loss=first)
+    training, later = _worst_later_training(run, signals, loss)
+    if later > max(first, chance):
+        first, observed = later, message("health.init_loss_off.training", loss=later, training=training + 1)
+    over = first - chance
+    call = (message("health.init_loss_off.call", function=loss.get("fn", ""), line=loss.get("line", "")),)
+    # The standard weights of PaddlePaddle are larger: 5.1 for 5 classes behind one convolution is usual there.
+    far = _FAR_IN_PADDLE if signals.framework == "paddle" else 1.0
+    if over > far * max(chance, _FAR_ABOVE):
+        trained = is_pretrained(signals) or any(is_checkpoint(parent.path) for parent in run.parents)
+        return Outcome("note" if trained else "warn", observed, call, {"step": 1}, expected=_expected(classes))
+    if over > max(0.5 * chance, 0.5):
+        return Outcome("note", observed, call, {"step": 1}, expected=_expected(classes))
+    return Outcome("ok", observed, expected=_expected(classes))
 
 
 def _worst_later_training(run: Run, signals: Signals, loss: LossCall) -> tuple[int, float]:
