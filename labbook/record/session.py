@@ -85,6 +85,7 @@ def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
         UsageError: The command does not exist or cannot be executed; nothing was started.
         Exception: The run cannot be recorded; nothing was started. `unrecorded.record_or_exec` handles it.
     """
+    from labbook.record.child.signal_relay import restore_stops
     from labbook.record.child.supervisor import find_program
 
     find_program((*request.launcher, *request.argv)[0], os.environ, Path.cwd())
@@ -92,12 +93,15 @@ def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
     try:
         end = session.run(request)
     except BaseException:
+        restore_stops()
         session.discard()
         raise
-    try:  # noqa: SIM105 - a call of `suppress` could fail as well, and the command would start a second time
+    try:  # a call of `suppress` could fail as well, and the command would start a second time
         write_entry(session, request, end, print_line)
     except BaseException:
         pass  # not even Ctrl-C may change the status of a command that has ended
+    finally:
+        restore_stops()
     return end
 
 

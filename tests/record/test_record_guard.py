@@ -291,6 +291,23 @@ def test_a_command_that_is_not_recorded_has_its_own_signals(book, tmp_path):
     process.stdout.close()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_entry_is_written_changes_nothing(book, number):
+    """The command has ended: without labbook, nothing would be left to get it."""
+    patch = (
+        "import os\n"
+        "from labbook import cli\n"
+        "from labbook.record import session\n"
+        "finish = session._Session.finish\n"
+        f"session._Session.finish = lambda *given: (os.kill(os.getpid(), {int(number)}), finish(*given))[1]\n"
+        "cli.main(['record', '--', 'sh', '-c', 'exit 3'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", patch], cwd=book.folder, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 3 and "exit_code: 3" in book.entry()
+    assert "recovered" not in book("list").stderr
+
+
 def test_a_run_that_deletes_its_journal_has_an_entry(book):
     done = book.record("sh", "-c", "rm -rf .labbook/runs/*; exit 3", check=False)
 

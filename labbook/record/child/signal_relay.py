@@ -25,6 +25,27 @@ _REPEAT_S = 1.0
 _POLL_S = 1.0
 
 
+_replaced: dict[int, signal.Handlers] = {}
+
+
+def ignore_stops() -> None:
+    """Has SIGTERM and SIGHUP not end this process until `restore_stops`: without labbook it would have ended already.
+
+    A handler, not `SIG_IGN`, which the programs that write the entry would inherit.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            with suppress(ValueError):  # not the main thread
+                signal.signal(number, lambda *_: None)
+                _replaced[number] = signal.SIG_DFL
+
+
+def restore_stops() -> None:
+    """Undoes `ignore_stops`."""
+    while _replaced:
+        signal.signal(*_replaced.popitem())
+
+
 class SignalRelay:
     """Blocks the recorder's signals inside the block, so that none ends it before the command.
 
@@ -60,6 +81,7 @@ class SignalRelay:
         # A second Ctrl-C during the last moments must not break the entry.
         while signal.sigtimedwait(self._blocked, 0) is not None:
             pass
+        ignore_stops()
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
         for descriptor in (self.witness_read, self.witness_write):
             if descriptor >= 0:
