@@ -90,7 +90,9 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
     diagnosis = _locate_awaited_rank(diagnosis, run)
     first, top = ending_exception(run), diagnosis.primary
     page = catalogue.symptoms.get(top.symptom) if top is not None else None
-    if first is None or top is None or page is None or _ANYTHING not in page.caused_by:
+    if first is None or top is None or page is None:
+        return diagnosis
+    if _ANYTHING not in page.caused_by and not _waited_for_failed_rank(top, run):
         return diagnosis
     if (uneven := _uneven_epochs(diagnosis, run)) is not None:
         rest = [replace(f, follows_from=uneven.symptom) if f is top else f for f in diagnosis.findings]
@@ -118,6 +120,13 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
     rest = [replace(f, follows_from=f.follows_from or own.family) for f in diagnosis.findings if f.severity == "error"]
     others = [finding for finding in diagnosis.findings if finding.severity != "error"]
     return replace(diagnosis, findings=(own, *rest, *others), unsure="")
+
+
+def _waited_for_failed_rank(finding: Finding, run: Run) -> bool:
+    """Whether a finding is about a collective call in which others waited for the rank that failed first."""
+    odd = (run.captured.get("ranks") or {}).get("odd") or {}
+    is_of_others = finding.family == "nccl_or_collective" and finding.where.get("rank") not in odd.get("ranks", ())
+    return is_of_others and odd.get("kind") == "failed" and bool(odd.get("error"))
 
 
 def _locate_awaited_rank(diagnosis: Diagnosis, run: Run) -> Diagnosis:

@@ -26,6 +26,11 @@ def ending_exception(run: Run) -> CaughtException | None:
     """
     if run.status not in ("failed", "killed", "interrupted", "lost"):
         return None
+    odd = (run.captured.get("ranks") or {}).get("odd") or {}
+    ranks = odd.get("ranks") or () if odd.get("kind") in ("failed", "alike") else ()
+    left = [e for e in run.exceptions if e.type == "SystemExit" and e.rank in ranks]
+    if left and run.status != "interrupted":
+        return min(left, key=lambda e: e.t)
     ending = [e for e in run.exceptions if e.ended_process and e.type not in INTERRUPTS]
     if ending and all(map(reports_child, ending)):
         # A kernel outlives the error of its cell: the last one before the report counts.
@@ -41,8 +46,6 @@ def ending_exception(run: Run) -> CaughtException | None:
         # An exception during an interrupt is not the reason of the end.
         return None
     if ending:
-        odd = (run.captured.get("ranks") or {}).get("odd") or {}
-        ranks = odd.get("ranks") or () if odd.get("kind") in ("failed", "alike") else ()
         return min([e for e in ending if e.rank in ranks] or ending, key=lambda e: e.t)
     threads = [e for e in run.exceptions if e.type not in INTERRUPTS]
     return min(threads, key=lambda e: e.t) if threads and run.status == "failed" else None

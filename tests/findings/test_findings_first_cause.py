@@ -32,6 +32,17 @@ def found(symptom, exception, **fields):
     return Finding(symptom, page.family, page.class_, 1, "error", symptom, exception=exception, **fields)
 
 
+def test_a_wait_for_the_rank_that_failed_first_stands_behind_its_error():
+    left = replace(OWN, type="SystemExit", message="only 9 usable rows")
+    odd = {"kind": "failed", "ranks": [1], "error": "SystemExit: only 9 usable rows"}
+    run = replace(RUN, exceptions=(PEER, REPORT, left), captured={"ranks": {"odd": odd}})
+    wait = found("collective_timeout", "TimeoutException")
+    own, report = name_first_cause(Diagnosis((wait,)), run, CATALOGUE).findings
+    assert own.title == odd["error"] and report.follows_from == own.family
+    ours = replace(wait, where={"rank": 1})
+    assert name_first_cause(Diagnosis((ours,)), run, CATALOGUE).findings == (ours,)
+
+
 @in_one_test("symptom", sorted(id for id, page in CATALOGUE.symptoms.items() if "any" in page.caused_by))
 def test_what_reports_another_failure_stands_behind_the_first_one(symptom):
     told = name_first_cause(Diagnosis((found(symptom, "RuntimeError"),)), RUN, CATALOGUE)
