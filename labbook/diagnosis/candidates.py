@@ -28,6 +28,7 @@ _COMPUTING = (
 """Failures of the computation itself. A programming error in the code that handles one of them is not the cause."""
 _DISTINCT = 15  # characters of a pattern from which on a line is hardly found in another text; chosen by us
 _PRINTED_NAN = "loss_printed_nan"
+_OF_PYTHON = "type_error_user_code"
 _COMPILER_BACKEND = "compile_backend_failed"
 _MAX_DEPTH = 12
 
@@ -158,12 +159,18 @@ def _match_chain(raised: ObservedException, matcher: Matcher, framework: str) ->
         if not any(frame.user for frame in one.frames) and any(frame.user for frame in raised.frames):
             # Raised inside a library: the user's line is the one that called it.
             one = replace(one, frames=raised.frames)
-        matches = matcher.match_exception(one, framework)
+        matches = _blame_compiler(matcher.match_exception(one, framework))
         chosen = matches[:1] + [m for m in matches[1:] if m.weight == 3 and _is_related(m, matches[0])]
         # The main thread may wait for one that has ended.
         fatal = raised.ended_process or bool(raised.thread)
         found += [Candidate(m, one, None, fatal, raised.order, raised.rank, depth) for m in chosen]
     return found
+
+
+def _blame_compiler(matches: list[Match]) -> list[Match]:
+    """The pages of one exception; a programming error that a compiler reports is one of the compiler's own code."""
+    slipped = bool(matches) and matches[0].symptom.family == _OF_PYTHON
+    return sorted(matches, key=lambda match: slipped and match.symptom.id != _COMPILER_BACKEND)
 
 
 def _is_related(match: Match, first: Match) -> bool:
@@ -191,7 +198,7 @@ def _is_compiler_bug(raised: ObservedException, matcher: Matcher, framework: str
         return False
     ours = matcher.match_exception(raised, framework)
     theirs = matcher.match_exception(raised.inner, framework)
-    slipped = bool(theirs) and theirs[0].symptom.family == "type_error_user_code"
+    slipped = bool(theirs) and theirs[0].symptom.family == _OF_PYTHON
     return slipped and bool(ours) and ours[0].symptom.id == _COMPILER_BACKEND
 
 
@@ -207,7 +214,7 @@ def _explains(
         return True
     if relation == "cause":
         return theirs[0].weight >= ours[0].weight
-    slipped = ours[0].symptom.family == "type_error_user_code" and theirs[0].symptom.family in _COMPUTING
+    slipped = ours[0].symptom.family == _OF_PYTHON and theirs[0].symptom.family in _COMPUTING
     return theirs[0].weight >= ours[0].weight if slipped else theirs[0].weight > ours[0].weight
 
 

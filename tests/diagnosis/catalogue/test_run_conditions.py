@@ -302,6 +302,7 @@ def test_the_files_and_functions_of_a_traceback_choose_the_page(
     ("raised", "symptom"),
     [
         ("backend='inductor' raised:\nTypeError: 'NoneType' object is not iterable", "compile_backend_failed"),
+        ("x\nInductorError: NameError: name '_tl' is not defined", "compile_backend_failed"),
         (
             "backend='inductor' raised:\nRuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)",
             "shape_mismatch_linear",
