@@ -240,3 +240,22 @@ def test_labels_that_are_shifted_twice(ask, ahead, heads, verdict):
     losses = tuple(classifier(classes=21, line=f"t.py:{line}") for line in range(heads))
     found = ask("target_shifted_twice", signals={"batches": seen, "losses": losses})
     assert (found and found.verdict) == verdict
+
+
+@in_one_test(
+    ("ahead", "ids", "beside", "verdict"),
+    [
+        (0, [1, 20, 384], True, "warn"),
+        (0, None, True, None),  # labels from which the model computes its loss
+        (1, [1, 20, 384], True, None),
+        (0, [1, 20, 384], False, "note"),
+    ],
+)
+def test_a_decoder_that_is_given_its_target(ask, ahead, ids, beside, verdict):
+    form = {"role": "input", "shape": [16, 24], "integer": True, "min": 1, "max": 20}
+    leaves = [{**form, "path": "1", "ahead": ahead}, *([{**form, "path": "0", "max": 19}] if beside else [])]
+    seen = tuple({"step": step, "phase": "train", "leaves": leaves} for step in (1, 2, 3, 4))
+    looks = tuple({"step": step, "model": 0, "modules": [{"i": 1, "ids": ids}]} for step in (1, 2, 3, 4))
+    signals = {"batches": seen, "tensors": looks, "losses": (classifier(classes=21, value_first=3.0),)}
+    found = ask("target_in_inputs", signals=signals)
+    assert (found and found.verdict) == verdict

@@ -11,9 +11,9 @@ from labbook.health.evidence.training_batches import input_leaves
 from labbook.health.evidence.training_kind import is_unrolled, training_loss, training_losses
 from labbook.health.evidence.trend_tests import mann_kendall, mean, median, robust_deviation
 from labbook.health.rules.activation import first_not_normalised
+from labbook.health.rules.sequence_targets import decoder_input, sequence_ahead
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Leaf
-from labbook.model.events.inspection_kinds import FunctionInspection, ModuleInspection
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -22,9 +22,6 @@ _SAMPLES = 500
 _FEWEST = 3
 _TABLES = ("Embedding", "EmbeddingBag", "VocabParallelEmbedding")
 _WEIGHTS = ("softmax", "attention")
-_SHORTEST = 8
-_HIDDEN = 0.2
-"""Share of exact zeros in the weights of an attention; a causal mask makes nearly half so. Source: chosen by us."""
 
 _TABLE = 50
 """Columns up to which a constant one is worth a note: flattened images have dark borders. Source: chosen by us."""
@@ -146,10 +143,14 @@ def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a logical invariant (tier 1) over every batch inspected; deepchecks FeatureLabelCorrelation. Only tables of
     at least 3 columns: a line through one feature is a task of its own. Tokens that are to be given back are a task
-    where something narrow lies between: only a loss that falls under a tenth of chance level is a warning. The target
-    of a sequence is not its last value. A target of the form of a picture is known where each is a sum of channels of
-    its input, as noise is where a denoiser is given the clean picture beside the noisy one.
+    where something narrow lies between: only a loss that falls under a tenth of chance level is a warning. For a
+    decoder that has another sequence to read there is none. The target of a sequence is not its last value. A target
+    of the form of a picture is known where each is a sum of channels of its input, as noise is where a denoiser is
+    given the clean picture beside the noisy one.
     """
+    path = decoder_input(signals)
+    if path:
+        return Outcome("warn", message("health.target_in_inputs.decoder", path=path))
     path = sequence_ahead(signals, 0)
     if path:
         loss = training_loss(run, signals)
@@ -172,78 +173,6 @@ def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
         if len(mixed) >= _FEWEST and all(mixed):
             return Outcome("warn", message("health.target_in_inputs.mixed", path=path, batches=len(mixed)))
     return None
-
-
-@check("target_shifted_twice", family="data", tier=2, needs=("batches", "losses"))
-def target_is_next_token(run: Run, signals: Signals) -> Outcome | None:
-    """Whether the only target of a language model is the token after the next one, as where two places shift it.
-
-    Source: chosen by us (tier 2), in every batch inspected. A second loss may be for a head that looks further ahead.
-    """
-    path = sequence_ahead(signals, 2)
-    losses = training_losses(signals)
-    if not path or len(losses) != 1:
-        return None
-    line = losses[0].get("line", "")
-    observed = message("health.target_shifted_twice.ahead", path=path)
-    return Outcome("warn", observed, called_in_sentence(line), place_of(line))
-
-
-def sequence_ahead(signals: Signals, ahead: int) -> str:
-    """Returns the path of the only sequence of tokens that a model is given, which the target is `ahead` of; else "".
-
-    The target may be given to the model as well, and masks of 0 and 1.
-    """
-    batches = [b for b in signals.batches if b.get("phase") == "train" and b.get("leaves")]
-    found = ""
-    for batch in batches:
-        leaves = [leaf for leaf in batch.get("leaves", []) if leaf.get("role") == "input"]
-        tokens = [e for e in leaves if e.get("integer") and len(e.get("shape", ())) == 2 and (e.get("max") or 0) > 1]
-        if not tokens or tokens[0].get("ahead") != ahead or any(e.get("ahead") is None for e in tokens):
-            return ""
-        found = tokens[0].get("path", "")
-    return found if len(batches) >= _FEWEST else ""
-
-
-@check("attention_sees_target", family="loop-bug", tier=1, needs=("batches", "tensors"))
-def attention_is_causal(run: Run, signals: Signals) -> Outcome | None:
-    """Whether attention of a model that predicts the next token hides nothing, so that it reads what it predicts.
-
-    Source: a logical invariant (tier 1) over at least 3 looks: the target is the input one token later, and no
-    attention over that sequence has a mask or, as its softmax shows, zeros; or they begin after the next token.
-    """
-    path = sequence_ahead(signals, 1)
-    lengths = (
-        {n for _, _, leaf in input_leaves(signals).get(path, []) for n in leaf.get("shape", ())} if path else set()
-    )
-    open_looks = 0
-    masked_looks = 0
-    ahead: list[int] = []
-    for event in signals.tensors:
-        rows = [row for row in event.get("functions", []) if row.get("fn") in ("softmax", "attention")]
-        softmax = {m.number for m in modules_of(signals) if m.type == "Softmax" and m.model == event.get("model", 0)}
-        looks = [*rows, *(row for row in event.get("modules", []) if row.get("i") in softmax)]
-        square = [look for look in looks if is_over_sequence(look, lengths)]
-        forms = [row for row in rows if is_over_sequence(row, lengths)]
-        ahead += [seen for row in forms if (seen := row.get("ahead")) is not None]
-        hidden = any(look.get("masked") or (look.get("zero") or 0.0) > _HIDDEN for look in square)
-        # Not every softmax gives exactly 0 for a score of minus a billion.
-        hidden = hidden or any((row.get("hidden") or 0.0) > _HIDDEN for row in forms)
-        masked_looks += hidden
-        open_looks += bool(square) and not hidden
-    if len(ahead) >= _FEWEST and min(ahead) > 0:
-        return Outcome("fail", message("health.attention_sees_target.ahead", path=path, tokens=min(ahead)))
-    if masked_looks:
-        return Outcome("ok", message("health.attention_sees_target.ok"))
-    if open_looks < _FEWEST:
-        return None
-    return Outcome("fail", message("health.attention_sees_target.open", path=path))
-
-
-def is_over_sequence(look: FunctionInspection | ModuleInspection, lengths: set[int]) -> bool:
-    """Whether these are the weights of an attention over a sequence of one of these lengths, or one token shorter."""
-    form = look.get("shape", ())
-    return len(form) >= 2 and form[-1] == form[-2] >= _SHORTEST and bool({form[-1], form[-1] + 1} & lengths)
 
 
 @check("batch_leading_dim_mismatch", family="data", tier=1, needs=("batches",))

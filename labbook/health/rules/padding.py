@@ -12,7 +12,7 @@ from labbook.health.evidence.regression_outputs import target_of
 from labbook.health.evidence.training_batches import input_leaves
 from labbook.health.evidence.training_kind import CLASSIFIERS, training_losses
 from labbook.health.evidence.trend_tests import median
-from labbook.health.rules.input_data import is_over_sequence, sequence_ahead
+from labbook.health.rules.sequence_targets import is_over_sequence, sequence_ahead
 from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import message

@@ -1,0 +1,124 @@
+"""Checks of models that predict tokens: how far the target is ahead of the input, and what attention sees of it."""
+
+from __future__ import annotations
+
+import math
+
+from labbook.health.evidence.layer_history import modules_of
+from labbook.health.evidence.measurements import called_in_sentence, place_of
+from labbook.health.evidence.training_batches import input_leaves
+from labbook.health.evidence.training_kind import training_losses
+from labbook.model.check import Outcome, check
+from labbook.model.events.data_kinds import Leaf
+from labbook.model.events.inspection_kinds import FunctionInspection, ModuleInspection
+from labbook.model.message import message
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_FEWEST = 3
+_SHORTEST = 8
+_HIDDEN = 0.2
+"""Share of exact zeros in the weights of an attention; a causal mask makes nearly half so. Source: chosen by us."""
+
+
+@check("target_shifted_twice", family="data", tier=2, needs=("batches", "losses"))
+def target_is_next_token(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the only target of a language model is the token after the next one, as where two places shift it.
+
+    Source: chosen by us (tier 2), in every batch inspected. A second loss may be for a head that looks further ahead.
+    """
+    path = sequence_ahead(signals, 2)
+    losses = training_losses(signals)
+    if not path or len(losses) != 1:
+        return None
+    line = losses[0].get("line", "")
+    observed = message("health.target_shifted_twice.ahead", path=path)
+    return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+
+
+def sequence_ahead(signals: Signals, ahead: int) -> str:
+    """Returns the path of the only sequence of tokens that a model is given, which the target is `ahead` of; else "".
+
+    The target may be given to the model as well, and masks of 0 and 1.
+    """
+    batches = [b for b in signals.batches if b.get("phase") == "train" and b.get("leaves")]
+    found = ""
+    for batch in batches:
+        leaves = [leaf for leaf in batch.get("leaves", []) if leaf.get("role") == "input"]
+        tokens = [e for e in leaves if e.get("integer") and len(e.get("shape", ())) == 2 and (e.get("max") or 0) > 1]
+        if not tokens or tokens[0].get("ahead") != ahead or any(e.get("ahead") is None for e in tokens):
+            return ""
+        found = tokens[0].get("path", "")
+    return found if len(batches) >= _FEWEST else ""
+
+
+@check("attention_sees_target", family="loop-bug", tier=1, needs=("batches", "tensors"))
+def attention_is_causal(run: Run, signals: Signals) -> Outcome | None:
+    """Whether attention of a model that predicts the next token hides nothing, so that it reads what it predicts.
+
+    Source: a logical invariant (tier 1) over at least 3 looks: the target is the input one token later, and no
+    attention over that sequence has a mask or, as its softmax shows, zeros; or they begin after the next token.
+    """
+    path = sequence_ahead(signals, 1)
+    lengths = (
+        {n for _, _, leaf in input_leaves(signals).get(path, []) for n in leaf.get("shape", ())} if path else set()
+    )
+    open_looks = 0
+    masked_looks = 0
+    ahead: list[int] = []
+    for event in signals.tensors:
+        rows = [row for row in event.get("functions", []) if row.get("fn") in ("softmax", "attention")]
+        softmax = {m.number for m in modules_of(signals) if m.type == "Softmax" and m.model == event.get("model", 0)}
+        looks = [*rows, *(row for row in event.get("modules", []) if row.get("i") in softmax)]
+        square = [look for look in looks if is_over_sequence(look, lengths)]
+        forms = [row for row in rows if is_over_sequence(row, lengths)]
+        ahead += [seen for row in forms if (seen := row.get("ahead")) is not None]
+        hidden = any(look.get("masked") or (look.get("zero") or 0.0) > _HIDDEN for look in square)
+        # Not every softmax gives exactly 0 for a score of minus a billion.
+        hidden = hidden or any((row.get("hidden") or 0.0) > _HIDDEN for row in forms)
+        masked_looks += hidden
+        open_looks += bool(square) and not hidden
+    if len(ahead) >= _FEWEST and min(ahead) > 0:
+        return Outcome("fail", message("health.attention_sees_target.ahead", path=path, tokens=min(ahead)))
+    if masked_looks:
+        return Outcome("ok", message("health.attention_sees_target.ok"))
+    if open_looks < _FEWEST:
+        return None
+    return Outcome("fail", message("health.attention_sees_target.open", path=path))
+
+
+def is_over_sequence(look: FunctionInspection | ModuleInspection, lengths: set[int]) -> bool:
+    """Whether these are the weights of an attention over a sequence of one of these lengths, or one token shorter."""
+    form = look.get("shape", ())
+    return len(form) >= 2 and form[-1] == form[-2] >= _SHORTEST and bool({form[-1], form[-1] + 1} & lengths)
+
+
+def decoder_input(signals: Signals) -> str:
+    """Returns the path of a sequence that is the target itself, beside another sequence; "" where there is none.
+
+    A lookup table was given exactly its ids: labels that a model takes to compute its loss are not looked up.
+    """
+    looked_up = {
+        (event.get("step", 0), *row["ids"])
+        for event in signals.tensors
+        for row in event.get("modules", [])
+        if row.get("ids")
+    }
+    sequences = {path: looks for path, looks in input_leaves(signals).items() if all(map(_is_tokens, looks))}
+    for path, looks in sequences.items() if len(sequences) > 1 else ():
+        same = [
+            (step, leaf.get("min"), leaf.get("max"), math.prod(leaf.get("shape", ())))
+            for step, _, leaf in looks
+            if leaf.get("ahead") == 0
+        ]
+        others = [leaf for other in sequences if other != path for _, _, leaf in sequences[other]]
+        related = any(leaf.get("ahead") is not None for leaf in others)
+        if len(same) == len(looks) and not related and len(looked_up.intersection(same)) >= _FEWEST:
+            return path
+    return ""
+
+
+def _is_tokens(look: tuple[int, int, Leaf]) -> bool:
+    """Whether an input is a batch of sequences of ids, and no mask."""
+    leaf = look[2]
+    return bool(leaf.get("integer")) and len(leaf.get("shape", ())) == 2 and (leaf.get("max") or 0) > 1
