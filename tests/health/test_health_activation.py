@@ -51,6 +51,15 @@ def test_dead_units_of_a_function(ask, looks):
     assert found.verdict == "fail" and "70 % of the units of relu in net.py:8" in found.observed
 
 
+@in_one_test(
+    ("last", "dead", "verdict"), [(0.03, 0.85, "note"), (0.6, 0.85, "fail"), (0.03, 1.0, "fail"), (None, 0.85, "fail")]
+)
+def test_dead_units_of_a_model_that_learns_are_a_note(ask, make_model, looks, make_series, last, dead, verdict):
+    signals = looked(make_model, looks, "ReLU", "Linear", dead=dead, dead_n=2048)
+    series = [make_series("loss", [0.7] * 20 + [last] * 20)] if last is not None else []
+    assert ask("dead_relu", *series, signals=signals).verdict == verdict
+
+
 def test_the_last_activation_may_saturate(ask, make_model, looks):
     assert ask("saturated_activation", signals=looked(make_model, looks, "Sigmoid", sat=0.9)) is None
 

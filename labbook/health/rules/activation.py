@@ -38,7 +38,8 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
     """Whether more than half of the units of a ReLU layer were 0 for at least 512 samples, and stay so.
 
     Source: SageMaker DeadRelu (0 of 12 healthy runs, 5 of 13 faulty ones). Half of the units of a Q-network that learns
-    are often dormant (Sokar et al. 2023), so that in reinforcement learning this is a note.
+    are often dormant (Sokar et al. 2023), so that in reinforcement learning this is a note; so it is where the loss has
+    halved: windows of one series are much alike, and most units are 0 for all of them.
     """
     layers: list[tuple[Message | str, str, Sequence[tuple[int, ModuleInspection | FunctionInspection]]]]
     layers = [(m.label, m.name, m.history) for m in modules_of(signals)]
@@ -60,9 +61,8 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
         share, layer, name = dead[0]
         evidence = tuple(message("health.dead_relu.layer", share=s, layer=which) for s, which, _ in dead[:5])
         observed = message("health.dead_relu.dead", share=share, layer=layer)
-        verdict = (
-            "note" if share < 1 and (acts_in_environment(signals) or has_bootstrapped_targets(signals)) else "fail"
-        )
+        learns = acts_in_environment(signals) or has_bootstrapped_targets(signals) or has_halved(run, signals)
+        verdict = "note" if share < 1 and learns else "fail"
         advice = message("health.dead_relu.initial_advice") if initial else None
         return Outcome(verdict, observed, evidence, {"module": name}, advice=advice)
     if not judged:
