@@ -25,6 +25,12 @@ def test_size_of_updates(ask, make_model, looks, ratio, init, verdict):
     assert ask("update_too_large", signals=updates(make_model, looks, ratio, **init)).verdict == verdict
 
 
+@in_one_test(("size", "last", "verdict"), [(0.16, 0.03, "note"), (0.16, 1.2, "fail"), (1.5, 0.03, "fail")])
+def test_large_updates_of_a_model_that_learns_are_a_note(ask, make_model, looks, make_series, size, last, verdict):
+    loss = make_series("loss", [1.4] * 20 + [last] * 40)
+    assert ask("update_too_large", loss, signals=updates(make_model, looks, lambda _: size)).verdict == verdict
+
+
 @in_one_test(("size", "rate"), [(0.4, 10.0), (5.0, 1.0), (426.0, 0.01)])
 def test_the_advised_rate_brings_updates_below_a_tenth_of_the_weights(ask, make_model, looks, make_series, size, rate):
     found = ask("update_too_large", make_series("lr", [100.0] * 60), signals=updates(make_model, looks, lambda _: size))
