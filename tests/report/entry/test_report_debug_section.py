@@ -85,7 +85,7 @@ def test_layers_and_parameters(runs, notebook):
     assert "| head | Linear | -1 to 1.5 | 0.1 / 0.4 | 50 % |  |  |  |" in text
     assert "Parameters at step 40" in text
     assert "| head.weight (frozen) | 2x4 | 2 **1 not finite** |  | 0.01 |  |" in text
-    assert "and 1 more parameters in run.json" in text
+    assert "and 1 more parameter in run.json" in text
 
 
 def test_where_the_time_of_a_step_goes(runs, notebook):
