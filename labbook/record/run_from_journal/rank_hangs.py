@@ -78,5 +78,6 @@ def _place_at_signal(row: dict[str, Any], at_signal: dict[str, Any]) -> dict[str
     places: dict[str, Any] = {
         name: at_signal[name] for name in ("where", "call", "waiting", "stack", "silent_s") if name in at_signal
     }
-    has_stopped = row["status"] == "finished" and at_signal.get("status") == "running"
+    unseen = row["status"] in ("finished", "killed") and not row.get("signal")
+    has_stopped = unseen and at_signal.get("status") == "running"
     return {**row, **places, "status": "interrupted" if has_stopped else row["status"]}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from labbook.capture.job_identity import find_job
 from labbook.model.events.process_kinds import Bye, ExitCall, Hello, UncaughtException
 from labbook.model.events.training_kinds import State, Step
+from labbook.model.run import ray_node
 from labbook.store.journal import ProcessEvents
 
 
@@ -43,9 +44,14 @@ def exit_call(process: ProcessEvents) -> ExitCall:
 
 
 def exceptions_of(process: ProcessEvents) -> list[UncaughtException]:
-    """Returns the uncaught exceptions of a process; `sys.exit` with an error is one for a rank, as the others fail."""
+    """Returns the uncaught exceptions of a process; `sys.exit` with an error is one where other processes then fail.
+
+    That is: in a rank, and in a task of Ray.
+    """
     raised, call = process.events_of_kind(UncaughtException), exit_call(process)
-    if not call.get("code") or rank_of_process(process) is None or any(e.get("exit") for e in raised):
+    in_task = ray_node(process.hello.get("argv", [])) and any(f.get("user") for f in call.get("frames", []))
+    is_part = in_task or rank_of_process(process) is not None
+    if not call.get("code") or not is_part or any(e.get("exit") for e in raised):
         return raised
     message = call.get("message") or str(call["code"])
     left = UncaughtException(where="main", type="SystemExit", message=message, frames=call.get("frames", []), exit=True)
