@@ -23,6 +23,11 @@ def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a logical invariant (tier 1); Stack Overflow 71457035.
     """
+    return _judge_functions(signals) or _judge_modules(signals) or _judge_loss_inputs(signals)
+
+
+def _judge_functions(signals: Signals) -> Outcome | None:
+    """Returns what the calls of the functions `softmax` and `log_softmax` show."""
     for (fn, line), history in functions_of(signals).items():
         if fn not in ("softmax", "log_softmax") or len(history) < _CONFIRMED:
             continue
@@ -40,18 +45,29 @@ def softmax_axis(run: Run, signals: Signals) -> Outcome | None:
             continue
         observed = message(key, softmax=fn, axis=history[-1][1].get("dim", 0))
         return Outcome(verdict, observed, (message("health.called_in", line=line),), place_of(line))
+    return None
+
+
+def _judge_modules(signals: Signals) -> Outcome | None:
+    """Returns what the calls of the layers `Softmax` and `LogSoftmax` show."""
     for module in modules_of(signals):
-        if module.type in ("Softmax", "LogSoftmax") and len(module.history) >= _CONFIRMED:
-            axis = module.options.get("dim")
-            axis = module.options.get("axis") if axis is None else axis
-            forms = [row.get("shape", ()) for _, row in module.history]
-            picture = forms[-1] if axis in (-1, len(forms[-1]) - 1) else ()
-            if _is_made_by_convolution(signals, picture, module.order):
-                observed = message("health.softmax_wrong_axis.width", softmax=module.label, axis=len(picture) - 1)
-                return Outcome("warn", observed, where={"module": module.name})
-            if axis is not None and all(_length(form, int(axis)) == 1 for form in forms):
-                observed = message("health.softmax_wrong_axis.length_1", softmax=module.label)
-                return Outcome("fail", observed, where={"module": module.name})
+        if module.type not in ("Softmax", "LogSoftmax") or len(module.history) < _CONFIRMED:
+            continue
+        axis = module.options.get("dim")
+        axis = module.options.get("axis") if axis is None else axis
+        forms = [row.get("shape", ()) for _, row in module.history]
+        picture = forms[-1] if axis in (-1, len(forms[-1]) - 1) else ()
+        if _is_made_by_convolution(signals, picture, module.order):
+            observed = message("health.softmax_wrong_axis.width", softmax=module.label, axis=len(picture) - 1)
+            return Outcome("warn", observed, where={"module": module.name})
+        if axis is not None and all(_length(form, int(axis)) == 1 for form in forms):
+            observed = message("health.softmax_wrong_axis.length_1", softmax=module.label)
+            return Outcome("fail", observed, where={"module": module.name})
+    return None
+
+
+def _judge_loss_inputs(signals: Signals) -> Outcome | None:
+    """Returns what the inputs of the losses show: probabilities that sum to 1 over the samples."""
     for loss in signals.losses:
         share, seen = loss.get("prob_columns"), loss.get("observed", 0)
         if share is not None and share > 0.95 and seen >= _CONFIRMED:

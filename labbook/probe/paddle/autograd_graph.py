@@ -265,21 +265,7 @@ class AutogradGraph:
                 self.write_event(number)
             return
         number, found, before = pending
-        missing = []
-        names = {}
-        for root, table in self.inspector.tables():
-            if not root.called:
-                continue
-            for at, held in enumerate(table.held):
-                parameter = held()
-                if parameter is None or parameter.stop_gradient:
-                    continue
-                if self._rows is not None:
-                    names.setdefault(node_of(parameter), table.names[at])
-                if parameter._grad_ivar() is not None:
-                    continue
-                if node_of(parameter) not in self.reached:
-                    missing.append((table.names[at], node_of(parameter)))
+        missing, names = self._parameters_without_gradient()
         self.missing = [name for name, _ in missing]
         if self._rows is not None:
             rows, is_cut = self._rows
@@ -296,6 +282,21 @@ class AutogradGraph:
             # What cut this graph may be around model and loss alike: all of the next step is watched.
             self.bare = True
             self.cuts.begin()
+
+    def _parameters_without_gradient(self):
+        """Returns names and nodes of trainable parameters of called models that got none, and all names by node."""
+        missing = []
+        names = {}
+        for root, table in self.inspector.tables():
+            for at, held in enumerate(table.held if root.called else ()):
+                parameter = held()
+                if parameter is None or parameter.stop_gradient:
+                    continue
+                if self._rows is not None:
+                    names.setdefault(node_of(parameter), table.names[at])
+                if parameter._grad_ivar() is None and node_of(parameter) not in self.reached:
+                    missing.append((table.names[at], node_of(parameter)))
+        return missing, names
 
     def _foreign_leaves(self, found, before):
         strange = found - self._known_leaves()

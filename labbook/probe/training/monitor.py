@@ -154,26 +154,31 @@ class TrainingMonitor:
             if self.dense:
                 self._timed(self.inspector.before_forward, root, args, kwargs, batch)
         else:
-            phase, stochastic = "eval", root.has_stochastic_in(training)
-            self.inspector.release()
-            if grad:
-                other = self.loop.trains_another(root.index)  # a teacher, or a network that judges
-                self.last_root = self.last_root if other else root
-                self.inspector.flight_recorder.on_forward(root, args, kwargs, batch)
-                if self.dense and not self.loop.train_grad:  # it may be trained in this mode
-                    self._timed(self.inspector.before_forward, root, args, kwargs, batch)
-            elif training and stochastic:
-                self.loop.without_gradient(root, self.step if other else None, self.inspector.parameter_print)
-            self.evaluation.forward(self.step, root.name, training, grad, stochastic, other, self.roles.whole)
-            if batch is not None:
-                self.evaluation.batch(batch)
-            self.inspector.evaluates(root, args, kwargs)
+            phase = "eval"
+            self._evaluation_begins(root, args, kwargs, batch, other, grad, training)
         if batch is not None:
             self.windows.add(batch, phase)
         elif samples:
             self.windows.count(None, phase, samples)
         self._forward_began = self.training.moved = self.clock()
         return True
+
+    def _evaluation_begins(self, root, args, kwargs, batch, other, grad, training):
+        """Process the beginning of a call in evaluation mode or without a gradient; `other`: of an untrained model."""
+        stochastic = root.has_stochastic_in(training)
+        self.inspector.release()
+        if grad:
+            other = self.loop.trains_another(root.index)  # a teacher, or a network that judges
+            self.last_root = self.last_root if other else root
+            self.inspector.flight_recorder.on_forward(root, args, kwargs, batch)
+            if self.dense and not self.loop.train_grad:  # it may be trained in this mode
+                self._timed(self.inspector.before_forward, root, args, kwargs, batch)
+        elif training and stochastic:
+            self.loop.without_gradient(root, self.step if other else None, self.inspector.parameter_print)
+        self.evaluation.forward(self.step, root.name, training, grad, stochastic, other, self.roles.whole)
+        if batch is not None:
+            self.evaluation.batch(batch)
+        self.inspector.evaluates(root, args, kwargs)
 
     def forward_ended(self, root, output):
         """Process the end of a call of an outermost model."""
