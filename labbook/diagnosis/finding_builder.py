@@ -53,7 +53,7 @@ def build_finding(
     if (line_of_import := _usual_imports().get(read.get("name", ""))) is not None:
         read["usual_import"] = line_of_import
     read.update(find_rename(whole, "\n".join(frame.source for frame in exception.frames[-2:]) if exception else ""))
-    values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **read}
+    values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **_names_of(exception), **read}
     conditions = find_conditions(values, evidence, exception) | conditions_said(symptom.when, exception, line)
     message = first_message_line(whole)
     say = Sentences(language)
@@ -93,6 +93,12 @@ def _usual_imports() -> Mapping[str, str]:
     """Name -> the line by which programs import it."""
     lines: list[str] = read_toml(Path(catalogue.__file__).with_name("usual_imports.toml"))["imports"]
     return {line.split()[-1]: line for line in lines}
+
+
+def _names_of(exception: ObservedException | None) -> dict[str, str]:
+    """The name that does not exist and those that do, for sentences: names in a row."""
+    rows = exception.names if exception else {}
+    return {key: one if isinstance(one, str) else ", ".join(map(str, one)) for key, one in rows.items() if one}
 
 
 def _package_of(module: str) -> dict[str, str]:

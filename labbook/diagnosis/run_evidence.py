@@ -155,14 +155,21 @@ def read_caught_exception(caught: CaughtException) -> ObservedException:
         module=caught.module,
         frames=caught.frames,
         inner=inner,
-        context=tuple((ObservedException(kind, text), relation) for kind, text, relation in _chain(caught)),
+        context=tuple((_read_link(caught, kind, text), relation) for kind, text, relation in _chain(caught)),
         rank=caught.rank,
         thread=caught.thread if caught.where == "thread" else "",
         order=caught.t,
         step=caught.step,
         ended_process=caught.ended_process or caught.where == "thread",
         tensors=caught.tensors,
+        names=caught.names,
     )
+
+
+def _read_link(caught: CaughtException, kind: str, text: str) -> ObservedException:
+    """An exception of a chain; one that was raised again with the same message misses the same name."""
+    again = (kind, text) == (caught.type, caught.message)
+    return ObservedException(kind, text, names=caught.names if again else {})
 
 
 def _chain(caught: CaughtException) -> tuple[tuple[str, str, str], ...]:

@@ -28,6 +28,7 @@ class ObservedException:
         ended_process: Whether the process ended because of it, if known.
         line: Line number in the text, from 1, or 0.
         tensors: Tensors of the failing line, each with `name`, `shape`, `dtype`, `device`.
+        names: The name that does not exist (`missing`), similar ones that do (`near`), and all if few (`known`).
     """
 
     type: str
@@ -43,6 +44,7 @@ class ObservedException:
     ended_process: bool = True
     line: int = 0
     tensors: tuple[Mapping[str, Any], ...] = ()
+    names: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,7 @@ class CaughtException:
         step: Last optimizer step before it, or `None`.
         ended_process: Whether the process ended because of it.
         tensors: Tensors named on the failing line, each with `name`, `shape`, `dtype` and `device`.
+        names: The name that does not exist (`missing`), similar ones that do (`near`), and all if few (`known`).
     """
 
     where: str
@@ -92,6 +93,7 @@ class CaughtException:
     t: float = 0.0
     ended_process: bool = False
     tensors: tuple[Facts, ...] = ()
+    names: Facts = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from order_of_tests import in_one_test
 
@@ -9,10 +11,13 @@ from labbook.diagnosis.candidates import collect_candidates
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
+from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.diagnosis.strategies import STRATEGIES, Case, choose_findings, choose_strategy
 from labbook.diagnosis.text.log_reader import read_text
+from labbook.model.run import CaughtException, Run
 
 MATCHER = Matcher(load_catalogue())
+RUN = Run("i", "failed", ("python", "a.py"), "/w", 0.0, exit_code=1)
 ORDER = ("certain page", "family of an exception", "line of a program", "likely page")
 
 PAGE = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)\n"
@@ -97,3 +102,12 @@ def test_a_scheduler_that_stops_the_tasks_of_a_job_is_not_blamed_for_an_exceptio
 def test_a_watchdog_that_ended_is_no_timeout() -> None:
     ended = "[E ProcessGroupNCCL.cpp:916] [Rank 7] NCCL watchdog thread terminated with exception: "
     assert choose_findings(case_of(f"{ended}CUDA error: unknown error\n"))[0].symptom == "cuda_driver_outdated"
+
+
+def test_names_that_exist_are_part_of_the_evidence_of_an_exception_that_was_raised_again():
+    names = {"missing": "sex", "near": ["Sex"], "known": ["Name", "Sex"]}
+    chain = (("KeyError", "'sex'", "cause"),)
+    raised = CaughtException("main", "KeyError", "builtins", "'sex'", chain=chain, ended_process=True, names=names)
+    found = diagnose(collect_run_evidence(replace(RUN, exceptions=(raised,))), MATCHER).primary
+    assert found is not None and found.symptom == "key_missing"
+    assert found.evidence[0] == "sex is not among Name, Sex; similar: Sex"

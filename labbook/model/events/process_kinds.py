@@ -154,6 +154,7 @@ class UncaughtException(Event, total=False):
     group: list[LinkedException]
     frames: list[StackFrame]
     tensors: list[Options]
+    names: Options
     step: int
     exit: bool
     trial: Count

@@ -2,7 +2,8 @@
 
 Start with `interpreter_hooks.py`, which installs every hook on the interpreter and on libraries other than the training
 frameworks, and with `exceptions.py`, which turns an uncaught exception into plain data. `failing_line.py` adds the
-tensors that the failing line names; `user_files.py` decides which source files belong to the user.
+tensors that the failing line names, `known_names.py` the names that exist where one is missing; `user_files.py` decides
+which source files belong to the user.
 
 Each of the other modules records one kind of fact: which files were read and written (`file_access.py`,
 `native_readers.py`, `config_files.py`), which options were used (`parsed_options.py`, `settings_values.py`), which

@@ -54,6 +54,7 @@ class ExceptionRecorder:
             group=group_of(error),
             frames=self._frames(error, sources, _MAX_FRAMES),
             tensors=self._tensors(error),
+            names=self._names(error),
             step=self._probe.step,
             exit=ends_process,
         )
@@ -73,6 +74,16 @@ class ExceptionRecorder:
 
             return failing_line.failing_tensors(error, self._lines)
         return []
+
+    def _names(self, error):
+        """Return what a failing line asked for by a name that does not exist, and the names that do."""
+        if not isinstance(error, (KeyError, AttributeError, NameError, TypeError)):
+            return {}
+        with self._probe.guard("names"):
+            from . import failing_line, known_names
+
+            return known_names.known_names(error, failing_line.list_traces(error), self._lines)
+        return {}
 
     def _lines(self, code, first, last):
         path, sources = os.path.join(self._start_folder, code.co_filename), {}

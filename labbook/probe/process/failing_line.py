@@ -37,7 +37,7 @@ def failing_tensors(error, source_of):
         At most 8 of {`name`, `shape` (list), `dtype`, `device` ("numpy" for arrays)}: what the line names, then the
         parameters of the modules that it names, those of the layer that failed first.
     """
-    traces = _traces(error)
+    traces = list_traces(error)
     own = [at for at, trace in enumerate(traces) if is_user_file(trace.tb_frame.f_code.co_filename)]
     if not own:
         return []
@@ -54,7 +54,8 @@ def failing_tensors(error, source_of):
     return list(found.values())[:_MOST]
 
 
-def _traces(error):
+def list_traces(error):
+    """Return the entries of a traceback, outermost first."""
     found, trace = [], error.__traceback__
     while trace is not None and len(found) < _MOST_FRAMES:
         found.append(trace)
@@ -88,6 +89,25 @@ def _resolve_names(frame, source):
         if value is _NOTHING:
             continue
         yield _follow_chain(first, value, chain[len(first) :], local)
+
+
+def value_of_chain(frame, chain):
+    """Return what a chain of names such as `self.table` or `model.fit` refers to, or `None`."""
+    first, _, rest = chain.partition(".")
+    value = frame.f_locals[first] if first in frame.f_locals else frame.f_globals.get(first, _NOTHING)
+    for name in rest.split(".") if rest else ():
+        inner = vars(value).get(name, _NOTHING) if type(value) is type(sys) else _attribute(value, name)
+        value = class_attribute(type(value), name) if inner is _NOTHING else inner
+    return None if value is _NOTHING else value
+
+
+def class_attribute(kind, name):
+    """Return an attribute of a class or of its bases, without calling descriptors, or `None`."""
+    for one in type.__dict__["__mro__"].__get__(kind):
+        held = type.__dict__["__dict__"].__get__(one)
+        if name in held:
+            return held[name]
+    return None
 
 
 def _follow_chain(name, value, links, local):

@@ -204,6 +204,7 @@ def _exception(event: UncaughtException, hello: Hello, rank: int | None) -> Caug
         t=event.get("t", 0.0),
         ended_process=event.get("exit", False),
         tensors=tuple(event.get("tensors", [])),
+        names=event.get("names") or {},
     )
 
 
