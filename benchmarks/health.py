@@ -9,7 +9,7 @@ check, alarms on healthy programs, names that are wrong, and the step at which a
     python -m benchmarks.health odd          all whose id contains "odd"; several words are alternatives
     python -m benchmarks.health all --json results.jsonl     also writes a line a case, as they end
 
-LABBOOK_BENCH_PYTHON=/other/bin/python runs the programs with another Python, and so with another version of a framework.
+LABBOOK_BENCH_PYTHON=/other/bin/python runs the programs with another Python and its version of a framework.
 """
 
 from __future__ import annotations
