@@ -93,7 +93,6 @@ def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
     try:
         end = session.run(request)
     except BaseException:
-        restore_stops()
         session.discard()
         raise
     try:  # a call of `suppress` could fail as well, and the command would start a second time
@@ -125,8 +124,8 @@ def write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print_
         from labbook.record.end_summary import end_lines
 
         finished = finished.seen_from(request.started_in)
-        book, is_fallback = session.notebook, session.is_fallback
-        for line in end_lines(finished, session.sentences, book, quiet=session.quiet, is_fallback=is_fallback):
+        known = (finished, sentences, session.notebook)
+        for line in end_lines(*known, quiet=session.quiet, is_fallback=session.is_fallback):
             session.print_line(line)
         if session.notebook.config.artifact_store:
             from labbook.artifacts.upload import start_upload
@@ -297,9 +296,8 @@ class _Session:
         from labbook.record.finalize import finalize
 
         self._write_end(end)
-        for watching in (self.sampler, self.hang_watch):
-            if watching is not None:
-                watching.stop()
+        for watching in filter(None, (self.sampler, self.hang_watch)):
+            watching.stop()
         for thread in self.threads:
             thread.join()
         if self.watcher is not None:
@@ -398,5 +396,6 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
         print_line(f"{journal.run_id}  {experiment}".rstrip())
     sentences = Sentences(notebook.config.language_in_use())
     sentences.prepare("record")  # before anything can fail: a full disk or too many open files
-    known = (notebook, journal, redactor, start, request.quiet, print_line, sentences)
-    return _Session(*known, member=member, place=place)
+    return _Session(
+        notebook, journal, redactor, start, request.quiet, print_line, sentences, member=member, place=place
+    )

@@ -50,11 +50,11 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
         (not in the collective in which the others wait), "apart" (all broke, these at another place than most),
         "unconnected" (these did not reach the rendezvous, at which others waited), "broke" (all broke within
         `seconds` and none is unlike the others: `ranks` is empty, `all` are those; `places`: `call`, `where` and
-        `ranks` of each place where some were), "scattered" (they wait at three `places` or more), "aborted" (a
-        library aborted it while the others waited: any of them may be the reason), "differs" (in another call than
-        the others), "behind" (at an earlier step), "bad_loss" (the loss became `loss` first, those of others in step
-        `later`), "slow" (`ratio` to the median); `where`, `call`,
-        `waiting` of the first of them; `others`: `call`, `where` and `ranks` of those that wait.
+        `ranks` of each place where some were; `unseen`: those that did not break, at places that are not known),
+        "scattered" (they wait at three `places` or more), "aborted" (a library aborted it while the others waited: any
+        of them may be the reason), "differs" (in another call than the others), "behind" (at an earlier step),
+        "bad_loss" (the loss became `loss` first, those of others in step `later`), "slow" (`ratio` to the median);
+        `where`, `call`, `waiting` of the first of them; `others`: `call`, `where` and `ranks` of those that wait.
     """
     waiting = [row for row in rows if row.get("waiting") == "collective"]
     first = _first_failed(rows)
@@ -81,7 +81,9 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
     if unconnected and len(unconnected) < len(broken):
         return _odd_rank_facts("unconnected", unconnected, broken)
     if broken:
-        return _describe_places([*broken, *(row for row in waiting if row not in broken)])
+        facts = _describe_places([*broken, *(row for row in waiting if row not in broken)])
+        unseen = [row["rank"] for row in rows if row not in broken and row not in waiting]
+        return {**facts, "unseen": unseen} if unseen and facts["kind"] == "broke" else facts
     return _odd_among_waiting(waiting) or _first_bad(rows) or _slowest_rank_facts(rows)
 
 

@@ -155,6 +155,8 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
         sentence = say.line(key, **values, parts=parts)
     elif kind == "broke" and others.get("call") and len(others["ranks"]) > 1:
         sentence = say.line("record.ranks.broke_where", sentence=sentence, **values)
+    if unseen := odd.get("unseen"):
+        sentence = say.line("record.ranks.unseen", sentence=sentence, ranks=_numbers(unseen), count=len(unseen))
     if odd.get("node"):
         sentence = say.line("record.ranks.of_node", sentence=sentence, node=odd["node"])
     if odd.get("calls"):

@@ -31,6 +31,9 @@ def rank(number, after, launcher, silent_at=112.0):
     return ProcessEvents(name=f"host-{number}-1.jsonl", events=tuple(events))
 
 
+RAY = [rank(n, (), "ray") for n in range(3)]
+
+
 def sentence(facts):
     return odd_rank_sentence(facts.get("odd") or {}, Sentences("en"))
 
@@ -55,3 +58,13 @@ def test_a_hang_that_was_over_before_the_signal_is_not_named():
     processes[0] = replace(processes[0], events=(*processes[0].events[:3], step, *processes[0].events[3:]))
     ranks = roll_call(processes, (), 3, "", stopped=True)
     assert add_hang_at_stop(ranks, processes, STOPPED) == ranks
+
+
+def test_a_rank_that_did_not_break_with_the_others_is_named():
+    gave_up = {**CLOSED, "t": 130.0, "message": "Timed out waiting 15000ms for recv operation to complete"}
+    at_step = {"k": "step", "t": 100.0, "step": 7, "n": 1}
+    last = (at_step, gave_up), (at_step,), (at_step, gave_up)
+    workers = [replace(one, events=(one.events[0], *end)) for one, end in zip(RAY, last, strict=True)]
+    driver = ProcessEvents("d.jsonl", ({"k": "hello", "argv": ["train.py"]}, {**CLOSED, "t": 131.0}))
+    facts = roll_call([driver, *workers], (), 3, "")
+    assert "ranks 0, 2 broke within" in sentence(facts) and "rank 1 did not break" in sentence(facts)
