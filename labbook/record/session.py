@@ -123,9 +123,8 @@ def write_entry(session: _Session, request: RecordRequest, end: ChildEnd, print_
     try:
         from labbook.record.end_summary import end_lines
 
-        finished = finished.seen_from(request.started_in)
-        known = (finished, sentences, session.notebook)
-        for line in end_lines(*known, quiet=session.quiet, is_fallback=session.is_fallback):
+        finished, book = finished.seen_from(request.started_in), session.notebook
+        for line in end_lines(finished, sentences, book, quiet=session.quiet, is_fallback=session.is_fallback):
             session.print_line(line)
         if session.notebook.config.artifact_store:
             from labbook.artifacts.upload import start_upload
@@ -300,7 +299,7 @@ class _Session:
             watching.stop()
         for thread in self.threads:
             thread.join()
-        if self.watcher is not None:
+        if self.watcher:
             self.watcher.stop()
         if self.journal.is_deleted():
             # The command has deleted the journal; what this process knows makes an entry all the same.
@@ -396,6 +395,5 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
         print_line(f"{journal.run_id}  {experiment}".rstrip())
     sentences = Sentences(notebook.config.language_in_use())
     sentences.prepare("record")  # before anything can fail: a full disk or too many open files
-    return _Session(
-        notebook, journal, redactor, start, request.quiet, print_line, sentences, member=member, place=place
-    )
+    known = (notebook, journal, redactor, start, request.quiet, print_line, sentences)
+    return _Session(*known, member=member, place=place)
