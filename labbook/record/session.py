@@ -295,7 +295,7 @@ class _Session:
         from labbook.record.finalize import finalize
 
         self._write_end(end)
-        for watching in filter(None, (self.sampler, self.hang_watch)):
+        for watching in (one for one in (self.sampler, self.hang_watch) if one is not None):
             watching.stop()
         for thread in self.threads:
             thread.join()
