@@ -156,7 +156,8 @@ def answer(check: Check, run: Run) -> Outcome | None:
     if not found:
         return None
     signals, worst = min(found, key=lambda pair: _WORST.index(pair[1].verdict))
-    if signals.rank is not None and worst.verdict in ("fail", "warn", "note"):
+    is_of_all = len(found) == len(processes) > 1 and len({outcome.verdict for _, outcome in found}) == 1
+    if signals.rank is not None and worst.verdict in ("fail", "warn", "note") and not is_of_all:
         return replace(worst, where={**worst.where, "rank": signals.rank})
     return worst
 

@@ -51,6 +51,11 @@ def classify_wait(frames: Sequence[StackFrame], *, in_group: bool = False) -> st
     return ""
 
 
+def is_of_collective(frame: StackFrame) -> bool:
+    """Whether a frame is in code of a framework in which ranks wait for each other."""
+    return _is_in(frame, _COLLECTIVES + _BACKWARD)
+
+
 def _is_in(frame: StackFrame, places: Sequence[str]) -> bool:
     file = frame.get("file", "").replace("\\", "/")
     return any(place in file for place in places)

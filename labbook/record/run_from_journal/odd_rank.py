@@ -27,13 +27,16 @@ _BROKEN_BY_PEER = (
     "Connection closed by peer", "Connection reset by peer", "Connection refused", "Broken pipe", "Socket closed",
     "remote process exited", "NCCL communicator was aborted", "Timed out waiting", "timed out", "Timeout",
     "Gloo connectFullMesh failed", "unhandled system error", "connection was closed", "wait timeout after",
-    "Timed out after", "Connection was likely closed", "TIMEOUT self_rank",
+    "Timed out after", "Connection was likely closed", "TIMEOUT self_rank", "timeout caused pair closure",
 )  # fmt: skip
 """Parts of messages that say another rank has gone. Source: gloo/transport/tcp/pair.cc, ProcessGroupNCCL.cpp."""
 
 
 _NOT_CONNECTED = ("client socket has timed out", "client socket has failed to connect")
 """Parts of messages of a rank that did not reach the rendezvous. Source: torch/csrc/distributed/c10d/socket.cpp."""
+
+_JOINED = re.compile(r"\b(\d+)/(\d+) clients joined")
+"""In the message of the rank that waited for all others. Source: torch/csrc/distributed/c10d/TCPStore.cpp."""
 
 
 def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> dict[str, Any]:
@@ -48,13 +51,15 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
         recorder died), "alike" (several failed with one error at one place, none of them first), "missing" (never
         reported), "ended" (finished while others wait in a collective, or before they `broke` in one), "elsewhere"
         (not in the collective in which the others wait), "apart" (all broke, these at another place than most),
-        "unconnected" (these did not reach the rendezvous, at which others waited), "broke" (all broke within
+        "unconnected" (these did not reach the rendezvous, at which others waited), "incomplete" (`joined` of the
+        `wanted` ranks came to it), "broke" (all broke within
         `seconds` and none is unlike the others: `ranks` is empty, `all` are those; `places`: `call`, `where` and
         `ranks` of each place where some were; `unseen`: those that did not break, at places that are not known),
         "scattered" (they wait at three `places` or more), "aborted" (a library aborted it while the others waited: any
         of them may be the reason), "differs" (in another call than the others), "behind" (at an earlier step),
-        "bad_loss" (the loss became `loss` first, those of others in step `later`), "slow" (`ratio` to the median);
-        `where`, `call`, `waiting` of the first of them; `others`: `call`, `where` and `ranks` of those that wait.
+        "bad_loss" (the loss became `loss` first, those of others in step `later`), "slow" (`ratio` to the median;
+        `by_data`: it waits for data most of that time); `where`, `call`, `waiting` of the first of them; `others`:
+        `call`, `where` and `ranks` of those that wait.
     """
     waiting = [row for row in rows if row.get("waiting") == "collective"]
     first = _first_failed(rows)
@@ -80,6 +85,10 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
     unconnected = [row for row in broken if any(part in str(row.get("error")) for part in _NOT_CONNECTED)]
     if unconnected and len(unconnected) < len(broken):
         return _odd_rank_facts("unconnected", unconnected, broken)
+    counts = next((found for row in broken if (found := _JOINED.search(str(row.get("error"))))), None)
+    if counts:
+        return {"kind": "incomplete", "ranks": [], "joined": int(counts[1]), "wanted": int(counts[2]),
+                **_other_rank_facts(broken)}  # fmt: skip
     if broken:
         facts = _describe_places([*broken, *(row for row in waiting if row not in broken)])
         unseen = [row["rank"] for row in rows if row not in broken and row not in waiting]
@@ -129,9 +138,10 @@ def _place(row: Mapping[str, Any]) -> tuple[object, ...]:
     return row.get("call"), where.get("file"), where.get("line")
 
 
-def _line(row: Mapping[str, Any]) -> tuple[object, ...]:
-    """The place without the call: an error may be raised outside of it."""
-    return _place(row)[1:]
+def _comparable_places(rows: Sequence[Mapping[str, Any]]) -> list[tuple[object, ...]]:
+    """Returns the place of each row; without the calls where one has none: an error may be raised outside of it."""
+    first = 0 if all(row.get("call") for row in rows) else 1
+    return [_place(row)[first:] for row in rows]
 
 
 def _first_failed(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -207,9 +217,9 @@ def _error_of_any_rank(row: Mapping[str, Any]) -> str:
 def _describe_places(broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns who was where when all ranks broke; those are odd that were at another place than most."""
     placed = [row for row in broken if row.get("where")]
-    places = Counter(_line(row) for row in placed).most_common()
+    places = Counter(own_places := _comparable_places(placed)).most_common()
     if len(places) == 2 and places[0][1] > places[1][1]:
-        rest = [row for row in placed if _line(row) != places[0][0]]
+        rest = [row for row, place in zip(placed, own_places, strict=True) if place != places[0][0]]
         return _odd_rank_facts("apart", rest, placed)
     own = [row for row in broken if _has_broken(row)]
     # A library that aborts one rank breaks its connections: the errors of the others come after it.
@@ -226,8 +236,8 @@ def _describe_places(broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _ranks_by_place(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Returns `call`, `where` and `ranks` of each place, in the order of the lowest rank there."""
     groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(_line(row), []).append(row)
+    for row, place in zip(rows, _comparable_places(rows), strict=True):
+        groups.setdefault(place, []).append(row)
     return [_other_rank_facts(group)["others"] for group in groups.values()]
 
 
@@ -275,8 +285,11 @@ def _slowest_rank_facts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     whole = max((float(row.get("whole_step_s") or 0.0) for row in rows), default=0.0)
     if not usual or excess < (_SLOW - 1.0) * usual or excess < max(1e-3, _SHARE * whole):
         return {}
+    data = {row["rank"]: float(row.get("data_s") or 0.0) for row in rows}
+    usual_data = median(seconds for rank, seconds in data.items() if rank != slowest)
     return {"kind": "slow", "ranks": [slowest], "ratio": round(times[slowest] / usual, 2),
-            "step_s": times[slowest], "usual_s": usual}  # fmt: skip
+            "step_s": times[slowest], "usual_s": usual,
+            "by_data": data[slowest] - usual_data > 0.5 * excess}  # fmt: skip
 
 
 def name_crossed(

@@ -46,6 +46,12 @@ def step_s(process: ProcessEvents) -> float | None:
     return round(median(times), 6) if len(times) >= _FEWEST_STEPS else None
 
 
+def data_s(process: ProcessEvents) -> float | None:
+    """Returns the median seconds that a rank waits for data in a step; `None` if it is not known."""
+    times = [event["ph"].get("data", 0.0) for event in process.events_of_kind(Step) if event.get("ph")]
+    return round(median(times), 6) if len(times) >= _FEWEST_STEPS else None
+
+
 def collective_calls(process: ProcessEvents) -> dict[int, int]:
     """Returns how many collective calls the program made in each step of which it is known: step -> calls."""
     return {

@@ -12,7 +12,7 @@ from labbook.model.events.process_kinds import Bye, ChildDied, StackFrame, Stack
 from labbook.model.events.training_kinds import Step
 from labbook.model.run import ray_node
 from labbook.probe.events import protocol
-from labbook.record.run_from_journal.blocked_on import classify_wait
+from labbook.record.run_from_journal.blocked_on import classify_wait, is_of_collective
 from labbook.record.run_from_journal.ending_events import (
     find_user_line,
     parse_thread_stacks,
@@ -30,6 +30,7 @@ from labbook.record.run_from_journal.rank_differences import rank_differences
 from labbook.record.run_from_journal.rank_steps import (
     collective_calls,
     collective_order,
+    data_s,
     first_bad_loss,
     own_step_s,
     step_s,
@@ -43,6 +44,9 @@ _MOST_RANKS = 64
 _MOST_FRAMES = 12
 _OF_SPAWN = ("ProcessRaisedException", "ProcessExitedException")
 """Exceptions of `torch.multiprocessing.spawn` in the parent, which has then ended its other children."""
+
+_WRAPPERS = ("wrapper", "collective", "_call_impl", "_wrapped_call_impl", "inner", "decorate_context", "_get_msg_dict")
+"""Functions around a call that ranks make."""
 
 _RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _FATAL = {"Aborted": "SIGABRT", "Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS",
@@ -212,7 +216,7 @@ def _row(rank: int, process: ProcessEvents, task: TaskFacts | None, *, in_group:
     raised = None if stopped is not None else raised
     row: dict[str, Any] = {"rank": rank, "host": task.host if task else hello.get("host", ""), "pid": hello.get("pid")}
     row["steps"] = max((event.get("step", 0) for event in process.events_of_kind(Step)), default=0)
-    row["step_s"], row["whole_step_s"] = own_step_s(process), step_s(process)
+    row["step_s"], row["whole_step_s"], row["data_s"] = own_step_s(process), step_s(process), data_s(process)
     bad = first_bad_loss(process)
     if bad is not None:
         row["bad_step"], row["bad_loss"] = bad
@@ -372,7 +376,10 @@ def last_stack(process: ProcessEvents) -> tuple[list[StackFrame], float | None]:
 
 
 def collective_name(frames: Sequence[StackFrame]) -> str:
-    """Returns the function of the framework that a rank's own code called, if ranks wait in it ("all_reduce")."""
+    """Returns the outermost function of PyTorch or PaddlePaddle in which ranks wait ("all_reduce"); "" outside of one.
+
+    Other libraries may be between it and the rank's own code: all of a training may be one call of theirs.
+    """
     if classify_wait(frames, in_group=True) != "collective":
         return ""
     name = ""
@@ -381,14 +388,6 @@ def collective_name(frames: Sequence[StackFrame]) -> str:
             called = re.search(r"(\w+)\(", frame.get("source", ""))
             return name or (called[1] if called else "")
         function = frame.get("function", "").rpartition(".")[2]
-        if function not in (
-            "wrapper",
-            "collective",
-            "_call_impl",
-            "_wrapped_call_impl",
-            "inner",
-            "decorate_context",
-            "_get_msg_dict",
-        ):
+        if (is_of_collective(frame) or function == "backward") and function not in _WRAPPERS:
             name = function
     return name

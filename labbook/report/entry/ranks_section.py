@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from labbook.model.run import Run
@@ -13,6 +13,8 @@ from labbook.store.text.sentences import Sentences
 
 _MOST_NAMED = 8
 _MOST_STACKS = 4
+_MOST_OF_ERROR = 160
+"""Characters of an error in the sentence; the table and the exception have more."""
 
 _SENTENCES = {
     "aborted": "record.ranks.aborted",
@@ -26,6 +28,7 @@ _SENTENCES = {
     "elsewhere": "record.ranks.elsewhere",
     "ended": "record.ranks.ended",
     "failed": "record.ranks.failed",
+    "incomplete": "record.ranks.incomplete",
     "killed": "record.ranks.killed",
     "lost": "record.ranks.lost",
     "missing": "record.ranks.missing",
@@ -44,6 +47,9 @@ _WITH_EXIT = {
     "record.ranks.ended_first": "record.ranks.ended_first_at",
 }
 """The keys where the line of a call of `sys.exit` is known."""
+
+_WITH_OTHERS = ("aborted", "failed", "alike", "killed", "lost", "missing", "unconnected")
+"""What is odd about a rank, for which its sentence does not say where the others were."""
 
 _NOWHERE = {"failed": "record.ranks.failed_nowhere", "alike": "record.ranks.alike_nowhere"}
 """The keys where no line of the program is known."""
@@ -121,17 +127,20 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
     if not kind:
         return ""
     others = odd.get("others") or {}
+    error = str(odd.get("error") or odd.get("signal") or (f"exit {odd['code']}" if odd.get("code") else "?"))
     values = {
         "ranks": _numbers(odd.get("ranks") or ()),
         "count": len(odd.get("ranks") or ()),
         "step": odd.get("steps", 0),
         "own": _place(odd.get("where"), run) or "?",
         "own_call": str(odd.get("call") or "?"),
-        "error": str(odd.get("error") or odd.get("signal") or (f"exit {odd['code']}" if odd.get("code") else "?")),
+        "error": shorten_middle(error, _MOST_OF_ERROR),
         "all": _numbers(odd.get("all") or ()),
         "loss": {"nan": "NaN"}.get(str(odd.get("loss")), str(odd.get("loss"))),
         "later": odd.get("later", 0),
         "seconds": odd.get("seconds", 0.0),
+        "joined": odd.get("joined", 0),
+        "wanted": odd.get("wanted", 0),
         "number": odd.get("number", 0),
         "usual": str(odd.get("usual") or "?"),
         "others": _numbers(others.get("ranks") or ()),
@@ -155,23 +164,29 @@ def odd_rank_sentence(odd: Mapping[str, Any], say: Sentences, run: Run | None = 
         sentence = say.line(key, **values, parts=parts)
     elif kind == "broke" and others.get("call") and len(others["ranks"]) > 1:
         sentence = say.line("record.ranks.broke_where", sentence=sentence, **values)
-    if unseen := odd.get("unseen"):
-        sentence = say.line("record.ranks.unseen", sentence=sentence, ranks=_numbers(unseen), count=len(unseen))
-    if odd.get("node"):
-        sentence = say.line("record.ranks.of_node", sentence=sentence, node=odd["node"])
-    if odd.get("calls"):
-        values.update(step=odd["calls"]["step"], own_calls=odd["calls"]["own"], usual_calls=odd["calls"]["usual"])
-        sentence = say.line("record.ranks.calls", sentence=sentence, **values)
-    if odd.get("later"):
-        sentence = say.line("record.ranks.bad_loss_later", sentence=sentence, **values)
-    if only := odd.get("only"):
-        key = "record.ranks.on_one_node" if only["what"] == "node" else "record.ranks.only_they_have"
-        sentence = say.line(key, sentence=sentence, count=values["count"], **only)
-    if others and kind in ("aborted", "failed", "alike", "killed", "lost", "missing", "unconnected"):
-        sentence = say.line("record.ranks.with_others", sentence=sentence, **values)
+    for key, more in _remarks(odd):
+        sentence = say.line(key, **{**values, **more}, sentence=sentence)
     if run is not None and run.status == "finished" and kind in ("failed", "alike", "killed"):
         sentence = say.line("record.ranks.restarted", sentence=sentence)
     return sentence
+
+
+def _remarks(odd: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the key, and the values of its own, of each sentence that adds something to that on the odd rank."""
+    if unseen := odd.get("unseen"):
+        yield "record.ranks.unseen", {"ranks": _numbers(unseen), "count": len(unseen)}
+    if odd.get("node"):
+        yield "record.ranks.of_node", {"node": odd["node"]}
+    if calls := odd.get("calls"):
+        yield "record.ranks.calls", {"step": calls["step"], "own_calls": calls["own"], "usual_calls": calls["usual"]}
+    if odd.get("later"):
+        yield "record.ranks.bad_loss_later", {}
+    if odd.get("by_data"):
+        yield "record.ranks.slow_by_data", {}
+    if only := odd.get("only"):
+        yield "record.ranks.on_one_node" if only["what"] == "node" else "record.ranks.only_they_have", dict(only)
+    if odd.get("others") and odd["kind"] in _WITH_OTHERS:
+        yield "record.ranks.with_others", {}
 
 
 def ranks_line(run: Run, say: Sentences) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labbook.probe.training.step_phases import StepPhases
 from labbook.record.run_from_journal.odd_rank import name_odd, note_other_calls
-from labbook.record.run_from_journal.rank_steps import collective_calls, own_step_s
 from labbook.record.run_from_journal.roll_call import TaskFacts, roll_call
 from labbook.report.entry.ranks_section import odd_rank_sentence
 from labbook.store.journal import ProcessEvents
@@ -92,6 +90,11 @@ ROWS = {
          *(row(rank, at=110.0 + 7 * rank, error="DistNetworkError: The client socket has timed out after 25000ms "
                "while trying to connect to (10.0.0.1, 29501)") for rank in (2, 3))],
         "unconnected", [2, 3],
+    ),
+    "fewer ranks were started than the program waits for": (
+        [row(0, line=12, error="DistStoreError: Timed out after 41 seconds waiting for clients. 2/3 clients joined"),
+         row(1, at=99.0, line=12, error="DistNetworkError: Failed to recv. Connection was likely closed.")],
+        "incomplete", [],
     ),
     "the rank with the store gave up, and another one lost it": (
         [row(0, line=12, error="DistStoreError: wait timeout after 40000ms, keys: /default_pg/0//cpu//0/0"),
@@ -198,37 +201,12 @@ def test_a_rank_that_finished_is_odd_by_its_loss_or_its_own_time(rows, kind, ran
     assert bool(odd_rank_sentence(odd, Sentences("en"))) == bool(kind)
 
 
-def process(framework="torch", device="cpu", **more):
-    phases = {"data": 0.01, "forward": 0.02, "backward": 0.5, "optimizer": 0.1, "other": 0.3}
-    events = [{"k": "state", "device": [device]}]
-    events += [{"k": "step", "framework": framework, "step": n, "n": 1, "ph": phases, **more} for n in range(1, 9)]
-    return ProcessEvents("host-1-1.jsonl", tuple(events))
-
-
-@pytest.mark.parametrize(
-    ("facts", "seconds"),
-    [
-        ({}, 0.33),
-        ({"collective": 0.25}, 0.08),
-        ({"collective": float("nan")}, None),
-        ({"framework": "paddle"}, 0.03),
-        ({"device": "cuda:0", "collective": 0.25}, 0.01),
-    ],
-)
-def test_own_time_of_a_step_is_without_waiting_for_other_ranks(facts, seconds):
-    assert own_step_s(process(**facts)) == (None if seconds is None else pytest.approx(seconds))
-
-
-def test_collective_calls_are_timed_for_each_step_and_a_handle_makes_it_unknown():
-    now = iter(range(100))
-    phases = StepPhases(lambda: next(now))
-    phases.skip_step(0.0)
-    assert "collective" not in phases.step(1.0)
-    phases.waited(0.25, is_known=True)
-    phases.waited(0.25, is_known=True)
-    assert phases.step(2.0)["collective"] == 0.5 and phases.step(3.0)["collective"] == 0.0
-    phases.waited(0.0, is_known=False)
-    assert phases.step(4.0)["collective"] != 0.0
+@pytest.mark.parametrize(("data_s", "by_data"), [((0.001, 0.05), True), ((0.001, 0.002), False), ((None, None), False)])
+def test_a_straggler_that_waits_for_data_is_said_to(data_s, by_data):
+    rows = [finished(rank, step_s=own, data_s=data_s[rank == 1]) for rank, own in enumerate((0.003, 0.064, 0.006))]
+    odd = name_odd(rows)
+    assert (odd["ranks"], odd["by_data"]) == ([1], by_data)
+    assert ("waiting for data" in odd_rank_sentence(odd, Sentences("en"))) == by_data
 
 
 @pytest.mark.parametrize(
@@ -249,7 +227,6 @@ def test_a_hang_tells_the_step_in_which_the_odd_rank_made_fewer_calls(own, calls
 
     assert odd["ranks"] == [1] and odd.get("calls") == calls
     assert ("made 0 collective calls" in odd_rank_sentence(odd, Sentences("en"))) == bool(calls)
-    assert collective_calls(process(calls=4)) == dict.fromkeys(range(1, 9), 4)
 
 
 def ray_worker(rank, *events):
