@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from labbook.model.events.data_kinds import Batch
 from labbook.model.events.process_kinds import Sources
 from labbook.model.events.training_kinds import FrameworkImported, State
 from labbook.store.journal import ProcessEvents
@@ -15,6 +17,8 @@ Known = tuple[str, str]
 _MOST = 12
 SHOWN_COMMIT = 12
 _NOTHING = "-"
+_FEWEST_BATCHES = 3
+"""Batches of one size before it is the usual one. Source: chosen by us."""
 
 _OF_A_RANK = ("SLURM_", "TORCHELASTIC_", "PADDLE_", "FLAGS_selected", "PYTHONPATH")
 _OF_A_RANK_ENDINGS = ("RANK", "VISIBLE_DEVICES")
@@ -57,6 +61,8 @@ def _facts(
     process: ProcessEvents, commit: str, common_paths: set[str], variables: Sequence[str]
 ) -> Iterator[tuple[str, Known]]:
     yield "commit", (commit, commit[:SHOWN_COMMIT])
+    size = _batch_size(process)
+    yield "batch size", (size, size)
     path = ":".join(one for one in process.hello.get("sys_path", []) if one not in common_paths) or _NOTHING
     yield "sys.path", (path, path)
     yield from ((name, (value, value)) for name, value in _versions(process).items())
@@ -66,6 +72,17 @@ def _facts(
         yield name, (value, value)
     for name, file, digest in [row for event in sources for row in event.get("modules", []) if len(row) == 3]:
         yield file.rpartition("/")[2] if name == "__main__" else name, (digest, f"{file} ({digest})")
+
+
+def _batch_size(process: ProcessEvents) -> str:
+    """Returns the size of most training batches of a rank; "" if they have no usual size."""
+    sizes = Counter(
+        event["samples"]
+        for event in process.events_of_kind(Batch)
+        if event.get("phase") == "train" and event.get("samples")
+    )
+    size, count = next(iter(sizes.most_common(1)), (0, 0))
+    return str(size) if count >= _FEWEST_BATCHES and 2 * count > sizes.total() else ""
 
 
 def _variables(process: ProcessEvents) -> dict[str, str]:

@@ -27,12 +27,15 @@ def rank_process(rank, folder, field="", **more):
         {"k": "sources", "files": ["/a/mixing.py"], "versions": {"numpy": of("numpy", "2.4", "1.26")},
          "allowed": {**env, "CUDA_VISIBLE_DEVICES": str(rank), **of("NCCL_ALGO", {}, {"NCCL_ALGO": "Tree"})},
          "modules": [["__main__", f"/a/{rank}/train.py", "00ff"], code]},
+        *({"k": "batch", "phase": "train", "samples": of("batch size", 16, 320)} for _ in range(3)),
+        {"k": "batch", "phase": "train", "samples": 5 + rank},
         *more.get("events", ()),
         {"k": "bye"},
     ), folder=folder)  # fmt: skip
 
 
-@pytest.mark.parametrize("field", ["Python", "torch", "device", "sys.path", "numpy", "NCCL_ALGO", "mixing", "commit"])
+@pytest.mark.parametrize("field", ["Python", "torch", "device", "sys.path", "numpy", "NCCL_ALGO", "mixing", "commit",
+                                   "batch size"])  # fmt: skip
 def test_what_differs_between_ranks_is_named(field, tmp_path):
     processes = [rank_process(rank, tmp_path, field) for rank in range(3)]
     tasks = [
