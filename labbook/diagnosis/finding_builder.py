@@ -128,6 +128,7 @@ def build_family_finding(
 def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evidence, language: str) -> Finding:
     """The finding of a row of the health checklist that failed or warned."""
     say = Sentences(language)
+    is_specific = "detail" in check.run_messages
     check = translate_check(check, say)
     observed = check.observed
     if check.expected and not any(map(str.isalpha, observed)):
@@ -143,7 +144,9 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
         wording = symptom.wording_in(language)
         title = wording.title
         sentences = _first_sentence(wording, values, evidence)
+        own = fixes if is_specific else ()
         causes, fixes = order_advice(symptom, wording.why, wording.attempts or tuple(fixes), conditions)
+        fixes = [*own, *(fix for fix in fixes if fix not in own)]
     return Finding(
         symptom=check.id,
         family=check.family,

@@ -219,6 +219,8 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     waited_for = bool(odd.get("others")) and odd.get("kind") in ("elsewhere", "differs", "behind", "ended", "apart")
     yield from (("waited_for", waited_for), ("ended_early", waited_for and odd.get("kind") == "ended"))
     yield "one_rank", odd.get("kind") == "failed" and len(odd.get("ranks") or ()) == 1 and bool(odd.get("others"))
+    at_once = any(check.id == "replica_divergence" and check.where.get("step") == 1 for check in run.checks)
+    yield "began_apart", at_once and not any(signals.loop.get("wrapper", "") for signals in run.signals)
     yield "not_arrived", odd.get("kind") == "elsewhere"
     yield "other_call", bool(odd.get("places")) or odd.get("kind") in ("differs", "apart", "crossed")
     yield (
