@@ -47,6 +47,7 @@ _CAUSES = (
         r"|not authorized|terminal prompts disabled|permission to .* denied|invalid credentials"
         r"|insufficient permission|unable to create temporary object|read-?only",
     ),
+    ("sync.error.other_owner", r"dubious ownership"),
     ("sync.error.host_key", r"host key verification failed"),
     (
         "sync.error.not_found",
@@ -56,7 +57,8 @@ _CAUSES = (
     (
         "sync.error.unreachable",
         r"could not resolve|connection (refused|timed out|reset|closed)|network is unreachable|no route"
-        r"|unable to connect|failed to connect|couldn't connect|operation timed out|hung up|early eof",
+        r"|unable to connect|failed to connect|couldn't connect|operation timed out|hung up|early eof"
+        r"|returned error: (429|5\d\d)",
     ),
     ("sync.error.rejected", r"remote rejected|hook declined|protected branch"),
 )

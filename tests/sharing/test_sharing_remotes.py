@@ -116,6 +116,13 @@ def test_two_people_share_over_ssh(pair, ssh_address, monkeypatch):
         sync(pair[0])
 
 
+def test_a_folder_that_belongs_to_somebody_else_is_named_with_the_command_that_helps(pair):
+    server = "GIT_TEST_ASSUME_DIFFERENT_OWNER=1 git-upload-pack"
+    call_git(pair[0].paths.root, "config", "remote.origin.uploadpack", server)
+    with pytest.raises(GitError, match="belongs to another user.*git config --global --add safe.directory"):
+        sync(pair[0])
+
+
 def test_a_remote_whose_disk_is_full_loses_nothing(pair):
     write_entry(pair[0], run_id(0), "before the disk was full")
     sync(pair[0])
