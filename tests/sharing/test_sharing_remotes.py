@@ -119,7 +119,7 @@ def test_two_people_share_over_ssh(pair, ssh_address, monkeypatch):
 def test_a_folder_that_belongs_to_somebody_else_is_named_with_the_command_that_helps(pair):
     server = "GIT_TEST_ASSUME_DIFFERENT_OWNER=1 git-upload-pack"
     call_git(pair[0].paths.root, "config", "remote.origin.uploadpack", server)
-    with pytest.raises(GitError, match="belongs to another user.*git config --global --add safe.directory"):
+    with pytest.raises(GitError, match=r"belongs to another user.*git config --global --add safe\.directory"):
         sync(pair[0])
 
 
