@@ -14,7 +14,10 @@ Definition = TypeVar("Definition")
 Origin = tuple[Source, ast.expr]
 """An expression and its file."""
 
-MODULES = ("torch.nn.Module", "paddle.nn.Layer", "torch.nn.Sequential", "paddle.nn.Sequential")
+MODULES = (
+    *("torch.nn.Module", "paddle.nn.Layer", "torch.nn.Sequential", "paddle.nn.Sequential"),
+    *("lightning.LightningModule", "lightning.pytorch.LightningModule", "pytorch_lightning.LightningModule"),
+)
 MAX_DEPTH = 8
 
 

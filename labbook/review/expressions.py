@@ -33,6 +33,17 @@ def signed_terms(node: ast.expr, sign: int = 1) -> Iterator[tuple[int, ast.expr]
         yield sign, node
 
 
+def without_form(node: ast.expr) -> ast.expr:
+    """Return what an expression is a form of: `x` of `x.detach().squeeze(1)` and of `torch.tensor(x)`."""
+    while isinstance(node, ast.Call) and last_name(node.func) in AS_IS:
+        is_method = isinstance(node.func, ast.Attribute) and not _is_framework(node.func.value)
+        inner = node.func.value if is_method else next(iter(node.args), None)  # type: ignore[attr-defined]
+        if inner is None:
+            break
+        node = inner
+    return node
+
+
 def _is_framework(node: ast.expr) -> bool:
     return dotted_target(node) in ("torch", "paddle", "np")
 

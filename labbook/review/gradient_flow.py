@@ -285,6 +285,17 @@ def _text(node: ast.expr) -> str:
     return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else ""
 
 
+def reached_nodes(
+    code: Code, source: Source, body: Sequence[ast.AST], depth: int = 0
+) -> Iterator[tuple[Source, ast.AST]]:
+    """Yield the nodes of statements and of the functions that they call."""
+    for node in walk(body):
+        yield source, node
+        followed = code.function_named(source, node.func) if isinstance(node, ast.Call) and depth < _MAX_DEPTH else None
+        if followed is not None:
+            yield from reached_nodes(code, followed[0], followed[1].body, depth + 1)
+
+
 def loops(source: Source) -> list[ast.For | ast.AsyncFor | ast.While]:
     """Return all loops of a file, in order."""
     return [node for node in source.nodes if isinstance(node, LOOPS)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from labbook.review.source_file import Source
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 ASSIGNING = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor, ast.NamedExpr, ast.withitem)
@@ -88,17 +90,37 @@ def assigned_value(node: ast.AST, target: str) -> ast.expr | None:
     """Return the expression assigned to a name; `None` if it is unpacked from a larger one."""
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
         for one in _targets(node):
-            if dotted_target(one) == target:
-                return node.value
-            if (
-                isinstance(one, ast.Tuple)
-                and isinstance(node.value, ast.Tuple)
-                and len(one.elts) == len(node.value.elts)
-            ):
-                for left, right in zip(one.elts, node.value.elts, strict=True):
-                    if dotted_target(left) == target:
-                        return right
+            for left, right in _pairs(one, node.value):
+                if dotted_target(left) == target:
+                    return right
     return None
+
+
+def _pairs(target: ast.expr, value: ast.expr | None) -> list[tuple[ast.expr, ast.expr | None]]:
+    """Return the parts of a target with what each is given; one pair where a call returns what is unpacked."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return list(zip(target.elts, value.elts, strict=True))
+    return [(target, value)]
+
+
+def named_values(source: Source) -> Iterator[tuple[str, ast.expr | None, ast.AST]]:
+    """Yield what is given a name: by an assignment, as an item of a dictionary, by a keyword, or by a method's name.
+
+    Returns:
+        The last part of the name ("val" of `self.val`, `loaders["val"]` and `dict(val=...)`), the value, and the node.
+    """
+    for node in source.nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            for target, its in _pairs(node.targets[0], node.value):
+                yield str(member_key(target) or dotted_target(target)), its, node
+        elif isinstance(node, ast.Dict):
+            for key, its in zip(node.keys, node.values, strict=True):
+                yield str(getattr(key, "value", "")), its, its
+        elif isinstance(node, ast.keyword) and node.arg:
+            yield node.arg, node.value, node.value
+        elif isinstance(node, ast.Return) and node.value is not None and source.class_of(node) is not None:
+            function = source.function(node)
+            yield function.name if function is not None else "", node.value, node
 
 
 def last_value_in(block: list[ast.stmt], target: str) -> ast.expr | bool | None:

@@ -48,6 +48,9 @@ def _activation_of_call(code: Code, source: Source, call: ast.Call, depth: int) 
             return last_operation(code, source, func.value, depth + 1)
     if isinstance(func, ast.Attribute) and name in _SHAPES and code.kind(source, func) is None:
         return last_operation(code, source, func.value, depth + 1)
+    owner = source.class_of(func) if isinstance(func, ast.Name) and func.id == "self" else None
+    if owner is not None:
+        return _activation_of_class(code, source, owner, depth + 1)
     kind = code.kind(source, func)
     return activation_of_kind(code, kind, depth + 1, call) if kind is not None else ""
 

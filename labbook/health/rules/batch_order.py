@@ -36,10 +36,11 @@ def _train_prints(signals: Signals) -> list[Prints]:
 
 @check("same_batch_every_step", family="loop-bug", tier=1, needs=("prints",))
 def batches_differ(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a loader of many batches always returned its first one.
+    """Whether a loader of many batches always returned the same one.
 
     Source: a logical invariant (tier 1): one fingerprint in at least half of 8 steps or more, from a loader that was
-    restarted for each. A single batch used on purpose, or all data in one, is only noted or usual.
+    restarted for each, or in all of 8 steps or more of an epoch. A single batch used on purpose, all data in one, and
+    samples that are all alike are only noted or usual.
     """
     by_loader: dict[object, list[Prints]] = {}
     for event in _train_prints(signals):
@@ -56,7 +57,16 @@ def batches_differ(run: Run, signals: Signals) -> Outcome | None:
         many = facts.get("batches", 0) >= 2 or facts.get("length", 0) > 1.5 * max(1, facts.get("batch_size", 0))
         if loader is not None and share >= 0.5 and begun >= _STEPS and per_epoch < 2 and many:
             return Outcome("fail", message("health.same_batch_every_step.same", share=share, times=begun))
+        epoch = next((e for e in events if _repeats_one_batch(e)), None)
+        if loader is not None and epoch is not None and many:
+            return Outcome("fail", message("health.same_batch_every_step.epoch", batches=len(epoch["prints"])))
     return Outcome("ok", message("health.same_batch_every_step.ok"))
+
+
+def _repeats_one_batch(epoch: Prints) -> bool:
+    """Whether all batches of an epoch are the same, of samples that differ."""
+    prints, samples = epoch.get("prints", []), {row[0] for row in epoch.get("rows", [])}
+    return len(prints) >= _STEPS and len(set(prints)) == 1 and len(samples) > 1
 
 
 @check("order_identical_each_epoch", family="loop-bug", tier=2, needs=("prints",))

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, dotted_target, last_name
+from labbook.review.code_index import LOOPS, Code, Kind, dotted_target, last_name
 from labbook.review.expressions import constant, signed_terms
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
@@ -38,6 +38,55 @@ def average_forgets(code: Code, source: Source) -> Iterator[Hit]:
         value = constant(code, source, own[0]) if len(own) == 1 and len(shares) == 2 else None
         if value is not None and 0 < value < _SMALL_SHARE:
             yield Hit(node, {"average": average, "share": f"{value:.3g}", "code": ast.unparse(sum_)})
+
+
+@rule(
+    "averaged_weights_misused",
+    "warning",
+    2,
+    "torch.optim.swa_utils.AveragedModel: update_parameters after the step of the optimizer",
+    row="loop-bug",
+)
+def average_never_updated(code: Code, source: Source) -> Iterator[Hit]:
+    """An average of weights is made and never updated, so that it stays at the initial weights."""
+    if not any(code.calls.get(name) for name in ("step", "minimize")):
+        return
+    for node in source.nodes:
+        kind = code.kind(source, node) if isinstance(node, ast.Call) else None
+        if kind is None or kind.call is not node:
+            continue
+        name = _update_of(kind)
+        calls = code.calls.get(name, ()) if name else ()
+        read = code.loaded[name] + (name in code.texts)
+        if name and read == len(calls) and all(_is_of_another(code, kind, *one) for one in calls):
+            yield Hit(node, {"average": ast.unparse(node.func), "update": name})
+
+
+def _update_of(kind: Kind) -> str:
+    """The method with which an object averages weights; "" if it has none, or more than one."""
+    if kind.name == "torch.optim.swa_utils.AveragedModel":
+        return "update_parameters"
+    methods = [one for one in kind.class_node.body if isinstance(one, ast.FunctionDef)] if kind.class_node else []
+    found = [one.name for one in methods if any(_moves_average(node) for node in ast.walk(one))]
+    return found[0] if len(found) == 1 and not found[0].startswith(("__", "forward")) else ""
+
+
+def _moves_average(node: ast.AST) -> bool:
+    """Whether a call moves an average in place: `s.mul_(decay).add_(p, alpha=1 - decay)`."""
+    inner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    return (
+        isinstance(node, ast.Call)
+        and last_name(node.func) == "add_"
+        and isinstance(inner, ast.Call)
+        and last_name(inner.func) == "mul_"
+        and "decay" in ast.unparse(inner).lower()
+    )
+
+
+def _is_of_another(code: Code, kind: Kind, source: Source, call: ast.Call) -> bool:
+    """Whether a method is called of an object that is known to be of another class."""
+    other = code.kind(source, call.func.value) if isinstance(call.func, ast.Attribute) else None
+    return other is not None and (other.name, other.class_node) != (kind.name, kind.class_node)
 
 
 def _averaging(node: ast.AST) -> tuple[str, ast.expr | None]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from labbook.review.code_index import Code, Kind, assigns, dotted_target, last_name, walk
 from labbook.review.expressions import made_of
-from labbook.review.gradient_flow import is_optimizer
+from labbook.review.gradient_flow import events, reached_nodes
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -35,13 +35,18 @@ def fitted_before_split(code: Code, source: Source) -> Iterator[Hit]:
     for node in source.nodes:
         if not isinstance(node, ast.Call) or not node.args:
             continue
-        name, kind = dotted_target(node.args[0]), _scaler(code, source, node)
+        rows = node.args[0]
+        while isinstance(rows, ast.Call) and last_name(rows.func) == "fit_transform" and rows.args:
+            rows = rows.args[0]
+        name, kind = dotted_target(rows), _scaler(code, source, node)
         if kind is None or not name or "train" in name.lower():
             continue
         names = _transformed(source, node, name, dotted_target(getattr(node.func, "value", node)))
-        for where, split in code.calls.get("train_test_split", ()):
+        splits = [*code.calls.get("train_test_split", ()), *code.calls.get("split", ())]
+        for where, split in splits:
             after = where is source and source.function(split) is source.function(node) and split.lineno > node.lineno
-            if after and any(dotted_target(one) in names for one in split.args):
+            divides = last_name(split.func) != "split" or _is_split_of_folds(code, where, split)
+            if after and divides and any(dotted_target(one) in names for one in split.args):
                 yield Hit(node, {"fitted": kind.name.rpartition(".")[2], "rows": name})
                 break
 
@@ -247,12 +252,14 @@ def model_kept_over_folds(code: Code, source: Source) -> Iterator[Hit]:
     for loop in (node for node in source.nodes if isinstance(node, ast.For)):
         if not any(isinstance(one, ast.Call) and _is_split_of_folds(code, source, one) for one in ast.walk(loop.iter)):
             continue
-        called = [one for one in walk(loop.body) if isinstance(one, ast.Call) and last_name(one.func) == "step"]
-        for call in called:
-            optimizer = dotted_target(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-            kind = code.kind(source, call.func.value) if optimizer else None  # type: ignore[attr-defined]
-            made = any(assigns(one, optimizer) for one in walk(loop.body))
-            if kind is not None and is_optimizer(kind.name) and not made and not _is_reset(loop):
+        called = [one for _, one in reached_nodes(code, source, loop.body)]
+        steps = (one for one in events(code, source, loop.body) if one.what == "step" and one.sure)
+        for optimizer in dict.fromkeys(one.on for one in steps):
+            holder, _, attribute = optimizer.partition(".")
+            names = (holder, f"self.{attribute}") if attribute else (holder,)
+            # `update(opt)` with an optimizer of the loop; `learner.fit()` with one of the object.
+            made = any(assigns(one, name) for one in called for name in names)
+            if holder and not made and not _is_reset(called):
                 yield Hit(loop, {"optimizer": optimizer, "folds": ast.unparse(loop.iter)})
                 break
 
@@ -262,13 +269,13 @@ def _is_split_of_folds(code: Code, source: Source, call: ast.Call) -> bool:
     return last_name(call.func) == "split" and kind is not None and kind.name.rpartition(".")[2].endswith("KFold")
 
 
-def _is_reset(loop: ast.For) -> bool:
-    """Whether weights are loaded or initialised in a loop."""
+def _is_reset(called: Iterable[ast.AST]) -> bool:
+    """Whether weights are loaded or initialised by calls."""
     words = ("load_state_dict", "set_state_dict", "apply", "reset_parameters", "deepcopy")
     return any(
         isinstance(one, ast.Call)
         and (last_name(one.func) in words or "reset" in last_name(one.func) or "init" in last_name(one.func))
-        for one in walk(loop.body)
+        for one in called
     )
 
 

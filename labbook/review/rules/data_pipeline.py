@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import LOOPS, SCOPES, Code, Kind, assigns, dotted_target, last_name, walk
 from labbook.review.gradient_flow import step_loops
+from labbook.review.names import named_values
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -105,18 +106,17 @@ def _order_is_free(code: Code, kind: Kind) -> bool:
 def validated_on_training(code: Code, source: Source) -> Iterator[Hit]:
     """A validation or test loader reads the dataset of the training loader."""
     loaders: list[tuple[str, ast.Call, ast.AST]] = []
-    for node in source.nodes:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
-            name = dotted_target(node.targets[0])
-            if name and source.dotted(node.value.func) in LOADERS:
-                loaders.append((name.removeprefix("self.").lower(), node.value, node))
+    for name, value, node in named_values(source):
+        if isinstance(value, ast.Call) and source.dotted(value.func) in LOADERS:
+            loaders.append((name.lower(), value, node))
     for name, call, node in loaders:
         if not _is_validation(name) or argument(call, 99, "sampler") or argument(call, 99, "batch_sampler"):
             continue
         data = argument(call, 0, "dataset")
         for other, its, its_node in loaders:
             same = data is not None and argument(its, 0, "dataset") is not None
-            if not other.startswith("train") or not same or source.function(node) is not source.function(its_node):
+            near = _owner(source, node) is _owner(source, its_node)
+            if not other.startswith("train") or not same or not near:
                 continue
             if argument(its, 99, "sampler") or argument(its, 99, "batch_sampler"):
                 continue
@@ -133,6 +133,11 @@ def validated_on_training(code: Code, source: Source) -> Iterator[Hit]:
                 break
 
 
+def _owner(source: Source, node: ast.AST) -> ast.AST | None:
+    """The function that gives a name, or the class of a method that returns what is named after it."""
+    return source.class_of(node) if isinstance(node, ast.Return) else source.function(node)
+
+
 def _is_validation(name: str) -> bool:
     return name.startswith(("val", "test", "dev", "eval")) and "train" not in name
 
@@ -140,20 +145,19 @@ def _is_validation(name: str) -> bool:
 @rule("train_val_overlap", "warning", 1, "torchvision.datasets; paddle.vision.datasets")
 def validated_on_training_split(code: Code, source: Source) -> Iterator[Hit]:
     """A dataset named test or validation is created with `train=True` (paddle: mode="train")."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Call):
+    for named, value, node in named_values(source):
+        name = named.lower()
+        if not isinstance(value, ast.Call) or not _is_validation(name):
             continue
-        name = dotted_target(node.targets[0]).removeprefix("self.").lower()
-        dotted = source.dotted(node.value.func)
-        if not _is_validation(name) or not dotted.startswith(("torchvision.datasets.", "paddle.vision.datasets.")):
+        if not source.dotted(value.func).startswith(("torchvision.datasets.", "paddle.vision.datasets.")):
             continue
         if code.calls.get("random_split") or code.calls.get("Subset") or code.calls.get("SubsetRandomSampler"):
             continue
         if any("ampler" in name for name in code.calls) or any("split" in name.lower() for name in code.calls):
             continue
-        keywords = {k.arg: ast.unparse(k.value) for k in node.value.keywords}
+        keywords = {k.arg: ast.unparse(k.value) for k in value.keywords}
         if keywords.get("train") == "True" or keywords.get("mode") == "'train'" or keywords.get("split") == "'train'":
-            yield Hit(node, {"name": name, "data": ast.unparse(node.value.func) + "(train)", "other": "training"})
+            yield Hit(node, {"name": name, "data": ast.unparse(value.func) + "(train)", "other": "training"})
 
 
 @rule(
@@ -215,21 +219,23 @@ def _is_used_once(source: Source, shuffled: ast.AST) -> bool:
 def _shufflings(code: Code, source: Source, node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Names that a statement brings into a random order, each with the call that draws it."""
     alone = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and last_name(node.value.func) == "shuffle"
-    if alone and [type(one) for one in node.value.args] == [ast.Name]:  # type: ignore[attr-defined]
-        yield node.value.args[0].id, node  # type: ignore[attr-defined]
+    shuffled = [dotted_target(one).removeprefix("self.") for one in node.value.args] if alone else []  # type: ignore[attr-defined]
+    if len(shuffled) == 1 and shuffled[0]:
+        yield shuffled[0], node
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         return
     target, value = node.targets[0], node.value
     both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
     pairs = zip(target.elts, value.elts, strict=True) if both else [(target, value)]  # type: ignore[attr-defined]
     for name, one in pairs:
-        if not (isinstance(name, ast.Name) and isinstance(one, ast.Subscript) and dotted_target(one.value) == name.id):
+        rows = dotted_target(name)
+        if not rows or not isinstance(one, ast.Subscript) or dotted_target(one.value) != rows:
             continue
         order: ast.expr | None = one.slice
         if isinstance(order, ast.Name):
             order = code.value(source, order.id, node)
         if isinstance(order, ast.Call) and last_name(order.func) in ("permutation", "randperm"):
-            yield name.id, order
+            yield rows.removeprefix("self."), order
 
 
 def _seeds_between(source: Source, one: ast.AST, other: ast.AST) -> bool:

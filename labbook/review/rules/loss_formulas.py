@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import SCOPES, Code, Function, dotted_target, last_name, walk
-from labbook.review.expressions import made_of, names_in, number, signed_terms
+from labbook.review.expressions import constant, made_of, names_in, number, signed_terms
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
@@ -23,6 +23,29 @@ _NEGATIVE = re.compile(r"(?:^|_)(?:n_?|num_?)?(?:neg|negatives?)(?:$|_)", re.IGN
 _ENTROPY = re.compile(r"cross_entropy|(?:^|_)(?:bce|ce)(?:$|_)|(?:CrossEntropy|BCEWithLogits)Loss", re.IGNORECASE)
 _DEPTH = 4
 _WITH_LABELS = ("cross_entropy", "criterion", "loss_fn", "loss_func")
+
+
+@rule(
+    "softmax_wrong_axis",
+    "warning",
+    2,
+    'torch.nn.functional.kl_div: "batchmean" divides by the length of axis 0, the batch; the same in paddle',
+    row="loop-bug",
+)
+def divergence_over_batch(code: Code, source: Source) -> Iterator[Hit]:
+    """A divergence of a batch is given probabilities that add up to 1 over the samples instead of the classes."""
+    for where, call in code.calls.get("kl_div", ()):
+        if where is not source or not any(getattr(k.value, "value", "") == "batchmean" for k in call.keywords):
+            continue
+        for given in call.args[:2]:
+            made = code.made(source, given)
+            if not isinstance(made, ast.Call) or last_name(made.func) not in ("softmax", "log_softmax"):
+                continue
+            place = 1 if source.dotted(made.func) else 0
+            axis = argument(made, place, "dim") or argument(made, place, "axis")
+            if axis is not None and constant(code, source, axis) == 0:
+                yield Hit(call, {"call": ast.unparse(made)})
+                break
 
 
 def _is_turned(source: Source, name: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code, assigns, dotted_target, last_name, walk
 from labbook.review.expressions import names_in, number
+from labbook.review.names import named_values
 from labbook.review.output_activation import last_operation
 from labbook.review.rules.data_pipeline import argument, find_loader
 from labbook.review.rules.model_classes import input_and_axis
@@ -218,14 +219,9 @@ def part_under_another_name(code: Code, source: Source) -> Iterator[Hit]:
     if any(code.calls.get(name) for name in _PARTS_BY_INDEX):
         return
     given: dict[tuple[ast.AST | None, str], list[tuple[str, ast.expr]]] = {}
-    for node in source.nodes:
-        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-            continue
-        target, value = node.targets[0], node.value
-        both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
-        for one, its in zip(target.elts, value.elts, strict=True) if both else [(target, value)]:  # type: ignore[attr-defined]
-            if isinstance(its, ast.Call) and dotted_target(one):
-                given.setdefault((source.function(node), ast.unparse(its)), []).append((dotted_target(one), its))
+    for name, its, node in named_values(source):
+        if isinstance(its, ast.Call) and isinstance(node, ast.Assign):
+            given.setdefault((source.function(node), ast.unparse(its)), []).append((name, its))
     for (_, text), pairs in given.items():
         names = [last_name(one) for one in ast.walk(pairs[0][1])]
         if not any(map(_TRAINED.search, names)) or any(map(_HELD_OUT.search, names)):

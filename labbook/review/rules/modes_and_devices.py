@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import LOOPS, Code, Kind, assigns, dotted_target, last_name, walk
 from labbook.review.eval_loops import evaluations
-from labbook.review.gradient_flow import is_under_no_grad
+from labbook.review.gradient_flow import is_under_no_grad, reached_nodes
 from labbook.review.partial_device_move import half_moved
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
@@ -111,7 +111,7 @@ def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
         if next((one for one in source.parents_of(loop) if isinstance(one, LOOPS)), None) is not None:
             continue
-        calls = list(_reached_calls(code, source, loop.body, 0))
+        calls = list(_reached_calls(code, source, loop.body))
         if any(last_name(call.func) in ("train", "set_mode", "requires_grad_") for _, call in calls):
             continue
         back = [call for _, call in calls if last_name(call.func) == "backward"]
@@ -140,14 +140,11 @@ def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
             break
 
 
-def _reached_calls(code: Code, source: Source, body: list[ast.stmt], depth: int) -> Iterator[tuple[Source, ast.Call]]:
+def _reached_calls(code: Code, source: Source, body: list[ast.stmt]) -> Iterator[tuple[Source, ast.Call]]:
     """Yield all calls in statements and in the functions that they call."""
-    for node in walk(body, into=False):
+    for where, node in reached_nodes(code, source, body):
         if isinstance(node, ast.Call):
-            yield source, node
-            followed = code.function_named(source, node.func) if depth < 4 else None
-            if followed is not None:
-                yield from _reached_calls(code, followed[0], followed[1].body, depth + 1)
+            yield where, node
 
 
 def _path_to(code: Code, source: Source, loop: ast.AST, wanted: ast.Call) -> ast.AST | None:
@@ -156,7 +153,7 @@ def _path_to(code: Code, source: Source, loop: ast.AST, wanted: ast.Call) -> ast
         if isinstance(node, ast.Call):
             followed = code.function_named(source, node.func)
             if followed is not None and any(
-                call is wanted for _, call in _reached_calls(code, followed[0], followed[1].body, 0)
+                call is wanted for _, call in _reached_calls(code, followed[0], followed[1].body)
             ):
                 return node
     return None

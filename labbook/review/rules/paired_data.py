@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import SCOPES, Code, dotted_target, last_name, walk
+from labbook.review.expressions import without_form
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -270,7 +271,7 @@ def _bootstrapped(body: list[ast.stmt], after: int, into: bool = False) -> ast.A
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add) or node.lineno < after:
             continue
         for side, other in ((node.left, node.right), (node.right, node.left)):
-            is_reward = re.search(r"(?:^|_)(?:r|rew|rewards?)(?:$|_)", dotted_target(side), re.IGNORECASE)
+            is_reward = re.search(r"(?:^|_)(?:r|rew|rewards?)(?:$|_)", dotted_target(without_form(side)), re.IGNORECASE)
             text = ast.unparse(other)
             if is_reward and isinstance(other, ast.BinOp) and isinstance(other.op, ast.Mult) and "1 -" not in text:
                 return node

@@ -15,6 +15,8 @@ from labbook.review.violation import Hit, rule
 _LOG_PROBABILITY = re.compile(r"(?:^|_)log_?(?:probs?|pi|p)s?(?:$|_)", re.IGNORECASE)
 _GAIN = re.compile(r"(?:^|_)(?:rewards?|returns?|advantages?|adv)(?:$|_)", re.IGNORECASE)
 _TURNED = re.compile(r"neg|minus|cost|loss|penalt", re.IGNORECASE)
+_SHORT = 4
+"""Names with fewer letters say nothing: `g`, `adv` does. Source: chosen by us."""
 _ENTROPIES = frozenset({"cross_entropy", "softmax_with_cross_entropy", "nll_loss"})
 
 
@@ -34,41 +36,51 @@ def policy_gradient_sign(code: Code, source: Source) -> Iterator[Hit]:
         name = dotted_target(target)
         if "loss" not in name.lower() or _TURNED.search(name.lower().replace("loss", "")):
             continue
-        for sign, chance, gain in _products(value):
+        for sign, chance, gain in _products(code, source, value):
             uncertain = _may_be_negative(source, chance) or _may_be_negative(source, gain)
             if sign > 0 and not uncertain and not _is_negated(source, last_name(target)):
                 yield Hit(node, {"loss": name, "chance": chance, "gain": gain})
                 break
 
 
-def _products(node: ast.expr) -> Iterator[tuple[int, str, str]]:
+def _products(code: Code, source: Source, node: ast.expr) -> Iterator[tuple[int, str, str]]:
     """Yield `(sign, log-probability, gain)` of the summands of an expression that are such a product."""
     for sign, term in signed_terms(node):
-        signs, names = _factors(term)
+        signs, names = _factors(code, source, term)
         chance = [name for name in names if _LOG_PROBABILITY.search(name) and not _TURNED.search(name)]
         gain = [name for name in names if _GAIN.search(name) and not _TURNED.search(name)]
         if len(chance) == len(gain) == 1 and len(names) == 2:
             yield sign * signs, chance[0], gain[0]
 
 
-def _factors(node: ast.expr) -> tuple[int, list[str]]:
+def _factors(code: Code, source: Source, node: ast.expr) -> tuple[int, list[str]]:
     """Return the sign of a product, and the names of its factors; "" for a factor that is no name."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        sign, names = _factors(node.operand)
+        sign, names = _factors(code, source, node.operand)
         return -sign, names
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        (one, first), (other, second) = _factors(node.left), _factors(node.right)
+        (one, first), (other, second) = (_factors(code, source, side) for side in (node.left, node.right))
         return one * other, first + second
     if isinstance(node, ast.Call) and last_name(node.func) in AS_IS | JOINING:
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         is_method = owner is not None and dotted_target(owner) not in ("torch", "paddle", "")
         inner = owner if is_method else (node.args[0] if node.args else None)
-        return _factors(inner) if inner is not None else (1, [""])
+        return _factors(code, source, inner) if inner is not None else (1, [""])
     if isinstance(node, ast.Subscript):
-        return _factors(node.value)
+        return _factors(code, source, node.value)
     if isinstance(node, ast.Call):
         return 1, [last_name(node.func)]
-    return 1, [dotted_target(node).rpartition(".")[2]]
+    return 1, [_meaning(code, source, node)]
+
+
+def _meaning(code: Code, source: Source, node: ast.expr) -> str:
+    """Return a name or, where a function of the program gave a short one its value, the name of that function."""
+    name = dotted_target(node).rpartition(".")[2]
+    made = code.made(source, node) if name and len(name) < _SHORT else None
+    followed = code.function_named(source, made.func) if isinstance(made, ast.Call) else None
+    if made is None or followed is None or any(isinstance(one, ast.USub) for one in ast.walk(followed[1])):
+        return name
+    return followed[1].name
 
 
 def _is_negated(source: Source, name: str) -> bool:

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, MODULES, SCOPES, Code, dotted_target, last_name, walk
-from labbook.review.expressions import AS_IS
+from labbook.review.code_index import LOOPS, MODULES, Code, dotted_target, last_name, walk
+from labbook.review.expressions import without_form
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -61,14 +61,29 @@ def target_never_synced(code: Code, source: Source) -> Iterator[Hit]:
         target, statement = dotted_target(call.func), source.statement(call)
         best = source.parents.get(call)
         is_best = isinstance(best, ast.Attribute) and best.attr in ("max", "amax", "gather") and statement is not None
-        if not is_best or source.class_of(call) is not None or not code.calls.get("backward"):
+        owner, is_attribute = source.class_of(call), target.startswith("self.")
+        if not is_best or (owner is not None) != is_attribute or not code.calls.get("backward"):
             continue
-        uses = (node for node in source.nodes if dotted_target(node) == target)
-        later = [node for node in uses if any(isinstance(one, (*LOOPS, *SCOPES)) for one in source.parents_of(node))]
-        made = code.assigned_values(source.tree, target)
+        uses = [node for node in ast.walk(owner or source.tree) if dotted_target(node) == target]
+        # Other objects may update the network of an agent.
+        if is_attribute and code.loaded[target.removeprefix("self.")] > sum(_is_read(one) for one in uses):
+            continue
+        later = [node for node in uses if _is_after_start(source, node)]
+        made = code.assigned_values(owner or source.tree, target)
         if len(made) == 1 and all(_is_only_read(source, node) for node in later):
             yield Hit(call, {"target": target})
             return
+
+
+def _is_read(node: ast.AST) -> bool:
+    return isinstance(getattr(node, "ctx", None), ast.Load)
+
+
+def _is_after_start(source: Source, node: ast.AST) -> bool:
+    """Whether a node is in a loop or function, other than that which makes the object."""
+    function = source.function(node)
+    in_loop = any(isinstance(one, LOOPS) for one in source.parents_of(node))
+    return in_loop or (function is not None and function.name != "__init__")
 
 
 def _is_only_read(source: Source, node: ast.AST) -> bool:
@@ -118,10 +133,7 @@ def value_of_best_action(code: Code, source: Source) -> Iterator[Hit]:
     """The value that Q learning corrects is the largest of a state, not that of the action that was taken."""
     for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) >= 2):
         given = _best_value(code, source, call.args[0])
-        aim = call.args[1]
-        if isinstance(aim, ast.Call) and isinstance(aim.func, ast.Attribute) and last_name(aim.func) in AS_IS:
-            aim = aim.func.value
-        target = code.made(source, aim) if given is not None else None
+        target = code.made(source, without_form(call.args[1])) if given is not None else None
         if given is not None and target is not None and _DISCOUNT.search(ast.unparse(target)):
             yield Hit(given, {"code": ast.unparse(given)})
 
