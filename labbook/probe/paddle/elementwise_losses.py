@@ -122,11 +122,12 @@ class ElementwiseLosses:
         ):
             return
         form = list(result.shape)
-        if len(form) != 2 or form[0] != form[1] or form[0] < _LEAST:
+        if len(form) < 2 or form[0] != form[1] or form[0] < _LEAST:
             return
+        column, row = [form[0], 1, *form[2:]], form[1:]
         for own, other in (sides[:2], sides[1::-1]):
-            across = [[form[0]], [1, form[0]]] if list(own.shape) == [form[0], 1] else [[form[0], 1]]
-            fits = list(own.shape) in ([form[0], 1], [form[0]]) and list(other.shape) in across
+            across = [row, [1, *row]] if list(own.shape) == column else [column]
+            fits = list(own.shape) in (column, row) and list(other.shape) in across
             if fits and other.stop_gradient and any(output() is own for output in self._outputs):
                 line = line_of(user_frame())
                 self.blown = {"op": "sub", "shape": form, "of": list(own.shape), "sure": True, "line": line}

@@ -103,6 +103,8 @@ def is_one(ratio):
 def find_broadcast(tensors):
     """Where a column of outputs is set against a row of targets, so that each meets all; `None` where none is.
 
+    So are masks `[N, 1, H, W]` of a model against those of the data, `[N, H, W]`.
+
     Returns:
         `op`, `shape` (of the result), `of` (shape of the outputs), `sure`.
 
@@ -114,13 +116,13 @@ def find_broadcast(tensors):
             continue
         result = _shape(node)
         sides = [(following, at) for following, at in node.next_functions]
-        if result is None or len(result) != 2 or len(sides) != 2 or result[0] != result[1] or result[0] < _LEAST:
+        if result is None or len(result) < 2 or len(sides) != 2 or result[0] != result[1] or result[0] < _LEAST:
             continue
         known = [(following, at) for following, at in sides if following is not None]
         if len(known) != 1 or _is_new_axis(known[0][0]):
             continue
         own = _shape(*known[0])
-        if own not in ((result[0], 1), (result[0],)):
+        if own not in ((result[0], 1, *result[2:]), result[1:]):
             continue
         sure = _kept_agrees(node, feeds, own)
         if sure is not False:
@@ -130,16 +132,18 @@ def find_broadcast(tensors):
 
 def _kept_agrees(node, feeds, own):
     """Whether what the graph keeps shows the other side to lie across `own`; `None` where nothing is kept."""
-    other = own[:1] if len(own) == 2 else (own[0], 1)
+    is_column = len(own) == len(_shape(node))
+    row = (own[0], *own[2:])
+    others = (row, (1, *row)) if is_column else ((own[0], 1, *own[1:]),)
     for name in ("other", "self"):
         kept = _saved_tensor(node, name)
         if kept is not None:
-            return tuple(kept.shape) in (other, (1, own[0])) if len(own) == 2 else tuple(kept.shape) == other
+            return tuple(kept.shape) in others
     kept = _saved_tensor(feeds, "self")
-    if kept is None or tuple(kept.shape) != (own[0], own[0]):
+    if kept is None or tuple(kept.shape) != _shape(node):
         return None
     # Differences of one output from a row of targets are the same in each row but for the output itself.
-    axis = 0 if len(own) == 2 else 1
+    axis = 0 if is_column else 1
     apart = kept.detach().double()
     apart = apart - (apart[:, :1] if axis == 0 else apart[:1])
     first = apart[:1] if axis == 0 else apart[:, :1]
