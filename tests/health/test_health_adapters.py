@@ -46,3 +46,32 @@ def test_an_adapter_of_a_query_is_like_the_query(name):
     parameter = Parameter(f"layers.1.attention.{name}.weight", (4, 4), True, "Linear", {}, {}, 1)
     assert _is_query_or_key(parameter)
     assert not _is_query_or_key(replace(parameter, name="query_encoder.layer.weight"))
+
+
+@in_one_test(
+    ("names", "running", "verdict"),
+    [
+        (["layers.0.value.weight", "layers.1.value.weight"], [], "warn"),
+        (["pooler.weight"], [], "note"),
+        (["heads.1.weight", "heads.2.weight"], ["heads.0"], "note"),
+        (
+            ["layers.0.experts.1.weight", "layers.1.experts.1.weight"],
+            ["layers.0.experts.0", "layers.1.experts.0"],
+            "note",
+        ),
+    ],
+)
+def test_a_part_that_runs_in_no_block_was_forgotten(ask, names, running, verdict):
+    ran = ["", "layers.0", "layers.1", *running]
+    modules = [{"i": i, "name": name, "type": "Part", "package": "", "order": i} for i, name in enumerate(ran)]
+    signals = {
+        "loop": {
+            "never_grad": names,
+            "never_called": names,
+            "never_grad_n": len(names),
+            "trainable_n": 100,
+            "judged": 50,
+        },
+        "models": ({"model": 0, "modules": modules, "parameters": []},),
+    }
+    assert ask("param_never_gets_grad", signals=signals).verdict == verdict

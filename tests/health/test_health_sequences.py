@@ -259,3 +259,16 @@ def test_a_decoder_that_is_given_its_target(ask, ahead, ids, beside, verdict):
     signals = {"batches": seen, "tensors": looks, "losses": (classifier(classes=21, value_first=3.0),)}
     found = ask("target_in_inputs", signals=signals)
     assert (found and found.verdict) == verdict
+
+
+@in_one_test(
+    ("above", "queries", "verdict"),
+    [([1], 4, "warn"), ([1, 6], 4, None), ([1], 10, None)],
+    # no residual connection; one around the attention; attention that pools, with queries of its own
+)
+def test_attention_without_a_residual_connection(ask, above, queries, verdict):
+    rows = [["Add", above], ["Bmm", [2, 5]], ["Softmax", [3]], ["Bmm", [queries, 4]], ["Addmm", [6]], ["Addmm", [6]]]
+    rows += [["Bmm", [7, 9]], ["Softmax", [8]], ["Bmm", [9, 9]], ["Embedding", [10]], ["", []]]
+    operations = [[name, taken, "" if not taken else None] for name, taken in rows]
+    found = ask("residual_missing", signals={"graphs": ({"operations": operations},)})
+    assert (found and found.verdict) == verdict

@@ -32,6 +32,7 @@ _STREAK = 3
 _WHOLE_RUN = 20
 """Points from which on a run that changed nothing was no short trial. Source: as in `loss_exactly_zero`."""
 _DISCARDED = 5
+_FEWEST_LOOKS = 5
 _CLIPPED = 20
 _QUERIES_AND_KEYS = frozenset(("q", "k", "qk", "query", "key", "queries", "keys", "wq", "wk"))
 """Words in the names of these layers in the libraries for transformers."""
@@ -166,7 +167,8 @@ def gradient_in_every_layer(run: Run, signals: Signals) -> Outcome | None:
     Source: chosen by us (tier 2), over at least 5 looks. Two factors that both begin at 0 hide each other's gradient,
     as in a wrong low-rank adapter. An expert of a mixture that gets no tokens is a note.
     """
-    seen = [(p, v) for p in parameters_of(signals) if p.is_matrix and p.trainable and len(v := p.values("g")) >= 5]
+    known = [p for p in parameters_of(signals) if (p.is_matrix or p.is_table) and p.trainable]
+    seen = [(p, norms) for p in known if len(norms := p.values("g")) >= _FEWEST_LOOKS]
     still = [parameter for parameter, norms in seen if not any(norms)]
     if not still or 2 * len(still) > len(seen):
         return None

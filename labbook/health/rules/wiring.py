@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from labbook.health.evidence.layer_history import parameters_of
 from labbook.health.evidence.measurements import (
-    called_in_sentence,
     join_names,
     place_message,
     place_of,
@@ -22,6 +23,7 @@ from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
+_NUMBER = re.compile(r"\d+")
 _AFTER_BACKWARDS = 20
 _SMALL_PART = 0.1
 _FRAMEWORKS = ("torch", "paddle")
@@ -34,8 +36,8 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a logical invariant (tier 1) after 20 calls of backward. Modules that run without one are cut off; modules
     that never run may be spare ones, as the pooler of a fine-tuned encoder or the last stages of a library's encoder of
-    which fewer are asked for, and are no failure. Nor is a small part of a library's model that runs for an output
-    which this program does not need.
+    which fewer are asked for, and are no failure; of a module that every block lacks that is a warning. Nor is a small
+    part of a library's model that runs for an output which this program does not need.
     """
     never = unreached_parameters(signals)
     total = signals.loop.get("trainable_n", 0)
@@ -66,7 +68,15 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     }
     spare = all(_is_in_library(signals, _place_within(ran, name)) for name in never)
     evidence = message("health.param_never_gets_grad.never_ran", names=join_names(never))
-    return Outcome("note" if share <= _SMALL_PART or spare else "warn", observed, (evidence,), where)
+    lacking = Counter(_NUMBER.sub("#", place) for place in _places_left_out(ran, never))
+    is_note = spare or (share <= _SMALL_PART and max(lacking.values(), default=0) < 2)
+    return Outcome("note" if is_note else "warn", observed, (evidence,), where)
+
+
+def _places_left_out(ran: Collection[str], never: Sequence[str]) -> set[str]:
+    """The modules left out as a whole; one in every block was forgotten in its forward, a single one may be spare."""
+    places = {_place_within(ran, name) for name in never}
+    return {place for place in places if not any(name.startswith(f"{place}.") for name in ran)}
 
 
 def _place_within(ran: Collection[str], parameter: str) -> str:
@@ -170,29 +180,6 @@ def graph_is_whole(run: Run, signals: Signals) -> Outcome | None:
         where = _cut_place(signals) | {"parameter": lost_for_good[0]}
         return Outcome("fail", observed, (*_cut_sentence(signals), unreached), where)
     return Outcome("ok", message("health.detached_graph.ok", parameters=reachable))
-
-
-@check("loss_term_without_gradient", family="loop-bug", tier=1, needs=("graphs",))
-def terms_have_gradients(run: Run, signals: Signals) -> Outcome | None:
-    """Whether something that changes from step to step is added to the loss and has no gradient.
-
-    Source: a logical invariant (tier 1) over 3 steps: such a term is shown and never minimised.
-    """
-    for graph in signals.graphs:
-        for term in graph.get("constant", []):
-            values = term.get("values", [])
-            if len(values) >= 3:
-                number = term.get("number", False)
-                key = (
-                    "health.loss_term_without_gradient.number" if number else "health.loss_term_without_gradient.tensor"
-                )
-                return Outcome(
-                    "warn",
-                    message(key, values=values),
-                    called_in_sentence(term.get("line", "")),
-                    place_of(term.get("line", "")),
-                )
-    return None
 
 
 @check("grad_param_not_in_optimizer", family="gradient", tier=1, needs=("loop",))

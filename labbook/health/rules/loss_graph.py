@@ -1,0 +1,94 @@
+"""Checks of the autograd graph of losses: terms without a gradient, and layers without residual connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from labbook.health.evidence.measurements import called_in_sentence, place_of
+from labbook.model.check import Outcome, check
+from labbook.model.message import message
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_SOFTMAX = ("Softmax", "SafeSoftmax")
+_PRODUCTS = ("Bmm", "Matmul")
+_FUSED = "ScaledDotProduct"
+
+Operations = Sequence[Sequence[Any]]
+
+
+@check("loss_term_without_gradient", family="loop-bug", tier=1, needs=("graphs",))
+def terms_have_gradients(run: Run, signals: Signals) -> Outcome | None:
+    """Whether something that changes from step to step is added to the loss and has no gradient.
+
+    Source: a logical invariant (tier 1) over 3 steps: such a term is shown and never minimised.
+    """
+    for graph in signals.graphs:
+        for term in graph.get("constant", []):
+            values = term.get("values", [])
+            if len(values) >= 3:
+                number = term.get("number", False)
+                key = (
+                    "health.loss_term_without_gradient.number" if number else "health.loss_term_without_gradient.tensor"
+                )
+                return Outcome(
+                    "warn",
+                    message(key, values=values),
+                    called_in_sentence(term.get("line", "")),
+                    place_of(term.get("line", "")),
+                )
+    return None
+
+
+@check("residual_missing", family="activation", tier=2, needs=("graphs",))
+def attention_has_residuals(run: Run, signals: Signals) -> Outcome | None:
+    """Whether all that the loss is computed from passes through the attention of one layer, below which lies another.
+
+    Source: Vaswani et al. 2017, 3.1: `x + Sublayer(x)`. Only self-attention counts, both its queries and its keys come
+    from the layer below: the attention that pools a sequence has queries of its own.
+    """
+    for graph in signals.graphs:
+        operations = graph.get("operations") or []
+        attentions = _attentions(operations)
+        taken = {at for _, inputs, _ in operations for at in inputs}
+        met = _reach(operations, set(range(len(operations))) - taken, attentions) & set(attentions)
+        if len(met) != 1:
+            continue
+        (last,) = met
+        sides = [_reach(operations, [side], ()) & set(attentions) for side in attentions[last]]
+        if len(sides) == 2 and all(sides):
+            return Outcome("warn", message("health.residual_missing.layers", layers=len(attentions)))
+    return None
+
+
+def _attentions(operations: Operations) -> dict[int, list[int]]:
+    """Row of each product of attention weights and values -> the rows of its queries and keys."""
+    found = {}
+    for at, (name, taken, _) in enumerate(operations):
+        if name.startswith(_FUSED) and len(taken) >= 3:
+            found[at] = taken[:2]
+        for side in taken if name in _PRODUCTS else ():
+            weights = _skip_single(operations, side)
+            if operations[weights][0] in _SOFTMAX and operations[weights][1]:
+                scores = _skip_single(operations, operations[weights][1][0])
+                found |= {at: operations[scores][1]} if operations[scores][0] in _PRODUCTS else {}
+    return found
+
+
+def _skip_single(operations: Operations, at: int) -> int:
+    """The first row from here down that is a product or a softmax, or takes from several."""
+    while len(operations[at][1]) == 1 and operations[at][0] not in (*_PRODUCTS, *_SOFTMAX):
+        at = operations[at][1][0]
+    return at
+
+
+def _reach(operations: Operations, start: Iterable[int], barriers: Iterable[int]) -> set[int]:
+    """The rows that `start` takes from, itself included, without those behind a barrier."""
+    waiting, seen, barriers = list(start), set(), set(barriers)
+    while waiting:
+        at = waiting.pop()
+        if at not in seen:
+            seen.add(at)
+            waiting += operations[at][1] if at not in barriers else ()
+    return seen
