@@ -81,3 +81,18 @@ def test_a_frozen_table_of_positions(ask, make_model, deviation, verdict):
     table["init"].update(std=deviation, mean=0.0, writes={"normal_": 1})
     found = ask("frozen_at_random", signals={"models": (model,)})
     assert (found and found.verdict) == verdict
+
+
+@in_one_test(
+    ("loads", "again", "optimizer", "verdict"),
+    [(4, True, False, "warn"), (4, False, False, None), (2, True, False, None), (4, True, True, None)],
+    # in each epoch; of weights that were kept; too rarely; of folds, with the state of their optimizer
+)
+def test_a_state_that_is_loaded_in_each_epoch(ask, make_series, loads, again, optimizer, verdict):
+    losses = [2.0 - 0.03 * (step % 20 if again else step / 5) for step in range(100)]
+    events = [{"what": "model", "step": 20 * at, "line": "t.py:7", "matched": 4, "keys": 4} for at in range(loads + 1)]
+    events += [{"what": "optimizer", "step": 20, "line": "t.py:8"}] if optimizer else []
+    found = ask(
+        "parameters_initialised_again", make_series("loss", losses), signals={"loaded": events, "loop": {"steps": 100}}
+    )
+    assert (found and found.verdict) == verdict

@@ -1,8 +1,11 @@
-"""Checks of static graphs: programs that are run where they undo or disturb the training."""
+"""Checks of what undoes or disturbs a training: programs of static graphs, and states that are loaded again."""
 
 from __future__ import annotations
 
-from labbook.health.evidence.measurements import called_in_sentence, place_of
+from collections import Counter
+
+from labbook.health.evidence.measurements import called_in_sentence, place_of, process_series
+from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.message import message
 from labbook.model.run import Run
@@ -10,20 +13,49 @@ from labbook.model.signals import Signals
 
 _RISING = 3
 _RUNS = 3
+_FALLEN = 0.97
+_RETURNED = 0.7
+"""Share of the way back to its first level that the loss goes. Source: chosen by us."""
 
 
 @check("parameters_initialised_again", family="loop-bug", tier=1, needs=("loop",))
 def parameters_are_initialised_once(run: Run, signals: Signals) -> Outcome | None:
     """Whether the program that initializes the parameters ran again in each epoch. Folds and seeds may begin anew.
 
-    Source: a logical invariant (tier 1): what was trained before is lost; in three epochs or more.
+    Source: a logical invariant (tier 1): what was trained before is lost; in three epochs or more. So it is where one
+    line loads a state as often and the loss is back at its first level, under one optimizer that goes on.
     """
+    loaded = _loaded_again(run, signals)
+    if loaded is not None:
+        return loaded
     again = signals.loop.get("restarts", {})
     rising, line = again.get("rising", 0), again.get("line", "")
     if rising < _RISING:
         return None
     observed = message("health.parameters_initialised_again.epochs", runs=rising)
     return Outcome("fail", observed, called_in_sentence(line), place_of(line))
+
+
+def _loaded_again(run: Run, signals: Signals) -> Outcome | None:
+    """A warning for a state that is loaded again and again, after which the loss begins anew."""
+    lines = Counter(e.get("line", "") for e in signals.loaded if e.get("what") == "model" and e.get("step", 0) > 0)
+    line, loads = lines.most_common(1)[0] if lines else ("", 0)
+    series = process_series(run, signals, "loss")
+    if loads < _RISING or len(series) != 1 or any(e.get("what") == "optimizer" for e in signals.loaded):
+        return None
+    loss = dict(zip(series[0].steps, series[0].values, strict=True))
+    before, after = [], []
+    for step in (e.get("step", 0) for e in signals.loaded if e.get("line") == line and e.get("step", 0) > 0):
+        before += [loss[at] for at in range(step - 2, step + 1) if at in loss]
+        after += [loss[at] for at in range(step + 1, step + 4) if at in loss]
+    first = median(series[0].values[:_RISING])
+    # It has to fall in between, or nothing was lost.
+    if len(after) < loads or not before or median(before) > _FALLEN * first:
+        return None
+    if median(after[-_RISING:]) < median(before) + _RETURNED * (first - median(before)):
+        return None
+    observed = message("health.parameters_initialised_again.loaded", loads=loads, first=first, after=median(after))
+    return Outcome("warn", observed, called_in_sentence(line), place_of(line))
 
 
 @check("evaluation_updates_parameters", family="loop-bug", tier=2, needs=("loop",))
