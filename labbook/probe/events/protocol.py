@@ -294,7 +294,7 @@ keyed by the number of the optimizer as text; those that would be empty are left
   it holds Dropout with p > 0 or batch norm. `nograd_in_train`: forwards.
 - `scheduler`: `before_optimizer`: its steps before the first one of the optimizer, without the one it takes when made.
 - `rng`: `same`: step boundaries with the same state of the framework's CPU generator as the one before; `seeded`: seed
-  calls since the first step; `line`: user frame of the last.
+  calls since the first step, of those after which a number was drawn; `line`: user frame of the last.
 - `idle`: optimizers that never stepped, and how many of their parameters got a gradient and are in no other one.
 - `accumulation`: {backwards for a step: steps} (<= 20). `clip`: `empty`: calls on a norm of 0; `scaled`: calls while
   gradients carried the factor of a scaler. `toggled`: names whose requires_grad changed after the first step.

@@ -62,7 +62,7 @@ class Checkpoints:
         self._resumed = False
         self._schedulers = []
         self._before = {}
-        self._boundary = self._seed = None
+        self._boundary = self._seed = self._after_seed = None
         self._seeds = 0
 
     def _wrap_load(self, original, what):
@@ -246,25 +246,36 @@ class Checkpoints:
         raise NotImplementedError
 
     def _wrap_seed(self, original, is_compiling):
-        seeded = self._seeded
+        has_drawn, seeded = self._has_drawn, self._seeded
 
         def manual_seed(*args, **kwargs):
+            drawn = not is_compiling() and has_drawn()
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:
                 leave_out_one_frame(error)
                 raise
             if not is_compiling():
-                seeded()
+                seeded(drawn)
             return result
 
         return transparent_wrapper(as_import_machinery(manual_seed), original)
 
-    def _seeded(self):
+    def _has_drawn(self):
+        """Whether the program may have drawn a number since it last set the seed; of a GPU that is not known."""
+        try:
+            return (
+                self._after_seed is None or self._uses_gpu() or not self._equal(self._after_seed, self._random_state())
+            )
+        except Exception as error:
+            self._failed(self.FRAMEWORK + ".seed", error)
+            return True
+
+    def _seeded(self, drawn):
         try:
             rng = self.monitor.loop.rng
-            self._seed = self._initial_seed()
-            if self.monitor.loop.steps:
+            self._seed, self._after_seed = self._initial_seed(), self._random_state()
+            if self.monitor.loop.steps and drawn:  # the seed of a library whose caller draws nothing changes nothing
                 rng["seeded"] += 1
                 rng["line"] = line_of(user_frame())
         except Exception as error:
@@ -289,6 +300,10 @@ class Checkpoints:
         if moved and self._equal(before, state):
             rng["same"] += 1
         self._seeds = rng["seeded"]
+
+    def _uses_gpu(self):
+        """Whether the program computes on a GPU, which has a random generator of its own."""
+        raise NotImplementedError
 
     def _initial_seed(self):
         """The seed that the state of the random generator of the CPU began with."""

@@ -4,6 +4,7 @@ from math import prod
 
 from ..inspection import checkpoints
 from ..inspection.checkpoints import scheduler_steps
+from .framework_state import is_gpu_in_use
 
 
 class Checkpoints(checkpoints.Checkpoints):
@@ -67,6 +68,9 @@ class Checkpoints(checkpoints.Checkpoints):
             for scheduler, begun in found
             if scheduler is not None and not any(scheduler is one for one in used)
         ]
+
+    def _uses_gpu(self):
+        return is_gpu_in_use(self.module)
 
     def _initial_seed(self):
         return self.module.base.core.default_cpu_generator().initial_seed()

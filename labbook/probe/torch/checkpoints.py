@@ -3,6 +3,7 @@
 import sys
 
 from ..inspection import checkpoints
+from .framework_state import is_gpu_in_use
 
 _SCHEDULERS = ("LRScheduler", "_LRScheduler", "SequentialLR", "ChainedScheduler", "ReduceLROnPlateau")
 """Classes whose initialiser is called for every scheduler; the others inherit it."""
@@ -45,6 +46,9 @@ class Checkpoints(checkpoints.Checkpoints):
 
     def _optimizer_of(self, scheduler):
         return getattr(scheduler, "optimizer", None)
+
+    def _uses_gpu(self):
+        return is_gpu_in_use(self.module)
 
     def _initial_seed(self):
         return self.module.initial_seed()

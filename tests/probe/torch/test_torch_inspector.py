@@ -129,6 +129,12 @@ def test_a_seed_in_the_loop_is_seen(play):
 
 
 @pytest.mark.long
+def test_a_seed_in_the_loop_of_a_program_that_draws_nothing_is_harmless(play):
+    """The LBFGS of pykan seeds in each step."""
+    assert loop(play("seed without draws"))["rng"]["seeded"] <= 1
+
+
+@pytest.mark.long
 def test_probabilities_into_cross_entropy_are_seen(play):
     (call,) = {one["line"]: one for one in play("softmax2").of("loss_call")}.values()
     assert call["prob_rows"] == 1.0
