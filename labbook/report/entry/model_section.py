@@ -12,12 +12,20 @@ from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.graph_drawing import is_incomplete
 from labbook.report.model_svg import has_diagram
 
+_WHOLE = 0.95
+"""Share of the parameters that the model has. Source: chosen by us; a likelihood beside it has one or two."""
+
 
 def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     """Returns the model and its optimizers, or `None`."""
     phases = bool(run.captured.get("phases"))
+    called = run.health.get("models") or ()
     models = [
-        _model(f.name, _add_up_models(f.state, f.optimizers) if phases else f.state, len(run.frameworks) > 1)
+        _model(
+            f.name,
+            _add_up_models(f.state, f.optimizers) if phases else _name_called_model(f.state, called),
+            len(run.frameworks) > 1,
+        )
         for f in run.frameworks
     ]
     shown = _optimizer_rows(run, limits)
@@ -59,6 +67,16 @@ def _add_up_models(state: Mapping[str, Any], optimizers: Sequence[Mapping[str, A
     names = dict.fromkeys(str(facts["root"]) for facts in models.values() if facts.get("root"))
     totals = {name: sum(facts.get(name) or 0 for facts in models.values()) for name in ("parameters", "trainable")}
     return {**state, **totals, "model": ", ".join(names) or state.get("model")}
+
+
+def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Returns the state of a framework with the name of the model that is called, instead of a module that holds it.
+
+    The loss of a Gaussian process of GPyTorch holds the model that it is computed of; a wrapper of Opacus calls it.
+    """
+    total, roots = state.get("parameters"), {str(model.get("root")) for model in called}
+    whole = isinstance(total, int) and all(model.get("parameters", 0) >= _WHOLE * total for model in called)
+    return {**state, "model": roots.pop()} if whole and len(roots) == 1 else state
 
 
 def _model(name: str, state: Mapping[str, Any], with_name: bool) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ from labbook.report.entry.model_section import model_section
 from labbook.report.entry.section_limits import Limits
 
 
-def rows_of(*optimizers, captured=None, **state):
+def rows_of(*optimizers, captured=None, called=(), **state):
     framework = Framework("paddle", "3.3.1", state={"device": ["cpu"], **state}, optimizers=optimizers)
-    run = Run("i", "finished", (), "", 0.0, frameworks=(framework,), captured=captured or {})
+    run = Run("i", "finished", (), "", 0.0, frameworks=(framework,), captured=captured or {}, health={"models": called})
     return {row["what"]: row["value"] for row in model_section(run, Limits())["rows"]}
 
 
@@ -25,6 +25,21 @@ def test_parameters_of_all_phases_are_added_up_and_a_model_that_two_train_counts
     assert rows_of(*two, **state)["parameters"] == "100"
     rows = rows_of(*two, captured={"phases": {"count": 3}}, **state)
     assert (rows["model"], rows["parameters"]) == ("Net, Probe", "200")
+
+
+@pytest.mark.parametrize(
+    ("called", "named"),
+    [
+        ([("GPModel", 11103)], "GPModel"),  # the loss holds it, and a likelihood
+        ([("Net", 11104), ("Net", 11104)], "Net"),
+        ([("Encoder", 6000)], "VariationalELBO"),  # a part of it is called by itself
+        ([("Encoder", 11104), ("Decoder", 11104)], "VariationalELBO"),
+        ([], "VariationalELBO"),
+    ],
+)
+def test_the_model_is_the_one_that_is_called(called, named):
+    models = [{"root": root, "parameters": parameters} for root, parameters in called]
+    assert rows_of(called=models, model="VariationalELBO", parameters=11104, trainable=11104)["model"] == named
 
 
 def test_mixed_precision_is_named():
