@@ -17,6 +17,7 @@ from labbook.diagnosis.service import read_log
 from labbook.diagnosis.text.log_reader import read_text
 from labbook.model.events.inspection_kinds import Flight
 from labbook.model.events.training_kinds import Evaluation
+from labbook.model.message import Message
 from labbook.model.run import CaughtException, CheckResult, Console, Frame, Framework, Process, Run
 from labbook.model.signals import Signals
 
@@ -55,6 +56,21 @@ def test_the_likeliest_cause_for_this_run_comes_first(flight: dict[str, object],
     found = diagnose(collect_run_evidence(stopped), Matcher(load_catalogue())).findings[0]
     assert found.symptom == "nonfinite_value_found"
     assert ("epsilon" in found.causes[0]) == (cause == "logarithm")
+
+
+@in_one_test(
+    ("step", "wrapper", "cause"),
+    [(1, "", "its own weights"), (1, "DistributedDataParallel", "inner model"), (7, "", "inner model")],
+)
+def test_ranks_that_began_apart_drew_their_own_weights(step: int, wrapper: str, cause: str) -> None:
+    own = {"detail": Message("health.replica_divergence.began_apart")}
+    apart = dataclasses.replace(
+        WRONG, id="replica_divergence", detail="Do this.", where={"step": step}, run_messages=own
+    )
+    signals = Signals("torch", loop={"wrapper": wrapper} if wrapper else {})
+    run = dataclasses.replace(RUN, checks=(apart,), signals=(signals,))
+    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
+    assert cause in found.causes[0] and found.fixes[0] == "Do this."
 
 
 @pytest.mark.parametrize(
