@@ -89,10 +89,22 @@ class HangWatch:
         if not hang:
             return ""
         sentence = odd_rank_sentence(hang["odd"], self._sentences)
-        if sentence not in self._printed:
-            self._printed.add(sentence)
+        if self._is_new(sentence):
             self._print_line(self._sentences.line("record.ranks.hangs", seconds=hang["silent_s"], sentence=sentence))
         return sentence
+
+    def _is_new(self, sentence: str) -> bool:
+        """Notes that the sentence is printed; returns whether neither this recorder nor one that has ended did."""
+        noted = self._place.root / "hangs.txt" if self._place is not None else None
+        if noted is not None and noted.exists():
+            self._printed.update(noted.read_text(encoding="utf-8").splitlines())
+        if sentence in self._printed:
+            return False
+        self._printed.add(sentence)
+        if noted is not None:
+            with noted.open("a", encoding="utf-8") as file:
+                file.write(f"{sentence}\n")
+        return True
 
 
 def _change_time(path: Path) -> float:

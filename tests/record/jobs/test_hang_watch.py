@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,3 +53,19 @@ def test_a_hang_is_printed_once_and_nothing_while_a_rank_makes_progress(tmp_path
         f"rank 1 has not entered {call} at train.py:64, where ranks 0, 2 wait; rank 1 is at train.py:70"
     )
     assert printed == [f"no progress for 12 s: {sentence}"]
+
+
+def test_the_next_recorder_of_a_job_does_not_print_the_hang_again(tmp_path):
+    journal = Journal(JournalPaths(tmp_path / "task"))
+    journal.paths.events.mkdir(parents=True)
+    own = {"file": "/job/train.py", "line": 64, "function": "average", "user": True}
+    waiting = [own, {"file": REDUCE, "line": 9, "function": "all_reduce", "user": False}]
+    for rank, frames in enumerate((waiting, [{**own, "line": 70}])):
+        os.utime(write_rank(journal.paths.events, rank, frames), (time.time() - 60, time.time() - 60))
+    place = SimpleNamespace(root=tmp_path, members=lambda: [SimpleNamespace(journal=journal)])
+    printed: list[str] = []
+
+    sentences = [HangWatch(journal, place, rank, Sentences("en"), printed.append).look() for rank in (0, 1)]
+
+    assert "train.py:70" in sentences[0] and sentences[0] == sentences[1]
+    assert len(printed) == 1
