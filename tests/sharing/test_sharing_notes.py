@@ -213,6 +213,21 @@ def test_a_third_version_stands_beside_the_two_others():
         assert [line for line in text.splitlines() if line.startswith("rate")] == ["rate 0", "rate 1", "rate 2"]
 
 
+@pytest.mark.parametrize(
+    ("base", "one", "other", "merged"),
+    [
+        ("a", "a, b", "a, c", "a, b, c"),
+        ("", "b", "c", "b, c"),
+        ("a, b", "a", "a, b, c", "a, c"),
+        ("a, b", "b", "a", ""),
+        ("a", "a, b", "a, b", "a, b"),
+    ],
+)
+def test_of_tags_each_added_one_stays_and_each_removed_one_goes(base, one, other, merged):
+    notes = [f"---\nstatus: finished\ntags: [{tags}]\n---\n\nText.\n" for tags in (base, one, other)]
+    assert f"tags: [{merged}]" in merge_notes(*notes).text
+
+
 def test_of_two_fixes_run_sentence_and_block_are_of_the_same_person():
     def note(run, text):
         return f"---\nid: a\nstatus: failed\nfix: {run}\nfix_text: {text}\n---\n\n{block('fix', f'Fixed in {run}')}"

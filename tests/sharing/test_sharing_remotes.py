@@ -198,6 +198,24 @@ def test_a_new_entry_takes_one_connection_and_what_others_sent_first_is_merged(p
     assert all(run_id(number) in "".join(disk(pair[0])) for number in range(5))
 
 
+def test_somebody_who_was_faster_between_fetch_and_push_is_merged(pair, monkeypatch):
+    for number, book in enumerate(pair):
+        write_entry(book, run_id(number), f"sentence {number}")
+    push, pushes = Remote.push, []
+
+    def push_second(remote, commit, ref):
+        pushes.append(remote)
+        if len(pushes) == 1:
+            sync(pair[0])
+        return push(remote, commit, ref)
+
+    monkeypatch.setattr(Remote, "push", push_second)
+    sync(pair[1])
+    assert len(pushes) == 3, "the first of this clone, that of the other, and the next of this one"
+    assert {run_id(0), run_id(1)} <= {path.stem for path in pair[1].paths.notes.rglob("*.md")}
+    assert tip(pair[1]) == call_git(pair[1].paths.root.parent / "remote.git", "rev-parse", "labbook")
+
+
 @pytest.mark.parametrize("new_entry", [False, True])
 @pytest.mark.parametrize("decision", ["keep", "follow"])
 def test_a_replaced_history_is_asked_about(pair, decision, new_entry):
