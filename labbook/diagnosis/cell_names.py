@@ -56,9 +56,9 @@ def describe_missing_name(cells: Sequence[Cell], exceptions: Sequence[ObservedEx
             return {"deleted_in": str(cell.number)}
         if name in assigned:
             return {}
-    later = (cell for cell in cells if cell not in before and cell is not failed and name in _names_of(cell)[0])
-    if (cell_after := next(later, None)) is not None:
-        return {"assigned_in": str(cell_after.number), "cell": str(failed.number)}
+    later = [cell for cell in cells if cell not in before and cell is not failed and name in _names_of(cell)[0]]
+    if later:
+        return {"assigned_in": str(later[0].number), "cell": str(failed.number)}
     if any(_HIDDEN.search(cell.source) or _parse(cell.source) is None for cell in (*before, failed)):
         return {}
     known = {one for cell in (*before, failed) for one in _names_of(cell)[0]}
