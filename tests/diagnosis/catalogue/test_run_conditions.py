@@ -297,6 +297,7 @@ def test_the_line_that_raised_a_message_chooses_the_page(line: str, message: str
         ),
         ("torch\\onnx\\utils.py", "export", "KeyError: 'UNKNOWN_SCALAR'", "onnx_export_unsupported"),
         ("fit.py", "export", "KeyError: 'UNKNOWN_SCALAR'", "key_missing"),
+        ("pip/_vendor/pyproject_hooks/x.py", "main", "KeyError: '__version__'", "extension_build_failed"),
         ("zarr/core/group.py", "getitem", "FileNotFoundError: labels", "key_missing"),
         ("fit.py", "getitem", "FileNotFoundError: labels", "file_not_found"),
         ("deepspeed/engine.py", "backward", f"RuntimeError: {NO_SHARD}", "sharded_parameters_misused"),
