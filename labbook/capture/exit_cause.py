@@ -96,27 +96,39 @@ def explain_exit(
     if end.get("core_dump"):
         facts["core_dump"] = True
     ended = float(end.get("ended") or time.time())
-    signal, code = str(end.get("signal") or ""), end.get("code")
-    killed = signal in _KILLS or code == 137
-    kill_counts = end.get("counters") or {}
-    before, after = kill_counts.get("before") or {}, kill_counts.get("after") or {}
+    facts.update(_memory_facts(end, resources, max(0.0, ended - started)))
+    facts.update(_scheduler_facts(end, time_limit, started, ended))
+    return facts
+
+
+def _memory_facts(end: Mapping[str, Any], resources: Path, age_s: float) -> dict[str, Any]:
+    """Returns `oom_kill`, or what is known of the memory where a run was killed and the kernel names no reason."""
+    code = end.get("code")
+    killed = str(end.get("signal") or "") in _KILLS or code == 137
+    counters = end.get("counters") or {}
+    before, after = counters.get("before") or {}, counters.get("after") or {}
     resident = _last_resident(resources)
     oom = _describe_oom_kill(before, after, resident) if code != 0 else None
     if not oom and (killed or code not in (0, None)):
-        oom = find_oom_kill(_kernel_lines(), max(0.0, ended - started))
+        oom = find_oom_kill(_kernel_lines(), age_s)
     if oom:
-        facts["oom_kill"] = as_data(oom)
-    elif killed:
-        facts["memory"] = as_data(_describe_memory(after, resident))
-        if after and not _is_nearly_full(after, resident):
-            facts["memory_free"] = True
-    slurm = end.get("slurm") or {}
+        return {"oom_kill": as_data(oom)}
+    if not killed:
+        return {}
+    facts: dict[str, Any] = {"memory": as_data(_describe_memory(after, resident))}
+    return {**facts, "memory_free": True} if after and not _is_nearly_full(after, resident) else facts
+
+
+def _scheduler_facts(
+    end: Mapping[str, Any], time_limit: Mapping[str, Any], started: float, ended: float
+) -> dict[str, Any]:
+    """Returns `batch_end`, why Slurm ended the job, or `time_limit` where a run was stopped near it."""
+    slurm, code = end.get("slurm") or {}, end.get("code")
     if slurm.get("why") in _BATCH_ENDS:
-        facts["batch_end"] = as_data(message(_BATCH_ENDS[slurm["why"]], job=slurm["job"]))
-    elif signal in _LIMIT_SIGNALS or (isinstance(code, int) and code > 128):
-        limit = _describe_limit(ended, time_limit, started)
-        facts.update({"time_limit": as_data(limit)} if limit else {})
-    return facts
+        return {"batch_end": as_data(message(_BATCH_ENDS[slurm["why"]], job=slurm["job"]))}
+    stopped = str(end.get("signal") or "") in _LIMIT_SIGNALS or (isinstance(code, int) and code > 128)
+    limit = _describe_limit(ended, time_limit, started) if stopped else None
+    return {"time_limit": as_data(limit)} if limit else {}
 
 
 def read_time_limit(environ: Mapping[str, str], *, ask: bool = True) -> dict[str, Any]:

@@ -68,11 +68,7 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
     follows = first is not None and (_may_follow(first, rows) or _was_waited_for(first, rows))
     broken = [row for row in rows if _may_follow(row, rows)] if follows else []
     if first is not None and not broken:
-        alike = _similar_endings(first, rows)
-        kind = {"killed": "killed", "lost": "lost"}.get(str(first["status"]), "failed")
-        left = [row for row in rows if row in waiting or (row.get("call") and _may_follow(row, rows))]
-        kind = "alike" if kind == "failed" and len(alike) > 1 else kind
-        return {**_odd_rank_facts(kind, alike, left), **_lost_node(alike, rows)}
+        return _name_failed(first, rows, waiting)
     if missing:
         return {"kind": "missing", "ranks": list(missing), **_other_rank_facts(waiting)}
     if ended and (waiting or broken):
@@ -94,6 +90,17 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
         unseen = [row["rank"] for row in rows if row not in broken and row not in waiting]
         return {**facts, "unseen": unseen} if unseen and facts["kind"] == "broke" else facts
     return _odd_among_waiting(waiting) or _first_bad(rows) or _slowest_rank_facts(rows)
+
+
+def _name_failed(
+    first: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], waiting: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Returns the rank that failed first, with those that failed alike and those that wait for it."""
+    alike = _similar_endings(first, rows)
+    kind = {"killed": "killed", "lost": "lost"}.get(str(first["status"]), "failed")
+    left = [row for row in rows if row in waiting or (row.get("call") and _may_follow(row, rows))]
+    kind = "alike" if kind == "failed" and len(alike) > 1 else kind
+    return {**_odd_rank_facts(kind, alike, left), **_lost_node(alike, rows)}
 
 
 def _odd_among_waiting(waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
