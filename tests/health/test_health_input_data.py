@@ -279,16 +279,6 @@ def test_the_first_batch_again_and_again(ask):
     assert ask("same_batch_every_step", signals={"prints": by_hand}).verdict == "ok"
 
 
-def test_a_sampler_that_draws_the_same_batch_again(ask):
-    def signals(samples, **loader):
-        one = {"loader": 0, "phase": "train", "epoch": 0, "batches": 20, "prints": ["a"] * 20}
-        return {"prints": ({**one, "rows": [[s, 0] for s in samples * 20]},), "loaders": ({**LOADER, **loader},)}
-
-    assert ask("same_batch_every_step", signals=signals(["s", "t"])).verdict == "fail"
-    assert ask("same_batch_every_step", signals=signals(["s"])).verdict == "ok", "samples that are all alike"
-    assert ask("same_batch_every_step", signals=signals(["s", "t"], batches=1, length=32)).verdict == "ok"
-
-
 def test_the_same_order_in_each_epoch(ask):
     def signals(**loader):
         return {"prints": tuple({**epoch([0] * 640), "epoch": e} for e in range(3)), "loaders": ({**LOADER, **loader},)}

@@ -41,7 +41,7 @@ def average_forgets(code: Code, source: Source) -> Iterator[Hit]:
 
 
 @rule(
-    "averaged_weights_misused",
+    "averaged_copy_never_updated",
     "warning",
     2,
     "torch.optim.swa_utils.AveragedModel: update_parameters after the step of the optimizer",

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import Code, Function, assigns, dotted_target, last_name, walk
 from labbook.review.expressions import AS_IS, JOINING, signed_terms
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
@@ -78,9 +78,13 @@ def _meaning(code: Code, source: Source, node: ast.expr) -> str:
     name = dotted_target(node).rpartition(".")[2]
     made = code.made(source, node) if name and len(name) < _SHORT else None
     followed = code.function_named(source, made.func) if isinstance(made, ast.Call) else None
-    if made is None or followed is None or any(isinstance(one, ast.USub) for one in ast.walk(followed[1])):
-        return name
-    return followed[1].name
+    return name if followed is None or _turns_sign(followed[1]) else followed[1].name
+
+
+def _turns_sign(function: Function) -> bool:
+    """Whether a function has a minus before anything but a number, which may be a step of a slice."""
+    minuses = (one for one in ast.walk(function) if isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.USub))
+    return any(not isinstance(one.operand, ast.Constant) for one in minuses)
 
 
 def _is_negated(source: Source, name: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import LOOPS, MODULES, Code, dotted_target, last_name, walk
 from labbook.review.expressions import without_form
+from labbook.review.names import named_values
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -26,19 +27,20 @@ _STATE = re.compile(r"state|obs|^s", re.IGNORECASE)
 )
 def no_target_copy(code: Code, source: Source) -> Iterator[Hit]:
     """The target network is the trained network itself, or is given its own weights."""
+    names = [name for name, _, _ in named_values(source)]
+    for target, value, node in named_values(source):
+        if not isinstance(node, ast.Assign) or not _TARGET.search(target) or names.count(target) > 1:
+            continue
+        online = "" if value is None or isinstance(value, ast.Call) else ast.unparse(value)
+        kind = code.kind(source, value) if value is not None and online and not _TARGET.search(online) else None
+        if kind is not None and (
+            code.is_module(kind.class_source or source, kind.class_node)
+            if kind.class_node is not None
+            else kind.name in MODULES
+        ):
+            yield Hit(node, {"code": ast.unparse(node), "target": target})
     for node in source.nodes:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and _TARGET.search(dotted_target(node.targets[0])):
-            target, online = dotted_target(node.targets[0]), dotted_target(node.value)
-            kind = code.kind(source, node.value) if online and not _TARGET.search(online) else None
-            scope = source.class_of(node) if target.startswith("self.") else source.function(node) or source.tree
-            is_model = kind is not None and (
-                code.is_module(kind.class_source or source, kind.class_node)
-                if kind.class_node is not None
-                else kind.name in MODULES
-            )
-            if is_model and scope is not None and len(code.assigned_values(scope, target)) == 1:
-                yield Hit(node, {"code": ast.unparse(node), "target": target})
-        elif isinstance(node, ast.Call) and last_name(node.func) in ("load_state_dict", "set_state_dict") and node.args:
+        if isinstance(node, ast.Call) and last_name(node.func) in ("load_state_dict", "set_state_dict") and node.args:
             given = node.args[0]
             own = isinstance(given, ast.Call) and last_name(given.func) == "state_dict"
             pair = [ast.unparse(one.func.value) for one in (node, given)] if own else []  # type: ignore[attr-defined]
