@@ -53,6 +53,7 @@ def test_an_adapter_of_a_query_is_like_the_query(name):
     [
         (["layers.0.value.weight", "layers.1.value.weight"], [], "warn"),
         (["pooler.weight"], [], "note"),
+        (["positions.weight"], [], "warn"),
         (["heads.1.weight", "heads.2.weight"], ["heads.0"], "note"),
         (
             ["layers.0.experts.1.weight", "layers.1.experts.1.weight"],
@@ -64,6 +65,7 @@ def test_an_adapter_of_a_query_is_like_the_query(name):
 def test_a_part_that_runs_in_no_block_was_forgotten(ask, names, running, verdict):
     ran = ["", "layers.0", "layers.1", *running]
     modules = [{"i": i, "name": name, "type": "Part", "package": "", "order": i} for i, name in enumerate(ran)]
+    modules += [{"i": 99, "name": "positions", "type": "Embedding", "package": "torch"}]
     signals = {
         "loop": {
             "never_grad": names,

@@ -272,3 +272,39 @@ def test_attention_without_a_residual_connection(ask, above, queries, verdict):
     operations = [[name, taken, "" if not taken else None] for name, taken in rows]
     found = ask("residual_missing", signals={"graphs": ({"operations": operations},)})
     assert (found and found.verdict) == verdict
+
+
+@in_one_test(
+    ("offsets", "verdict"),
+    [([1, 1, 1], "warn"), ([-6, -7, -8], "warn"), ([0, 0, 0], None), ([1, 1], None), ([3, -2, 5], None)],
+)
+def test_positions_of_tokens_from_a_cache(ask, make_model, offsets, verdict):
+    phase = {"batches": 9, "training": False, "positions": [[0, 1, offset] for offset in offsets]}
+    found = ask("cached_positions_wrong", signals={"models": (make_model("Embedding"),), "evaluations": (phase,)})
+    assert (found and found.verdict) == verdict
+
+
+@in_one_test(("lowest", "verdict"), [(-100, "warn"), (0, None)])
+def test_padding_is_known_by_ids_not_by_labels_beside_them(ask, lowest, verdict):
+    ids = {"path": "0", "role": "input", "shape": [16, 24], "integer": True, "min": 0, "max": 20}
+    labels = {"path": "2", "role": "input", "shape": [16, 24], "integer": True, "min": lowest, "max": 20, "zero": 0.0}
+    batches = tuple(
+        {
+            "step": at,
+            "phase": "train",
+            "leaves": [{**ids, "zero": 0.2 + at / 100}, {**ids, "max": 1, "zero": 1.0}, labels],
+        }
+        for at in (2, 3, 4)
+    )
+    row = {"fn": "softmax", "line": "t.py:4", "shape": [16, 4, 24, 24], "dim": 3, "zero": 0.0}
+    tensors = tuple({"step": step, "model": 0, "functions": [row]} for step in (2, 3, 4))
+    module = {
+        "i": 1,
+        "name": "words",
+        "type": "Embedding",
+        "order": 0,
+        "options": {"padding_idx": 0, "num_embeddings": 21},
+    }
+    signals = {"batches": batches, "tensors": tensors, "models": ({"model": 0, "modules": [module]},)}
+    found = ask("attention_over_padding", signals=signals)
+    assert (found and found.verdict) == verdict

@@ -180,6 +180,8 @@ def padding_is_masked(run: Run, signals: Signals) -> Outcome | None:
             form, share = leaf.get("shape", ()), leaf.get("zero")
             if leaf.get("role") != "input" or not leaf.get("integer") or len(form) != 2 or share is None:
                 continue
+            if leaf.get("min", 0.0) < 0 or leaf.get("max", 2.0) <= 1:  # labels with -100; masks, segments
+                continue
             # A token for the whole sequence may have been put in front.
             masked = {m for length, m in looks.get(batch.get("step", 0), ()) if {length, length - 1} & {*form}}
             if True in masked:

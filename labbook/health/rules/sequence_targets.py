@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from labbook.health.evidence.layer_history import modules_of
 from labbook.health.evidence.measurements import called_in_sentence, place_of
@@ -122,3 +123,27 @@ def _is_tokens(look: tuple[int, int, Leaf]) -> bool:
     """Whether an input is a batch of sequences of ids, and no mask."""
     leaf = look[2]
     return bool(leaf.get("integer")) and len(leaf.get("shape", ())) == 2 and (leaf.get("max") or 0) > 1
+
+
+@check("cached_positions_wrong", family="loop-bug", tier=2, needs=("evaluations",))
+def positions_go_on_after_prompt(run: Run, signals: Signals) -> Outcome | None:
+    """Whether tokens that are generated from a cache have positions that do not follow those of the prompt.
+
+    Source: a logical invariant; tier 2, over at least 3 tokens of a phase: the same distance, or the same position.
+    """
+    names = {(module.model, module.number): module.label for module in modules_of(signals)}
+    for phase in signals.evaluations:
+        offsets: dict[tuple[int, int], list[int]] = {}
+        for model, number, offset in phase.get("positions", []):
+            offsets.setdefault((model, number), []).append(offset)
+        for place, found in offsets.items():
+            if len(found) < _FEWEST or 0 in found or place not in names:
+                continue
+            steps = {later - one for one, later in pairwise(found)}
+            values = {"layer": names[place], "tokens": len(found)}
+            if steps == {0}:
+                observed = message("health.cached_positions_wrong.shifted", **values, offset=found[0])
+                return Outcome("warn", observed)
+            if steps == {-1}:
+                return Outcome("warn", message("health.cached_positions_wrong.same", **values))
+    return None

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from labbook.health.evidence.layer_history import parameters_of
+from labbook.health.evidence.layer_history import modules_of, parameters_of
 from labbook.health.evidence.measurements import (
     join_names,
     place_message,
@@ -68,8 +68,11 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     }
     spare = all(_is_in_library(signals, _place_within(ran, name)) for name in never)
     evidence = message("health.param_never_gets_grad.never_ran", names=join_names(never))
-    lacking = Counter(_NUMBER.sub("#", place) for place in _places_left_out(ran, never))
-    is_note = spare or (share <= _SMALL_PART and max(lacking.values(), default=0) < 2)
+    places = _places_left_out(ran, never)
+    lacking = Counter(_NUMBER.sub("#", place) for place in places)
+    # A layer may be spare; nobody makes a table, as that of positions, to look nothing up.
+    tables = {m.name for m in modules_of(signals) if m.type == "Embedding"} & places
+    is_note = spare or (share <= _SMALL_PART and not tables and max(lacking.values(), default=0) < 2)
     return Outcome("note" if is_note else "warn", observed, (evidence,), where)
 
 

@@ -195,6 +195,7 @@ class Evaluation(Event, total=False):
     accuracy: Finite
     samples: Count
     inputs: InputStatistics
+    positions: list[list[int]]
     phases: Count
     short: Count
     whole: Count

@@ -57,9 +57,12 @@ def _is_even(seen):
 def _tokens_ahead(rows):
     """How many later tokens each query sees, where that is the same number for all and the rest is hidden.
 
-    -1 where each sees only the tokens before its own.
+    -1 where each sees only the tokens before its own, and all of them where it sees none before its own.
     """
     size = len(rows)
+    first = [next((at for at, weight in enumerate(row) if weight >= _SEEN), size) for row in rows[:-1]]
+    if first in ([*range(size - 1)], [*range(1, size)]) and all(row[-1] >= _SEEN for row in rows[:-1]):
+        return size - 1
     if rows[-1][0] < _SEEN:
         return None
     last = [max((at for at, weight in enumerate(row) if weight >= _SEEN), default=-1) for row in rows]

@@ -5,6 +5,7 @@ from weakref import ref
 
 from ..inspection import inspector
 from .autograd_graph import AutogradGraph
+from .cached_positions import CachedPositions
 from .checkpoints import Checkpoints
 from .collectives import Collectives
 from .compiler import has_compiled, is_compiling_next
@@ -57,6 +58,7 @@ class TensorInspector(inspector.TensorInspector):
         self.collectives = Collectives(torch, self)
         self.copies = ModelCopies(torch, self)
         self.evaluated = EvaluatedModels(torch, self)
+        self.positions = CachedPositions(self)
         self.loading.model_loads = self.on_load_state
         self.forget()
         adapter.probe.after_fork(self.forget)
@@ -71,6 +73,7 @@ class TensorInspector(inspector.TensorInspector):
         self.collectives.forget()
         self.copies.forget()
         self.evaluated.forget()
+        self.positions.forget()
 
     # models
 
@@ -150,6 +153,12 @@ class TensorInspector(inspector.TensorInspector):
         """Observes modules and functions no more: the forward has ended, or has raised."""
         self.modules.end()
         self.functions.end()
+        self.positions.end()
+
+    def evaluates(self, root, args, kwargs):
+        """Looks at a forward that is no training forward, at its first input and at the positions of its tokens."""
+        super().evaluates(root, args, kwargs)
+        self.positions.begins(root, args, kwargs)
 
     def before_evaluation(self, root):
         """Looks at a model that is evaluated: once, for spectral norms that were never trained."""

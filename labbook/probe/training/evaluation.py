@@ -27,6 +27,7 @@ class Evaluation:
         of_others: Number of these that are of untrained models.
         asked: Whether the program asked for gradients in it, as for an attack.
         inputs: Statistics of the first input of its first forward, `None` where it was not looked at.
+        positions: `[model, module, offset]` of tokens generated one by one, as in the event.
     """
 
     def __init__(self, emit, framework):
@@ -38,6 +39,7 @@ class Evaluation:
         self.open = self.asked = False
         self.batches = self.of_others = 0
         self.inputs = None
+        self.positions = []
         self._before = 0
         self._next = 0
 
@@ -61,6 +63,7 @@ class Evaluation:
             self._dropout, self._line, self._loader = 0, "", None
             self._losses, self._right, self._seen, self._samples, self._repeated = {}, 0, 0, 0, 0
             self._last = self.inputs = None
+            self.positions = []
         self.batches += 1
         self.of_others += other
         self._whole = self._whole and whole and not grad
@@ -146,6 +149,7 @@ class Evaluation:
             accuracy=self._right / self._seen if self._seen else None,
             samples=self._samples,
             inputs=self.inputs,
+            positions=self.positions,
             phases=self.phases,
             short=self.short,
             whole=self.whole,

@@ -39,6 +39,7 @@ def described(weights, batches=None, exact=True):
         (np.triu(CAUSAL, 3), 2),
         (None, None),
         (CAUSAL & (np.arange(SIZE) > 4), None),
+        (np.tril(np.ones((SIZE, SIZE)), -1) > 0, SIZE - 1),
         (np.triu(CAUSAL, 2) | (np.tril(np.ones((SIZE, SIZE)), -3) > 0), None),
     ],
     ids=[
@@ -48,6 +49,7 @@ def described(weights, batches=None, exact=True):
         "two too many",
         "none",
         "a prefix that sees itself",
+        "turned round",
         "a window",
     ],
 )
