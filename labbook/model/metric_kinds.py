@@ -25,7 +25,7 @@ QUANTITIES: tuple[tuple[str, str, str], ...] = (
     ("error", "min", "mse mae rmse mape rmsle err error errors"),
     ("scaled error", "min", "smape wape mase nrmse rmsse crps"),
     ("evidence", "max", "elbo"),
-    ("loss", "min", "loss losses cost costs nll 损失 损失值"),
+    ("loss", "min", "loss losses cost costs nll crossentropy 损失 损失值"),
     ("objective", "", "objective"),
 )
 """Quantity, direction and words of metrics that can represent a run, the most telling first. Source: chosen by us from

@@ -29,6 +29,7 @@ from labbook.model.run_files import is_checkpoint
 from labbook.model.signals import Signals
 
 _FAR = 5.0
+_SMALL = 1 / (10 * _FAR)
 _FAR_ABOVE = 2.0
 _FAR_IN_PADDLE = 2.0
 
@@ -177,14 +178,15 @@ def initial_scale(run: Run, signals: Signals) -> Outcome | None:
     """Whether most layers begin with weights far too large, and outputs show it, or far too small.
 
     Source: He, Glorot and LeCun all lie within 0.5 and 2 times 1/sqrt(fan-in); 5 times is chosen by us, because the
-    ratio of SageMaker gave 4 false alarms in 12 healthy runs. Heads and adapters begin small on purpose.
+    ratio of SageMaker gave 4 false alarms in 12 healthy runs. Heads and adapters begin small on purpose. Small weights
+    that have grown to a usual scale are a note: libraries for recommendation begin at 1e-4, and Adagrad moves far.
     """
     layers = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and p.init.get("fan_in", 0) >= 8]
     scales = [(_scale(p), p) for p in layers if p.init.get("std") is not None]
     if len(scales) < 2 or is_pretrained(signals):
         return None
     large = [p for scale, p in scales if scale > _FAR]
-    small = [p for scale, p in scales if scale < 1 / (10 * _FAR)]
+    small = [p for scale, p in scales if scale < _SMALL]
     if len(large) > 0.5 * len(scales) and _is_amplifying(signals):
         worst = max(scales, key=lambda pair: pair[0])
         observed = message(
@@ -195,13 +197,20 @@ def initial_scale(run: Run, signals: Signals) -> Outcome | None:
         worst = min(scales, key=lambda pair: pair[0])
         key = "health.init_scale_bad.small" if worst[0] else "health.init_scale_bad.constant"
         observed = message(key, scale=worst[0], name=worst[1].name, bad=len(small), layers=len(scales))
-        return Outcome("warn", observed, where={"parameter": worst[1].name})
+        verdict = "note" if all(_last_scale(p) > _SMALL for p in small) else "warn"
+        return Outcome(verdict, observed, where={"parameter": worst[1].name})
     low, high = min(s for s, _ in scales), max(s for s, _ in scales)
     return Outcome("ok", message("health.init_scale_bad.ok", low=low, high=high))
 
 
 def _scale(parameter: Parameter) -> float:
     return (parameter.init.get("std") or 0.0) * math.sqrt(max(1, parameter.init.get("fan_in", 0)))
+
+
+def _last_scale(parameter: Parameter) -> float:
+    """The root mean square of the weights when they were last seen, as `_scale`; 0 if they were not."""
+    norms = parameter.values("w")
+    return norms[-1] * math.sqrt(parameter.init.get("fan_in", 0) / parameter.elements) if norms else 0.0
 
 
 def _is_amplifying(signals: Signals) -> bool:
