@@ -31,6 +31,18 @@ def test_large_updates_of_a_model_that_learns_are_a_note(ask, make_model, looks,
     assert ask("update_too_large", loss, signals=updates(make_model, looks, lambda _: size)).verdict == verdict
 
 
+@in_one_test(("last", "verdict"), [(6.5, "note"), (7.9, "warn")])
+def test_large_updates_of_few_matrices_are_a_note_while_the_loss_falls(
+    ask, make_model, looks, make_series, last, verdict
+):
+    model = make_model("Linear", "Linear", "Linear")
+    tensors = looks(
+        params=lambda _: [{"i": i, "w": 1.0, "g": 1.0, "ratio": 0.14 if i == 0 else 0.01} for i in range(3)]
+    )
+    loss = make_series("loss", [8.0] * 20 + [last] * 40)
+    assert ask("update_too_large", loss, signals={"models": (model,), "tensors": tensors}).verdict == verdict
+
+
 @in_one_test(("size", "rate"), [(0.4, 10.0), (5.0, 1.0), (426.0, 0.01)])
 def test_the_advised_rate_brings_updates_below_a_tenth_of_the_weights(ask, make_model, looks, make_series, size, rate):
     found = ask("update_too_large", make_series("lr", [100.0] * 60), signals=updates(make_model, looks, lambda _: size))

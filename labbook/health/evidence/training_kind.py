@@ -79,8 +79,13 @@ def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
 
 def has_halved(run: Run, signals: Signals) -> bool:
     """Whether the loss has to fall in this training, and ends below half of its first values."""
+    return has_fallen(run, signals, 0.5)
+
+
+def has_fallen(run: Run, signals: Signals, share: float) -> bool:
+    """Whether the loss has to fall in this training, and ends below a share of its first values."""
     loss = training_loss(run, signals)
-    return not isinstance(loss, Message) and median(loss.values[-20:]) < 0.5 * median(loss.values[:3])
+    return not isinstance(loss, Message) and median(loss.values[-20:]) < share * median(loss.values[:3])
 
 
 def _imported_kind(run: Run) -> Message | None:

@@ -14,7 +14,7 @@ from labbook.health.evidence.measurements import (
     process_series,
     too_few_data,
 )
-from labbook.health.evidence.training_kind import frozen_share, has_halved, is_pretrained, training_losses
+from labbook.health.evidence.training_kind import frozen_share, has_fallen, is_pretrained, training_losses
 from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
@@ -96,7 +96,8 @@ def updates_are_small(run: Run, signals: Signals) -> Outcome:
     near 0 and hold 64 weights, or a fifth of all. In a run too short for that: several updates as large as the weights.
     One of the first updates may also leave nothing of the initial weights, after which the weights are so large that
     the same rate looks small: 3 times their norm in most matrices, with a loss that rises by half (chosen by us).
-    Updates below the norm are a note where the loss has halved: those of private training are mostly noise.
+    Updates below the norm are a note where the loss has halved: those of private training are mostly noise; where few
+    matrices have them, as in language models without an optimizer, where it has fallen by a tenth.
     """
     judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
     wiped = _judge_wiped_out(run, signals, judged)
@@ -109,8 +110,8 @@ def updates_are_small(run: Run, signals: Signals) -> Outcome:
         share = sum(p.elements for p in large) / sum(p.elements for _, p in late)
         if share > 0.2 or any(p.elements >= _SMALL for p in large):
             evidence = message("health.update_too_large.matrices", large=len(large), all=len(late), name=parameter.name)
-            verdict = "fail" if len(large) > 0.5 * len(late) else "warn"
-            verdict = "note" if worst < 1 and has_halved(run, signals) else verdict
+            verdict, fallen = ("fail", 0.5) if len(large) > 0.5 * len(late) else ("warn", 0.9)
+            verdict = "note" if worst < 1 and has_fallen(run, signals, fallen) else verdict
             observed = message("health.update_too_large.median", ratio=worst)
             where = {"parameter": parameter.name}
             return Outcome(verdict, observed, (evidence,), where, advice=_advise_lower_rate(run, signals, worst))
