@@ -22,7 +22,7 @@ _MODELS = 4
 _ROWS = 60
 _FLOW = 80
 _LOADER: Sequence[Literal["dataset", "length", "batch_size", "workers", "shuffle"]]
-_LOADER = ("dataset", "length", "batch_size", "workers", "shuffle")
+_LOADER = ("dataset", "length", "batch_size", "workers", "shuffle", "sampler")
 _FLIGHT: Sequence[Literal["step", "trigger", "finding", "reason", "op", "file", "line", "function", "source", "value"]]
 _FLIGHT = ("step", "trigger", "finding", "reason", "op", "file", "line", "function", "source", "value")
 

@@ -12,6 +12,9 @@ from labbook.report.entry.section_limits import Limits, shorten_middle
 _MOST_MODELS = 4
 """Most models in one table, such as generator and critic. Source: chosen by us."""
 
+_SHUFFLING = ("Random", "Shuff", "Distributed")
+"""Parts of the names of samplers of which it is known that they shuffle."""
+
 
 def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
     """Returns the table of modules of the first models, without rows if no forward pass was seen.
@@ -20,10 +23,10 @@ def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
         `rows`: `name`, `type`, `shapes`, `parameters` (of the module and all in it); `more`: number of modules left
         out.
     """
-    models = _list(run.health.get("models"))[:_MOST_MODELS]
+    models = as_rows(run.health.get("models"))[:_MOST_MODELS]
     rows, more = [], 0
     for model in models:
-        known = _list(model.get("rows"))
+        known = as_rows(model.get("rows"))
         shown = _limit_depth(known, max(1, limits.rows // len(models)))
         more += len(known) - len(shown) + int(model.get("left_out") or 0)
         rows += [
@@ -69,8 +72,8 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         `rows`: `phase`, `step`, `role`, `leaf`, `shape`, `dtype`, `range`, `spread` (mean and standard deviation),
         `note` (classes, values that are not finite); `loaders`: the settings of the first loaders.
     """
-    found = _list(run.health.get("batches"))
-    loaders = _list(run.health.get("loaders"))
+    found = as_rows(run.health.get("batches"))
+    loaders = as_rows(run.health.get("loaders"))
     if not found and not loaders:
         return None
     return {
@@ -92,10 +95,17 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
                 "batch_size": row.get("batch_size"),
                 "workers": row.get("workers"),
                 "shuffle": bool(row.get("shuffle")),
+                "sampler": _unknown_order(row),
             }
             for row in loaders
         ),
     }
+
+
+def _unknown_order(loader: Mapping[str, Any]) -> str:
+    """Returns the class of a sampler that may or may not shuffle, "" where that is known."""
+    sampler = str(loader.get("sampler") or "")
+    return sampler if loader.get("shuffle") and not any(word in sampler for word in _SHUFFLING) else ""
 
 
 def _drop_duplicates(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -138,14 +148,14 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     layers, weights = _table(run.health.get("layers")), _table(run.health.get("weights"))
     if not layers and not weights:
         return None
-    layer_rows, weight_rows = _list(layers.get("rows")), _list(weights.get("rows"))
+    layer_rows, weight_rows = as_rows(layers.get("rows")), as_rows(weights.get("rows"))
     return {
         "steps": [numbers.count(int(step)) for step in layers.get("steps") or ()],
         "layers": [
             {
                 "name": shorten_middle(str(row.get("name") or row.get("type")), limits.cell),
                 "type": str(row.get("type") or ""),
-                "looks": [_layer(look) for look in _list(row.get("looks"))],
+                "looks": [_layer(look) for look in as_rows(row.get("looks"))],
             }
             for row in layer_rows[: limits.rows]
         ],
@@ -183,7 +193,8 @@ def _number(value: object) -> str:
     return numbers.number(float(value)) if isinstance(value, (int, float)) else ""
 
 
-def _list(value: object) -> list[Mapping[str, Any]]:
+def as_rows(value: object) -> list[Mapping[str, Any]]:
+    """Returns the mappings in a list; an entry of another version may have any other value."""
     return [row for row in value if isinstance(row, Mapping)] if isinstance(value, (list, tuple)) else []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from labbook.model.run import Run
 from labbook.report import numbers
-from labbook.report.entry.debug_section import module_rows
+from labbook.report.entry.debug_section import as_rows, module_rows
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.graph_drawing import is_incomplete
 from labbook.report.model_svg import has_diagram
@@ -19,7 +19,7 @@ _WHOLE = 0.95
 def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     """Returns the model and its optimizers, or `None`."""
     phases = bool(run.captured.get("phases"))
-    called = run.health.get("models") or ()
+    called = as_rows(run.health.get("models"))
     models = [
         _model(
             f.name,
@@ -122,7 +122,7 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
             continue
         shown[str(key)] = _option(value)
     shown |= _options_of_groups(options, groups)
-    elements = [g.get("elements") for g in groups if isinstance(g, Mapping)] if isinstance(groups, Sequence) else []
+    elements = [group.get("elements") for group in as_rows(groups)]
     known = [e for e in elements if isinstance(e, int)]
     return {
         "type": str(facts.get("type") or ""),
@@ -138,7 +138,7 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
 
 def _first_rate(options: object, groups: object) -> str:
     """Returns the learning rate of the first step, of each group, where it is not that of the constructor; else ""."""
-    rows = [group for group in groups if isinstance(group, Mapping)] if isinstance(groups, Sequence) else []
+    rows = as_rows(groups)
     given = options.get("lr") if isinstance(options, Mapping) else None
     rates = dict.fromkeys(rate for row in rows if isinstance(rate := row.get("lr"), (int, float)))
     return " / ".join(map(_option, rates)) if isinstance(given, (int, float)) and any(r != given for r in rates) else ""
@@ -146,7 +146,7 @@ def _first_rate(options: object, groups: object) -> str:
 
 def _options_of_groups(options: object, groups: object) -> dict[str, str]:
     """Returns the options in which the parameter groups differ: "0.1 / 0" for weight decay."""
-    rows = [group for group in groups if isinstance(group, Mapping)] if isinstance(groups, Sequence) else []
+    rows = as_rows(groups)
     names = {name for row in rows for name in row} - {"lr", "tensors", "elements"}
     if not isinstance(options, Mapping):
         return {}

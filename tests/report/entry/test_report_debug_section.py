@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import xml.etree.ElementTree as ET
 
+import pytest
+
 from labbook.model.run import CheckResult
 from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.gradient_flow_svg import flow_svg, is_worth_drawing
@@ -76,6 +78,22 @@ def test_batches_and_loaders(runs, notebook):
     assert "| 10 classes, **2 not finite** |" in text
     # One that is made anew for each epoch is told once.
     assert text.count("- DataLoader over Digits: 1,347 samples, batch size 64, num_workers 2, shuffled") == 1
+
+
+@pytest.mark.parametrize(
+    ("sampler", "shuffle", "order"),
+    [
+        ("RandomSampler", True, "shuffled"),
+        ("SequentialSampler", False, "in order"),
+        ("", True, "shuffled"),
+        ("SequenceSampler", True, "in the order of SequenceSampler"),  # one of the program: it may do either
+    ],
+)
+def test_the_order_of_a_sampler_of_the_program_is_not_known(runs, notebook, sampler, shuffle, order):
+    loaders = [{"dataset": "Digits", "workers": 1, "shuffle": shuffle, "sampler": sampler}]
+    run = with_health(runs["finished"]())
+    text = entry_markdown(dataclasses.replace(run, health={**run.health, "loaders": loaders}), notebook)
+    assert f"- DataLoader over Digits: 1 worker, {order}\n" in text
 
 
 def test_layers_and_parameters(runs, notebook):
