@@ -21,7 +21,7 @@ from labbook.model.signals import Signals
 _MODELS = 4
 _ROWS = 60
 _FLOW = 80
-_LOADER: Sequence[Literal["dataset", "length", "batch_size", "workers", "shuffle"]]
+_LOADER: Sequence[Literal["dataset", "length", "batch_size", "workers", "shuffle", "sampler"]]
 _LOADER = ("dataset", "length", "batch_size", "workers", "shuffle", "sampler")
 _FLIGHT: Sequence[Literal["step", "trigger", "finding", "reason", "op", "file", "line", "function", "source", "value"]]
 _FLIGHT = ("step", "trigger", "finding", "reason", "op", "file", "line", "function", "source", "value")
@@ -37,7 +37,7 @@ def summary(run: Run) -> dict[str, Any]:
         see `model_tree`}. `flow`: list of {`name`, `gradient`,
         `weight`, `update` (medians over the dense steps, `None` when not measured)}, matrices in the order in which
         they run. `phases`: phase -> seconds a step. `losses`: list of {`function`, `line`, `calls`, `classes`}.
-        `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`, `shuffle`}. `flight`: what the flight recorder
+        `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`, `shuffle`, `sampler`}. `flight`: what the recorder
         found, without tensors. `autograd`: {`step`, `operations`, `more`, `unreachable`, `cut`}: see
         `protocol.GRAPH`. `batches`, `layers`, `weights`: see `debug_output`.
     """
