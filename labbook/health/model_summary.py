@@ -37,8 +37,8 @@ def summary(run: Run) -> dict[str, Any]:
         see `model_tree`}. `flow`: list of {`name`, `gradient`,
         `weight`, `update` (medians over the dense steps, `None` when not measured)}, matrices in the order in which
         they run. `phases`: phase -> seconds a step. `losses`: list of {`function`, `line`, `calls`, `classes`}.
-        `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`, `shuffle`, `sampler`}. `flight`: what the recorder
-        found, without tensors. `autograd`: {`step`, `operations`, `more`, `unreachable`, `cut`}: see
+        `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`, `shuffle`, `sampler`}. `flight`: what the
+        flight recorder found, without tensors. `autograd`: {`step`, `operations`, `more`, `unreachable`, `cut`}: see
         `protocol.GRAPH`. `batches`, `layers`, `weights`: see `debug_output`.
     """
     if not run.signals:
