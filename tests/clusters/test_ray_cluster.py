@@ -103,6 +103,7 @@ def test_a_hang_is_named_while_it_lasts_and_in_the_entry(book, address, monkeypa
     place = f"rank 1 has not entered backward at {name}:{backward}, where rank 0 waits; rank 1 is at {name}"
     assert place in told
     assert (odd["kind"], odd["ranks"], odd["where"]["line"]) in [("elsewhere", [1], n) for n in (hang - 1, hang)]
+    assert "stalled_no_progress" in [check["id"] for check in run["checks"] if check["verdict"] == "warn"]
 
 
 def test_trials_of_ray_tune_are_runs_of_their_own(book, address, monkeypatch):

@@ -133,6 +133,13 @@ def test_a_run_that_stood_still(ask, make_series):
     assert ask("stalled_no_progress", steps, signals=stuck, status="finished", ended=900.0) is None
 
 
+def test_a_run_that_was_stopped_while_a_hang_was_named_stood_still(ask, make_series):
+    facts = {"status": "interrupted", "ended": 110.0, "captured": {"ranks": {"hung_s": 21.0}}}
+    stuck = Signals("torch", spans={0: (1.0, 100.0)}, ended=100.0)
+    outcome = ask("stalled_no_progress", make_series("step_time_s", [0.1] * 50), signals=stuck, **facts)
+    assert outcome.verdict == "warn" and "21 s" in outcome.observed
+
+
 def memory(size, n=60, every=10, **extra):
     return {"memory": tuple({"step": i * every, "rss": size(i * every), **extra} for i in range(n))}
 
