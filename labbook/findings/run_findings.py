@@ -87,7 +87,7 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
     from labbook.diagnosis.run_evidence import read_caught_exception
     from labbook.report.ending_exception import ending_exception
 
-    diagnosis = _locate_awaited_rank(diagnosis, run)
+    diagnosis = _locate_awaited_rank(diagnosis, run, catalogue)
     first, top = ending_exception(run), diagnosis.primary
     page = catalogue.symptoms.get(top.symptom) if top is not None else None
     if first is None or top is None or page is None:
@@ -104,6 +104,10 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
     known = Matcher(catalogue).match_exception(exception)[:1]
     if any(_ANYTHING in match.symptom.caused_by for match in known):
         return diagnosis  # the first to report the end of another rank, as on another port
+    of_page = next((f for f in diagnosis.findings for match in known if f.symptom == match.symptom.id), None)
+    if of_page is not None:
+        rest = [replace(f, follows_from=of_page.symptom) if f is top else f for f in diagnosis.findings]
+        return replace(diagnosis, findings=(replace(of_page, follows_from=""), *(f for f in rest if f is not of_page)))
     reading = family_of_message(exception)
     message = " ".join(first.message.split())[:_MAX_LAST_LINE]
     own = Finding(
@@ -129,11 +133,14 @@ def _waited_for_failed_rank(finding: Finding, run: Run) -> bool:
     return is_of_others and odd.get("kind") == "failed" and bool(odd.get("error"))
 
 
-def _locate_awaited_rank(diagnosis: Diagnosis, run: Run) -> Diagnosis:
+def _locate_awaited_rank(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Diagnosis:
     """Returns the diagnosis with the place of the rank that the others waited for, where they are all that failed."""
     odd, top = (run.captured.get("ranks") or {}).get("odd") or {}, diagnosis.primary
     awaited = odd.get("kind") in ("elsewhere", "differs", "behind", "ended") and odd.get("where")
-    if top is None or not awaited or top.family != "nccl_or_collective" or top.where.get("rank") in odd["ranks"]:
+    if top is None or not awaited or top.where.get("rank") in odd["ranks"]:
+        return diagnosis
+    page = catalogue.symptoms.get(top.symptom)
+    if top.family != "nccl_or_collective" and (page is None or _ANYTHING not in page.caused_by):
         return diagnosis
     top = replace(top, where={**odd["where"], "rank": odd["ranks"][0]})
     return replace(diagnosis, findings=(top, *diagnosis.findings[1:]))

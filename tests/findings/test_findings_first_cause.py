@@ -32,6 +32,19 @@ def found(symptom, exception, **fields):
     return Finding(symptom, page.family, page.class_, 1, "error", symptom, exception=exception, **fields)
 
 
+def test_the_page_of_what_failed_first_comes_to_the_front():
+    """Its causes and fixes say more than the bare error."""
+    full = replace(OWN, type="OSError", message="[Errno 28] No space left on device")
+    run = replace(RUN, exceptions=(PEER, REPORT, full))
+    findings = (
+        found("peer_process_died", "RuntimeError"),
+        found("disk_full", "OSError", follows_from="peer_process_died"),
+    )
+    first, report = name_first_cause(Diagnosis(findings), run, CATALOGUE).findings
+    assert (first.symptom, first.follows_from) == ("disk_full", "")
+    assert (report.symptom, report.follows_from) == ("peer_process_died", "disk_full")
+
+
 def test_a_wait_for_the_rank_that_failed_first_stands_behind_its_error():
     left = replace(OWN, type="SystemExit", message="only 9 usable rows")
     odd = {"kind": "failed", "ranks": [1], "error": "SystemExit: only 9 usable rows"}

@@ -28,6 +28,7 @@ _BROKEN_BY_PEER = (
     "remote process exited", "NCCL communicator was aborted", "Timed out waiting", "timed out", "Timeout",
     "Gloo connectFullMesh failed", "unhandled system error", "connection was closed", "wait timeout after",
     "Timed out after", "Connection was likely closed", "TIMEOUT self_rank", "timeout caused pair closure",
+    "failed to pass monitoredBarrier", "successfully reached monitoredBarrier",
 )  # fmt: skip
 """Parts of messages that say another rank has gone. Source: gloo/transport/tcp/pair.cc, ProcessGroupNCCL.cpp."""
 
@@ -67,7 +68,7 @@ def name_odd(rows: Sequence[Mapping[str, Any]], missing: Sequence[int] = ()) -> 
     # Where ranks fail only because a peer has gone, one that has ended or never came is the reason.
     follows = first is not None and (_may_follow(first, rows) or _was_waited_for(first, rows))
     broken = [row for row in rows if _may_follow(row, rows)] if follows else []
-    if first is not None and not broken:
+    if first is not None and not broken and not _were_killed_in_hang(rows):
         return _name_failed(first, rows, waiting)
     if missing:
         return {"kind": "missing", "ranks": list(missing), **_other_rank_facts(waiting)}
@@ -188,6 +189,14 @@ def _was_waited_for(killed: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
         row for row in rows if _may_follow(row, rows) and 0.0 < float(row.get("failed_at") or 0.0) < at - _MOMENTS_S
     ]
     return killed["status"] in ("killed", "lost") and bool(killed.get("where")) and bool(before)
+
+
+def _were_killed_in_hang(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all ranks were ended without a word while they made no progress, as by a launcher that gave up."""
+    return all(
+        row["status"] == "killed" and row.get("silent_s") and not (row.get("failed_at") or row.get("signal"))
+        for row in rows
+    )
 
 
 def _lost_node(killed: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -91,6 +91,15 @@ ROWS = {
                "while trying to connect to (10.0.0.1, 29501)") for rank in (2, 3))],
         "unconnected", [2, 3],
     ),
+    "a barrier that names the rank it waited for": (
+        [row(0, error="RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 25000 ms"),
+         interrupted(1, 13, ""), row(2, error="RuntimeError: Rank 2 successfully reached monitoredBarrier, but")],
+        "elsewhere", [1],
+    ),
+    "all killed by a launcher in a hang": (
+        [row(0, "killed", at=None, waiting="collective", silent_s=14.5),
+         row(1, "killed", at=None, line=22, call="", waiting="lock", silent_s=14.5)], "elsewhere", [1],
+    ),
     "fewer ranks were started than the program waits for": (
         [row(0, line=12, error="DistStoreError: Timed out after 41 seconds waiting for clients. 2/3 clients joined"),
          row(1, at=99.0, line=12, error="DistNetworkError: Failed to recv. Connection was likely closed.")],
