@@ -111,3 +111,13 @@ def test_names_that_exist_are_part_of_the_evidence_of_an_exception_that_was_rais
     found = diagnose(collect_run_evidence(replace(RUN, exceptions=(raised,))), MATCHER).primary
     assert found is not None and found.symptom == "key_missing"
     assert found.evidence[0] == "sex is not among Name, Sex; similar: Sex"
+
+
+@pytest.mark.parametrize(("argument", "cause"), [("n_neighbor", "misspelt"), ("gpus", "renamed or removed")])
+def test_an_argument_with_a_similar_name_is_first_called_misspelt_unless_a_library_renamed_it(argument, cause):
+    message = f"Trainer.__init__() got an unexpected keyword argument '{argument}'"
+    names = {"missing": argument, "near": [f"{argument}s"], "known": []}
+    raised = CaughtException("main", "TypeError", "builtins", message, ended_process=True, names=names)
+    found = diagnose(collect_run_evidence(replace(RUN, exceptions=(raised,))), MATCHER).primary
+    assert found is not None and found.symptom == "removed_argument_used"
+    assert cause in found.causes[0]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from labbook.diagnosis.catalogue.renamed_names import RENAMED, find_rename
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 
+_SIMILAR = "similar_name"
 _SAID, _LED_THROUGH = "message: ", "frames: "
 _LATER = 10
 _NEAR = 6  # frames from the line of a model in transformers to the call of torch in its `nn.Embedding`
@@ -59,7 +60,7 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
     `message: words|other words` holds where some of them are in the message or in the source lines that led to it,
     `frames: torch/onnx/|find_class` where a file or function of the traceback has some of them. Of several parts,
     joined by ` & `, each must have one; a part may be of the other kind. `renamed` holds where a library removed or
-    renamed the name that the message misses.
+    renamed the name that the message misses, `similar_name` where the recorder found a similar one.
     """
     keys = set(keys)
     frames = raised.frames if raised else ()
@@ -69,6 +70,7 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
     places = "\n".join(f"{frame.file}:{frame.function}" for frame in frames).replace("\\", "/")
     read = {_SAID: f"{message}\n{source}".lower(), _LED_THROUGH: places.lower()}
     renamed = {RENAMED} if RENAMED in keys and find_rename(message, source) else set()
+    renamed |= {_SIMILAR} if raised and raised.names.get("near") else set()
     return renamed | {key for key in keys if key.startswith(tuple(read)) and _is_said(key, read)}
 
 
