@@ -121,3 +121,9 @@ def test_an_argument_with_a_similar_name_is_first_called_misspelt_unless_a_libra
     found = diagnose(collect_run_evidence(replace(RUN, exceptions=(raised,))), MATCHER).primary
     assert found is not None and found.symptom == "removed_argument_used"
     assert cause in found.causes[0]
+
+
+@pytest.mark.parametrize(("name", "page"), [("coef_", "estimator_not_fitted"), ("coef", "attribute_missing")])
+def test_an_attribute_that_scikit_learn_sets_in_fit_means_an_estimator_that_is_not_fitted(name, page):
+    found = diagnose(read_text(f"AttributeError: 'LinearRegression' object has no attribute '{name}'"), MATCHER).primary
+    assert found is not None and found.symptom == page
