@@ -10,7 +10,9 @@ from labbook.review.names import defaults
 from labbook.review.source_file import Source
 
 JOINING = frozenset({"mean", "sum", "stack", "cat", "concat", "add_n"})
-AS_IS = frozenset({"detach", "to_tensor", "tensor", "squeeze", "unsqueeze", "reshape", "view", "astype", "to", "float"})
+AS_IS = frozenset(
+    {"detach", "to_tensor", "tensor", "squeeze", "unsqueeze", "reshape", "view", "flatten", "astype", "to", "float"}
+)
 """Calls that return the same values in another form."""
 _DEPTH = 4
 

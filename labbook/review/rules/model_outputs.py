@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Kind, assigns, dotted_target, last_name, walk
+from labbook.review.expressions import without_form
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.rules.model_classes import axis_of, input_and_axis
 from labbook.review.source_file import Source
@@ -93,8 +94,8 @@ def same_label(code: Code, source: Source) -> Iterator[Hit]:
     """A discriminator is trained to give real and generated samples the same label."""
     judged: list[tuple[ast.Call, str, str, str]] = []
     for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) == 2):
-        score = _without_form(call.args[0])
-        score = _without_form(code.made(source, score) or score)
+        score = without_form(call.args[0])
+        score = without_form(code.made(source, score) or score)
         if isinstance(score, ast.Call) and len(score.args) == 1 and CRITIC.search(dotted_target(score.func)):
             judged.append((call, ast.unparse(call.func), ast.unparse(score.func), ast.unparse(score.args[0])))
     fakes = [one for one in judged if one[3].endswith(".detach()")]
@@ -107,13 +108,6 @@ def same_label(code: Code, source: Source) -> Iterator[Hit]:
             if same and near and not _is_written(source, label, other.lineno, call.lineno):
                 yield Hit(call, {"label": label, "critic": critic})
                 break
-
-
-def _without_form(node: ast.expr) -> ast.expr:
-    """What is brought into another form: `x` of `x.view(-1)`."""
-    while isinstance(node, ast.Call) and last_name(node.func) in ("view", "squeeze", "reshape", "flatten"):
-        node = node.func.value  # type: ignore[attr-defined]
-    return node
 
 
 def _is_written(source: Source, name: str, one: int, other: int) -> bool:
@@ -176,7 +170,7 @@ _LOSS = re.compile(r"loss|criterion|mse|mae|entropy|nll|(?:^|_)ce$|bce|l1_", re.
 def dropout_of_outputs(code: Code, source: Source) -> Iterator[Hit]:
     """The last layer of a model whose output goes into a loss is a dropout: predictions are set to 0 at random."""
     for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) >= 2):
-        made = code.made(source, _without_form(call.args[0])) if _LOSS.search(last_name(call.func)) else None
+        made = code.made(source, without_form(call.args[0])) if _LOSS.search(last_name(call.func)) else None
         if not isinstance(made, ast.Call):
             continue
         end = _last_layer(code, source, made.func)
