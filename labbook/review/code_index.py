@@ -290,7 +290,7 @@ class Code(Definitions):
             parts = [self._member_of(where, holder, key) for where, holder in self.makers(source, node.value)]
             known = [one for part in parts if part is not None for one in part]
             is_known = bool(parts) and None not in parts
-            self.remembered["members", node] = [*known, *self._stored.get(key, ())] if is_known else []
+            self.remembered["members", node] = [*known, *self.stored.get(key, ())] if is_known else []
         found: list[Origin] = self.remembered["members", node]
         return found
 

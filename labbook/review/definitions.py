@@ -33,7 +33,7 @@ class Definitions:
         self.texts: set[str] = set()
         self.remembered: dict[object, Any] = {}
         self._assignments: dict[tuple[ast.AST, str], list[ast.AST]] = defaultdict(list)
-        self._stored: dict[str | int, list[Origin]] = defaultdict(list)
+        self.stored: dict[str | int, list[Origin]] = defaultdict(list)
         for source in sources:
             self._collect(source)
 
@@ -48,7 +48,7 @@ class Definitions:
             elif isinstance(node, ast.Call):
                 self.calls[self._called_name(source, node.func)].append((source, node))
                 for one in node.keywords if last_name(node.func) == "update" else ():
-                    self._stored[one.arg or ""].append((source, one.value))
+                    self.stored[one.arg or ""].append((source, one.value))
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 self.loaded[node.attr] += 1
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 80:
@@ -74,7 +74,7 @@ class Definitions:
         for target in node.targets:
             key = member_key(target)
             if key is not None and not dotted_target(target):
-                self._stored[key].append((source, node.value))
+                self.stored[key].append((source, node.value))
 
     def class_named(self, source: Source, func: ast.expr) -> tuple[Source, ast.ClassDef] | None:
         """Return the class of the program that an expression names, if it is unique."""

@@ -61,8 +61,10 @@ def clipped_after_step(code: Code, source: Source) -> Iterator[Hit]:
         clip, zero, backward, step = (order.index(one) for one in ("clip", "zero", "backward", "step"))
         places = [one.inner or one.node for one in found if one.what in ("step", "clip")]
         blocks = {id(source.blocks[where][0]) for one in places if (where := source.statement(one)) in source.blocks}
-        if backward < step < clip and not step < zero < clip and len(blocks) == 1:
-            call = places[-1]
+        call = places[-1]
+        # A clip with an infinite limit measures the norm.
+        measures = "inf" in ast.unparse(call)
+        if backward < step < clip and not step < zero < clip and len(blocks) == 1 and not measures:
             yield Hit(call, {"clip": ast.unparse(call.func) if isinstance(call, ast.Call) else "clip_grad_norm_"})
 
 

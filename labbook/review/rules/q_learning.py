@@ -67,8 +67,9 @@ def target_never_synced(code: Code, source: Source) -> Iterator[Hit]:
         if not is_best or (owner is not None) != is_attribute or not code.calls.get("backward"):
             continue
         uses = [node for node in ast.walk(owner or source.tree) if dotted_target(node) == target]
-        # Other objects may update the network of an agent.
-        if is_attribute and code.loaded[target.removeprefix("self.")] > sum(_is_read(one) for one in uses):
+        # Other objects may update or replace the network of an agent.
+        name = target.removeprefix("self.")
+        if is_attribute and (code.stored[name] or code.loaded[name] > sum(_is_read(one) for one in uses)):
             continue
         later = [node for node in uses if _is_after_start(source, node)]
         made = code.assigned_values(owner or source.tree, target)
