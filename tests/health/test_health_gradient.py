@@ -386,6 +386,7 @@ def test_weight_decay_stronger_than_the_gradient(
         ([0.0, 1.0, 1.0], "layer1", "warn"),
         ([0.0, 1.0, 1.0], "experts.1", "note"),
         ([0.0, 0.0, 1.0], "layer1", None),
+        ([0.0, 0.0, 0.0], "layer1", None),
         ([1e-9, 1.0, 1.0], "layer1", None),
     ],
 )

@@ -308,3 +308,15 @@ def test_padding_is_known_by_ids_not_by_labels_beside_them(ask, lowest, verdict)
     signals = {"batches": batches, "tensors": tensors, "models": ({"model": 0, "modules": [module]},)}
     found = ask("attention_over_padding", signals=signals)
     assert (found and found.verdict) == verdict
+
+
+@in_one_test(("layer", "zero", "verdict"), [("Linear", 0.0, "fail"), ("Linear", 0.45, "ok"), ("LSTM", 0.0, None)])
+def test_a_decoder_that_sees_its_next_token(ask, make_model, layer, zero, verdict):
+    form = {"role": "input", "shape": [16, 24], "integer": True, "max": 20}
+    leaves = [{**form, "path": "0"}, {**form, "path": "1", "ahead": 1}]
+    seen = tuple({"step": step, "phase": "train", "leaves": leaves} for step in (1, 2, 3, 4))
+    row = {"fn": "softmax", "line": "t.py:4", "shape": [16, 4, 24, 24], "zero": zero}
+    tensors = tuple({"step": step, "model": 0, "functions": [row]} for step in (2, 3, 4))
+    signals = {"batches": seen, "tensors": tensors, "models": (make_model(layer),)}
+    found = ask("attention_sees_target", signals=signals)
+    assert (found and found.verdict) == verdict

@@ -28,7 +28,7 @@ _SETTLED = 5
 _CONFIRMED = 3
 _ALL_ZERO = 0.99
 _LARGEST_EPS = 1e-3
-_SHRUNK = 0.7
+_SHRUNK = 0.9
 _SHAPING = frozenset(["View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Clone", "Alias", "ToCopy", "Cast"])
 _NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm", "rmsnorm")
 
@@ -214,9 +214,9 @@ def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
 
 @check("norm_eps_dominates", family="activation", tier=2, needs=("modules", "params"))
 def eps_is_small(run: Run, signals: Signals) -> Outcome | None:
-    """Whether the `eps` of a normalisation is larger than the variance of what it normalises, which it then shrinks.
+    """Whether the `eps` of a normalisation is not small beside the variance of its inputs, which it then shrinks.
 
-    Source: chosen by us (tier 2): an `eps` above 0.001 and outputs of less than 0.7 times the deviation that the
+    Source: chosen by us (tier 2): an `eps` above 0.001 and outputs of less than 0.9 times the deviation that the
     weights ask for, in at least 3 looks and all of them. `eps` is to prevent a division by 0.
     """
     weights = {(p.model, p.name): p for p in parameters_of(signals)}

@@ -170,11 +170,11 @@ def gradient_in_every_layer(run: Run, signals: Signals) -> Outcome | None:
     known = [p for p in parameters_of(signals) if (p.is_matrix or p.is_table) and p.trainable]
     seen = [(p, norms) for p in known if len(norms := p.values("g")) >= _FEWEST_LOOKS]
     still = [parameter for parameter, norms in seen if not any(norms)]
-    if not still or 2 * len(still) > len(seen):
+    at_zero = len(still) > 1 and not any(any(p.values("w")) for p in still)
+    if not still or len(still) == len(seen) or (2 * len(still) > len(seen) and not at_zero):
         return None
     names, idle = join_names([p.name for p in still]), all("expert" in p.name.lower() for p in still)
     observed = message("health.gradient_zero_in_part.zero", bad=len(still), matrices=len(seen), names=names)
-    at_zero = len(still) > 1 and not any(any(p.values("w")) for p in still)
     evidence = (message("health.gradient_zero_in_part.factors"),) if at_zero else ()
     return Outcome("note" if idle else "warn", observed, evidence, {"parameter": still[0].name})
 

@@ -18,6 +18,8 @@ from labbook.model.signals import Signals
 
 _FEWEST = 3
 _SHORTEST = 8
+_RECURRENT = ("RNN", "LSTM", "GRU", "SimpleRNN", "LSTMCell", "GRUCell", "RNNCell")
+"""Layers of decoders that attend to the sequence of the encoder, which may be as long as their own."""
 _HIDDEN = 0.2
 """Share of exact zeros in the weights of an attention; a causal mask makes nearly half so. Source: chosen by us."""
 
@@ -37,20 +39,24 @@ def target_is_next_token(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("warn", observed, called_in_sentence(line), place_of(line))
 
 
-def sequence_ahead(signals: Signals, ahead: int) -> str:
-    """Returns the path of the only sequence of tokens that a model is given, which the target is `ahead` of; else "".
+def sequence_ahead(signals: Signals, ahead: int, *, alone: bool = True) -> str:
+    """Returns the path of the sequence of tokens that a model is given, which the target is `ahead` of; else "".
 
     The target may be given to the model as well, and masks of 0 and 1.
+
+    Args:
+        alone: Whether it has to be the only one; else it may be the input of a decoder, beside that of an encoder.
     """
     batches = [b for b in signals.batches if b.get("phase") == "train" and b.get("leaves")]
-    found = ""
+    found: set[str] = set()
     for batch in batches:
         leaves = [leaf for leaf in batch.get("leaves", []) if leaf.get("role") == "input"]
         tokens = [e for e in leaves if e.get("integer") and len(e.get("shape", ())) == 2 and (e.get("max") or 0) > 1]
-        if not tokens or tokens[0].get("ahead") != ahead or any(e.get("ahead") is None for e in tokens):
+        paths = [e.get("path", "") for e in tokens if e.get("ahead") == ahead]
+        if not paths or (alone and (paths[0] != tokens[0].get("path") or any(e.get("ahead") is None for e in tokens))):
             return ""
-        found = tokens[0].get("path", "")
-    return found if len(batches) >= _FEWEST else ""
+        found.add(paths[0])
+    return found.pop() if len(batches) >= _FEWEST and len(found) == 1 else ""
 
 
 @check("attention_sees_target", family="loop-bug", tier=1, needs=("batches", "tensors"))
@@ -58,9 +64,12 @@ def attention_is_causal(run: Run, signals: Signals) -> Outcome | None:
     """Whether attention of a model that predicts the next token hides nothing, so that it reads what it predicts.
 
     Source: a logical invariant (tier 1) over at least 3 looks: the target is the input one token later, and no
-    attention over that sequence has a mask or, as its softmax shows, zeros; or they begin after the next token.
+    attention over that sequence has a mask or, as its softmax shows, zeros; or they begin after the next token. The
+    sequence may be the input of a decoder.
     """
     path = sequence_ahead(signals, 1)
+    if not path and not any(module.type in _RECURRENT for module in modules_of(signals)):
+        path = sequence_ahead(signals, 1, alone=False)
     lengths = (
         {n for _, _, leaf in input_leaves(signals).get(path, []) for n in leaf.get("shape", ())} if path else set()
     )

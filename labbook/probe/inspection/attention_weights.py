@@ -55,7 +55,7 @@ def _is_even(seen):
 
 
 def _tokens_ahead(rows):
-    """How many later tokens each query sees, where that is the same number for all and the rest is hidden.
+    """How many later tokens each query sees, where that is the same number for all; a window may end behind them.
 
     -1 where each sees only the tokens before its own, and all of them where it sees none before its own.
     """
@@ -63,8 +63,6 @@ def _tokens_ahead(rows):
     first = [next((at for at, weight in enumerate(row) if weight >= _SEEN), size) for row in rows[:-1]]
     if first in ([*range(size - 1)], [*range(1, size)]) and all(row[-1] >= _SEEN for row in rows[:-1]):
         return size - 1
-    if rows[-1][0] < _SEEN:
-        return None
     last = [max((at for at, weight in enumerate(row) if weight >= _SEEN), default=-1) for row in rows]
     ahead = last[1] - 1
     same = all(at == min(index + ahead, size - 1) for index, at in enumerate(last) if index)

@@ -40,7 +40,7 @@ def described(weights, batches=None, exact=True):
         (None, None),
         (CAUSAL & (np.arange(SIZE) > 4), None),
         (np.tril(np.ones((SIZE, SIZE)), -1) > 0, SIZE - 1),
-        (np.triu(CAUSAL, 2) | (np.tril(np.ones((SIZE, SIZE)), -3) > 0), None),
+        (np.triu(CAUSAL, 2) | (np.tril(np.ones((SIZE, SIZE)), -3) > 0), 1),
     ],
     ids=[
         "causal",
