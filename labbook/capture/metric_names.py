@@ -37,10 +37,10 @@ CHINESE_QUALIFIER = "(?:训练|验证|测试|平均|总)集?(?:上的?|的)?(?:�
 CHINESE_NAMES = "|".join(sorted(_CHINESE, key=len, reverse=True))
 QUALIFIERS = (
     "train|training|val|vali|valid|validation|eval|evaluation|dev|test|best|average|avg|mean|total|running|last|episode"
-    "|final|source|target|teacher|student|lowest|highest"
+    "|final|source|target|teacher|student|lowest|highest|ema|swa"
 )
-BEST = "best|lowest|highest"
-"""What comes before the best value of a metric: "Best val Acc", "lowest val loss"."""
+VARIANTS = "best|lowest|highest|ema|swa"
+"""What comes before another value of a metric: "Best val Acc", "lowest val loss", "SWA val_acc" of averaged weights."""
 _LONG_WORDS = {word for _, _, words in QUANTITIES for word in words.split() if len(word) > 2}
 GATE = "|".join(sorted({*_LONG_WORDS, *_CHINESE}))
 """Alternatives of which a line with a metric has one; in lower case."""

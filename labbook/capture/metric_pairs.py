@@ -8,10 +8,10 @@ import re
 from labbook.capture.metric_lines import plain_line
 from labbook.capture.metric_names import (
     AVERAGES,
-    BEST,
     CHINESE_NAMES,
     CHINESE_QUALIFIER,
     QUALIFIERS,
+    VARIANTS,
     data_split,
     has_split,
     metric_name,
@@ -24,7 +24,7 @@ _NUMBER = (
 )
 """A number; one of more than 15 digits is a diverged value with decimals, and no date or identifier."""
 _PAIR = re.compile(
-    rf"(?<![\w./\\-])(?P<name>(?:(?:(?:{BEST})[ ])?(?:{QUALIFIERS})[ ]|{CHINESE_QUALIFIER}[ ]?)?"
+    rf"(?<![\w./\\-])(?P<name>(?:(?:(?:{VARIANTS})[ ])?(?:{QUALIFIERS})[ ]|{CHINESE_QUALIFIER}[ ]?)?"
     r"[A-Za-z_][\w./@-]{0,60}"
     rf"|(?:{CHINESE_QUALIFIER}[ ]?)?(?:{CHINESE_NAMES}))"
     rf"(?:[ ](?:sum|mean|avg|average|value))?(?:[ ]?\((?P<note>[^()\n]{{0,40}})\))?['\"]?[↑↓]?"

@@ -242,6 +242,7 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
         ("19s - loss:  0.5943 - auc:  0.6481 - val_binary_crossentropy:  0.5921",
          {"loss": [(1, 0.5943)], "auc": [(1, 0.6481)], "val_binary_crossentropy": [(1, 0.5921)]}),
         ("epoch 3 test acc: 0.8\nBest test acc: 0.9", {"test_acc": [(3, 0.8)], "Best_test_acc": [(1, 0.9)]}),
+        ("epoch 3 val_acc 0.8\nSWA val_acc: 0.9", {"val_acc": [(3, 0.8)], "SWA_val_acc": [(1, 0.9)]}),
         ("epoch 3 val loss 0.5\nlowest val loss 0.4", {"val_loss": [(3, 0.5)], "lowest_val_loss": [(1, 0.4)]}),
         ("Test: Loss: 0.5\nTest (EMA): Loss: 0.6\nTest (avg): Loss: 0.4",
          {"test/loss": [(1, 0.5), (2, 0.4)], "test/ema_loss": [(1, 0.6)]}),

@@ -336,13 +336,6 @@ def test_scale_of_initial_weights(ask, make_model, looks):
     assert ask("init_scale_bad", signals=signals(0.06)).verdict == "ok"
 
 
-@in_one_test(("norm", "verdict"), [(2.0, "note"), (1e-3, "warn")])
-def test_small_initial_weights_that_have_grown_are_a_note(ask, make_model, looks, norm, verdict):
-    model = make_model("Linear", "Linear", init={i: {"std": 1e-4} for i in (1, 2)})
-    tensors = looks(params=lambda step: [{"i": i, "w": 1e-3 if step == 1 else norm, "g": 1.0} for i in (0, 1)])
-    assert ask("init_scale_bad", signals={"models": (model,), "tensors": tensors}).verdict == verdict
-
-
 def test_initialisation_written_again_and_again(ask, make_model):
     def verdict(**times):
         model = make_model(

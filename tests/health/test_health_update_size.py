@@ -140,3 +140,10 @@ def test_decay_apart_from_the_gradient_that_wins_against_it(ask, make_model, loo
     losses = ({"fn": "cross_entropy", "training": True, "calls": 60, "classes": 10, "value_first": 2.3},)
     found = ask("regularisation_dominates", make_series("lr", [1e-3] * 60), signals={**signals, "losses": losses})
     assert (found and found.verdict) == verdict
+
+
+@in_one_test(("norm", "verdict"), [(2.0, "note"), (1e-3, "warn")])
+def test_small_initial_weights_that_have_grown_are_a_note(ask, make_model, looks, norm, verdict):
+    model = make_model("Linear", "Linear", init={i: {"std": 1e-4} for i in (1, 2)})
+    tensors = looks(params=lambda step: [{"i": i, "w": 1e-3 if step == 1 else norm, "g": 1.0} for i in (0, 1)])
+    assert ask("init_scale_bad", signals={"models": (model,), "tensors": tensors}).verdict == verdict
