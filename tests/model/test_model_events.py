@@ -26,6 +26,7 @@ OTHER_FACTS = {
         "rerun_of",
         "ranks",
         "bad_step",
+        "hung_s",
         "left_at",
         "joined",
         "wanted",
