@@ -20,6 +20,7 @@ from labbook.diagnosis.families.message_family import (
     family_of_source,
 )
 from labbook.diagnosis.finding_builder import build_family_finding, build_finding
+from labbook.diagnosis.fingerprint import normalise_message
 from labbook.diagnosis.text.evidence_collector import LAST_STEP, PRINTS_STEPS
 from labbook.diagnosis.text.hedging import drop_questions, without_speculation
 from labbook.diagnosis.text.survived_errors import is_soft
@@ -226,6 +227,7 @@ def _is_survived(candidate: Candidate) -> bool:
 
 
 def _has_unexplained_exception(evidence: Evidence, candidates: Sequence[Candidate]) -> bool:
-    """Whether an exception that ended the program belongs to no candidate."""
-    known = {c.exception.message for c in candidates if c.exception is not None}
-    return any(one.ended_process and one.message and one.message not in known for one in evidence.exceptions)
+    """Whether an exception that ended the program belongs to no candidate; ranks lose a peer at different ports."""
+    known = {normalise_message(c.exception.message) for c in candidates if c.exception is not None}
+    ended = (one.message for one in evidence.exceptions if one.ended_process and one.message)
+    return any(normalise_message(message) not in known for message in ended)

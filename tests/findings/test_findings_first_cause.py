@@ -32,6 +32,16 @@ def found(symptom, exception, **fields):
     return Finding(symptom, page.family, page.class_, 1, "error", symptom, exception=exception, **fields)
 
 
+@pytest.mark.parametrize("port", [4711, 4712])
+def test_a_cause_is_certain_though_ranks_lose_it_at_different_ports(port):
+    lost = [replace(PEER, rank=n, message=f"[pair.cc:553] Connection closed by peer [127.0.0.1]:{at}. This is typical.")
+            for n, at in ((0, 4711), (2, port))]  # fmt: skip
+    own = replace(OWN, type="AttributeError", message="Can't pickle local object 'build.<locals>.<lambda>'")
+    run = replace(RUN, exceptions=(own, *lost, REPORT))
+    first = diagnose(collect_run_evidence(run), Matcher(CATALOGUE)).primary
+    assert (first.symptom, first.tier) == ("unpicklable_object", 1)
+
+
 def test_the_page_of_what_failed_first_comes_to_the_front():
     """Its causes and fixes say more than the bare error."""
     full = replace(OWN, type="OSError", message="[Errno 28] No space left on device")
