@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from labbook.review.code_index import Code, Kind, dotted_target, last_name, walk
+from labbook.review.code_index import Code, Function, Kind, dotted_target, last_name, walk
 from labbook.review.source_file import Source
 
 _SHAPES = {
@@ -52,7 +52,10 @@ def _activation_of_call(code: Code, source: Source, call: ast.Call, depth: int) 
     if owner is not None:
         return _activation_of_class(code, source, owner, depth + 1)
     kind = code.kind(source, func)
-    return activation_of_kind(code, kind, depth + 1, call) if kind is not None else ""
+    if kind is not None:
+        return activation_of_kind(code, kind, depth + 1, call)
+    followed = code.function_named(source, func)
+    return _end_of_function(code, *followed, depth) if followed is not None else ""
 
 
 def _is_module_like(node: ast.expr) -> bool:
@@ -91,11 +94,12 @@ def _activation_of_class(code: Code, source: Source, cls: ast.ClassDef, depth: i
     if not code.is_module(source, cls):
         return ""
     forward = code.method(source, cls, "forward")
-    if forward is None:
-        return ""
-    where, function = forward
+    return _end_of_function(code, *forward, depth) if forward is not None else ""
+
+
+def _end_of_function(code: Code, source: Source, function: Function, depth: int) -> str:
     returns = [node.value for node in walk(function.body) if isinstance(node, ast.Return)]
-    ends = {last_operation(code, where, value, depth + 1) for value in returns}
+    ends = {last_operation(code, source, value, depth + 1) for value in returns}
     # Code that reads `self.training` may return something else in training.
     reads_mode = any(isinstance(node, ast.Attribute) and node.attr == "training" for node in walk(function.body))
     return ends.pop() if len(ends) == 1 and not (reads_mode and len(returns) > 1) else ""
