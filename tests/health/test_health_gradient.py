@@ -381,18 +381,19 @@ def test_weight_decay_stronger_than_the_gradient(
 
 
 @in_one_test(
-    ("norms", "name", "verdict"),
+    ("norms", "weight", "name", "verdict"),
     [
-        ([0.0, 1.0, 1.0], "layer1", "warn"),
-        ([0.0, 1.0, 1.0], "experts.1", "note"),
-        ([0.0, 0.0, 1.0], "layer1", None),
-        ([0.0, 0.0, 0.0], "layer1", None),
-        ([1e-9, 1.0, 1.0], "layer1", None),
+        ([0.0, 1.0, 1.0], 1.0, "layer1", "warn"),
+        ([0.0, 1.0, 1.0], 1.0, "experts.1", "note"),
+        ([0.0, 0.0, 1.0], 1.0, "layer1", None),
+        ([0.0, 0.0, 1.0], 0.0, "layer1", "warn"),
+        ([0.0, 0.0, 0.0], 1.0, "layer1", None),
+        ([1e-9, 1.0, 1.0], 1.0, "layer1", None),
     ],
 )
-def test_layers_with_a_gradient_of_exactly_zero(ask, make_model, looks, norms, name, verdict):
+def test_layers_with_a_gradient_of_exactly_zero(ask, make_model, looks, norms, weight, name, verdict):
     model = make_model("Linear", "Linear", "Linear")
     model["parameters"][0]["name"] = f"{name}.weight"
-    tensors = looks(params=lambda _: [{"i": i, "w": 1.0, "g": norm} for i, norm in enumerate(norms)])
+    tensors = looks(params=lambda _: [{"i": i, "w": weight, "g": norm} for i, norm in enumerate(norms)])
     found = ask("gradient_zero_in_part", signals={"models": (model,), "tensors": tensors})
     assert (found and found.verdict) == verdict

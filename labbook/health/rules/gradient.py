@@ -165,12 +165,16 @@ def gradient_in_every_layer(run: Run, signals: Signals) -> Outcome | None:
     """Whether the gradient of some matrices is exactly 0 in every look, and that of most others is not.
 
     Source: chosen by us (tier 2), over at least 5 looks. Two factors that both begin at 0 hide each other's gradient,
-    as in a wrong low-rank adapter. An expert of a mixture that gets no tokens is a note.
+    as in a wrong low-rank adapter: 3 looks are enough, and they may be most of what trains. An expert of a mixture that
+    gets no tokens is a note.
     """
     known = [p for p in parameters_of(signals) if (p.is_matrix or p.is_table) and p.trainable]
-    seen = [(p, norms) for p in known if len(norms := p.values("g")) >= _FEWEST_LOOKS]
+    seen = [(p, norms) for p in known if len(norms := p.values("g")) >= _STREAK]
     still = [parameter for parameter, norms in seen if not any(norms)]
-    at_zero = len(still) > 1 and not any(any(p.values("w")) for p in still)
+    at_zero = len(still) > 1 and all(set(p.values("w")) == {0.0} for p in still)
+    if not at_zero:
+        seen = [(p, norms) for p, norms in seen if len(norms) >= _FEWEST_LOOKS]
+        still = [parameter for parameter, norms in seen if not any(norms)]
     if not still or len(still) == len(seen) or (2 * len(still) > len(seen) and not at_zero):
         return None
     names, idle = join_names([p.name for p in still]), all("expert" in p.name.lower() for p in still)
