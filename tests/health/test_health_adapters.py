@@ -77,3 +77,12 @@ def test_a_part_that_runs_in_no_block_was_forgotten(ask, names, running, verdict
         "models": ({"model": 0, "modules": modules, "parameters": []},),
     }
     assert ask("param_never_gets_grad", signals=signals).verdict == verdict
+
+
+def test_factors_at_zero_in_a_model_that_was_rebuilt(ask, make_model, looks):
+    def rows(step):
+        norm = 1.0 if step < 60 else 0.0  # what had these numbers before were layers
+        return [{"i": 0, "w": norm, "g": norm}, {"i": 1, "w": norm, "g": norm}, {"i": 2, "w": 1.0, "g": 1.0}]
+
+    signals = {"models": (make_model("Linear", "Linear", "Linear"),), "tensors": looks(params=rows)}
+    assert ask("gradient_zero_in_part", signals=signals).verdict == "warn"

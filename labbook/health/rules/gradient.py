@@ -170,8 +170,9 @@ def gradient_in_every_layer(run: Run, signals: Signals) -> Outcome | None:
     """
     known = [p for p in parameters_of(signals) if (p.is_matrix or p.is_table) and p.trainable]
     seen = [(p, norms) for p in known if len(norms := p.values("g")) >= _STREAK]
-    still = [parameter for parameter, norms in seen if not any(norms)]
-    at_zero = len(still) > 1 and all(set(p.values("w")) == {0.0} for p in still)
+    # Of a model that was rebuilt, as with adapters, earlier looks are those of other parameters.
+    still = [p for p, norms in seen if not any(norms[-_STREAK:]) and set(p.values("w")[-_STREAK:]) == {0.0}]
+    at_zero = len(still) > 1
     if not at_zero:
         seen = [(p, norms) for p, norms in seen if len(norms) >= _FEWEST_LOOKS]
         still = [parameter for parameter, norms in seen if not any(norms)]
