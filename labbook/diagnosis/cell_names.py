@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 
-from labbook.frozen import dataclass
+from labbook.diagnosis.text.ipynb import Cell
 from labbook.model.evidence import ObservedException
 
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
@@ -18,22 +18,6 @@ _HIDDEN = re.compile(r"^\s*%(?:run|load|pylab)\b|^\s*from \S+ import \*|\bexec\(
 _ALIKE = 0.8
 """Source: chosen by us: `X_trian` and `X_train` are alike, `X_test` and `y_test` are not."""
 _OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A code cell of a notebook.
-
-    Args:
-        number: Place among all cells, from 1.
-        turn: Its place in the order in which the cells ran; `None` if it did not run.
-        failed: Whether it ended with an error.
-    """
-
-    number: int
-    source: str
-    turn: int | None
-    failed: bool = False
 
 
 def describe_missing_name(cells: Sequence[Cell], exceptions: Sequence[ObservedException]) -> dict[str, str]:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.catalogue.run_conditions import MARK
-from labbook.diagnosis.cell_names import Cell, describe_missing_name
+from labbook.diagnosis.cell_names import describe_missing_name
 from labbook.diagnosis.finding_builder import locate_exception
+from labbook.diagnosis.text.ipynb import Cell
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.events.data_kinds import Loader
 from labbook.model.events.inspection_kinds import Flight
@@ -123,7 +124,12 @@ def _cells(run: Run) -> list[Cell]:
     """The cells of a recorded notebook; those that ran did so from the top to the bottom."""
     rows = (run.captured.get("notebook") or {}).get("cells") or ()
     return [
-        Cell(row["cell"], row["source"], None if row["state"] == "not_run" else row["cell"], row["state"] == "failed")
+        Cell(
+            row["cell"],
+            row.get("source", ""),
+            None if row["state"] == "not_run" else row["cell"],
+            row["state"] == "failed",
+        )
         for row in rows
     ]
 

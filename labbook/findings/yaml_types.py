@@ -100,7 +100,7 @@ def _walk(node: Any, path: tuple[str | int, ...], seen: set[int]) -> Iterator[Ya
         read = _READERS.get(node.tag.rpartition(":")[2])
         kind, value = (read and read(node.value, _leaf(path))) or ("", "")
         if kind:
-            yield _value(f"configuration.yaml.{kind}", path, node, value)
+            yield _value(kind, path, node, value)
 
 
 def _read_keys(mapping: Any, path: tuple[str | int, ...]) -> Iterator[YamlValue]:  # noqa: ANN401 - a yaml node
@@ -140,41 +140,45 @@ _Reading = tuple[str, str] | None
 
 def _read_text(text: str, key: str) -> _Reading:
     if _STRING_NUMBER.fullmatch(text):
-        return "number_as_text", _add_dot_and_sign(text)
+        return "configuration.yaml.number_as_text", _add_dot_and_sign(text)
     if _TUPLE.fullmatch(text) and "," in text:
-        return "tuple_as_text", "[" + text.strip("()").strip().rstrip(",") + "]"
+        return "configuration.yaml.tuple_as_text", "[" + text.strip("()").strip().rstrip(",") + "]"
     if _NUMBERS.fullmatch(text):
-        return "list_as_text", f"[{text}]"
+        return "configuration.yaml.list_as_text", f"[{text}]"
     if _NO_NUMBER.fullmatch(text) and not _NORM_KEYS.search(key):
-        return "special_as_text", re.sub(r"(?=[a-z])", ".", text.lower(), count=1)
+        return "configuration.yaml.special_as_text", re.sub(r"(?=[a-z])", ".", text.lower(), count=1)
     if _OCTAL_OF_YAML_2.fullmatch(text):
-        return "special_as_text", str(int(text, 8))
+        return "configuration.yaml.special_as_text", str(int(text, 8))
     if _DIGITS.fullmatch(text):
-        return "zeros_as_text", text.lstrip("0")
-    return ("none_as_text", "null") if text == "None" else None
+        return "configuration.yaml.zeros_as_text", text.lstrip("0")
+    return ("configuration.yaml.none_as_text", "null") if text == "None" else None
 
 
 def _read_integer(text: str, key: str) -> _Reading:
     if _DIGITS.fullmatch(text) and int(text) != int(text, 8) and not _MODE_KEYS.search(key):
-        return "octal", str(int(text, 8))
+        return "configuration.yaml.octal", str(int(text, 8))
     if ":" in text:
-        return "sexagesimal", str(_base_60(text))
+        return "configuration.yaml.sexagesimal", str(_base_60(text))
     if "_" in text and text[:2].lower() not in ("0x", "0b") and not _THOUSANDS.fullmatch(text):
-        return "underscores", text.replace("_", "")
+        return "configuration.yaml.underscores", text.replace("_", "")
     return None
 
 
 def _read_float(text: str, key: str) -> _Reading:
     is_version = _LOSES_ZERO.fullmatch(text) and _VERSION_KEYS.search(key)
-    return ("version_as_number", str(float(text))) if is_version else None
+    return ("configuration.yaml.version_as_number", str(float(text))) if is_version else None
 
 
 def _read_timestamp(text: str, key: str) -> _Reading:
-    return ("date", text) if len(text) == len("2026-01-01") and not _DAY_KEYS.search(key) else None
+    return ("configuration.yaml.date", text) if len(text) == len("2026-01-01") and not _DAY_KEYS.search(key) else None
 
 
 def _read_boolean(text: str, key: str) -> _Reading:
-    return ("word_as_bool", _bool(text)) if text.lower() in _BOOLEANS and _WORD_KEYS.search(key) else None
+    return (
+        ("configuration.yaml.word_as_bool", _bool(text))
+        if text.lower() in _BOOLEANS and _WORD_KEYS.search(key)
+        else None
+    )
 
 
 _READERS = {

@@ -226,7 +226,7 @@ class Code(Definitions):
             return [(source, last)]
         while True:
             is_parameter = isinstance(scope, Function) and target in parameters(scope)
-            found = self._given(source, scope, target)
+            found = self._assigned_origins(source, scope, target)
             if isinstance(scope, Function) and is_parameter:
                 arguments = self.arguments(source, scope, target)
                 is_unchanged = scope is source.function(node) and self._is_unchanged(source, scope, target, node)
@@ -242,18 +242,18 @@ class Code(Definitions):
         line = statement.lineno if statement is not None else 0
         return not in_loop and all(getattr(one, "lineno", 0) >= line for one in self._assignments[scope, target])
 
-    def _given(self, source: Source, scope: ast.AST, target: str) -> list[Origin] | None:
+    def _assigned_origins(self, source: Source, scope: ast.AST, target: str) -> list[Origin] | None:
         """Return all values assigned to a name in a function, class or module; `None` if one of them is unknown."""
         found: list[Origin] = []
         for node in self._assignments.get((scope, target), ()):
             value = assigned_value(node, target)
-            values = [(source, value)] if value is not None else self._unpacked(source, node, target)
+            values = [(source, value)] if value is not None else self._unpacked_origins(source, node, target)
             if not values:
                 return None
             found += values
         return found
 
-    def _unpacked(self, source: Source, node: ast.AST, target: str) -> list[Origin]:
+    def _unpacked_origins(self, source: Source, node: ast.AST, target: str) -> list[Origin]:
         """Return what a name is given of the values that a call returns together; empty if it is unknown."""
         names = node.targets[0].elts if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) else []
         place = next((number for number, one in enumerate(names) if dotted_target(one) == target), None)
@@ -271,7 +271,7 @@ class Code(Definitions):
 
     def _attribute(self, source: Source, owner: ast.ClassDef, target: str) -> list[Origin]:
         for where, cls in self.lineage(source, owner):
-            found = self._given(where, cls, target)
+            found = self._assigned_origins(where, cls, target)
             if found is None:
                 return []
             found = [one for one in found if not _is_none(one[1])]

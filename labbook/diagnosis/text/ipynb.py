@@ -4,8 +4,24 @@ from __future__ import annotations
 
 import json
 
-from labbook.diagnosis.cell_names import Cell
+from labbook.frozen import dataclass
 from labbook.model.run import is_launcher_error
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A code cell of a notebook.
+
+    Args:
+        number: Place among all cells, from 1.
+        turn: Its place in the order in which the cells ran; `None` if it did not run.
+        failed: Whether it ended with an error.
+    """
+
+    number: int
+    source: str
+    turn: int | None
+    failed: bool = False
 
 
 def read_cell_outputs(content: bytes) -> str:

@@ -66,10 +66,9 @@ name, path and digest of the text of each of `files`."""
 
 EXCEPTION = "exception"
 """An uncaught exception. `where`: "main", "thread", "child". `chain` and `frames`: innermost last. `relation` of a
-link: "cause" or "context". `group`: the members of an exception group. `user` of a frame: outside the interpreter's
-and site-packages' folders. `tensors` (<= 8): what the innermost line of the user's code names. `names`: the name that
-does not exist (`missing`), similar ones that do (`near`, <= 3), and keys, columns or arguments if they are few
-(`known`, <= 12). `step`: last optimizer step. `exit`: it ended the process."""
+link: "cause" or "context". `group`: members of a group. `user` of a frame: outside the interpreter's and site-packages'
+folders. `tensors` (<= 8): what the innermost line of the user's code names. `names`: the one that is missing
+(`missing`), similar ones (`near`, <= 3), all if few (`known`, <= 12). `step`: last one. `exit`: it was the end."""
 
 CHILD_DIED = "child_died"
 """A child of `multiprocessing` was ended by a signal that this process did not send. `name`: "Process-1". `target`:

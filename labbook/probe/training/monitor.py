@@ -29,8 +29,7 @@ class TrainingMonitor:
 
     Args:
         adapter: The adapter of the framework; its `probe` and `training` are used.
-        inspector: What looks at tensors: the `TensorInspector` of the framework (`inspection/inspector.py`), whose
-            methods say when they are called.
+        inspector: Reads tensors; see the methods of `TensorInspector` (`inspection/inspector.py`).
     """
 
     def __init__(self, adapter, inspector):
