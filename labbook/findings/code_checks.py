@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +14,15 @@ from labbook.model.message import Message, message
 from labbook.model.run import Run
 
 if TYPE_CHECKING:
-    from labbook.review.violation import Violation
+    from labbook.findings.nan_exits import NanExit
+    from labbook.review.violation import Rule, Violation
 
 _SECONDS = 0.5
 _MOST_FILES = 30
 _MOST_BYTES = 200_000
+_MOST_CAUSES = 3
+_NONFINITE = "loss_nonfinite"
+_TESTS_NAN = re.compile(r"isnan|isinf|isfinite|(\b[\w.()]+) [!=]= \1")
 _VERDICTS = {"error": "fail", "warning": "warn", "note": "note"}
 
 
@@ -25,30 +32,71 @@ def check_code(run: Run) -> list[tuple[Check, Outcome]]:
     Empty if the code cannot be read. Cost: the time of parsing, at most about `_SECONDS`.
     """
     files = [path for name in run.sources[:_MOST_FILES] if _is_small(path := Path(name).expanduser())]
-    if not run.signals or not files:
+    if not files:
         return []
     from labbook.review.reviewer import RULES, review_files
 
-    rules = [rule for rule in RULES if rule.row]
+    rules = [rule for rule in RULES if (rule.row and run.signals) or rule.symptom == _NONFINITE]
     by_name = {rule.name: rule for rule in rules}
     try:
         violations = review_files(files, seconds=_SECONDS, rules=rules).violations
+        nan_exit = _find_nan_exit(run, files)
     except Exception:
         # Unreadable code costs its rows, never the entry.
         return []
     found: dict[str, tuple[Check, Outcome]] = {}
     for one in violations:
         rule = by_name[one.rule]
-        check = Check(rule.symptom, rule.row, rule.tier, (), lambda _run, _signals: None)
-        outcome = Outcome(
-            _VERDICTS[one.severity],
-            Message(rule.message_key("what"), one.values),
-            (message("health.in_code", line=_place(one)),),
-            place_of(_place(one)),
-            advice=Message(rule.message_key("advice"), one.values),
-        )
-        found.setdefault(rule.symptom, (check, outcome))
+        if rule.row:
+            place = _place(one.file, one.cell, one.line)
+            what, advice = _sentences(rule, one)
+            in_code = message("health.in_code", line=place)
+            outcome = Outcome(_VERDICTS[one.severity], what, (in_code,), place_of(place), advice=advice)
+            found.setdefault(rule.symptom, (_check(rule.symptom, rule.row, rule.tier), outcome))
+    if nan_exit is not None:
+        causes = [(by_name[one.rule], one) for one in violations if not by_name[one.rule].row]
+        found[_NONFINITE] = (_check(_NONFINITE, "numeric", 1), _judge_nan_exit(*nan_exit, causes))
     return list(found.values())
+
+
+def _check(symptom: str, family: str, tier: int) -> Check:
+    return Check(symptom, family, tier, (), lambda _run, _signals: None)
+
+
+def _sentences(rule: Rule, found: Violation) -> tuple[Message, Message]:
+    """Returns what a violation is, and what to do about it."""
+    return Message(rule.message_key("what"), found.values), Message(rule.message_key("advice"), found.values)
+
+
+def _find_nan_exit(run: Run, files: Sequence[Path]) -> tuple[Path, NanExit] | None:
+    """Returns the file and branch in which the program itself found a value that is not finite, and left."""
+    from labbook.findings.nan_exits import find_nan_exit
+    from labbook.review.source_file import Unreadable, read_source
+
+    printed = run.console.text.splitlines()
+    for path in files if printed else ():
+        with suppress(OSError, Unreadable):
+            if _TESTS_NAN.search(path.read_text(encoding="utf-8", errors="replace")):
+                found = find_nan_exit(read_source(path, path.name), printed)
+                if found is not None:
+                    return path, found
+    return None
+
+
+def _judge_nan_exit(path: Path, found: NanExit, causes: Sequence[tuple[Rule, Violation]]) -> Outcome:
+    """Returns the row on a loss of which the program itself found that it is not finite.
+
+    Args:
+        causes: Operations in the code that may have made it so.
+    """
+    place = _place(str(path), found.cell, found.line)
+    evidence = [message("health.loss_nonfinite.tested", line=place, printed=found.printed)]
+    for rule, cause in causes[:_MOST_CAUSES]:
+        evidence.append(message("health.in_code", line=_place(cause.file, cause.cell, cause.line)))
+        evidence.append(_sentences(rule, cause)[0])
+    advice = _sentences(*causes[0])[1] if causes else None
+    observed = message("health.loss_nonfinite.left", value=found.value)
+    return Outcome("fail", observed, tuple(evidence), place_of(place), advice=advice)
 
 
 def _is_small(path: Path) -> bool:
@@ -58,5 +106,5 @@ def _is_small(path: Path) -> bool:
         return False
 
 
-def _place(one: Violation) -> str:
-    return f"{Path(one.file).name}[{one.cell}]:{one.line}" if one.cell else f"{Path(one.file).name}:{one.line}"
+def _place(file: str, cell: int, line: int) -> str:
+    return f"{Path(file).name}[{cell}]:{line}" if cell else f"{Path(file).name}:{line}"

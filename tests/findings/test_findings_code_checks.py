@@ -5,7 +5,7 @@ from __future__ import annotations
 from labbook.diagnosis.catalogue.check_pages import load_check_pages
 from labbook.findings.code_checks import check_code
 from labbook.health.checklist import checklist
-from labbook.model.run import Process, Run
+from labbook.model.run import Console, Process, Run
 from labbook.model.signals import Signals
 
 FLIP = """import random
@@ -40,3 +40,14 @@ def test_code_that_is_right_broken_or_not_trained_with_has_no_row(tmp_path):
     assert check_code(run_of(tmp_path, FLIP + "print 'two'\n")) == []
     assert check_code(run_of(tmp_path, FLIP, signals=())) == []
     assert check_code(run_of(tmp_path, FLIP, sources=(str(tmp_path / "gone.py"),))) == []
+
+
+def test_a_program_that_left_because_of_nan_is_not_healthy(tmp_path):
+    loop = "def nll(p):\n    return -torch.log(torch.sigmoid(p)).mean()\nwhile True:\n    loss = nll(x)\n"
+    code = f"import torch\n{loop}    if torch.isnan(loss):\n        print('gave up on NaN')\n        break\n"
+    run = run_of(tmp_path, code, signals=(), console=Console("0 0.3\ngave up on NaN\n"))
+    rows = [row for row in checklist(run, load_check_pages(tmp_path), check_code(run)) if row.verdict == "fail"]
+    assert [(row.id, row.where["line"]) for row in rows] == [("loss_nonfinite", 6)]
+    assert "train.py:6 tests it; printed: gave up on NaN" in rows[0].evidence
+    assert any("infinite as soon as" in sentence for sentence in rows[0].evidence) and "logsigmoid" in rows[0].detail
+    assert check_code(run_of(tmp_path, code, signals=(), console=Console("0 0.3\n"))) == []

@@ -88,7 +88,7 @@ def test_the_home_page_tells_the_week():
     assert "2026-W47" in home and "<b>2</b><span>runs</span><small>1 at this point of the previous week</small>" in home
     assert "cuda_oom" in home and "loss **0.5**" in home
     assert len(re.findall('<rect class="l[0-4]"', home)) == 52 * 7 + 6
-    assert re.search(r'<rect class="l1" [^>]*><title>2026-11-20: 1 runs, 1 failed</title>', home)
+    assert re.search(r'<rect class="l1" [^>]*><title>2026-11-20: 1 run, 1 failed</title>', home)
     assert "(runs/index.md#status=failed,killed,lost&since=2026-11-16)" in home
     assert 'aria-label="healthy 1, failed 1"' in home and '<rect class="lb-part-failed" x="500"' in home
 

@@ -77,7 +77,7 @@ def test_batches_and_loaders(runs, notebook):
     assert "| training, step 1 | input 0 | 8x4 | float32 | -1 to 1.5 | 0.1 / 0.4 |  |" in text
     assert "| 10 classes, **2 not finite** |" in text
     # One that is made anew for each epoch is told once.
-    assert text.count("- DataLoader over Digits: 1,347 samples, batch size 64, num_workers 2, shuffled") == 1
+    assert text.count("- DataLoader over Digits: 1,347 samples, batch size 64, 2 workers, shuffled") == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,59 @@
+"""The program's own test for NaN: the branch that leaves the training counts only where its text was printed."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from labbook.findings.nan_exits import find_nan_exit
+from labbook.review.source_file import Source
+
+LOOP = """
+    for step in range(100):
+        loss = compute()
+        {test}
+            {output}
+            {end}
+        loss.backward()
+        print(f"step {{step}} loss {{loss:.3f}}")
+"""
+
+
+def source_of(test: str, output: str, end: str) -> Source:
+    text = textwrap.dedent(LOOP).format(test=test, output=output, end=end)
+    return Source(Path("train.py"), "train.py", text)
+
+
+@pytest.mark.parametrize(
+    ("test", "output", "end", "line", "value"),
+    [
+        ("if torch.isnan(loss):", 'print("NaN detected at step", step)', "break", "NaN detected at step 7", "loss"),
+        ("if not torch.isfinite(loss).all():", 'print("diverged")', "sys.exit(1)", "diverged", "loss"),
+        ("if torch.isfinite(loss).logical_not():", 'print("diverged")', "break", "diverged", None),
+        ("if loss.isnan() or loss.isinf():", 'log.error("bad loss %s", loss)', "return", "E bad loss nan", "loss"),
+        ("if math.isnan(loss):", 'tqdm.write(f"loss {loss} at {step}, stop")', "break", "loss nan at 3, stop", "loss"),
+        ("if loss.item() != loss.item():", "pass", 'raise OddError("NaN loss")', "OddError: NaN loss", "loss.item()"),
+        ("if paddle.isnan(loss).item():", '"x"', 'sys.exit("loss is nan")', "loss is nan", "loss"),
+        # The branch goes on, did not run, tests more than that, or another line prints the same.
+        ("if torch.isnan(loss):", 'print("skipped a batch")', "continue", "skipped a batch", None),
+        ("if torch.isnan(loss):", 'print("NaN detected")', "break", "step 7 loss 0.3", None),
+        ("if torch.isnan(loss) or step > 50:", 'print("stopping now")', "break", "stopping now", None),
+        ("if torch.isnan(loss):", 'print(f"step {step} loss {loss:.3f}")', "break", "step 7 loss nan", None),
+        ("if torch.isnan(loss):", 'print(f"{step}: {loss}")', "break", "7: nan", None),
+        # Lines of the code in a traceback are not printed by them.
+        ("if torch.isnan(loss):", 'print("NaN detected")', "break", '----> 5         print("NaN detected")', None),
+        ("if loss > 3:", 'print("NaN detected")', "break", "NaN detected", None),
+    ],
+)  # fmt: skip
+def test_a_branch_that_left_the_training(test, output, end, line, value):
+    found = find_nan_exit(source_of(test, output, end), ["start", line, "end"])
+    assert (found.value if found else None) == value
+    assert found is None or (found.line == 4 and found.printed == line)
+
+
+def test_the_other_branch_of_a_test_for_finite_values():
+    text = "while 1:\n    if torch.isfinite(loss):\n        step()\n    else:\n        print('gave up')\n        break\n"
+    found = find_nan_exit(Source(Path("a.py"), "a.py", text), ["gave up"])
+    assert found is not None and (found.value, found.line) == ("loss", 2)
