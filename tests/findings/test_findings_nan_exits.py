@@ -54,6 +54,6 @@ def test_a_branch_that_left_the_training(test, output, end, line, value):
 
 
 def test_the_other_branch_of_a_test_for_finite_values():
-    text = "while 1:\n    if torch.isfinite(loss):\n        step()\n    else:\n        print('gave up')\n        break\n"
+    text = "while 1:\n    if torch.isfinite(x):\n        step()\n    else:\n        print('gave up')\n        break\n"
     found = find_nan_exit(Source(Path("a.py"), "a.py", text), ["gave up"])
-    assert found is not None and (found.value, found.line) == ("loss", 2)
+    assert found is not None and (found.value, found.line) == ("x", 2)
