@@ -262,13 +262,17 @@ def test_a_decoder_that_is_given_its_target(ask, ahead, ids, beside, verdict):
 
 
 @in_one_test(
-    ("above", "queries", "verdict"),
-    [([1], 4, "warn"), ([1, 6], 4, None), ([1], 10, None)],
-    # no residual connection; one around the attention; attention that pools, with queries of its own
+    ("above", "queries", "between", "verdict"),
+    [
+        ([1], 4, "NativeLayerNorm", "warn"),
+        ([1, 6], 4, "NativeLayerNorm", None),  # a residual connection around the attention
+        ([1], 11, "NativeLayerNorm", None),  # attention that pools, with queries of its own
+        ([1], 4, "Mean", None),  # a hierarchy of sentences and words
+    ],
 )
-def test_attention_without_a_residual_connection(ask, above, queries, verdict):
+def test_attention_without_a_residual_connection(ask, above, queries, between, verdict):
     rows = [["Add", above], ["Bmm", [2, 5]], ["Softmax", [3]], ["Bmm", [queries, 4]], ["Addmm", [6]], ["Addmm", [6]]]
-    rows += [["Bmm", [7, 9]], ["Softmax", [8]], ["Bmm", [9, 9]], ["Embedding", [10]], ["", []]]
+    rows += [[between, [7]], ["Bmm", [8, 10]], ["Softmax", [9]], ["Bmm", [10, 10]], ["Embedding", [11]], ["", []]]
     operations = [[name, taken, "" if not taken else None] for name, taken in rows]
     found = ask("residual_missing", signals={"graphs": ({"operations": operations},)})
     assert (found and found.verdict) == verdict

@@ -13,6 +13,7 @@ from labbook.model.signals import Signals
 
 _SOFTMAX = ("Softmax", "SafeSoftmax")
 _PRODUCTS = ("Bmm", "Matmul")
+_NORMALISING = ("Norm", "Rsqrt", "Std", "Var")
 _FUSED = "ScaledDotProduct"
 
 Operations = Sequence[Sequence[Any]]
@@ -46,7 +47,8 @@ def attention_has_residuals(run: Run, signals: Signals) -> Outcome | None:
     """Whether all that the loss is computed from passes through the attention of one layer, below which lies another.
 
     Source: Vaswani et al. 2017, 3.1: `x + Sublayer(x)`. Only self-attention counts, both its queries and its keys come
-    from the layer below: the attention that pools a sequence has queries of its own.
+    from the layer below: the attention that pools a sequence has queries of its own. The layers of a transformer have
+    a normalisation between them, those of a hierarchy of words and sentences have none.
     """
     for graph in signals.graphs:
         operations = graph.get("operations") or []
@@ -57,7 +59,9 @@ def attention_has_residuals(run: Run, signals: Signals) -> Outcome | None:
             continue
         (last,) = met
         sides = [_reach(operations, [side], ()) & set(attentions) for side in attentions[last]]
-        if len(sides) == 2 and all(sides):
+        between = _reach(operations, attentions[last], attentions)
+        is_normalised = any(word in operations[at][0] for at in between for word in _NORMALISING)
+        if len(sides) == 2 and all(sides) and is_normalised:
             return Outcome("warn", message("health.residual_missing.layers", layers=len(attentions)))
     return None
 
