@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from labbook.capture.tables.series_collector import SeriesCollector
 from labbook.imports.imported_run import (
     NO_STATUS,
     NO_TIMES,
     UNREADABLE,
     ImportedRun,
     Reader,
-    SeriesCollector,
     experiment_of,
     name_below,
     read_object,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
+from labbook.capture.tables.series_collector import SeriesCollector
 from labbook.imports.imported_run import (
     MAX_PICTURES,
     MAX_TEXT,
@@ -25,7 +26,6 @@ from labbook.imports.imported_run import (
     LoggedText,
     Picture,
     Reader,
-    SeriesCollector,
     is_inside,
     left_out,
     parse_typed,

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from labbook.capture.tables.series_collector import SeriesCollector
 from labbook.frozen import dataclass
 from labbook.imports.imported_run import (
     MAX_PICTURES,
@@ -26,7 +27,6 @@ from labbook.imports.imported_run import (
     LoggedText,
     Picture,
     Reader,
-    SeriesCollector,
     encoded_picture,
     experiment_of,
     folders_with,

@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from labbook.capture.tables.series_collector import SeriesCollector
 from labbook.imports.imported_run import (
     MAX_DEPTH,
     MAX_PICTURES,
@@ -20,7 +21,6 @@ from labbook.imports.imported_run import (
     LoggedText,
     Picture,
     Reader,
-    SeriesCollector,
     left_out,
     parse_object,
     read_picture,

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from labbook.capture.tables.series_collector import SeriesCollector
 from labbook.imports.imported_run import (
     MAX_PICTURES,
     MAX_TEXT,
@@ -18,7 +19,6 @@ from labbook.imports.imported_run import (
     LoggedText,
     Picture,
     Reader,
-    SeriesCollector,
     encoded_picture,
     experiment_of,
     folders_with,

@@ -14,6 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from labbook.capture.tables.series_collector import SeriesCollector
 from labbook.imports.imported_run import (
     MAX_DEPTH,
     MAX_PICTURES,
@@ -23,7 +24,6 @@ from labbook.imports.imported_run import (
     LoggedText,
     Picture,
     Reader,
-    SeriesCollector,
     left_out,
     lost_records,
     read_object,
