@@ -11,6 +11,7 @@ the reason. A source that fails does not affect the others.
 - `python_env`, `conda_env`, `lockfiles`, `requirements`, `reproducibility`: packages, and whether they can be rebuilt.
 - `hardware`, `gpus`, `container`, `resources`: the machine, and its use by the run over time.
 - `used_files`, `fingerprints`, `metrics_text`, `metric_names`: files read and written, metrics printed.
+- `tables/`: metrics in tables that the run wrote, and the tables that `labbook import` reads.
 
 To add a source, write one module here and list it in `sources.py`. Comparing two runs belongs to `compare/`, judging a
 training to `health/`, reading the events of the probe to `record/run_from_journal/`. This package imports only

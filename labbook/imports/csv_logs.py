@@ -16,7 +16,7 @@ from typing import Any
 
 from labbook.capture.tables.csv_columns import CsvColumns
 from labbook.capture.tables.csv_rows import DOWNLOAD, CsvRows, RunKey
-from labbook.capture.tables.csv_tables import CsvTable, open_table
+from labbook.capture.tables.csv_tables import SUFFIXES, CsvTable, open_table
 from labbook.imports.imported_run import (
     NO_STATUS,
     NO_TIMES,
@@ -28,7 +28,6 @@ from labbook.imports.imported_run import (
 )
 from labbook.imports.yaml_files import read_yaml
 
-_SUFFIXES = (".csv", ".tsv")
 _PARAMETER_FILES = ("hparams.yaml", "args.yaml", "config.yaml", "params.yaml")
 _GENERIC = ("metrics", "results", "log", "logs", "history", "training", "progress")
 
@@ -45,7 +44,7 @@ def _runs(path: Path) -> Iterator[ImportedRun]:
 
 def _tables(path: Path) -> Iterator[CsvTable]:
     for file in [path] if path.is_file() else _list_csv_files(path):
-        if file.suffix.lower() in _SUFFIXES:
+        if file.suffix.lower() in SUFFIXES:
             table = open_table(file)
             if len(table.header) > 1 and CsvColumns(table.header).counter is not None:
                 yield table

@@ -14,8 +14,8 @@ class Series:
 
     Args:
         name: Quantity: `loss`, `grad_norm`, `lr`, `step_time_s`, or the name that the program logged.
-        source: Origin: "probe", "labbook", "tensorboard", "visualdl", "wandb", "mlflow" or "text" (read from
-            the console).
+        source: Origin: "probe", "labbook", "tensorboard", "visualdl", "wandb", "mlflow", "text" (read from
+            the console), or the path of a table that the run wrote.
         steps: Step of each point, ascending. Shape: `(n,)`.
         values: Value of each point; may contain NaN and infinities. Shape: `(n,)`.
         low: Smallest value in the window of a point; equal to `values` if each point is one step.
@@ -34,6 +34,11 @@ class Series:
     count: int = 0
     nonfinite: int = 0
     rank: int | None = None
+
+    @property
+    def may_be_rounded(self) -> bool:
+        """Whether the values were read from text, of the console or of a table."""
+        return self.source == "text" or self.source.lower().endswith((".csv", ".tsv"))
 
     @property
     def first(self) -> float | None:

@@ -100,13 +100,13 @@ def worst_fault(run: Run) -> str:
 
 
 def is_placeholder(series: Series, known: Sequence[Series]) -> bool:
-    """Whether a program only prints NaN in place of a loss that it has not, as the mean of no validation batch is.
+    """Whether a program only writes NaN in place of a loss that it has not, as the mean of no validation batch is.
 
     That is: the value was never a number, and the loss that the probe saw is finite to the end.
     """
     seen = [other for other in known if other.source == "probe" and other.name.split(".opt")[0] == "loss"]
     finite = bool(seen) and all(other.last is not None and math.isfinite(other.last) for other in seen)
-    return series.source == "text" and finite and all(map(math.isnan, series.values))
+    return series.may_be_rounded and finite and all(map(math.isnan, series.values))
 
 
 def _first_check(run: Run, verdict: str) -> str:

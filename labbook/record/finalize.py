@@ -24,10 +24,10 @@ from labbook.record.background_processes import note_background
 from labbook.record.captured_facts import add_captured, capture_context, separate_results_of_code
 from labbook.record.end_summary import FinishedRun, path_from
 from labbook.record.jobs.job_console import read_consoles
-from labbook.record.kept_files import add_lineage
+from labbook.record.kept_files import add_lineage, file_items
 from labbook.record.notebook_command import add_cells, printed_by_cells
 from labbook.record.profiler_traces import add_traces
-from labbook.record.run_entry import add_findings, add_printed_metrics, entry_files, write_entry
+from labbook.record.run_entry import add_findings, add_metrics_of_tables, add_printed_metrics, entry_files, write_entry
 from labbook.record.run_from_journal.journal_reader import build_run
 from labbook.record.run_from_journal.successive_trainings import trainings_as_trials
 from labbook.record.run_from_journal.trial_parts import split_trials
@@ -117,6 +117,8 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
         run = add_printed_metrics(run, run.console.text)
     run = add_captured(notebook, journal, start, run, processes, redactor, recorded)
     run = add_printed_metrics(run, redactor.text(printed_by_cells(run)))
+    if not trials:
+        run = add_metrics_of_tables(run, file_items(processes), Path(run.cwd).expanduser(), redactor)
     run = add_traces(run, notebook, journal, redactor)
     run = add_lineage(notebook, run, redactor)
     run = add_cells(run, journal, notebook.paths.attachments(run.id), redactor)

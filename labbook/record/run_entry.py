@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from labbook.errors import NotebookError
 from labbook.findings.run_findings import add_diagnosis
+from labbook.model.events.process_kinds import FileItem
+from labbook.model.metric_kinds import name_words
 from labbook.model.run import Run
+from labbook.model.series import Series
+from labbook.probe.redaction.redactor import Redactor
 from labbook.record.kept_files import draw_lineage
 from labbook.store.journal import write_atomically
 from labbook.store.notebook import Notebook
@@ -30,9 +35,23 @@ def add_printed_metrics(run: Run, text: str) -> Run:
         return run
     from labbook.capture.metrics_text import metrics_from_console
 
-    known = {s.name.lower() for s in run.series}
-    read = metrics_from_console(text)
-    new = tuple(s for s in read if s.name.lower() not in known)
+    return _add_unknown(run, metrics_from_console(text), str.lower)
+
+
+def add_metrics_of_tables(run: Run, items: Sequence[FileItem], cwd: Path, redactor: Redactor) -> Run:
+    """Adds the series in the tables that the run wrote, except those that were logged or printed, too."""
+    from labbook.capture.tables.written_tables import metrics_from_tables
+
+    ended = run.started if run.ended is None else run.ended
+    read = metrics_from_tables(items, cwd, run.started, ended)
+    masked = [replace(s, name=redactor.text(s.name), source=redactor.text(s.source)) for s in read]
+    return _add_unknown(run, masked, name_words)  # `val/acc` for `val_acc`
+
+
+def _add_unknown(run: Run, read: Sequence[Series], key: Callable[[str], object]) -> Run:
+    """Adds series under new names; those of a known one are compared with it by checks."""
+    known = {key(s.name) for s in run.series}
+    new = tuple(s for s in read if key(s.name) not in known)
     return replace(run, series=run.series + new, printed=run.printed + tuple(s for s in read if s not in new))
 
 

@@ -200,12 +200,12 @@ def _repeats_batches(series: Series, run: Run) -> bool | None:
         return None
     losses = [s for s in run.series if s.source == "probe" and base_name(s.name) == "loss"]
     measured = sorted(v for s in losses for v in s.values if math.isfinite(v))
-    digits = _PRINTED if series.source == "text" else _LOGGED
+    digits = _PRINTED if series.may_be_rounded else _LOGGED
     for value in series.values:
         near = bisect_left(measured, value - digits)
         if math.isfinite(value) and not (near < len(measured) and measured[near] <= value + digits):
             is_whole = all(s.count <= len(s.values) for s in losses) and bool(measured)
-            return False if is_whole and series.source != "text" else None
+            return False if is_whole and not series.may_be_rounded else None
     return True if measured else None
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from labbook.frozen import dataclass
 
+SUFFIXES = (".csv", ".tsv")
 _HEAD_BYTES = 65_536
 _HEAD_LINES = 50
 _LINE = 100_000

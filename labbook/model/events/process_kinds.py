@@ -95,6 +95,7 @@ class FileItem(TypedDict, total=False):
     path: Text
     mode: str
     size: int
+    size_before: Count
     mtime_ns: int
     opens: Count
     via: str

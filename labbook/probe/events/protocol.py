@@ -47,9 +47,9 @@ CONFIG = "config"
 FILES = "files"
 """Files opened. Of an item: `path` (absolute, resolved), `mode` ("r", "w" or "rw"), `size` (bytes, -1 unknown), `opens`
 (count), `via` ("open", "fd" or "map"). A path may be reported again: the last one wins. An item with `folder`
-represents `members` further files of the folder `path`, too many to be listed; `opens` is the sum. `before`:
-fingerprint of a file that was read and is then written, as `labbook.capture.fingerprints` makes it. The home folder is
-written `~`; see `PATHS`."""
+represents `members` further files of the folder `path`, too many to be listed; `opens` is the sum. `size_before`: bytes
+when it was first opened, missing if it was new or emptied. `before`: fingerprint, as `labbook.capture.fingerprints`
+makes it, of a file that was read and is then written. The home folder is written `~`; see `PATHS`."""
 
 PATHS = "~"
 """How the home folder is written in `hello` (`executable`, `prefix`, `base_prefix`, `cwd`, `sys_path`, `fd1`, `fd2`),

@@ -112,7 +112,7 @@ class FileAccess:
         elif _is_called_by_labbook():
             return
         elif len(self._files) < self._in_all and self._folders.get(os.path.dirname(path), 0) < self._per_folder:
-            self._on_first_use(path, use, via)
+            self._on_first_use(path, use, via, _empties(mode, flags))
         else:
             self._roll_up(path, use)
 
@@ -201,7 +201,7 @@ class FileAccess:
         finally:
             self._configs.reading = False
 
-    def _on_first_use(self, path, use, via):
+    def _on_first_use(self, path, use, via, empties):
         resolved = os.path.realpath(path)
         if _ANNEX in resolved or _DVC in resolved:
             # git-annex and DVC put links in the place of files: the link has the name that people know.
@@ -218,6 +218,8 @@ class FileAccess:
         if size < 0 and (use == "r" or os.path.isdir(resolved)):
             return
         item = {"path": resolved, "mode": use, "size": size, "mtime_ns": time, "opens": 1, "via": via}
+        if via == "open" and size > 0 and not empties:
+            item["size_before"] = size
         if use == "w":
             item["size"] = -1
         elif use == "rw" and via == "open" and size >= 0:
@@ -350,6 +352,13 @@ def _use(mode, flags):
         return "w"
     access = (flags if isinstance(flags, int) else 0) & os.O_ACCMODE
     return "r" if access == os.O_RDONLY else ("w" if access == os.O_WRONLY else "rw")
+
+
+def _empties(mode, flags):
+    """Whether opening a file removes what was in it."""
+    if isinstance(mode, str):
+        return "w" in mode or "x" in mode
+    return bool((flags if isinstance(flags, int) else 0) & os.O_TRUNC)
 
 
 def _size_and_time(path):

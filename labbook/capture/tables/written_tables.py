@@ -1,0 +1,117 @@
+"""Reads the metrics in the CSV and TSV files that a run wrote, by `CSVLogger`, pandas, the module `csv` or by hand.
+
+A table of metrics has one row for each step or epoch and a column with the name of a known metric. Predictions, data
+sets and tables of several trainings are left out, and so are rows that were in a file before the run began.
+"""
+
+from __future__ import annotations
+
+import csv
+import filecmp
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from labbook.capture.metric_names import data_split, has_split
+from labbook.capture.tables.csv_columns import CsvColumns
+from labbook.capture.tables.csv_rows import CsvRows
+from labbook.capture.tables.csv_tables import SUFFIXES, CsvTable, open_table
+from labbook.capture.used_files import FilePathUse, display_path, merge_uses
+from labbook.model.downsampling import downsample
+from labbook.model.events.process_kinds import FileItem
+from labbook.model.metric_kinds import metric_kind
+from labbook.model.series import Series
+
+_MAX_BYTES = 4 << 20
+"""Larger tables are not read. Source: chosen by us; a table of this size takes about a second."""
+_MAX_TABLES = 16
+_MAX_SERIES = 48
+_SERIES_POINTS = 2000
+_CLOCK_S = 2.0
+"""How far the clock of a file system may differ from that of the recorder."""
+_OF_SAMPLES = re.compile(
+    r"(?:y[ _]?)?(?:true|preds?|predict(?:ed|ions?)|hat|labels?|targets?|actual|ground[ _]?truth)"
+    r"|id|(?:sample|image|user|item)[ _]?(?:id)?|text|path|file(?:[ _]?name)?|actions?|states?|observations?",
+    re.IGNORECASE,
+)
+"""Columns of tables with a row for each sample of a data set, or each move of an agent."""
+
+
+def metrics_from_tables(items: Iterable[FileItem], cwd: Path, started: float, ended: float) -> list[Series]:
+    """Returns the metrics in the tables that a run wrote; their source is the path of the file.
+
+    Of columns of one name in several files only equal ones are returned, once: else it is not known which one counts.
+
+    Args:
+        items: Items of the probe's `files` events, over all processes.
+        cwd: The run's working folder; paths below it are shown relative to it.
+        started: Start of the run, Unix seconds. A table that changed before, or after `ended`, is not read.
+
+    Cost:
+        A quarter of a second for each MiB.
+    """
+    tables = [use for use in merge_uses(items).values() if Path(use.path).suffix.lower() in SUFFIXES]
+    inputs = [use.path for use in tables if use.mode == "r"]
+    found: dict[str, list[Series]] = {}
+    for use in [use for use in tables if use.mode != "r"][:_MAX_TABLES]:
+        with suppress(OSError, csv.Error):
+            if _is_of_run(use, inputs, started, ended):
+                for series in _read_table(use):
+                    named = replace(series, source=display_path(use.path, cwd))
+                    found.setdefault(series.name.lower(), []).append(named)
+    return [
+        downsample(same[0], _SERIES_POINTS)
+        for same in found.values()
+        if all((other.steps, other.values) == (same[0].steps, same[0].values) for other in same)
+    ][:_MAX_SERIES]
+
+
+def _is_of_run(use: FilePathUse, inputs: Sequence[str], started: float, ended: float) -> bool:
+    """Whether a file was last changed during the run, still begins with what it had before, and is no copy of inputs.
+
+    Raises:
+        OSError: The file is gone or cannot be read.
+    """
+    path = Path(use.path)
+    facts = path.stat()
+    if not started - _CLOCK_S <= facts.st_mtime <= ended + _CLOCK_S:
+        return False
+    if not use.size_before <= facts.st_size <= _MAX_BYTES:
+        return False
+    if use.size_before and use.before:
+        kept = hashlib.sha256(path.read_bytes()[: use.size_before]).hexdigest()
+        if use.before != f"sha256:{kept}":
+            return False
+    return not any(Path(one).is_file() and filecmp.cmp(one, path, shallow=False) for one in inputs)
+
+
+def _read_table(use: FilePathUse) -> list[Series]:
+    """Returns the metrics in the rows that the run added, known names first; empty if it is no table of metrics."""
+    path = Path(use.path)
+    table = open_table(path)
+    columns = CsvColumns(table.header)
+    if columns.counter is None or any(_OF_SAMPLES.fullmatch(name) for name in table.header):
+        return []
+    lines_before = path.read_bytes()[: use.size_before].count(b"\n")
+    table = replace(table, lines_before=max(table.lines_before, lines_before))
+    if any(len(row) > 1 and all(table.number(cell) is None for cell in row) for row in table.rows()):
+        return []  # Another header: the columns below it are other ones.
+    rows = CsvRows(table)
+    for row in table.rows():
+        rows.add(row)
+    series = [each for points in rows.runs.values() for each in points.series()]
+    is_step_table = all(a < b for each in series for a, b in pairwise(each.steps))
+    known = [each for each in series if metric_kind(each.name).quantity]
+    if len(rows.runs) != 1 or not is_step_table or not known:
+        return []
+    return [_with_split(each, table) for each in (*known, *(each for each in series if each not in known))]
+
+
+def _with_split(series: Series, table: CsvTable) -> Series:
+    """Returns a series with the data split that the name of its file has, where no column has one: `val_log.csv`."""
+    split = data_split(table.file.stem)
+    return replace(series, name=f"{split}/{series.name}") if split and not any(map(has_split, table.header)) else series

@@ -1,0 +1,116 @@
+"""Tables of metrics that a recorded program writes: each metric once, at its steps, without rows of other runs."""
+
+import json
+import sys
+import time
+
+import pytest
+
+from labbook.capture.tables.written_tables import metrics_from_tables
+
+ROWS = [(0, 0.9, 0.5), (1, 0.6, 0.75), (2, 0.4, 0.875)]
+HEAD = "import csv\nROWS = [(0, 0.9, 0.5), (1, 0.6, 0.75), (2, 0.4, 0.875)]\n"
+NAMES = "['epoch', 'train_loss', 'val_acc']"
+WRITERS = {
+    "csv.writer": f"w = csv.writer(open('log.csv', 'w'))\nw.writerow({NAMES})\nw.writerows(ROWS)\n",
+    "DictWriter": (
+        f"with open('log.csv', 'w', newline='') as f:\n    w = csv.DictWriter(f, {NAMES}, delimiter=';')\n"
+        f"    w.writeheader()\n    w.writerows(dict(zip({NAMES}, row)) for row in ROWS)\n"
+    ),
+    "by hand": (
+        "import os\nos.makedirs('out/a')\nf = open('out/a/log.tsv', 'w')\nprint('epoch', 'train_loss', 'val_acc', "
+        "sep='\\t', file=f)\nfor row in ROWS:\n    print(*row, sep='\\t', file=f, flush=True)\n"
+    ),
+    "opened for each row": (
+        "for row in ROWS:\n    with open('log.csv', 'a') as f:\n        if not f.tell():\n"
+        "            f.write('epoch,train_loss,val_acc\\n')\n        f.write(','.join(map(str, row)) + '\\n')\n"
+    ),
+    "rows of data splits": (
+        "f = open('log.csv', 'w')\nf.write('epoch,split,loss,acc\\n')\nfor epoch, loss, acc in ROWS:\n"
+        "    f.write(f'{epoch},train,{loss},\\n{epoch},val,,{acc}\\n')\n"
+    ),
+    "a file for each data split": (
+        "f, g = open('train_log.csv', 'w'), open('val_log.csv', 'w')\nf.write('epoch,train_loss\\n')\n"
+        "g.write('epoch,acc\\n')\nfor epoch, loss, acc in ROWS:\n"
+        "    f.write(f'{epoch},{loss}\\n')\n    g.write(f'{epoch},{acc}\\n')\n"
+    ),
+    "renamed": (
+        "import os\nw = csv.writer(open('log.csv.tmp', 'w'))\n"
+        f"w.writerow({NAMES})\nw.writerows(ROWS)\ndel w\nos.replace('log.csv.tmp', 'log.csv')\n"
+    ),
+    "appended to an earlier run": "csv.writer(open('old.csv', 'a')).writerows(ROWS)\n",
+    "rewritten with an earlier run": (
+        "old = open('old.csv').read()\nf = open('old.csv', 'w')\nf.write(old)\ncsv.writer(f).writerows(ROWS)\n"
+    ),
+    "two equal files": (
+        "for name in ('last.csv', 'log.csv'):\n    w = csv.writer(open(name, 'w'))\n"
+        f"    w.writerow({NAMES})\n    w.writerows(ROWS)\n"
+    ),
+    "failed": f"w = csv.writer(open('log.csv', 'w'))\nw.writerow({NAMES})\nw.writerows(ROWS)\nraise SystemExit(3)\n",
+}
+
+
+def recorded(book, program: str) -> dict:
+    """The facts of a run of this program."""
+    (book.folder / "train.py").write_text(program)
+    book.record(sys.executable, "train.py", check=False)
+    return json.loads((book.folder / book.run()["entry"]).with_suffix("").joinpath("run.json").read_text())
+
+
+OLD = "epoch,train_loss,val_acc\n0,9.0,0.1\n1,8.0,0.2\n"
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_tables_of_metrics_are_read_as_they_were_written(writer, book):
+    (book.folder / "old.csv").write_text(OLD)
+    run = recorded(book, HEAD + WRITERS[writer])
+
+    found = {s["name"].replace("/", "_"): s for s in run["series"]}
+    expected = {"train_loss": [row[1] for row in ROWS], "val_acc": [row[2] for row in ROWS]}
+    assert {name: s["values"] for name, s in found.items()} == expected
+    assert all(s["steps"] == [row[0] for row in ROWS] and (book.folder / s["source"]).is_file() for s in found.values())
+    assert run["primary"].replace("/", "_") == "val_acc"
+
+
+NO_METRICS = {
+    "predictions": ("id,label,loss", [(n, n % 3, n / 9) for n in range(9)]),
+    "predictions by step": ("step,y_true,y_pred,error", [(n, n % 3, n % 2, 0.5) for n in range(9)]),
+    "predictions of each epoch": ("epoch,loss", [(n // 3, n / 9) for n in range(9)]),
+    "moves of an agent": ("episode,step,x,y,action,reward", [(0, n, n, n, 1, 0.5) for n in range(9)]),
+    "data set": ("epoch,channel,alpha,beta", [(n, 1, 0.1 * n, 0.2) for n in range(9)]),
+    "folds": ("fold,accuracy", [(n, 0.9) for n in range(5)]),
+    "several trainings": ("seed,epoch,accuracy", [(n // 3, n % 3, 0.9) for n in range(9)]),
+    "profile": ("step,memory_mb,time_ms", [(n, 900, 20) for n in range(9)]),
+}
+
+
+@pytest.mark.parametrize("kind", NO_METRICS)
+def test_other_tables_are_no_metrics(kind, tmp_path):
+    header, rows = NO_METRICS[kind]
+    table = tmp_path / "table.csv"
+    table.write_text("".join(f"{line}\n" for line in (header, *(",".join(map(str, row)) for row in rows))))
+    now = time.time()
+    assert metrics_from_tables([{"path": str(table), "mode": "w"}], tmp_path, now, now) == []
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "open('old.csv').read()",
+        "import shutil; shutil.copy('old.csv', 'kept.csv')",
+        "text = open('old.csv').read().replace('9.0', '7.0'); open('old.csv', 'w').write(text)",
+        "open('old.csv', 'a').write('epoch,val_acc,train_loss\\n0,0.1,9.0\\n')",
+        "open('log.csv', 'w').write('epoch,val_acc\\n' + '1,0.5\\n' * 1000000)",
+        "[open(f'{n}.csv', 'w').write(f'epoch,val_acc\\n0,0.{n}\\n') for n in (1, 2)]",
+    ],
+    ids=["only read", "copied", "rewritten otherwise", "other columns below", "too large", "two of one name"],
+)
+def test_rows_that_may_be_of_another_training_are_left_out(program, book):
+    (book.folder / "old.csv").write_text(OLD)
+    assert recorded(book, program + "\n")["series"] == []
+
+
+def test_what_is_printed_too_has_one_source(book):
+    printed = "for epoch, _, acc in ROWS:\n    print(f'epoch {epoch} val_acc: {acc:.2f}')\n"
+    run = recorded(book, HEAD + WRITERS["csv.writer"] + printed)
+    assert [(s["name"], s["source"]) for s in run["series"]] == [("val_acc", "text"), ("train_loss", "log.csv")]
