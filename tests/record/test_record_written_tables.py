@@ -76,6 +76,7 @@ NO_METRICS = {
     "predictions": ("id,label,loss", [(n, n % 3, n / 9) for n in range(9)]),
     "predictions by step": ("step,y_true,y_pred,error", [(n, n % 3, n % 2, 0.5) for n in range(9)]),
     "predictions of each epoch": ("epoch,loss", [(n // 3, n / 9) for n in range(9)]),
+    "texts": ("step,prompt,score", [(n, "good" * n or "bad", n / 9) for n in range(9)]),
     "moves of an agent": ("episode,step,x,y,action,reward", [(0, n, n, n, 1, 0.5) for n in range(9)]),
     "data set": ("epoch,channel,alpha,beta", [(n, 1, 0.1 * n, 0.2) for n in range(9)]),
     "folds": ("fold,accuracy", [(n, 0.9) for n in range(5)]),
@@ -84,13 +85,29 @@ NO_METRICS = {
 }
 
 
+def read(table, text: str) -> list:
+    """The metrics in a table that a run wrote just now."""
+    table.write_text(text)
+    now = time.time()
+    return metrics_from_tables([{"path": str(table), "mode": "w"}], table.parent, now, now)
+
+
 @pytest.mark.parametrize("kind", NO_METRICS)
 def test_other_tables_are_no_metrics(kind, tmp_path):
     header, rows = NO_METRICS[kind]
-    table = tmp_path / "table.csv"
-    table.write_text("".join(f"{line}\n" for line in (header, *(",".join(map(str, row)) for row in rows))))
-    now = time.time()
-    assert metrics_from_tables([{"path": str(table), "mode": "w"}], tmp_path, now, now) == []
+    text = "".join(f"{line}\n" for line in (header, *(",".join(map(str, row)) for row in rows)))
+    assert read(tmp_path / "table.csv", text) == []
+
+
+def test_table_with_a_name_of_predictions_is_no_table_of_metrics(tmp_path):
+    text = "step,mae\n1,0.5\n2,0.6\n"
+    assert read(tmp_path / "predictions.csv", text) == []
+    assert read(tmp_path / "log.csv", text) != []
+
+
+def test_epochs_without_a_validation_have_no_value_and_a_loss_that_is_no_number_has(tmp_path):
+    found = read(tmp_path / "log.csv", "epoch,loss,val_loss\n0,nan,nan\n1,0.5,0.6\n2,nan,nan\n3,0.4,0.5\n4,0.3,nan\n")
+    assert {s.name: (s.steps, s.nonfinite) for s in found} == {"loss": ((0, 1, 2, 3, 4), 2), "val_loss": ((1, 3), 0)}
 
 
 @pytest.mark.parametrize(
