@@ -15,8 +15,8 @@ from labbook.model.signals import Signals
 
 STATUSES = ("running", "finished", "failed", "interrupted", "killed", "lost")
 """running: not ended yet. finished: exit status 0. failed: another exit status. interrupted: Ctrl-C, SIGTERM or
-`--stop-on`. killed: the command or the recorder was killed by a signal that cannot be caught. lost: the recorder died
-and the end of the command is unknown."""
+`--stop-on`; the first two also where the program then ends by itself with 0. killed: the command or the recorder was
+killed by a signal that cannot be caught. lost: the recorder died and the end of the command is unknown."""
 
 NOTEBOOK_REPORTS = ("CellExecutionError", "DeadKernelError")
 """Classes by which the runner of a notebook reports the failure of a cell."""

@@ -205,9 +205,9 @@ class _Session:
 
     def _write_end(self, end: ChildEnd) -> None:
         """Writes `end.json`: how the command ended, which only the recorder knows."""
-        facts: dict[str, Any] = {name: getattr(end, name) for name in ("code", "signal", "ended", "output_open")}
+        names = ("code", "signal", "ended", "output_open", "stopped", "core_dump")
+        facts: dict[str, Any] = {name: getattr(end, name) for name in names}
         if end.code != 0:
-            facts.update(core_dump=end.core_dump, stopped=end.stopped)
             with suppress(Exception):
                 facts["counters"] = {"before": self.counters, "after": read_oom_counters()}
         self.journal.write_end(facts)

@@ -87,7 +87,8 @@ class JobJournal(Journal):
         ended = max((task.ended for task in tasks), default=0.0)
         first = self._deciding_task()
         if first is None:
-            return {"code": 0, "signal": "", "ended": ended, "output_open": False}
+            stopped = max((each.journal.read_ending().get("stopped") or 0.0 for each in self.members), default=0.0)
+            return {"code": 0, "signal": "", "ended": ended, "stopped": stopped, "output_open": False}
         member = next(member for member in self.members if member.rank == first.rank)
         end = member.journal.read_ending()
         return {**end, "ended": ended} if end else {"code": None, "signal": "", "ended": ended, "status": first.status}

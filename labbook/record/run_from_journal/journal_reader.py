@@ -105,13 +105,13 @@ def run_status(end: Facts, processes: Sequence[ProcessEvents], pid: int) -> str:
         return "killed"
     if signal in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") or code in (130, 143):
         return "interrupted"
-    if code != 0 and (was_stopped(processes) or _ended_by_signal(end, processes, pid)):
+    if _ended_by_signal(end, processes, pid) or (code != 0 and was_stopped(processes)):
         return "interrupted"
     return "finished" if code == 0 else "failed"
 
 
 def _ended_by_signal(end: Facts, processes: Sequence[ProcessEvents], pid: int) -> bool:
-    """Whether the command got a Ctrl-C or SIGTERM and ended with a status of its own, not by an error."""
+    """Whether the command got a Ctrl-C or SIGTERM and ended with a status of its own, be it 0, not by an error."""
     stopped, ended = end.get("stopped") or 0.0, end.get("ended") or 0.0
     main = next((process for process in processes if process.hello.get("pid") == pid), None)
     raised = main.events_of_kind(UncaughtException) if main is not None else []

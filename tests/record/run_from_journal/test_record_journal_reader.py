@@ -48,6 +48,7 @@ def test_status_from_how_the_command_ended(end, status):
     assert run_status(end, [], 7) == status
 
 
+@pytest.mark.parametrize("code", [0, 1])
 @pytest.mark.parametrize(
     ("stopped", "raised", "status"),
     [
@@ -58,11 +59,13 @@ def test_status_from_how_the_command_ended(end, status):
         (0.0, [], "failed"),
     ],
 )
-def test_a_program_that_ends_itself_after_ctrl_c_was_interrupted(stopped, raised, status):
+def test_a_program_that_ends_itself_after_ctrl_c_was_interrupted(code, stopped, raised, status):
+    """One that handles the signal, as Lightning does, saves its state and exits with 0: it did not finish."""
     events = [{"k": "exception", "type": name} for name in raised]
-    end = {"code": 1, "signal": "", "ended": 100.0, "stopped": stopped}
+    end = {"code": code, "signal": "", "ended": 100.0, "stopped": stopped}
     made = process(*events)
-    assert run_status(end, [made], made.hello["pid"]) == status
+    expected = "finished" if status == "failed" and code == 0 else status
+    assert run_status(end, [made], made.hello["pid"]) == expected
 
 
 def test_without_an_end_a_command_without_goodbye_event_was_killed():
