@@ -105,6 +105,10 @@ class Arguments:
     values: Facts
     unchanged: tuple[str, ...] = ()
 
+    def is_default(self, name: str) -> bool:
+        """Whether an option, or the group that it is in, as `optimizer` of `optimizer.lr`, has its default value."""
+        return name in self.unchanged or name.partition(".")[0] in self.unchanged
+
 
 @dataclass(frozen=True)
 class ConfigFile:

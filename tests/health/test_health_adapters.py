@@ -86,3 +86,11 @@ def test_factors_at_zero_in_a_model_that_was_rebuilt(ask, make_model, looks):
 
     signals = {"models": (make_model("Linear", "Linear", "Linear"),), "tensors": looks(params=rows)}
     assert ask("gradient_zero_in_part", signals=signals).verdict == "warn"
+
+
+@pytest.mark.parametrize(("began", "verdict"), [(30.0, "fail"), (10.0, "ok")])
+def test_the_graph_of_a_first_phase_says_nothing_on_an_adapter_of_a_later_optimizer(ask, began, verdict):
+    graph = {"t": 20.0, "step": 20, "reachable": 4, "unreachable": [], "unreachable_n": 0}
+    loop = {"backwards": 100, "trainable_n": 4, "never_grad": ["adapter.weight"], "never_grad_n": 1}
+    signals = {"loop": loop, "graphs": (graph,), "optimizers": ({"t": began, "index": 1},)}
+    assert ask("param_never_gets_grad", signals=signals).verdict == verdict

@@ -103,8 +103,13 @@ def _is_in_library(signals: Signals, part: str) -> bool:
 
 
 def unreached_parameters(signals: Signals) -> Sequence[str]:
-    """Names of parameters of an optimizer that never received a gradient, once that is certain."""
-    reached = bool(signals.graphs) and signals.graphs[-1].get("unreachable_n") == 0
+    """Names of parameters of an optimizer that never received a gradient, once that is certain.
+
+    A graph that reached all parameters says so of those that were trained then, not of an optimizer that came later.
+    """
+    graph = signals.graphs[-1] if signals.graphs else None
+    came_later = graph and any(o.get("t", 0.0) > graph.get("t", 0.0) for o in signals.optimizers)
+    reached = graph and graph.get("unreachable_n") == 0 and not came_later
     never = signals.loop.get("never_grad", [])
     return () if reached or _count_judged(signals) < _AFTER_BACKWARDS else never
 

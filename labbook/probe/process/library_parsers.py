@@ -4,6 +4,7 @@ import os
 import sys
 
 from .. import wrapping
+from .settings_values import NAMES_OF_NUMBERS, is_of_user, to_plain
 from .user_files import is_user_file
 
 
@@ -73,6 +74,39 @@ def _watch_fire(core, probe, settings):
     core._MakeParseFn = make
 
 
+def _watch_gin(config, probe, settings):
+    """Gin has what was bound, and the default values of what was called: by the first step that is what trains."""
+    written = []
+
+    def write(step=1):
+        if step == 1 and not written:
+            bound, called = (_named_by_gin(config, one) for one in (config._CONFIG, config._OPERATIVE_CONFIG))
+            defaults = {at: value for at, value in called.items() if at.rpartition("/")[2] not in bound}
+            own = {at: value for at, value in called.items() if at not in defaults or _is_own(config, at)}
+            settings.write_options("gin", "config", {**own, **bound}, defaults)
+            written.append(True)
+
+    guarded = probe.guard("gin")(write)
+    probe.at_steps(guarded)
+    probe.at_exit(guarded)
+
+
+def _named_by_gin(config, groups):
+    """The values of a configuration of gin under the names that its files have for them, as `eval/data.size`."""
+    named = {}
+    for (scope, selector), values in list(groups.items()):
+        owner = "%s%s" % (scope and scope + "/", config._REGISTRY.minimal_selector(selector))
+        for name, value in values.items():
+            at = scope if selector == "gin.macro" else "%s.%s" % (owner, name)
+            named[at] = repr(value) if isinstance(value, config.ConfigurableReference) else value
+    return named
+
+
+def _is_own(config, name):
+    """Whether the function or class that has this parameter is the program's, not a library's."""
+    return is_of_user(config._REGISTRY.get_match(name.rpartition("/")[2].rpartition(".")[0]).wrapped)
+
+
 def _signature(function):
     """Names of the parameters of a function or class, without `self`, and the default values by name."""
     function = function.__init__ if isinstance(function, type) else function
@@ -100,7 +134,17 @@ def _flags_of_user(values):
 
 
 def _hyperparameters(module):
-    return type(module).__name__, {at: value for at, value in module._hparams.items() if not at.startswith("_")}
+    """What a module saved; of a library's module, as of a `Trainer`, without the many that have their default."""
+    kind = type(module)
+    defaults = _signature(kind)[1]
+    saved = {at: value for at, value in module._hparams.items() if not at.startswith("_")}
+    if not is_of_user(kind):
+        saved = {at: saved[at] for at in saved if at in NAMES_OF_NUMBERS or not _has_default(saved[at], defaults, at)}
+    return kind.__name__, saved, defaults
+
+
+def _has_default(value, defaults, name):
+    return name in defaults and to_plain(value) == to_plain(defaults[name])
 
 
 def _training_arguments(trainer):
@@ -113,6 +157,7 @@ _LIGHTNING_TRAINER = _watch_given("Trainer.__init__", "lightning")
 PARSERS = {
     "tyro._cli": _watch_result("cli", "tyro"),
     "absl.flags._flagvalues": _watch_kept("FlagValues.__call__", "absl", _flags_of_user),
+    "gin.config": _watch_gin,
     "docopt": _watch_result("docopt", "docopt"),
     "pydantic_settings.main": _watch_kept("BaseSettings.__init__", "pydantic", lambda one: (type(one).__name__, one)),
     "draccus.argparsing": _watch_result("parse", "draccus"),

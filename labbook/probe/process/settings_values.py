@@ -71,7 +71,7 @@ def is_settings_object(value):
     kind = type(value)
     if kind.__module__.partition(".")[0] in _LIBRARIES:
         return True
-    return kind.__name__.endswith(_BAGS) and (kind.__module__ == "argparse" or _is_class_of_user(kind))
+    return kind.__name__.endswith(_BAGS) and (kind.__module__ == "argparse" or is_of_user(kind))
 
 
 def has_keys_of_settings(value):
@@ -79,11 +79,12 @@ def has_keys_of_settings(value):
 
     A batch, a history or a checkpoint is not plain.
     """
-    fields = value if isinstance(value, dict) else _declared_fields(value) if _is_class_of_user(type(value)) else None
+    fields = value if isinstance(value, dict) else _declared_fields(value) if is_of_user(type(value)) else None
     return fields is not None and _count_keys(fields) >= _FEWEST_KEYS
 
 
-def _is_class_of_user(kind):
+def is_of_user(kind):
+    """Whether a class or function is defined by the program, not by a library."""
     home = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
     return kind.__module__ == "__main__" or bool(home and is_user_file(home))
 

@@ -99,8 +99,7 @@ def _arguments(parsed: Arguments, limits: Limits, differing: AbstractSet[str]) -
         shown = [row for row in flat if row[1] != "None"]
     if len(flat) > limits.rows:
         ranks = {
-            name: parameter_rank(name, _LITERALS.get(value, value), name.partition(".")[0] in parsed.unchanged)
-            for name, value in flat
+            name: parameter_rank(name, _LITERALS.get(value, value), parsed.is_default(name)) for name, value in flat
         }
         shown = sorted((row for row in shown if ranks[row[0]] < UNCHANGED), key=lambda row: ranks[row[0]])[
             : limits.rows

@@ -167,8 +167,8 @@ def _params(run: Run) -> dict[str, float | int | str | bool | None]:
     for arguments in run.arguments:
         for name, value in flatten(arguments.values):
             if value is None or isinstance(value, (str, int, float)):
-                is_default = name.partition(".")[0] in arguments.unchanged
-                found.setdefault(name[:_MAX_NAME], (parameter_rank(name, value, is_default), _param(value)))
+                rank = parameter_rank(name, value, arguments.is_default(name))
+                found.setdefault(name[:_MAX_NAME], (rank, _param(value)))
     kept = set(found)
     if len(found) > _MAX_PARAMS:
         chosen = [name for name in found if found[name][0] < UNCHANGED]

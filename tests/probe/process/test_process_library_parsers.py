@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+from labbook.probe.process.library_parsers import _hyperparameters
+
 FIELDS = "from dataclasses import dataclass\n@dataclass\nclass Args:\n    lr: float = 0.1\n    n: int = 3\n"
 FLAGS = "from absl import app, flags\nflags.DEFINE_float('lr', 0.1, '')\n"
 PARSERS = {
@@ -38,6 +40,36 @@ def test_what_a_library_parsed_is_recorded_not_its_defaults(probed, library):
     done = probed(sys.executable, "train.py", "--lr", "0.5")
     assert done.options(SOURCES.get(library, library)) == [expected]
     assert done.options("argparse") == []
+
+
+def test_bindings_of_gin_are_recorded_with_defaults_of_the_program_not_of_libraries(probed):
+    pytest.importorskip("gin")
+    probed.write(
+        "train.py",
+        "import fractions, gin\n"
+        "@gin.configurable\ndef train(lr=0.1, width=8, data=None, kind=None): data()\n"
+        "@gin.configurable\ndef data(n=4): kind = fraction(3)\n"
+        "fraction = gin.external_configurable(fractions.Fraction)\n"
+        "gin.parse_config('WIDTH = 16\\ntrain.width = %WIDTH\\ntrain.data = @data\\neval/data.n = 2')\n"
+        "gin.bind_parameter('train.lr', 0.5)\ntrain()\n",
+    )
+    (values,) = probed(sys.executable, "train.py").options("gin")
+    own = {"train.lr": 0.5, "train.width": "%WIDTH", "train.data": "@data", "train.kind": None, "data.n": 4}
+    assert values == {**own, "eval/data.n": 2, "WIDTH": 16}
+
+
+def test_a_module_of_a_library_is_recorded_without_its_defaults_but_with_the_rates():
+    nn = pytest.importorskip("torch.nn")
+
+    class Own(nn.Linear):
+        def __init__(self, lr=0.1, width=3):
+            super().__init__(4, width)
+
+    of_library, own = nn.AlphaDropout(), Own()
+    of_library._hparams = {"p": 0.5, "inplace": True, "lr": 0.1, "_path": ""}
+    own._hparams = {"lr": 0.1, "width": 3}
+    assert _hyperparameters(of_library)[1] == {"inplace": True, "lr": 0.1}
+    assert _hyperparameters(own) == ("Own", own._hparams, own._hparams)
 
 
 def test_options_of_a_configuration_of_absl_are_recorded_with_what_was_given(probed):
