@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, Function, assigns, dotted_target, last_name, walk
-from labbook.review.expressions import AS_IS, JOINING, signed_terms
+from labbook.review.code_index import LOOPS, Code, Function, assigned_value, assigns, dotted_target, last_name, walk
+from labbook.review.expressions import AS_IS, JOINING, signed_terms, without_form
 from labbook.review.output_activation import last_operation
+from labbook.review.rules.minimised_terms import minimised_losses
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -17,6 +18,9 @@ _GAIN = re.compile(r"(?:^|_)(?:rewards?|returns?|advantages?|adv)(?:$|_)", re.IG
 _TURNED = re.compile(r"neg|minus|cost|loss|penalt", re.IGNORECASE)
 _SHORT = 4
 """Names with fewer letters say nothing: `g`, `adv` does. Source: chosen by us."""
+_CHANCE, _REWARD, _GRADIENT = "log-probability", "reward", "policy gradient"
+_HOLDING = frozenset({"sum", "list", "reversed", "as_tensor", "FloatTensor", "array", "asarray"})
+"""Calls with the same items, or their sum."""
 _ENTROPIES = frozenset({"cross_entropy", "softmax_with_cross_entropy", "nll_loss"})
 
 
@@ -41,6 +45,109 @@ def policy_gradient_sign(code: Code, source: Source) -> Iterator[Hit]:
             if sign > 0 and not uncertain and not _is_negated(source, last_name(target)):
                 yield Hit(node, {"loss": name, "chance": chance, "gain": gain})
                 break
+
+
+@rule(
+    "reward_falling",
+    "warning",
+    2,
+    "torch.distributions: score function; gymnasium.Env.step returns the reward second",
+    row="loop-bug",
+)
+def rewarded_less_likely(code: Code, source: Source) -> Iterator[Hit]:
+    """Minimising a loss lowers the log-probability of rewarded actions, by the data flow of both factors."""
+    if any(policy_gradient_sign.find(code, source)):
+        return
+    for call, terms in minimised_losses(code, source):
+        meanings = {one for sign, term in terms for one in _meanings(code, source, term, sign)}
+        if (1, _GRADIENT) in meanings and (-1, _GRADIENT) not in meanings:
+            yield Hit(call, {"loss": ast.unparse(call.func.value)})  # type: ignore[attr-defined]
+
+
+def _meanings(
+    code: Code, source: Source, node: ast.expr, sign: int = 1, seen: frozenset[object] = frozenset()
+) -> Iterator[tuple[int, str]]:
+    """Yield the sign and the meaning of the summands of a value, through names, lists and loops; "" if unknown."""
+    terms = [(its, without_form(one)) for its, one in signed_terms(node, sign)]
+    added = {ast.unparse(one) for its, one in terms if its == sign}
+    for its, one in terms:
+        if its != sign and ast.unparse(one) in added:
+            continue  # `x - x.mean()` has the sign of `x`.
+        if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult):
+            yield from _meanings_of_product(code, source, one, its, seen)
+        elif isinstance(one, ast.Call) and last_name(one.func) == "log_prob":
+            yield its, _CHANCE
+        elif isinstance(one, ast.Call) and last_name(one.func) in _HOLDING and one.args:
+            yield from _meanings(code, source, one.args[0], its, seen)
+        elif isinstance(one, (ast.ListComp, ast.GeneratorExp)):
+            yield from _meanings(code, source, one.elt, its, seen)
+        elif isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Slice):
+            yield from _meanings(code, source, one.value, its, seen)
+        elif dotted_target(one):
+            yield from _meanings_of_name(code, source, one, its, seen)
+        elif not isinstance(one, (ast.List, ast.Constant)):
+            yield its, ""
+
+
+def _meanings_of_product(
+    code: Code, source: Source, node: ast.BinOp, sign: int, seen: frozenset[object]
+) -> Iterator[tuple[int, str]]:
+    """Yield a policy gradient where one factor is a log-probability and the other a reward, less what is unknown."""
+    sides = [set(_meanings(code, source, one, 1, seen)) for one in (node.left, node.right)]
+    known = [[one for one in side if one[1]] for side in sides]
+    is_gradient = {one[1] for side in known for one in side} == {_CHANCE, _REWARD}
+    if is_gradient and [len(side) for side in known] == [1, 1]:
+        yield sign * known[0][0][0] * known[1][0][0], _GRADIENT
+    else:
+        yield sign, ""
+
+
+def _meanings_of_name(
+    code: Code, source: Source, name: ast.expr, sign: int, seen: frozenset[object]
+) -> Iterator[tuple[int, str]]:
+    """Yield the meanings of all values that a name is given in its function, and of the items of a list."""
+    target = dotted_target(name)
+    of_object = target.startswith("self.")
+    scope = (source.class_of(name) if of_object else source.function(name)) or source.tree
+    if (scope, target) in seen:
+        return
+    seen = seen | {(scope, target)}
+    for node in walk(scope.body, of_object):
+        value, its = None, sign
+        if isinstance(node, ast.AugAssign) and dotted_target(node.target) == target:
+            value, its = node.value, -sign if isinstance(node.op, ast.Sub) else sign
+        elif isinstance(node, ast.Call) and last_name(node.func) in ("append", "insert") and node.args:
+            owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+            value = node.args[-1] if dotted_target(owner) == target else None
+        elif isinstance(node, (*LOOPS, ast.comprehension)) and not isinstance(node, ast.While):
+            value = _iterated(node.target, node.iter, target)
+        elif assigns(node, target):
+            value = assigned_value(node, target)
+            if value is None and _is_reward(node, target):
+                yield sign, _REWARD
+            elif value is None:
+                for where, other in code.origins(source, name):
+                    yield from _meanings(code, where, other, sign, seen)
+        if value is not None:
+            yield from _meanings(code, source, value, its, seen)
+
+
+def _iterated(target: ast.expr, values: ast.expr, name: str) -> ast.expr | None:
+    """Return the list that a name runs over: `rewards` of `for r in rewards` and `for p, r in zip(ps, rewards)`."""
+    if dotted_target(target) == name:
+        return values
+    pairs = values.args if isinstance(values, ast.Call) and last_name(values.func) == "zip" else []
+    names = [dotted_target(one) for one in target.elts] if isinstance(target, ast.Tuple) else []
+    return pairs[names.index(name)] if name in names and len(pairs) == len(names) else None
+
+
+def _is_reward(node: ast.AST, name: str) -> bool:
+    """Whether a name is the second value that the step of an environment returns, and is not called a cost."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    call = node.value if isinstance(node, ast.Assign) else None
+    is_step = isinstance(call, ast.Call) and last_name(call.func) == "step" and len(call.args) == 1
+    values = target.elts if is_step and isinstance(target, ast.Tuple) else []
+    return len(values) in (4, 5) and dotted_target(values[1]) == name and not _TURNED.search(name)
 
 
 def _products(code: Code, source: Source, node: ast.expr) -> Iterator[tuple[int, str, str]]:
