@@ -51,7 +51,8 @@ def check_code(run: Run) -> list[tuple[Check, Outcome]]:
             place = _place(one.file, one.cell, one.line)
             what, advice = _sentences(rule, one)
             in_code = message("health.in_code", line=place)
-            outcome = Outcome(_VERDICTS[one.severity], what, (in_code,), place_of(place), advice=advice)
+            verdict = "ok" if rule.explains else _VERDICTS[one.severity]
+            outcome = Outcome(verdict, what, (in_code,), place_of(place), advice=advice)
             found.setdefault(rule.symptom, (_check(rule.symptom, rule.row, rule.tier), outcome))
     if nan_exit is not None:
         causes = [(by_name[one.rule], one) for one in violations if not by_name[one.rule].row]

@@ -128,14 +128,15 @@ def checklist(run: Run, pages: CheckPages, of_code: Sequence[tuple[Check, Outcom
 
     Args:
         pages: What the symptom pages say of the checks.
-        of_code: What the code of the run shows; a check of the same id that found nothing has no row then.
+        of_code: What the code of the run shows; a check of the same id that found nothing has no row then. Code
+            that is "ok" does on purpose what a check of the same id warns of.
     """
     if not has_trained(run):
         return []
     answers = [(check, answer(check, run)) for check in CHECKS]
     outcomes = [(check, outcome) for check, outcome in correct_significance(answers) if outcome is not None]
     found = {check.id for check, outcome in outcomes if outcome.verdict in ("fail", "warn")}
-    of_code = [one for one in of_code if one[0].id not in found]
+    of_code = [one for one in of_code if one[0].id not in found or one[1].verdict == "ok"]
     outcomes = [one for one in outcomes if one[0].id not in {check.id for check, _ in of_code}] + of_code
     rows = _raise_corroborated([_row(check, outcome, pages) for check, outcome in outcomes], run, pages)
     rows = _add_causes(rows, _causes_of(run, pages.causes_of))

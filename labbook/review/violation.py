@@ -69,6 +69,7 @@ class Rule:
         source: Origin of the rule.
         loop: Whether it checks hand-written loops; it is skipped if a trainer library runs the loop.
         row: Class of the row that it adds to the checklist of a run, for a fault that no measurement shows; "": none.
+        explains: Whether it finds what the check of its symptom takes for a fault, done on purpose.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Rule:
     source: str
     loop: bool = False
     row: str = ""
+    explains: bool = False
 
     def message_key(self, part: str) -> str:
         """Return the key of a sentence: `part` is "what" (the description) or "advice"."""
@@ -86,11 +88,18 @@ class Rule:
 
 
 def rule(
-    symptom: str, severity: str, tier: int, source: str, *, loop: bool = False, row: str = ""
+    symptom: str,
+    severity: str,
+    tier: int,
+    source: str,
+    *,
+    loop: bool = False,
+    row: str = "",
+    explains: bool = False,
 ) -> Callable[[Find], Rule]:
     """Turn the decorated function into a `Rule` of its name; see `Rule` for the arguments."""
 
     def decorate(find: Find) -> Rule:
-        return Rule(find.__name__.replace("_", "-"), symptom, severity, tier, find, source, loop, row)
+        return Rule(find.__name__.replace("_", "-"), symptom, severity, tier, find, source, loop, row, explains)
 
     return decorate

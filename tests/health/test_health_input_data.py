@@ -179,6 +179,7 @@ def test_imbalance(ask):
 
     assert ask("class_imbalance", signals=signals([1900, 50, 50])).verdict == "warn"
     assert ask("class_imbalance", signals=signals([1900, 50, 50], weight=True)).observed.endswith("weights the classes")
+    assert ask("class_imbalance", signals=signals([1900, 50, 50], reduction="none")).verdict == "note"
     words = [max(1, 2000 // rank) for rank in range(1, 150)]
     assert ask("class_imbalance", signals=signals(words)).verdict == "note"
     table = {"i": 0, "name": "e", "type": "Embedding", "order": 0, "options": {"num_embeddings": 149}}

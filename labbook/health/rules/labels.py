@@ -272,7 +272,8 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
 
     Source: SageMaker ClassImbalance (10 times after 500 labels, or as soon as a binomial test rules out that it is
     less); a warning where one class is over 90 %, or 30 times another of at most 50, is chosen by us: products have
-    long tails. A loss with weights takes it into account already. Words that an embedding has, too, are no classes.
+    long tails. A loss with weights takes it into account already, and the losses of single samples (`reduction="none"`)
+    may be weighted by the program, as a focal loss is. Words that an embedding has, too, are no classes.
     """
     loss, counts = _classifies(signals), label_counts(signals)
     if loss is not None and loss.get("fn") in BINARY:
@@ -303,7 +304,8 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     rare = [name for name, n in counts.most_common()[::-1] if n * 10 < most]
     evidence = (message("health.class_imbalance.rare", names=join_names(rare)),)
     rarely = most > _RARE * least and len(counts) <= _LONG_TAIL
-    return Outcome("warn" if share > 0.9 or rarely else "note", observed, evidence)
+    is_weighted_later = loss.get("reduction") == "none"
+    return Outcome("warn" if (share > 0.9 or rarely) and not is_weighted_later else "note", observed, evidence)
 
 
 @check("batches_sorted_by_label", family="loop-bug", tier=2, needs=("prints",))

@@ -24,6 +24,8 @@ _WITH_PARAMETERS = re.compile(
     r"(?:torch|paddle)\.nn\.(?:Linear|Conv\w+|BatchNorm\w*|LayerNorm|GroupNorm|Embedding|(?:Simple)?RNN|LSTM|GRU|Bilinear"
     r"|Multi[Hh]eadAttention|Transformer\w*|PReLU)"
 )
+_LAYER_LISTS = ("nn.ModuleList", "nn.LayerList")
+_SHARED = re.compile(r"(?:^|_|\.)(?:shared?|tied|common|recurrent)(?:$|_)", re.IGNORECASE)
 _DROPOUT = re.compile(r"(?:torch|paddle)\.nn\.(?:Alpha)?Dropout\w*")
 
 
@@ -197,3 +199,32 @@ def shared_batch_norm(code: Code, source: Source) -> Iterator[Hit]:
                 fed.setdefault(name, set()).add(dotted_target(made.func))
                 if len(fed[name]) == 2 and name.startswith("self."):
                     yield Hit(node, {"norm": name, "layers": " and ".join(sorted(fed[name]))})
+
+
+@rule(
+    "layers_share_weights",
+    "note",
+    3,
+    "Lan et al. 2020, ALBERT: cross-layer parameter sharing",
+    row="loop-bug",
+    explains=True,
+)
+def listed_on_purpose(code: Code, source: Source) -> Iterator[Hit]:
+    """A list of layers is written with one name several times, or with a name that says that it is shared."""
+    for node in source.nodes:
+        holds_layers = isinstance(node, ast.Call) and source.dotted(node.func).endswith(_LAYER_LISTS)
+        for given in node.args if holds_layers else ():  # type: ignore[attr-defined]
+            if name := _listed_name(given):
+                yield Hit(node, {"name": name})
+
+
+def _listed_name(node: ast.expr) -> str:
+    """Return `block` of `[block, block]` and `shared_block` of `[shared_block] * n`; "" if sharing may be a mistake."""
+    if isinstance(node, ast.List) and len(node.elts) > 1:
+        names = {dotted_target(one) for one in node.elts}
+        return names.pop() if len(names) == 1 else ""
+    repeated = node.left if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) else None
+    one = repeated.elts[0] if isinstance(repeated, ast.List) and len(repeated.elts) == 1 else None
+    one = node.elt if isinstance(node, ast.ListComp) else one
+    name = dotted_target(one) if one is not None else ""
+    return name if _SHARED.search(name) else ""
