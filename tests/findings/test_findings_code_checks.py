@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from labbook.diagnosis.catalogue.check_pages import load_check_pages
 from labbook.findings.code_checks import check_code
 from labbook.health.checklist import checklist
@@ -51,3 +53,28 @@ def test_a_program_that_left_because_of_nan_is_not_healthy(tmp_path):
     assert "train.py:6 tests it; printed: gave up on NaN" in rows[0].evidence
     assert any("infinite as soon as" in sentence for sentence in rows[0].evidence) and "logsigmoid" in rows[0].detail
     assert check_code(run_of(tmp_path, code, signals=(), console=Console("0 0.3\n"))) == []
+
+
+@pytest.mark.parametrize(
+    ("listed", "verdict"),
+    [
+        ("ModuleList([block, block])", "ok"),
+        ("ModuleList([shared_block] * 6)", "ok"),
+        ("ModuleList([self.shared_block for _ in range(6)])", "ok"),
+        ("ModuleList([block] * 6)", "warn"),
+        ("ModuleList([Block()] * 6)", "warn"),
+        ("ModuleList([block for _ in range(6)])", "warn"),
+        ("ModuleList([shared_block, block])", "warn"),
+    ],
+)
+def test_layers_that_are_listed_on_purpose(tmp_path, listed, verdict):
+    rows = [
+        {"i": 1, "name": "blocks", "type": "ModuleList"},
+        {"i": 2, "name": "blocks.0", "type": "Block", "input": [{"shape": [8, 32]}], "output": [{"shape": [8, 32]}]},
+        {"i": 3, "name": "blocks.0.fc", "type": "Linear", "trainable": 100},
+    ]
+    models = ({"modules": rows, "repeated": [["blocks", 2, 6]]},)
+    signals = (Signals("a", models=models, loop={"steps": 5, "backwards": 5}),)
+    run = run_of(tmp_path, f"from torch import nn\nblocks = nn.{listed}\n", signals=signals)
+    found = {row.id: row.verdict for row in checklist(run, load_check_pages(tmp_path), check_code(run))}
+    assert found.get("layers_share_weights", "ok") == verdict

@@ -177,8 +177,14 @@ def test_imbalance(ask):
         labels = [c for c, n in enumerate(counts) for _ in range(n)]
         return {"losses": (classifier(**fields),), "prints": (epoch(labels),)}
 
-    assert ask("class_imbalance", signals=signals([1900, 50, 50])).verdict == "warn"
     assert ask("class_imbalance", signals=signals([1900, 50, 50], weight=True)).observed.endswith("weights the classes")
+    for counts, verdict in (
+        ([1900, 50, 50], "warn"),
+        ([600, 500, 40], "note"),
+        ([130, 2, 4], "warn"),
+        ([300] * 3, "ok"),
+    ):
+        assert ask("class_imbalance", signals=signals(counts)).verdict == verdict
     assert ask("class_imbalance", signals=signals([1900, 50, 50], reduction="none")).verdict == "note"
     words = [max(1, 2000 // rank) for rank in range(1, 150)]
     assert ask("class_imbalance", signals=signals(words)).verdict == "note"
@@ -187,10 +193,7 @@ def test_imbalance(ask):
     for size, rows, verdict in ((149, 149, "not observed"), (150, 149, "note"), (2, 2, "note")):
         table["options"] = {"num_embeddings": rows}
         assert ask("class_imbalance", signals={**signals(words, classes=size), **model}).verdict == verdict
-    assert ask("class_imbalance", signals=signals([600, 500, 40])).verdict == "note"
-    assert ask("class_imbalance", signals=signals([130, 2, 4])).verdict == "warn"
     assert ask("class_imbalance", signals=signals([90, 8, 6])).observed.endswith(" of only 104 labels")
-    assert ask("class_imbalance", signals=signals([300, 300, 300])).verdict == "ok"
     # A label that the loss leaves out is no class.
     masked = ask("class_imbalance", signals=signals([1900, 300, 300], ignored=0.7, ignore_index=0))
     assert masked.verdict == "ok" and masked.observed.startswith("2 classes, 50 %")

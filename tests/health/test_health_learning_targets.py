@@ -5,8 +5,6 @@ import math
 import pytest
 from order_of_tests import in_one_test
 
-from labbook.findings.code_checks import check_code
-from labbook.health.checklist import checklist
 from labbook.probe.inspection.contrastive_pairs import compare_pairs
 from labbook.probe.training.discarded_gradients import is_multiple
 
@@ -330,32 +328,6 @@ def test_a_list_of_one_layer(ask, output, trainable, verdict):
     ]
     found = ask("layers_share_weights", signals={"models": ({"modules": rows, "repeated": [["blocks", 2, 4]]},)})
     assert (found and found.verdict) == verdict
-
-
-@pytest.mark.parametrize(
-    ("listed", "verdict"),
-    [
-        ("ModuleList([block, block])", "ok"),
-        ("ModuleList([shared_block] * 6)", "ok"),
-        ("ModuleList([self.shared_block for _ in range(6)])", "ok"),
-        ("ModuleList([block] * 6)", "warn"),
-        ("ModuleList([Block()] * 6)", "warn"),
-        ("ModuleList([block for _ in range(6)])", "warn"),
-        ("ModuleList([shared_block, block])", "warn"),
-    ],
-)
-def test_layers_that_are_listed_on_purpose(make_run, pages, tmp_path, listed, verdict):
-    rows = [
-        {"i": 1, "name": "blocks", "type": "ModuleList"},
-        {"i": 2, "name": "blocks.0", "type": "Block", "input": [{"shape": [8, 32]}], "output": [{"shape": [8, 32]}]},
-        {"i": 3, "name": "blocks.0.fc", "type": "Linear", "trainable": 100},
-    ]
-    script = tmp_path / "train.py"
-    script.write_text(f"from torch import nn\nblocks = nn.{listed}\n", encoding="utf-8")
-    models = ({"modules": rows, "repeated": [["blocks", 2, 6]]},)
-    run = make_run(signals={"models": models, "loop": {"steps": 50}}, sources=(str(script),))
-    found = {row.id: row.verdict for row in checklist(run, pages, check_code(run))}
-    assert found.get("layers_share_weights", "ok") == verdict
 
 
 @pytest.mark.parametrize(
