@@ -22,6 +22,7 @@ sentence. Precision comes before recall: a rule that cannot resolve a name in th
 - `model_outputs`: axes, activation and dropout of what a model returns.
 - `modes_and_devices`: train and eval mode, gradients in evaluation, devices.
 - `shared_storage`: in-place changes, aliased best weights, stale optimizers.
+- `stored_arrays`: arrays that are stored without a copy.
 - `data_pipeline`, `image_values`: shuffling, splits, scaling and normalisation; `script_options`: unused options.
 
 Code for several rules (data flow, names, classes) belongs to `review/`.

@@ -1,0 +1,85 @@
+"""Rules about arrays that a program stores in a list and changes in place afterwards."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from labbook.review.code_index import LOOPS, Code, dotted_target, last_name, walk
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, rule
+
+_ARRAYS = ("numpy.", "torch.", "paddle.")
+_MADE = frozenset({"zeros", "ones", "empty", "full", "array", "tensor", "to_tensor", "zeros_like", "arange", "randn"})
+_IN_PLACE = frozenset({"fill", "fill_", "zero_", "copy_", "add_", "sub_", "mul_", "set_value"})
+_DEPTH = 3
+
+
+@rule(
+    "stored_array_changes",
+    "warning",
+    2,
+    "Python, Programming FAQ: assignment makes references, not copies",
+    row="loop-bug",
+)
+def stored_without_copy(code: Code, source: Source) -> Iterator[Hit]:
+    """A list is given the same array in each turn of a loop, and the array is changed in place: all items are equal."""
+    for where, call in code.calls.get("append", ()):
+        given = call.args[0] if where is source and len(call.args) == 1 else None
+        items = given.elts if isinstance(given, ast.Tuple) else [given]
+        for name in (one for one in items if isinstance(one, ast.Name)):
+            array = _array_of_object(code, source, name) or _array_of_loop(code, source, name)
+            if array:
+                yield Hit(call, {"stored": name.id, "array": array})
+                break
+
+
+def _array_of_object(code: Code, source: Source, name: ast.expr, depth: int = 0) -> str:
+    """Return "self.state" where a value is this array of an object, which is made once and changed in its methods."""
+    found = set()
+    for where, value in code.origins(source, name) if depth < _DEPTH else ():
+        target = dotted_target(value)
+        owner = where.class_of(value)
+        if isinstance(value, ast.Name):
+            found.add(_array_of_object(code, where, value, depth + 1))
+        elif owner is None or not target or not _is_array_made_once(code, where, owner, target):
+            return ""
+        else:
+            methods = [one for one in owner.body if isinstance(one, ast.FunctionDef) and one.name != "__init__"]
+            found.add(target if _changes(walk(methods, True), target) else "")
+    return found.pop() if len(found) == 1 else ""
+
+
+def _array_of_loop(code: Code, source: Source, name: ast.Name) -> str:
+    """Return a name where its array is made before a loop, and changed and stored in each turn of it."""
+    loop = next((one for one in source.parents_of(name) if isinstance(one, (*LOOPS, ast.If))), None)
+    scope = source.function(name) or source.tree
+    is_fresh = loop is not None and any(dotted_target(one) == name.id for one in _stores(loop.body))
+    if loop is None or isinstance(loop, ast.If) or is_fresh or not _is_array_made_once(code, source, scope, name.id):
+        return ""
+    return name.id if _changes(walk(loop.body), name.id) else ""
+
+
+def _stores(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    return (one for one in walk(body) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+
+
+def _is_array_made_once(code: Code, source: Source, scope: ast.AST, target: str) -> bool:
+    """Whether all that a name is given is one call that makes an array."""
+    values = code.assigned_values(scope, target)
+    made = values[0] if len(values) == 1 else None
+    return isinstance(made, ast.Call) and last_name(made.func) in _MADE and source.dotted(made.func).startswith(_ARRAYS)
+
+
+def _changes(nodes: Iterator[ast.AST], target: str) -> bool:
+    """Whether one of the nodes changes an array in place: its items, or by a method."""
+    for node in nodes:
+        changed: list[ast.expr] = []
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            changed = [one.value for one in targets if isinstance(one, ast.Subscript)]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _IN_PLACE:
+            changed = [node.func.value]
+        if any(dotted_target(one) == target for one in changed):
+            return True
+    return False
