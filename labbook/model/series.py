@@ -36,8 +36,8 @@ class Series:
     rank: int | None = None
 
     @property
-    def may_be_rounded(self) -> bool:
-        """Whether the values were read from text, of the console or of a table."""
+    def is_from_text(self) -> bool:
+        """Whether it was read from the console or a table: values may be rounded, and steps may be epochs."""
         return self.source == "text" or self.source.lower().endswith((".csv", ".tsv"))
 
     @property

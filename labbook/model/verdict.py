@@ -106,7 +106,7 @@ def is_placeholder(series: Series, known: Sequence[Series]) -> bool:
     """
     seen = [other for other in known if other.source == "probe" and other.name.split(".opt")[0] == "loss"]
     finite = bool(seen) and all(other.last is not None and math.isfinite(other.last) for other in seen)
-    return series.may_be_rounded and finite and all(map(math.isnan, series.values))
+    return series.is_from_text and finite and all(map(math.isnan, series.values))
 
 
 def _first_check(run: Run, verdict: str) -> str:

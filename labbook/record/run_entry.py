@@ -9,7 +9,7 @@ from pathlib import Path
 from labbook.errors import NotebookError
 from labbook.findings.run_findings import add_diagnosis
 from labbook.model.events.process_kinds import FileItem
-from labbook.model.metric_kinds import name_words
+from labbook.model.metric_kinds import metric_kind, name_words
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.probe.redaction.redactor import Redactor
@@ -41,10 +41,14 @@ def add_printed_metrics(run: Run, text: str) -> Run:
 def add_metrics_of_tables(run: Run, items: Sequence[FileItem], cwd: Path, redactor: Redactor) -> Run:
     """Adds the series in the tables that the run wrote, except those that were logged or printed, too."""
     from labbook.capture.tables.written_tables import metrics_from_tables
+    from labbook.report.series_choice import repeats_values
 
     ended = run.started if run.ended is None else run.ended
-    read = metrics_from_tables(items, cwd, run.started, ended)
-    masked = [replace(s, name=redactor.text(s.name), source=redactor.text(s.source)) for s in read]
+    found = metrics_from_tables(items, cwd, run.started, ended)
+    own = {name_words(series.name) for series in found}
+    others = [s for s in run.series if name_words(s.name) not in own and metric_kind(s.name).quantity]
+    new = [s for s in found if not any(repeats_values(s, other) or repeats_values(other, s) for other in others)]
+    masked = [replace(s, name=redactor.text(s.name), source=redactor.text(s.source)) for s in new]
     return _add_unknown(run, masked, name_words)  # `val/acc` for `val_acc`
 
 

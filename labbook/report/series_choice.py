@@ -200,12 +200,12 @@ def _repeats_batches(series: Series, run: Run) -> bool | None:
         return None
     losses = [s for s in run.series if s.source == "probe" and base_name(s.name) == "loss"]
     measured = sorted(v for s in losses for v in s.values if math.isfinite(v))
-    digits = _PRINTED if series.may_be_rounded else _LOGGED
+    digits = _PRINTED if series.is_from_text else _LOGGED
     for value in series.values:
         near = bisect_left(measured, value - digits)
         if math.isfinite(value) and not (near < len(measured) and measured[near] <= value + digits):
             is_whole = all(s.count <= len(s.values) for s in losses) and bool(measured)
-            return False if is_whole and not series.may_be_rounded else None
+            return False if is_whole and not series.is_from_text else None
     return True if measured else None
 
 
@@ -334,10 +334,10 @@ def without_repeats(run: Run, series: Sequence[Series]) -> list[Series]:
         shared = {(base_name(s.name), s.steps, s.values): s for s in reversed(series) if s.source == "probe"}
         series = [s for s in series if shared.get((base_name(s.name), s.steps, s.values), s) is s]
     logged = [s for s in series if s.source not in ("text", "probe") and metric_kind(s.name).quantity]
-    return [s for s in series if s.source != "text" or not any(_repeats(s, other) for other in logged)]
+    return [s for s in series if s.source != "text" or not any(repeats_values(s, other) for other in logged)]
 
 
-def _repeats(printed: Series, logged: Series) -> bool:
+def repeats_values(printed: Series, logged: Series) -> bool:
     """Whether printed values are the logged ones of the same quantity and data, rounded to at least two digits.
 
     The last one may be printed once more, as by an evaluation of the end that is logged at the same step.

@@ -127,7 +127,21 @@ def test_rows_that_may_be_of_another_training_are_left_out(program, book):
     assert recorded(book, program + "\n")["series"] == []
 
 
-def test_what_is_printed_too_has_one_source(book):
-    printed = "for epoch, _, acc in ROWS:\n    print(f'epoch {epoch} val_acc: {acc:.2f}')\n"
+@pytest.mark.parametrize("name", ["val_acc", "val_accuracy"])
+def test_what_is_printed_too_has_one_source(name, book):
+    printed = f"for epoch, _, acc in ROWS:\n    print(f'epoch {{epoch}} {name}: {{acc:.3f}}')\n"
     run = recorded(book, HEAD + WRITERS["csv.writer"] + printed)
-    assert [(s["name"], s["source"]) for s in run["series"]] == [("val_acc", "text"), ("train_loss", "log.csv")]
+    assert [(s["name"], s["source"]) for s in run["series"]] == [(name, "text"), ("train_loss", "log.csv")]
+
+
+def test_two_metrics_of_equal_values_are_both_listed(book):
+    program = (
+        "f = open('log.csv', 'w')\nf.write('epoch,val_precision,val_recall\\n')\nfor epoch in range(3):\n"
+        "    f.write(f'{epoch},0.5,0.5\\n')\n    print(f'epoch {epoch} val_precision: 0.500')\n"
+    )
+    assert {s["name"] for s in recorded(book, program)["series"]} == {"val_precision", "val_recall"}
+
+
+def test_epochs_of_a_table_are_no_steps_in_the_title(book):
+    recorded(book, HEAD + WRITERS["csv.writer"])
+    assert book.run()["title"].endswith("val_acc 0.5 → 0.875")

@@ -207,12 +207,12 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
     first, last = pair(series.first, series.last)
     if len(series.values) == 1:
         return fill(labels["one"], metric=name, last=last)
-    # What the program logs is numbered as it likes, by episodes or epochs; printed numbers are no steps of a run.
+    # What the program logs is numbered as it likes, by episodes or epochs; numbers in text are no steps of a run.
     steps = series.last_step if series.source == "probe" or run.imported_from else run.steps
-    if not steps and series.source != "text":
+    if not steps and not series.is_from_text:
         steps = series.last_step
     phases = run.captured.get("phases")
-    if phases and series.source == "text":
+    if phases and series.is_from_text:
         steps = 0  # it may be that of one phase
     if not steps:
         return fill(labels["span"], metric=name, first=first, last=last)
