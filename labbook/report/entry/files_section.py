@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from labbook.model.run import FileUse, Run
@@ -12,6 +14,11 @@ from labbook.store.paths import NotebookPaths
 
 _FEW_GONE = 3
 """Files written and deleted again that have a row each: of more, as of old checkpoints, one line says it."""
+
+_FEW_ALIKE = 4
+"""Files with names that differ only in numbers, as of checkpoints, which have a row each; more are one row."""
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)*")
 
 
 def files_section(run: Run, paths: NotebookPaths, store: str, limits: Limits) -> dict[str, Any] | None:
@@ -26,7 +33,7 @@ def files_section(run: Run, paths: NotebookPaths, store: str, limits: Limits) ->
     order = {"written": 0, "read and written": 1, "read": 2}
     gone = sorted(f.path for f in run.files if f.reason == "gone" and f.mode == "written")
     gone = gone if len(gone) > _FEW_GONE else []
-    files = [f for f in run.files if f.path not in gone]
+    files = _merge_numbered([f for f in run.files if f.path not in gone])
     files.sort(key=lambda f: (order.get(f.mode, 3), -f.size_bytes, f.path))
     return {
         "gone": len(gone),
@@ -48,6 +55,19 @@ def files_section(run: Run, paths: NotebookPaths, store: str, limits: Limits) ->
         ],
         "figure": run.id,
     }
+
+
+def _merge_numbered(files: Sequence[FileUse]) -> list[FileUse]:
+    """Returns the files, of which many with names that differ only in numbers are one row, as `epoch=*.ckpt`."""
+    alike: dict[tuple[str, str, str], list[FileUse]] = {}
+    for use in files:
+        alike.setdefault((_NUMBER.sub("*", use.path), use.mode, use.reason), []).append(use)
+    rows: list[FileUse] = []
+    for (pattern, mode, reason), group in alike.items():
+        size = sum(max(0, use.size_bytes) for use in group)
+        merged = FileUse(pattern, mode, size, reason=reason, members=sum(use.members for use in group))
+        rows += group if len(group) <= _FEW_ALIKE else [merged]
+    return rows
 
 
 def _artifact(artifact: Artifact, limits: Limits) -> dict[str, Any]:

@@ -93,3 +93,12 @@ def test_files_that_were_deleted_again_are_one_line_where_they_are_many(runs, no
     run = replace(runs["crashed"](), files=(FileUse("best.pt", "written", 9), *gone), artifacts=(), parents=())
     section = entry_markdown(run, notebook).split("## Inputs and outputs")[1].split("\n## ")[0]
     assert section.count(" | written | ") == rows and section.count("9 files were written and deleted again") == lines
+
+
+@pytest.mark.parametrize(("count", "rows"), [(4, 5), (12, 2)])
+def test_files_that_differ_only_in_numbers_are_one_row_where_they_are_many(runs, notebook, count, rows):
+    files = [FileUse(f"ck/epoch={n}-loss={n / 9:.2f}.ckpt", "written", 1024, f"sha256:{n}") for n in range(count)]
+    run = replace(runs["crashed"](), files=(FileUse("best.pt", "written", 9), *files), artifacts=(), parents=())
+    section = entry_markdown(run, notebook).split("## Inputs and outputs")[1].split("\n## ")[0]
+    assert section.count(" | written | ") == rows
+    assert ("| `ck/epoch=*-loss=*.ckpt` (12 files) | written | 12 KiB |" in section) == (count == 12)
