@@ -41,7 +41,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
     Returns:
         `metric`: what the program reports once a training, else "loss". `rows`, one a training: `number`, `params`
         (options of the optimizer, dropout, sizes of model and batch, values of loops around it that differ), `steps`,
-        `best`, `last`, `duration_s`. If they differ, `best`: the number of the best training, `value`: its value,
+        `first`, `best`, `last`, `duration_s`. If they differ, `best`: the number of the best training, `value`: its value,
         `series`: the name of the series with its loss. Equal ones (folds, seeds) have `mean`, `low` and `high`.
     """
     found = find_trainings(processes)[:_MOST]
@@ -62,6 +62,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
                 "number": number,
                 "params": options[number],
                 "steps": sum(max(counts.get(o.get("index", 0), 0) for o in phase.optimizers) for phase in one.phases),
+                "first": reported[number] if reported else loss.first if loss is not None else None,
                 "best": reported[number] if reported else best,
                 "last": reported[number] if reported else loss.last if loss is not None else None,
                 "duration_s": max(0.0, one.phases[-1].end - one.begin),

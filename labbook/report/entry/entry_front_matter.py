@@ -7,6 +7,7 @@ import re
 import shlex
 import time
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
 from labbook.model.run import Run
@@ -211,11 +212,19 @@ def _metrics(run: Run) -> dict[str, Any]:
         for s in chosen[:_MAX_METRICS]
     }
     trainings = run.captured.get("trainings") or {}
-    result = _value(trainings.get("mean", trainings.get("value")))
-    if result is not None and primary is not None and primary.name == trainings["metric"]:
-        # Of one value a training the mean, or that of the best one, represents the run.
-        rows[primary.name[:_MAX_NAME]] |= {"best": result} | ({"last": result} if primary.source != "probe" else {})
+    if primary is not None and primary.name == trainings.get("metric"):
+        rows[primary.name[:_MAX_NAME]] |= _result_of_trainings(trainings)
     return rows
+
+
+def _result_of_trainings(trainings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns first, best and last value of the best training, or of equal ones, as folds, their means."""
+    result = trainings.get("mean", trainings.get("value"))
+    if result is None:
+        return {}
+    chosen = trainings["rows"] if "mean" in trainings else [trainings["rows"][trainings["best"]]]
+    values = {at: [row[at] for row in chosen if row.get(at) is not None] for at in ("first", "last")}
+    return {at: _value(fmean(found)) for at, found in values.items() if found} | {"best": _value(result)}
 
 
 def _value(value: float | None) -> float | int | str | None:

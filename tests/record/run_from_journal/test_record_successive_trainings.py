@@ -135,6 +135,14 @@ def test_the_loss_of_the_run_is_that_of_the_best_training(last, named):
     assert metric_table([run])[0].values == (0.5,)
 
 
+def test_first_best_and_last_of_folds_are_their_means():
+    run = run_of(3.0, 0.5, 2.5)
+    facts = successive_trainings(run, without_options(events("O0 s0 O1 s1 O2 s2")))
+    run = replace(run, captured={"trainings": facts}, primary="loss")
+    loss = entry_meta(run, "", {})["metrics"]["loss"]
+    assert [loss[part] for part in ("first", "best", "last")] == [2.0] * 3
+
+
 def test_step_times_are_compared_by_their_median():
     run = run_of(1.0)
     times = replace(run.series[0], name="step_time_s", steps=(1, 2, 3), values=(9.0, 0.2, 0.1))
