@@ -41,8 +41,8 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
     Returns:
         `metric`: what the program reports once a training, else "loss". `rows`, one a training: `number`, `params`
         (options of the optimizer, dropout, sizes of model and batch, values of loops around it that differ), `steps`,
-        `first`, `best`, `last`, `duration_s`. If they differ, `best`: the number of the best training, `value`: its value,
-        `series`: the name of the series with its loss. Equal ones (folds, seeds) have `mean`, `low` and `high`.
+        `first`, `best`, `last`, `duration_s`. If they differ, `best`: the number of the best training, `value`: its
+        value, `series`: the name of the series with its loss. Equal ones (folds, seeds) have `mean`, `low` and `high`.
     """
     found = find_trainings(processes)[:_MOST]
     if not found:
