@@ -6,7 +6,17 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, Function, assigned_value, assigns, dotted_target, last_name, parameters
+from labbook.review.code_index import (
+    Code,
+    Function,
+    assigned_value,
+    assigns,
+    dotted_target,
+    last_name,
+    parameters,
+    walk,
+)
+from labbook.review.expressions import made_of, names_in
 from labbook.review.rules.model_classes import axis_of
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
@@ -321,3 +331,65 @@ def positions_all_zero(code: Code, source: Source) -> Iterator[Hit]:
         made = isinstance(node.value, ast.Call) and last_name(node.value.func) in ("zeros", "zeros_like")
         if made and looked_up and final:
             yield Hit(node, {"code": ast.unparse(node)})
+
+
+@rule(
+    "positions_missing",
+    "warning",
+    2,
+    "Su et al. 2021, RoFormer, equation 16: queries and keys are rotated",
+    row="loop-bug",
+)
+def rotated_queries_only(code: Code, source: Source) -> Iterator[Hit]:
+    """A rotary embedding turns the queries of an attention and not its keys, or the other way round."""
+    for node in source.nodes:
+        function = source.function(node)
+        sides = _score_sides(source, node) if function is not None else []
+        if function is None or not sides or "softmax" in names_in(code, source, sides[0]):
+            continue
+        turned = [[one for one in made_of(code, source, side) if _is_rotation(code, source, one)] for side in sides]
+        found = [one for side in turned for one in side]
+        other = sides[0] if turned[1] else sides[1]
+        names = {dotted_target(one) for one in ast.walk(other)} - {""}
+        is_local = any(assigns(one, name) for one in walk(function.body) for name in names)
+        elsewhere = any("rot" in one.lower() or "rope" in one.lower() for one in names_in(code, source, other))
+        if len(found) == 1 and is_local and not elsewhere and _is_read_once(code, found[0]):
+            yield Hit(found[0], {"call": ast.unparse(found[0]), "other": ast.unparse(other)})
+
+
+def _score_sides(source: Source, node: ast.AST) -> list[ast.expr]:
+    """Return the queries and the keys of a product of scores, or nothing."""
+    if isinstance(node, ast.Call) and last_name(node.func) == "scaled_dot_product_attention":
+        return node.args[:2] if len(node.args) > 2 else []
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        sides = [node.left, node.right]
+    elif isinstance(node, ast.Call) and last_name(node.func) == "matmul" and source.dotted(node.func):
+        sides = node.args[:2]
+    else:
+        return []
+    return sides if len(sides) == 2 and _TRANSPOSED.search(ast.unparse(node)) else []
+
+
+def _is_rotation(code: Code, source: Source, node: ast.AST) -> bool:
+    """Whether a node calls a function or module of the program that returns `a * cos - b * sin`."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    followed, kind = code.function_named(source, node.func), code.kind(source, node.func)
+    if followed is None and kind is not None and kind.class_node is not None and kind.class_source is not None:
+        followed = code.method(kind.class_source, kind.class_node, "forward")
+    sums = (one for one in ast.walk(followed[1]) if isinstance(one, ast.BinOp)) if followed is not None else ()
+    return followed is not None and any(_adds_cosine_and_sine(code, followed[0], one) for one in sums)
+
+
+def _adds_cosine_and_sine(code: Code, source: Source, node: ast.BinOp) -> bool:
+    """Whether a sum or difference is that of a product with a cosine and one with a sine."""
+    sides = [one for one in (node.left, node.right) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult)]
+    used = [{one for one in ("cos", "sin") if one in " ".join(names_in(code, source, side))} for side in sides]
+    return isinstance(node.op, (ast.Add, ast.Sub)) and used in ([{"cos"}, {"sin"}], [{"sin"}, {"cos"}])
+
+
+def _is_read_once(code: Code, call: ast.AST) -> bool:
+    """Whether the function or module of a call is read nowhere else in the program."""
+    name = last_name(call.func)  # type: ignore[attr-defined]
+    reads = (one for source in code.sources for one in source.nodes if last_name(one) == name)
+    return sum(isinstance(getattr(one, "ctx", None), ast.Load) for one in reads) == 1
