@@ -278,3 +278,21 @@ def test_a_wrapper_that_is_not_called_still_promises_equal_replicas(ask, make_mo
     assert found.verdict == "fail" and "Broadcast" not in str(found.advice)
     alone = [Signals("torch", rank=rank, tensors=tensors[rank]) for rank in (0, 1)]
     assert ask("replica_divergence", signals=alone) is None
+
+
+@pytest.mark.parametrize(
+    ("rates", "fields", "verdict"),
+    [
+        ([7e-7] * 60 + [1.4e-6] * 30 + [2.1e-6] * 30, {}, "warn"),  # a warm-up over steps, stepped once per epoch
+        ([1e-8 * step for step in range(1, 101)], {}, "warn"),
+        ([1e-8 * step for step in range(1, 101)], {"status": "interrupted"}, "ok"),
+        ([1e-8 * step for step in range(1, 101)], {"asked": {"stopped": {"option": "--max-steps"}}}, "ok"),
+        ([1e-5 * step for step in range(1, 101)], {}, "ok"),  # it reached a rate at which a model learns
+        ([5e-7 * step for step in range(1, 11)] + [5e-6] * 90, {}, "ok"),  # it ended
+        ([5e-6] * 100, {}, "ok"),
+    ],
+)
+def test_a_warm_up_that_never_ends(ask, make_series, rates, fields, verdict):
+    schedule = {"type": "LambdaLR", "steps": 100, "optimizer_steps": 100}
+    signals = {"loop": {"steps": 100, "scheduler": {"0": schedule}}}
+    assert ask("lr_schedule_wrong", make_series("lr", rates), signals=signals, **fields).verdict == verdict

@@ -12,6 +12,9 @@ from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
+_TINY = 1e-5
+"""A rate at which hardly anything is learnt from the start. Source: chosen by us; fine-tuning begins at about 1e-5."""
+
 
 @check("learning_rate_seen", family="convergence", tier=1, whole=True, needs=("lr",))
 def learning_rate_seen(run: Run, signals: Signals) -> Outcome:
@@ -35,7 +38,7 @@ def learning_rate_seen(run: Run, signals: Signals) -> Outcome:
 
 @check("lr_schedule_wrong", family="convergence", tier=1, needs=("lr",))
 def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a scheduler was never stepped, stepped first, ran beyond its end, or reached a rate of 0 too early.
+    """Whether a scheduler was never stepped, stepped first, ran beyond its end, was 0 too early or only warmed up.
 
     Source: logical invariants (tier 1); torch warns about the order, paddle does not. A cosine that rises again once
     may be meant (a note); beyond 2.5 times its length it counts steps instead of epochs.
@@ -70,6 +73,9 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
         return early
     if not schedulers:
         return None
+    low = _rises_to_end(run, signals)
+    if low is not None:
+        return low
     return Outcome("ok", message("health.names", names=[facts.get("type", "") for facts in schedulers.values()]))
 
 
@@ -105,4 +111,16 @@ def _dies_early(run: Run, signals: Signals) -> Outcome | None:
         if steps[-1] - alive > 0.4 * steps[-1] and steps[-1] - alive >= 20:
             observed = message("health.lr_schedule_wrong.dies_early", peak=max(rates), step=alive + 1, steps=steps[-1])
             return Outcome("warn", observed, where={"step": alive + 1})
+    return None
+
+
+def _rises_to_end(run: Run, signals: Signals) -> Outcome | None:
+    """The rate of a run that ended by itself rises to the end and stays below `_TINY`: a warm-up that never ends."""
+    if run.status != "finished" or run.asked.get("stopped"):
+        return None
+    for series in process_series(run, signals, "lr"):
+        rates = finite_points(series)[1]
+        is_main = ".group" not in series.name and len(rates) >= 20
+        if is_main and rates == sorted(rates) and 1.3 * rates[len(rates) // 2] < rates[-1] < _TINY:
+            return Outcome("warn", message("health.lr_schedule_wrong.rises", first=rates[0], last=rates[-1]))
     return None
