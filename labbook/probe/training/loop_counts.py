@@ -5,6 +5,7 @@ Independent of the framework. The running totals are written at steps 1, 2, 4, 8
 
 MOST_NAMES = 100
 _MOST_COUNTS = 20
+_FIRST_LOOK = 4
 _MOST_TEACHERS = 4
 
 
@@ -150,6 +151,9 @@ class LoopCounts:
         if teacher.last != step:
             teacher.last = step
             teacher.steps += 1
+            # After a pretraining the looks at all counts may be over a hundred steps apart.
+            if teacher.steps == _FIRST_LOOK:
+                teacher.look()
 
     def backward(self):
         """Count a call of `backward`, which belongs to the forwards since the previous call."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from labbook.probe.training.evaluation import Evaluation
+from labbook.probe.training.loop_counts import LoopCounts
 
 SUMMED = """
 import paddle
@@ -47,6 +49,7 @@ def test_summed_validation_losses_of_paddle_are_recorded_as_means(probed):
 
 SCALED = """
 import sys
+from types import SimpleNamespace
 import paddle
 from paddle import nn
 
@@ -88,6 +91,7 @@ def test_an_overflow_that_a_scaler_of_paddle_skips_is_no_failure(probed, kind, f
 
 TAUGHT = """
 import sys
+from types import SimpleNamespace
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
@@ -300,3 +304,13 @@ def test_a_model_in_training_mode_without_such_layers_is_no_wrong_validation():
                 phase.forward(10 * step, *model)
         phase.end(10 * step)
     assert ended == [(False, True), (True, False), (True, True), (True, True), (False, True), (True, True)]
+
+
+@pytest.mark.parametrize(("moves", "changed"), [(False, False), (True, True)])
+def test_a_teacher_is_compared_where_no_look_was_before_the_end(moves, changed):
+    root, counts, calls = SimpleNamespace(index=3, name="Net"), LoopCounts("torch"), []
+    for step in range(90, 190):
+        calls.append(step)
+        counts.without_gradient(root, step, lambda _: [calls[-1] if moves else 0.5])
+    teacher = counts.teachers[3].look()
+    assert teacher["steps"] == 100 and teacher["fixed"] >= 90 and teacher["changed"] is changed
