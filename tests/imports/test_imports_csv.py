@@ -37,6 +37,7 @@ def csv(text, encoding="utf-8"):
         pytest.param(csv("fold,epoch,loss|1,0,4|2,0,5|1,1,3|2,1,2|"), TWICE, id="runs by a column"),
         pytest.param(csv("epoch,loss|0,4|1,9|2,9|1,3|"), [LOSS], id="resumed"),
         pytest.param(csv("epoch,loss|1,3|0,4|"), [LOSS], id="descending"),
+        pytest.param(csv("epoch,loss|99999999999999999999,4|1,3|"), [LOSS], id="no step"),
         pytest.param(csv("epoch,phase,loss|0,train,4|0,val,5|1,train,3|1,val,2|"), SPLIT, id="data splits"),
         pytest.param(csv("step,train/loss,val/loss|0,4,|1,3,|0,,5|1,,2|"), SPLIT, id="data splits one after the other"),
         pytest.param(csv("run_id,key,value,step|a,loss,4,0|a,acc,0.5,0|a,loss,3,1|"), LONG, id="MLflow's table"),

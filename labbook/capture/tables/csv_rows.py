@@ -22,6 +22,9 @@ DOWNLOAD = re.compile("run-(.*)-tag-(.*)")
 _EARLIEST, _LATEST = 946_684_800, 4_102_444_800
 """2000 and 2100 in Unix seconds: other numbers in a column of times are durations."""
 
+_LARGEST_STEP = 2**40
+"""Larger numbers are no steps, and sums of them do not fit into 64 bits. Source: chosen by us."""
+
 RunKey = tuple[str, ...]
 """What separates the runs of a table: cells of the columns of runs, run of a chart, "" or the count of restarts."""
 
@@ -109,7 +112,7 @@ class CsvRows:
         """Sets the step of a row: that of the row above if it has none; `False` if it has a word in its place."""
         text = _cell(row, self._counter)
         value = self._table.number(text.partition("/")[0])
-        if value is None or not math.isfinite(value):
+        if value is None or not abs(value) <= _LARGEST_STEP:
             place.step = max(place.step + (self._counter is None), 0)
             return not text or value is not None
         count = max(int(value), 0)

@@ -65,7 +65,7 @@ def metrics_from_tables(items: Iterable[FileItem], cwd: Path, started: float, en
     inputs = [use.path for use in tables if use.mode == "r"]
     found: dict[str, list[Series]] = {}
     for use in tables:
-        with suppress(OSError, csv.Error):
+        with suppress(OSError, ValueError, csv.Error):
             size = Path(use.path).stat().st_size
             if use.mode != "r" and size <= bytes_left and _is_of_run(use, inputs, started, ended):
                 bytes_left -= size
@@ -124,8 +124,9 @@ def _read_table(use: FilePathUse) -> list[Series]:
 
 
 def _is_text(table: CsvTable, cells: Sequence[str]) -> bool:
-    """Whether every row has words in a column, as a prompt."""
-    return bool(cells) and all(cell and table.number(cell) is None and not re.search(r"\d", cell) for cell in cells)
+    """Whether every row has words in a column, most of them other ones, as a prompt."""
+    are_words = all(cell and table.number(cell) is None and not re.search(r"\d", cell) for cell in cells)
+    return are_words and 2 * len(set(cells)) > max(len(cells), 2)
 
 
 def _without_gaps(series: Series) -> Series:
