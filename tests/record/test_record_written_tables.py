@@ -34,6 +34,11 @@ WRITERS = {
         "g.write('epoch,acc\\n')\nfor epoch, loss, acc in ROWS:\n"
         "    f.write(f'{epoch},{loss}\\n')\n    g.write(f'{epoch},{acc}\\n')\n"
     ),
+    "a file for each scalar, as TorchRL": (
+        "import os\nos.makedirs('csv_logs/a/scalars/val')\n"
+        "f, g = open('csv_logs/a/scalars/train_loss.csv', 'a+'), open('csv_logs/a/scalars/val/acc.csv', 'a+')\n"
+        "for epoch, loss, acc in ROWS:\n    f.write(f'{epoch},{loss}\\n')\n    g.write(f'{epoch},{acc}\\n')\n"
+    ),
     "renamed": (
         "import os\nw = csv.writer(open('log.csv.tmp', 'w'))\n"
         f"w.writerow({NAMES})\nw.writerows(ROWS)\ndel w\nos.replace('log.csv.tmp', 'log.csv')\n"

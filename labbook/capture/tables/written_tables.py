@@ -101,6 +101,8 @@ def _read_table(use: FilePathUse) -> list[Series]:
     """Returns the metrics in the rows that the run added, known names first; empty if it is no table of metrics."""
     path = Path(use.path)
     table = open_table(path)
+    if not table.header and (tag := _tag_of_scalar(path)):
+        table = replace(table, header=("step", tag))
     columns = CsvColumns(table.header)
     of_samples = not _FILES_OF_SAMPLES.isdisjoint(name_words(path.stem))
     if columns.counter is None or of_samples or any(map(_OF_SAMPLES.fullmatch, table.header)):
@@ -121,6 +123,12 @@ def _read_table(use: FilePathUse) -> list[Series]:
     if len(rows.runs) != 1 or not is_step_table or not known:
         return []
     return [_with_split(each, table) for each in (*known, *(each for each in series if each not in known))]
+
+
+def _tag_of_scalar(path: Path) -> str:
+    """Returns the name of a scalar that TorchRL's `CSVLogger` writes to `scalars/<name>.csv`, "" for other files."""
+    folders, scalars, name = path.with_suffix("").as_posix().rpartition("/scalars/")
+    return name if folders and scalars else ""
 
 
 def _is_text(table: CsvTable, cells: Sequence[str]) -> bool:
