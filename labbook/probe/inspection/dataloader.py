@@ -188,13 +188,22 @@ class DataLoaders:
 
         That is the `StatefulDataLoader` of torchdata, which Accelerate and Transformers use, too.
         """
+        found = {}
         for loader, known in list(self._loaders.items()):
-            if callable(getattr(loader, "state_dict", None)):
-                try:
-                    known["state"] = loader.state_dict()
-                except Exception as error:
-                    self._failed(self.FRAMEWORK + ".position", error)
-        return self._positions
+            found[known["loader"]] = position = dict(known)
+            try:
+                owner = self._owner_ahead(loader)
+                if owner is not None:
+                    position["batch"] -= 1
+                if callable(getattr(loader, "state_dict", None)):
+                    position["state"] = (loader if owner is None else owner).state_dict()
+            except Exception as error:
+                self._failed(self.FRAMEWORK + ".position", error)
+        return [found.get(known["loader"], known) for known in self._positions]
+
+    def _owner_ahead(self, loader):
+        """What iterates over a loader for the program and has one batch more than it gave away, or `None`."""
+        return
 
     def _describe(self, loader, known):
         """Writes the `loader` event."""

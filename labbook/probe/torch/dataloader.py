@@ -1,5 +1,7 @@
 """Watches the data loaders of PyTorch: their settings, how long a batch is waited for, and what batches look like."""
 
+import sys
+
 from ..inspection import dataloader
 from ..inspection.dataloader import MOST_LABELS, PRINTED, ROW, is_shuffling, length_of
 from ..training.batch_fingerprints import ROWS_OF_A_BATCH
@@ -42,6 +44,13 @@ class DataLoaders(dataloader.DataLoaders):
     def install_stateful(self, module):
         """Watches `torchdata.stateful_dataloader.stateful_dataloader`, which iterates on its own."""
         module.StatefulDataLoader.__iter__ = self._wrap_iter(module.StatefulDataLoader.__iter__)
+
+    def _owner_ahead(self, loader):
+        """That of accelerate, which fetches the next batch first, to know which one is the last."""
+        state = getattr(sys.modules.get("accelerate.state"), "GradientState", None)
+        owners = state().dataloader_references if state is not None and state._shared_state else ()
+        ahead = (one for one in owners if one is not None and not one.end_of_dataloader)
+        return next((one for one in ahead if one.base_dataloader is loader), None)
 
     def _settings(self, loader):
         dataset, batches = loader.dataset, _batches_of(loader)

@@ -1,6 +1,11 @@
 """A loader is described by what chooses its samples, also where a library has wrapped its batch sampler."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
+
+from labbook.probe.torch.dataloader import DataLoaders
 
 pytestmark = pytest.mark.torch
 
@@ -35,3 +40,22 @@ def test_a_wrapped_batch_sampler_is_looked_into(run, healthy):
         (False, "SequentialSampler"),
     ]
     assert {(loader["batch_size"], loader["drop_last"]) for loader in told} == {(8, True)}
+
+
+@pytest.mark.parametrize(("at_end", "batch"), [(False, 2), (True, 3)])
+def test_the_position_leaves_out_a_batch_that_accelerate_fetched_ahead(monkeypatch, at_end, batch):
+    class Loader:
+        def state_dict(self):
+            return {"taken": 3}
+
+    loader, loaders = Loader(), DataLoaders(None, None, pytest.fail)
+    shard = SimpleNamespace(base_dataloader=loader, end_of_dataloader=at_end, state_dict=lambda: {"taken": 2})
+
+    state = SimpleNamespace(dataloader_references=(None, shard))
+    kind = type("GradientState", (), {"_shared_state": {"steps": 1}, "__new__": lambda _: state})
+    monkeypatch.setitem(sys.modules, "accelerate.state", SimpleNamespace(GradientState=kind))
+    known = {"loader": 0, "line": "train.py:9", "epoch": 1, "batch": 3}
+    loaders._loaders[loader] = known
+    loaders._positions.append(known)
+    expected = [{**known, "batch": batch, "state": {"taken": batch}}]
+    assert loaders.positions() == loaders.positions() == expected
