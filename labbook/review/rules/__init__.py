@@ -14,7 +14,7 @@ sentence. Precision comes before recall: a rule that cannot resolve a name in th
 - `running_totals`: totals over batches that are overwritten or divided by another length.
 - `loop_order`: a step after the loop over batches, a clip after the step; the weights of a sampler.
 - `averaged_weights`: averages of weights (EMA).
-- `minimised_terms`: signs of the terms of losses, by data flow.
+- `minimised_terms`: signs of the terms of losses, by data flow: of critics, of normalising flows.
 - `policy_gradients`, `q_learning`: reinforcement learning: returns, probabilities, target networks, exploration.
 - `model_classes`: layers that are not registered, not used or used wrongly.
 - `forward_values`: values and layers inside a forward; `recurrent_states`: the state of recurrent layers.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, Kind, dotted_target, last_name
-from labbook.review.expressions import made_of, names_in, signed_terms, without_form
+from labbook.review.code_index import Code, Function, Kind, assigned_value, assigns, dotted_target, last_name, walk
+from labbook.review.expressions import made_of, names_in, number, signed_terms, without_form
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
 _INCREASING = frozenset({"relu", "softplus", "log", "exp", "sigmoid", "logsigmoid", "log_sigmoid", "tanh"})
 """Functions that grow with their argument, so that a term keeps its sign."""
+_ZEROS = frozenset({"zeros", "zeros_like", "new_zeros"})
 _DEPTH = 6
 
 
@@ -93,3 +94,134 @@ def _modules(code: Code, source: Source, score: ast.Call) -> set[ast.Call]:
     calls = (one for one in made_of(code, source, score.args[0]) if isinstance(one, ast.Call))
     kinds = (_network(code, source, one) for one in calls)
     return {kind.call for kind in kinds if kind is not None}
+
+
+@rule(
+    "loss_formula_wrong",
+    "warning",
+    2,
+    "Dinh et al. 2017, Real NVP, equations 2 and 6: log p(x) = log p(z) + log |det dz/dx|",
+    row="loop-bug",
+)
+def determinant_sign(code: Code, source: Source) -> Iterator[Hit]:
+    """The negative log-likelihood of a flow has the log-determinant of its layers with the wrong sign."""
+    directions = {found for where in code.sources for found in _directions(code, where)} - {0}
+    if len(directions) != 1:
+        return
+    direction = directions.pop()
+    for call, terms in minimised_losses(code, source):
+        latents = {_latent(sign, term) for sign, term in terms} - {""}
+        for sign, term in terms:
+            parts = _layer_sum(code, source, source.function(term), dotted_target(term))
+            if parts and {latent for latent, _ in parts} == latents and {its for _, its in parts} == {sign * direction}:
+                yield Hit(call, {"determinant": dotted_target(term)})
+                break
+
+
+def _directions(code: Code, source: Source) -> Iterator[int]:
+    """Yield the direction of each layer of a flow in a file."""
+    for cls in (node for node in source.nodes if isinstance(node, ast.ClassDef)):
+        if code.is_module(source, cls):
+            yield from (_direction(code, where, *pair) for where, pair in _results(code, source, cls))
+
+
+def _results(code: Code, source: Source, cls: ast.ClassDef) -> list[tuple[Source, list[ast.expr]]]:
+    """Return the pairs that the forward of a class returns."""
+    forward = code.method(source, cls, "forward")
+    ends = [one.value for one in walk(forward[1].body) if isinstance(one, ast.Return)] if forward is not None else []
+    return [(forward[0], one.elts) for one in ends if forward and isinstance(one, ast.Tuple) and len(one.elts) == 2]
+
+
+def _direction(code: Code, source: Source, out: ast.expr, log_det: ast.expr) -> int:
+    """Return 1 where a layer returns the log-determinant of its own transform, -1 of the inverse, 0 if unknown."""
+    scales = {one for part in made_of(code, source, out) for one in _exponents(part)}
+    logs = _named_terms(code, source, log_det)
+    if len(scales) != 1 or len(logs) != 1:
+        return 0
+    (sign, scale), (its, name) = scales.pop(), logs.pop()
+    return sign * its if scale == name != "" else 0
+
+
+def _exponents(node: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the sign and the name of `s` in `x * exp(s)`; the sign is turned in a division."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Mult, ast.Div)):
+        return
+    divides = isinstance(node.op, ast.Div)
+    for side in (node.right,) if divides else (node.left, node.right):
+        if isinstance(side, ast.Call) and last_name(side.func) == "exp":
+            inner = side.args[0] if side.args else side.func.value  # type: ignore[attr-defined]
+            for sign, term in signed_terms(inner):
+                yield (-sign if divides else sign), dotted_target(term)
+
+
+def _named_terms(code: Code, source: Source, node: ast.expr) -> set[tuple[int, str]]:
+    """Return the summands of an expression that are names, through one name."""
+    made = code.made(source, node)
+    return {(sign, dotted_target(term)) for sign, term in signed_terms(made if made is not None else node)}
+
+
+def _latent(sign: int, term: ast.expr) -> str:
+    """Return `z` where a term of a loss is minus the log-density of `z`: `-log_prob(z)` or `z ** 2`."""
+    if isinstance(term, ast.Call) and last_name(term.func) == "log_prob" and term.args:
+        return dotted_target(term.args[0]) if sign < 0 else ""
+    if isinstance(term, ast.BinOp) and isinstance(term.op, ast.Pow) and number(term.right) == 2:
+        return dotted_target(term.left) if sign > 0 else ""
+    if isinstance(term, ast.Call) and last_name(term.func) in ("square", "pow") and sign > 0:
+        owner = term.func.value if isinstance(term.func, ast.Attribute) else term
+        return dotted_target(owner) or (dotted_target(term.args[0]) if term.args else "")
+    return ""
+
+
+def _layer_sum(code: Code, source: Source, scope: Function | None, name: str) -> set[tuple[str, int]]:
+    """Return `(z, sign)` of the calls `z, log_det = layer(x)` that a name is the sum of; empty if it is unknown."""
+    found: set[tuple[str, int]] = set()
+    nodes = list(walk(scope.body if scope is not None else source.tree.body)) if name else []
+    pairs = [pair for node in nodes if (pair := _pair_of_layer(code, source, node)) is not None]
+    for node in (one for one in nodes if assigns(one, name)):
+        pair = _pair_of_layer(code, source, node)
+        added = node.value if isinstance(node, ast.AugAssign) else assigned_value(node, name)
+        if pair is not None and pair[1] == name:
+            found.add((pair[0], 1))
+        elif added is None:
+            return set()
+        elif not _is_zero(added):
+            turned = -1 if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Sub) else 1
+            for sign, term in signed_terms(added, turned):
+                latents = {pair[0] for pair in pairs if pair[1] == dotted_target(term)}
+                found |= {(latent, sign) for latent in latents}
+                if not latents and dotted_target(term) != name:
+                    return set()
+    return found
+
+
+def _pair_of_layer(code: Code, source: Source, node: ast.AST) -> tuple[str, str] | None:
+    """Return the names of `z, log_det = layer(x)`, where a flow of several layers adds up theirs."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    call = node.value if isinstance(node, ast.Assign) else None
+    if not isinstance(target, ast.Tuple) or len(target.elts) != 2 or not isinstance(call, ast.Call):
+        return None
+    if not dotted_target(call.func) or code.function_named(source, call.func) is not None:
+        return None
+    kind = code.kind(source, call.func)
+    if kind is not None and kind.class_node is not None and kind.class_source is not None:
+        pairs = _results(code, kind.class_source, kind.class_node)
+        if not pairs or not all(
+            _direction(code, where, *pair) or _is_sum(code, where, pair[1]) for where, pair in pairs
+        ):
+            return None
+    return dotted_target(target.elts[0]), dotted_target(target.elts[1])
+
+
+def _is_sum(code: Code, source: Source, log_det: ast.expr) -> bool:
+    """Whether what a flow returns is the sum of the log-determinants of its layers."""
+    key = ("log-determinant", log_det)
+    if key not in code.remembered:
+        # Ends the recursion of models that call each other.
+        code.remembered[key] = False
+        parts = _layer_sum(code, source, source.function(log_det), dotted_target(log_det))
+        code.remembered[key] = {sign for _, sign in parts} == {1}
+    return bool(code.remembered[key])
+
+
+def _is_zero(node: ast.expr) -> bool:
+    return number(node) == 0 or (isinstance(node, ast.Call) and last_name(node.func) in _ZEROS)
