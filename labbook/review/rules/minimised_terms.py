@@ -38,12 +38,29 @@ def _terms(
     """Yield the summands of an expression with their signs, through names and increasing functions."""
     for its, one in signed_terms(node, sign):
         term = without_form(one)
-        inner = code.made(source, term) if dotted_target(term) else _argument_of_increasing(source, term)
+        inner = _value_of_name(code, source, term) if dotted_target(term) else _argument_of_increasing(source, term)
+        inner = _only_return(code, source, term) if inner is None else inner
         inner = term if inner is None and term is not one else inner
         if inner is not None and depth:
             yield from _terms(code, source, inner, its, depth - 1)
         else:
             yield its, term
+
+
+def _value_of_name(code: Code, source: Source, name: ast.expr) -> ast.expr | None:
+    """Return what a name was last given, or the only argument for a parameter; `None` for a list, which grows."""
+    origins = code.origins(source, name)
+    made = code.made(source, name) or (origins[0][1] if [where for where, _ in origins] == [source] else None)
+    return None if isinstance(made, ast.List) else made
+
+
+def _only_return(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
+    """Return what a function of the same file returns, if it is called and returns in one place."""
+    followed = code.function_named(source, node.func) if isinstance(node, ast.Call) else None
+    if followed is None or followed[0] is not source or len(code.calls[followed[1].name]) != 1:
+        return None
+    ends = [one.value for one in walk(followed[1].body) if isinstance(one, ast.Return)]
+    return ends[0] if len(ends) == 1 else None
 
 
 def _argument_of_increasing(source: Source, node: ast.expr) -> ast.expr | None:

@@ -34,20 +34,23 @@ def stored_without_copy(code: Code, source: Source) -> Iterator[Hit]:
                 break
 
 
-def _array_of_object(code: Code, source: Source, name: ast.expr, depth: int = 0) -> str:
+def _array_of_object(code: Code, source: Source, node: ast.expr, depth: int = 0) -> str:
     """Return "self.state" where a value is this array of an object, which is made once and changed in its methods."""
-    found = set()
-    for where, value in code.origins(source, name) if depth < _DEPTH else ():
-        target = dotted_target(value)
-        owner = where.class_of(value)
-        if isinstance(value, ast.Name):
-            found.add(_array_of_object(code, where, value, depth + 1))
-        elif owner is None or not target or not _is_array_made_once(code, where, owner, target):
-            return ""
-        else:
-            methods = [one for one in owner.body if isinstance(one, ast.FunctionDef) and one.name != "__init__"]
-            found.add(target if _changes(walk(methods, True), target) else "")
+    target, owner = dotted_target(node), source.class_of(node)
+    if target.startswith("self.") and owner is not None:
+        methods = [one for one in owner.body if isinstance(one, ast.FunctionDef) and one.name != "__init__"]
+        is_one = _is_array_made_once(code, source, owner, target)
+        return target if is_one and _changes(walk(methods, True), target) else ""
+    values = code.origins(source, node) if isinstance(node, ast.Name) else _returned(code, source, node)
+    found = {_array_of_object(code, where, value, depth + 1) for where, value in values} if depth < _DEPTH else set()
     return found.pop() if len(found) == 1 else ""
+
+
+def _returned(code: Code, source: Source, node: ast.expr) -> list[tuple[Source, ast.expr]]:
+    """Return what the function of the program returns that a node calls."""
+    followed = code.function_named(source, node.func) if isinstance(node, ast.Call) else None
+    ends = [one.value for one in walk(followed[1].body) if isinstance(one, ast.Return)] if followed else []
+    return [(followed[0], one) for one in ends if followed and one is not None]
 
 
 def _array_of_loop(code: Code, source: Source, name: ast.Name) -> str:
