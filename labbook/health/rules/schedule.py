@@ -122,5 +122,6 @@ def _rises_to_end(run: Run, signals: Signals) -> Outcome | None:
         rates = finite_points(series)[1]
         is_main = ".group" not in series.name and len(rates) >= 20
         if is_main and rates == sorted(rates) and 1.3 * rates[len(rates) // 2] < rates[-1] < _TINY:
-            return Outcome("warn", message("health.lr_schedule_wrong.rises", first=rates[0], last=rates[-1]))
+            observed = message("health.lr_schedule_wrong.rises", first=rates[0], last=rates[-1])
+            return Outcome("warn", observed, advice=message("health.lr_schedule_wrong.shorten"))
     return None
