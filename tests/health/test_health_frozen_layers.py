@@ -84,13 +84,19 @@ def test_a_frozen_table_of_positions(ask, make_model, deviation, verdict):
 
 
 @in_one_test(
-    ("loads", "again", "optimizer", "verdict"),
-    [(4, True, False, "warn"), (4, False, False, None), (2, True, False, None), (4, True, True, None)],
-    # in each epoch; of weights that were kept; too rarely; of folds, with the state of their optimizer
+    ("loads", "again", "trained", "optimizer", "verdict"),
+    [
+        (4, True, True, False, "warn"),
+        (4, False, True, False, None),  # weights that were kept
+        (2, True, True, False, None),
+        (4, True, False, False, None),  # a target network
+        (4, True, True, True, None),  # folds, with the state of their optimizer
+    ],
 )
-def test_a_state_that_is_loaded_in_each_epoch(ask, make_series, loads, again, optimizer, verdict):
+def test_a_state_that_is_loaded_in_each_epoch(ask, make_series, loads, again, trained, optimizer, verdict):
     losses = [2.0 - 0.03 * (step % 20 if again else step / 5) for step in range(100)]
-    events = [{"what": "model", "step": 20 * at, "line": "t.py:7", "matched": 4, "keys": 4} for at in range(loads + 1)]
+    model = {"what": "model", "trained": trained, "line": "t.py:7", "matched": 4, "keys": 4}
+    events = [{**model, "step": 20 * at} for at in range(loads + 1)]
     events += [{"what": "optimizer", "step": 20, "line": "t.py:8"}] if optimizer else []
     found = ask(
         "parameters_initialised_again", make_series("loss", losses), signals={"loaded": events, "loop": {"steps": 100}}

@@ -8,9 +8,10 @@ LOADER = {"index": 0, "batch_size": 32, "length": 640, "batches": 20}
 @pytest.mark.parametrize(
     ("samples", "facts", "verdict"),
     [
-        pytest.param("st", {}, "fail", id="a sampler that draws the same samples"),
+        pytest.param("ststst", {}, "fail", id="a sampler that draws the same samples"),
+        pytest.param("abcdefghi", {}, "ok", id="images with the same corners, of which prints are made"),
         pytest.param("s", {}, "ok", id="samples that are all alike"),
-        pytest.param("st", {"batches": 1, "length": 32}, "ok", id="a data set of one batch"),
+        pytest.param("stst", {"batches": 1, "length": 32}, "ok", id="a data set of one batch"),
     ],
 )
 def test_one_batch_in_the_whole_epoch(ask, samples, facts, verdict):

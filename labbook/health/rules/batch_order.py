@@ -64,9 +64,14 @@ def batches_differ(run: Run, signals: Signals) -> Outcome | None:
 
 
 def _repeats_one_batch(epoch: Prints) -> bool:
-    """Whether all batches of an epoch are the same, of samples that differ."""
-    prints, samples = epoch.get("prints", []), {row[0] for row in epoch.get("rows", [])}
-    return len(prints) >= _STEPS and len(set(prints)) == 1 and len(samples) > 1
+    """Whether all batches of an epoch are the same: their prints, and their samples, which differ within a batch.
+
+    The print of a batch is made of a few elements, which may be the same in all, as the corners of images.
+    """
+    prints, samples = epoch.get("prints", []), [row[0] for row in epoch.get("rows", [])]
+    if len(prints) < _STEPS or len(set(prints)) > 1 or len(set(samples)) < 2:
+        return False
+    return any(samples[size:] == samples[:-size] for size in range(2, len(samples) // 2 + 1))
 
 
 @check("order_identical_each_epoch", family="loop-bug", tier=2, needs=("prints",))

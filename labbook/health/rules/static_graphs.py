@@ -38,7 +38,7 @@ def parameters_are_initialised_once(run: Run, signals: Signals) -> Outcome | Non
 
 def _loaded_again(run: Run, signals: Signals) -> Outcome | None:
     """A warning for a state that is loaded again and again, after which the loss begins anew."""
-    lines = Counter(e.get("line", "") for e in signals.loaded if e.get("what") == "model" and e.get("step", 0) > 0)
+    lines = Counter(e.get("line", "") for e in signals.loaded if e.get("trained") and e.get("step", 0) > 0)
     line, loads = lines.most_common(1)[0] if lines else ("", 0)
     series = process_series(run, signals, "loss")
     if loads < _RISING or len(series) != 1 or any(e.get("what") == "optimizer" for e in signals.loaded):

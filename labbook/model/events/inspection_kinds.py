@@ -197,6 +197,7 @@ class LoadedState(Event, total=False):
     mismatched_n: Count
     elements: Finite
     alias: bool
+    trained: bool
     line: str
 
 

@@ -245,8 +245,8 @@ below 0."""
 LOADED = "loaded"
 """A state was loaded into a model or an optimizer. `what`: "model", "optimizer". `step`: optimizer steps so far.
 `keys`: in the target. `mismatched`: shape or dtype; lists of <= 20 names. `elements`: share of the target's elements
-that were loaded. `alias`: the state's tensors are the target's own memory, so that loading changes nothing. `line`:
-user frame. At most 20 in a process."""
+that were loaded. `alias`: the state's tensors are the target's own memory, so that loading changes nothing. `trained`:
+an optimizer has parameters of the model. `line`: user frame. At most 20 in a process."""
 
 GRAPH = "graph"
 """The autograd graph, at the first backward, and once more at the 20th when something is missing. `backward`: number of

@@ -92,7 +92,8 @@ class Checkpoints:
             fields.update(step=self.monitor.step - 1, line=line_of(user_frame()))
             if what == "model":
                 self.model_loads(target, state)
-                fields.update(self._compare(self._own_state(target, args, kwargs), state))
+                own = self._own_state(target, args, kwargs)
+                fields.update(self._compare(own, state), trained=self._is_trained(own))
             else:
                 keys, matched = self._optimizer_keys(target, state)
                 fields.update(keys=keys, matched=matched, elements=None, alias=False)
@@ -123,6 +124,11 @@ class Checkpoints:
             "elements": sum(elements for elements, _, _ in fits) / total if total else None,
             "alias": bool(shared) and len(shared) >= len(pairs) / 2,
         }
+
+    def _is_trained(self, own):
+        """Whether an optimizer has parameters among the tensors of a model, unlike those of a target network."""
+        trained = {self._address(parameter) for parameter in self.monitor.inspector.trained_parameters()} - {0}
+        return any(self._address(tensor) in trained for tensor in own.values() if self._is_tensor(tensor))
 
     def _is_tensor(self, thing):
         return isinstance(thing, self.module.Tensor)

@@ -247,7 +247,7 @@ def test_a_scheduler_before_the_optimizer_is_seen(play):
 @pytest.mark.long
 def test_loads_that_change_nothing_or_match_nothing_are_told(play):
     alias, nothing = play("load").of("loaded")
-    assert alias["alias"] is True
+    assert alias["alias"] is True and alias["trained"] is True
     assert alias["matched"] == 4
     assert (nothing["matched"], nothing["missing_n"], nothing["unexpected_n"]) == (0, 4, 4)
     assert nothing["line"].startswith("health_torch.py:")
