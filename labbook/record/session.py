@@ -97,10 +97,9 @@ def record(request: RecordRequest, print_line: PrintLine) -> ChildEnd:
         raise
     try:  # a call of `suppress` could fail as well, and the command would start a second time
         write_entry(session, request, end, print_line)
+        restore_stops()
     except BaseException:
         pass  # not even Ctrl-C may change the status of a command that has ended
-    finally:
-        restore_stops()
     return end
 
 
