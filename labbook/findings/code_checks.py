@@ -36,14 +36,14 @@ def check_code(run: Run) -> list[tuple[Check, Outcome]]:
         return []
     from labbook.review.reviewer import RULES, review_files
 
-    rules = [rule for rule in RULES if (rule.row and run.signals) or rule.symptom == _NONFINITE]
-    by_name = {rule.name: rule for rule in rules}
     try:
-        violations = review_files(files, seconds=_SECONDS, rules=rules).violations
         nan_exit = _find_nan_exit(run, files)
+        rules = [rule for rule in RULES if (rule.row and run.signals) or (nan_exit and rule.symptom == _NONFINITE)]
+        violations = review_files(files, seconds=_SECONDS, rules=rules).violations if rules else ()
     except Exception:
         # Unreadable code costs its rows, never the entry.
         return []
+    by_name = {rule.name: rule for rule in rules}
     found: dict[str, tuple[Check, Outcome]] = {}
     for one in violations:
         rule = by_name[one.rule]

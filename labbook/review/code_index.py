@@ -22,6 +22,7 @@ from labbook.review.names import (
     last_value_in,
     member_key,
     parameters,
+    returned_values,
     walk,
 )
 from labbook.review.source_file import Source
@@ -38,6 +39,7 @@ __all__ = [
     "dotted_target",
     "last_name",
     "parameters",
+    "returned_values",
     "walk",
 ]
 
@@ -178,9 +180,8 @@ class Code(Definitions):
         factory = self.function_named(source, func)
         if factory is not None:
             kinds = [
-                self.kind(factory[0], one.value, depth + 1) if one.value is not None else None
-                for one in walk(factory[1].body)
-                if isinstance(one, ast.Return)
+                self.kind(factory[0], value, depth + 1) if value is not None else None
+                for value in returned_values(factory[1])
             ]
             same = kinds and all(k is not None and kinds[0] is not None and k.name == kinds[0].name for k in kinds)
             return kinds[0] if same else None
@@ -265,7 +266,7 @@ class Code(Definitions):
         if last_name(call.func) in prepares and len(call.args) == len(names):
             return [(source, call.args[place])]
         followed = self.function_named(source, call.func)
-        returned = [one.value for one in walk(followed[1].body) if isinstance(one, ast.Return)] if followed else []
+        returned = returned_values(followed[1]) if followed else []
         tuples = [one.elts for one in returned if isinstance(one, ast.Tuple) and len(one.elts) == len(names)]
         return [(followed[0], one[place]) for one in tuples] if followed and len(tuples) == len(returned) else []
 
@@ -316,7 +317,7 @@ class Code(Definitions):
             found = self._attribute(kind.class_source, kind.class_node, f"self.{key}")
             return found or self._field(kind, str(key))
         followed = self.function_named(source, holder.func)
-        returned = [one.value for one in walk(followed[1].body) if isinstance(one, ast.Return)] if followed else []
+        returned = returned_values(followed[1]) if followed else []
         if followed is None or len(returned) != 1 or returned[0] is None:
             return None
         made = self.makers(followed[0], returned[0])

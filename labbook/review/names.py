@@ -60,6 +60,11 @@ def walk(body: Sequence[ast.AST], into: bool = False) -> Iterator[ast.AST]:
             waiting += reversed(list(ast.iter_child_nodes(node)))
 
 
+def returned_values(function: Function) -> list[ast.expr | None]:
+    """Return the expressions that a function returns, in order; `None` for a bare `return`."""
+    return [node.value for node in walk(function.body) if isinstance(node, ast.Return)]
+
+
 def _targets(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.Assign):
         return node.targets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from labbook.review.code_index import Code, Function, Kind, dotted_target, last_name, walk
+from labbook.review.code_index import Code, Function, Kind, dotted_target, last_name, returned_values, walk
 from labbook.review.source_file import Source
 
 _SHAPES = {
@@ -98,7 +98,7 @@ def _activation_of_class(code: Code, source: Source, cls: ast.ClassDef, depth: i
 
 
 def _end_of_function(code: Code, source: Source, function: Function, depth: int) -> str:
-    returns = [node.value for node in walk(function.body) if isinstance(node, ast.Return)]
+    returns = returned_values(function)
     ends = {last_operation(code, source, value, depth + 1) for value in returns}
     # Code that reads `self.training` may return something else in training.
     reads_mode = any(isinstance(node, ast.Attribute) and node.attr == "training" for node in walk(function.body))

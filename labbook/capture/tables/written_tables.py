@@ -91,10 +91,16 @@ def _is_of_run(use: FilePathUse, inputs: Sequence[str], started: float, ended: f
     if not in_time or facts.st_size < use.size_before:
         return False
     if use.size_before and use.before:
-        kept = hashlib.sha256(path.read_bytes()[: use.size_before]).hexdigest()
+        kept = hashlib.sha256(_bytes_before(use)).hexdigest()
         if use.before != f"sha256:{kept}":
             return False
     return not any(Path(one).is_file() and filecmp.cmp(one, path, shallow=False) for one in inputs)
+
+
+def _bytes_before(use: FilePathUse) -> bytes:
+    """Returns as much of a file as there was before the run."""
+    with Path(use.path).open("rb") as file:
+        return file.read(use.size_before)
 
 
 def _read_table(use: FilePathUse) -> list[Series]:
@@ -107,7 +113,7 @@ def _read_table(use: FilePathUse) -> list[Series]:
     of_samples = not _FILES_OF_SAMPLES.isdisjoint(name_words(path.stem))
     if columns.counter is None or of_samples or any(map(_OF_SAMPLES.fullmatch, table.header)):
         return []
-    lines_before = path.read_bytes()[: use.size_before].count(b"\n")
+    lines_before = _bytes_before(use).count(b"\n")
     table = replace(table, lines_before=max(table.lines_before, lines_before))
     cells = list(table.rows())
     if any(len(row) > 1 and all(table.number(cell) is None for cell in row) for row in cells):

@@ -266,8 +266,8 @@ def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
 
     Source: chosen by us (tier 2): written by an initialiser, its standard deviation kept within 7 % (more for few
     weights), no state loaded; tables, as those of positions, too. Random features below a small trained head are a
-    method, so they are a note; a random
-    output layer is not. A layer beside which two narrow matrices train, as in low-rank adaptation, is left out.
+    method, so they are a note; a random output layer is not. A layer beside which two narrow matrices train, as in
+    low-rank adaptation, is left out.
     """
     if any(event.get("what") == "model" and event.get("matched") for event in signals.loaded):
         return None

@@ -5,7 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, Function, Kind, assigned_value, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import (
+    Code,
+    Function,
+    Kind,
+    assigned_value,
+    assigns,
+    dotted_target,
+    last_name,
+    returned_values,
+    walk,
+)
 from labbook.review.expressions import made_of, names_in, number, signed_terms, without_form
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
@@ -59,7 +69,7 @@ def _only_return(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
     followed = code.function_named(source, node.func) if isinstance(node, ast.Call) else None
     if followed is None or followed[0] is not source or len(code.calls[followed[1].name]) != 1:
         return None
-    ends = [one.value for one in walk(followed[1].body) if isinstance(one, ast.Return)]
+    ends = returned_values(followed[1])
     return ends[0] if len(ends) == 1 else None
 
 
@@ -145,7 +155,7 @@ def _directions(code: Code, source: Source) -> Iterator[int]:
 def _results(code: Code, source: Source, cls: ast.ClassDef) -> list[tuple[Source, list[ast.expr]]]:
     """Return the pairs that the forward of a class returns."""
     forward = code.method(source, cls, "forward")
-    ends = [one.value for one in walk(forward[1].body) if isinstance(one, ast.Return)] if forward is not None else []
+    ends = returned_values(forward[1]) if forward is not None else []
     return [(forward[0], one.elts) for one in ends if forward and isinstance(one, ast.Tuple) and len(one.elts) == 2]
 
 

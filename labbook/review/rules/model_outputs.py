@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, Kind, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import Code, Kind, assigns, dotted_target, last_name, returned_values
 from labbook.review.expressions import without_form
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.rules.model_classes import axis_of, input_and_axis
@@ -80,7 +80,7 @@ def _last_layer(code: Code, source: Source, model: ast.expr, depth: int = 0) -> 
         return None
     if kind.class_node is not None and kind.class_source is not None:
         forward = code.method(kind.class_source, kind.class_node, "forward")
-        ends = [one.value for one in walk(forward[1].body) if isinstance(one, ast.Return)] if forward else []
+        ends = returned_values(forward[1]) if forward else []
         last = ends[0] if len(ends) == 1 else None
         last = code.made(forward[0], last) if forward is not None and last is not None else None
         return _last_layer(code, forward[0], last.func, depth + 1) if forward and isinstance(last, ast.Call) else None
@@ -136,7 +136,7 @@ def similarity_as_loss(code: Code, source: Source) -> Iterator[Hit]:
         name = owner.name if owner is not None else getattr(node, "name", "")
         if not isinstance(node, ast.FunctionDef) or not _SIMILARITIES.search(name) or "loss" not in name.lower():
             continue
-        returned = [one.value for one in walk(node.body) if isinstance(one, ast.Return) and one.value is not None]
+        returned = [value for value in returned_values(node) if value is not None]
         text = "\n".join(ast.unparse(one) for one in node.body)
         is_score = bool(returned) and re.search(r"2(?:\.0?)? \* |inter", text) is not None and "/" in text
         turned = re.search(r"1(?:\.0?)? - |return -|= -|\blog\w*\(|cosh|\bneg", text)

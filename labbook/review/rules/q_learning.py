@@ -83,7 +83,7 @@ def _is_read(node: ast.AST) -> bool:
 
 
 def _is_after_start(source: Source, node: ast.AST) -> bool:
-    """Whether a node is in a loop or function, other than that which makes the object."""
+    """Whether a node is in a loop, or in another function than `__init__`."""
     function = source.function(node)
     in_loop = any(isinstance(one, LOOPS) for one in source.parents_of(node))
     return in_loop or (function is not None and function.name != "__init__")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from labbook.review.code_index import LOOPS, Code, dotted_target, last_name, walk
+from labbook.review.code_index import LOOPS, Code, dotted_target, last_name, returned_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, rule
 
@@ -49,7 +49,7 @@ def _array_of_object(code: Code, source: Source, node: ast.expr, depth: int = 0)
 def _returned(code: Code, source: Source, node: ast.expr) -> list[tuple[Source, ast.expr]]:
     """Return what the function of the program returns that a node calls."""
     followed = code.function_named(source, node.func) if isinstance(node, ast.Call) else None
-    ends = [one.value for one in walk(followed[1].body) if isinstance(one, ast.Return)] if followed else []
+    ends = returned_values(followed[1]) if followed else []
     return [(followed[0], one) for one in ends if followed and one is not None]
 
 
