@@ -33,16 +33,25 @@ def test_dead_units_need_512_samples(ask, make_model, looks):
     assert ask("dead_relu", signals=looked(make_model, looks, "ReLU", "Linear", dead=0.9, dead_n=128)) is None
 
 
-def test_units_that_begin_dead_are_no_fault_of_the_learning_rate(ask, looks):
-    def advice(first):
-        tensors = looks(
-            functions=lambda step: [
-                {"fn": "relu", "line": "net.py:8", "dead": 1.0, "dead_n": 2048, "zero": first if step == 1 else 1.0}
-            ]
-        )
-        return ask("dead_relu", signals={"tensors": tuple({**t, "modules": [{"i": 9}]} for t in tensors)}).advice
+@in_one_test(
+    ("first_looked", "zero", "layer_max", "initial"),
+    [(1, 1.0, 0.5, True), (1, 0.5, 0.5, False), (2, 1.0, -48.0, True), (2, 1.0, 3.0, False), (2, 0.5, -48.0, False)],
+)
+def test_units_that_begin_dead_are_no_fault_of_the_learning_rate(
+    ask, make_model, looks, first_looked, zero, layer_max, initial
+):
+    def rows(step):
+        row = {"fn": "relu", "line": "net.py:8", "dead": 1.0, "dead_n": 2048, "zero": zero if step <= 2 else 1.0}
+        return [row] if step >= first_looked else []
 
-    assert "before the first step" in advice(1.0) and not advice(0.5)
+    signals = looked(make_model, looks, "Linear", max=layer_max)
+    tensors = looks(functions=rows)
+    signals["tensors"] = tuple(
+        {**one, "functions": f["functions"]} for one, f in zip(signals["tensors"], tensors, strict=True)
+    )
+    found = ask("dead_relu", signals=signals)
+    assert ("before the first step" in (found.advice or "")) == initial
+    assert (found.where.get("step") == 1) == initial
 
 
 def test_dead_units_of_a_function(ask, looks):

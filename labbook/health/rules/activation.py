@@ -30,6 +30,7 @@ _ALL_ZERO = 0.99
 _LARGEST_EPS = 1e-3
 _SHRUNK = 0.9
 _SHAPING = frozenset(["View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Clone", "Alias", "ToCopy", "Cast"])
+_History = Sequence[tuple[int, ModuleInspection | FunctionInspection]]
 _NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm", "rmsnorm")
 
 
@@ -41,7 +42,7 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
     are often dormant (Sokar et al. 2023), so that in reinforcement learning this is a note; so it is where the loss has
     halved: windows of one series are much alike, and most units are 0 for all of them.
     """
-    layers: list[tuple[Message | str, str, Sequence[tuple[int, ModuleInspection | FunctionInspection]]]]
+    layers: list[tuple[Message | str, str, _History]]
     layers = [(m.label, m.name, m.history) for m in modules_of(signals)]
     layers += [
         (message("health.dead_relu.function", function=fn, line=line), "", history)
@@ -55,7 +56,7 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
         judged += share is not None
         if share is not None and share > 0.5:
             dead.append((share, layer, name))
-            initial = initial or any(step <= 1 and (row.get("zero") or 0.0) > _ALL_ZERO for step, row in history[:1])
+            initial = initial or _starts_dead(history, modules_of(signals))
     if dead:
         dead.sort(key=lambda one: (one[0], str(one[1])), reverse=True)
         share, layer, name = dead[0]
@@ -64,10 +65,30 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
         learns = acts_in_environment(signals) or has_bootstrapped_targets(signals) or has_halved(run, signals)
         verdict = "note" if share < 1 and learns else "fail"
         advice = message("health.dead_relu.initial_advice") if initial else None
-        return Outcome(verdict, observed, evidence, {"module": name}, advice=advice)
+        where = {"module": name} | ({"step": 1} if initial else {})
+        return Outcome(verdict, observed, evidence, where, advice=advice)
     if not judged:
         return None
     return Outcome("ok", message("health.layers_inspected", layers=judged))
+
+
+def _starts_dead(
+    history: Sequence[tuple[int, ModuleInspection | FunctionInspection]], modules: Sequence[Module]
+) -> bool:
+    """Whether a layer returned only zeros before the first update.
+
+    A function is watched from step 2 on; in step 1 a layer with weights returned no value above 0.
+    """
+    step, row = history[0]
+    if (row.get("zero") or 0.0) <= _ALL_ZERO:
+        return False
+    return step <= 1 or (step == 2 and any(one.parameters and _is_negative(one.history[0]) for one in modules))
+
+
+def _is_negative(look: tuple[int, ModuleInspection]) -> bool:
+    step, row = look
+    largest = row.get("max")
+    return step <= 1 and largest is not None and largest <= 0
 
 
 def dead_share(history: Sequence[ModuleInspection | FunctionInspection]) -> float | None:
