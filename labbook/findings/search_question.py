@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.index.hit import Hit
 from labbook.index.query import read_field_names
@@ -51,7 +52,7 @@ def interpret_search(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
             typed = " ".join([words, *filters])
         question = parse_query(typed)
     if question.terms and not question.is_restricted:
-        pages = [_page(catalogue.symptoms[name], language) for name in symptoms.symptoms[:_PAGES]]
+        pages = [_page(catalogue.symptoms[name], language) for name in (symptoms.symptoms or symptoms.related)[:_PAGES]]
         symptoms = replace(symptoms, pages=tuple(pages))
     return typed, symptoms
 
@@ -101,6 +102,6 @@ def _page(symptom: Symptom, language: str) -> Hit:
     """Returns a page of the catalogue as a search result, with its first advice."""
     wording = symptom.wording_in(language)
     meta = {"id": symptom.id, "family": symptom.family, "tier": symptom.tier}
-    advice = re.sub(r"\{[\w.-]+\|?([^{}]*)\}", r"\1", wording.attempts[0]) if wording.attempts else wording.title
+    advice = (fill_slots(wording.attempts[0], {}) if wording.attempts else None) or wording.title
     title, snippet = wording.title.replace("`", ""), advice.replace("`", "")
     return Hit(symptom.origin, 1, title, snippet, meta, "catalogue", False, "same symptom", symptom.id)

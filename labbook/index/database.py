@@ -15,7 +15,7 @@ from labbook.store.notebook import Notebook, prepare_private
 if TYPE_CHECKING:
     import sqlite3
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Increased with every change of `schema.sql` or of the rows; an index of another version is replaced."""
 
 Answer = TypeVar("Answer")

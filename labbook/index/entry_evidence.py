@@ -7,14 +7,17 @@ symptom and names other faults, and tables of tensors and of the machine name ev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import zip_longest
 
 from labbook.store.text.entry_text import split_parts
 from labbook.store.text.words_files import builtin_folder, read_words
 
 _LEFT_OUT = frozenset({"unobserved", "resources", "debug", "profile", "checked", "moments"})
 """Blocks of an entry that are not searched."""
+_RULE = "|---"
+"""How the line below the head of a table begins."""
 _QUIET = ("ok", "note", "not observed")
 _DENIED = re.compile(r"[A-Za-z][\w./-]*[ \t]*[=:|]?[ \t]*(?<![\w])(?:False|false|None|null)\b")
 """`oom False`, `overflow=None`: what the run does not have."""
@@ -28,18 +31,23 @@ def evidence_text(body: str) -> tuple[str, str]:
         if not part.name:
             own.append(_HEADING.sub("", part.text))
         elif part.name not in _LEFT_OUT:
-            lines = [line for line in without_advice(part.text.splitlines()) if not is_quiet_row(line)]
-            generated.append(_DENIED.sub(" ", "\n".join(lines)))
+            generated.append(_DENIED.sub(" ", "\n".join(evidence_lines(part.text.splitlines()))))
     return "\n".join(own), "\n".join(generated)
 
 
-def without_advice(lines: Iterable[str]) -> Iterator[str]:
-    """Yields the lines of an entry, empty ones for the causes and fixes of its diagnosis."""
-    is_advice = False
-    for line in lines:
+def evidence_lines(lines: Sequence[str]) -> Iterator[str]:
+    """Yields the lines of an entry, empty ones for what is no evidence.
+
+    That are the causes and fixes of a diagnosis, the rows of a checklist that are fine with what is said about them
+    below it, and the heads of tables.
+    """
+    left_out = (*_advice(), *(f"- **{_first_cell(line)}**" for line in lines if _is_quiet_row(line)))
+    is_left_out = False
+    for line, after in zip_longest(lines, lines[1:], fillvalue=""):
         if line and not line.startswith(" "):
-            is_advice = line.startswith(_advice())
-        yield "" if is_advice else line
+            is_left_out = line.startswith(left_out) or _is_quiet_row(line)
+        is_head = line.startswith(_RULE) or after.startswith(_RULE)
+        yield "" if is_left_out or is_head else line
 
 
 @cache
@@ -52,10 +60,14 @@ def _advice() -> tuple[str, ...]:
     return (*(f"- **{each[key]}**" for each in words for key in ("why", "fixes")), "- **修复：**")
 
 
-def is_quiet_row(line: str) -> bool:
+def _is_quiet_row(line: str) -> bool:
     """Whether a line is a row of a checklist that is ok, a note, or was not observed."""
     stripped = line.strip()
     return stripped.startswith("|") and stripped.strip("| ").rpartition("|")[2].strip(" *").lower() in _quiet_verdicts()
+
+
+def _first_cell(row: str) -> str:
+    return row.strip("| ").partition("|")[0].strip()
 
 
 @cache

@@ -49,6 +49,7 @@ class QuerySymptoms:
         whole: Whether the query says nothing else.
         equal: Number of symptoms that are as likely as the first one.
         has_phrase: Whether a title or search phrase of the first symptom is part of the query.
+        related: Symptoms with the only word of the query in their titles, where that is too common to name a failure.
         pages: Pages of the catalogue to show among the results.
         names: What a message is about: the module, key or option that it names.
     """
@@ -59,6 +60,7 @@ class QuerySymptoms:
     whole: bool = False
     equal: int = 1
     has_phrase: bool = False
+    related: tuple[str, ...] = ()
     pages: tuple[Hit, ...] = ()
     names: tuple[str, ...] = ()
 
@@ -129,8 +131,9 @@ def _likely_symptoms(question: Question, known: Mapping[str, Symptom]) -> QueryS
     is_word = sum(not term.minor for term in question.terms) < 2
     if not ranked and is_word and count < 2:
         titled = sorted((one for one in pages if one.titled), key=lambda one: -one.titled)
-        few = len(titled) <= min(_NAMED * len(known), _MOST_NAMED)
-        ranked = [replace(one, score=one.titled) for one in titled] if few else []
+        if len(titled) > min(_NAMED * len(known), _MOST_NAMED):
+            return QuerySymptoms(related=tuple(one.symptom for one in pages if one.titled)[:_MOST])
+        ranked = [replace(one, score=one.titled) for one in titled]
     if not ranked:
         return QuerySymptoms()
     ranked.sort(key=lambda one: not one.exact)  # what says the same as the query comes first, all as likely

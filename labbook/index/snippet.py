@@ -9,7 +9,7 @@ from pathlib import Path
 
 from labbook.index.cjk import is_cjk, normalize_text
 from labbook.index.documents import MAX_BYTES
-from labbook.index.entry_evidence import is_quiet_row, without_advice
+from labbook.index.entry_evidence import evidence_lines
 
 _WIDTH = 160
 _MARKUP = re.compile(r"<!--.{0,200}?-->|</?[a-zA-Z][^<>]{0,200}>|\]\([^()\s]{0,300}\)|[`*|\[\]]+")
@@ -30,8 +30,6 @@ def find_snippet(path: Path, words: Sequence[str]) -> tuple[int, str]:
     roots = {_root(word) for word in words}
     best = (0, 0.0)
     for number, line in _body(text):
-        if is_quiet_row(line):
-            continue
         lowered = normalize_text(html.unescape(line)).lower()
         score = sum(root in lowered for root in roots) - (0.5 if _is_table_or_comment(line) else 0.0)
         if score > best[1]:
@@ -43,7 +41,7 @@ def find_snippet(path: Path, words: Sequence[str]) -> tuple[int, str]:
 
 def _body(text: str) -> Iterator[tuple[int, str]]:
     """Yields the lines after the front matter with their numbers."""
-    lines = list(without_advice(text.splitlines()))
+    lines = list(evidence_lines(text.splitlines()))
     start = 0
     if lines and lines[0].strip() == "---":
         start = next((i + 1 for i in range(1, len(lines)) if lines[i].strip() in ("---", "...")), 0)

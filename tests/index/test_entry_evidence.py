@@ -15,7 +15,17 @@ HEALTH = """## Health checklist
 |---|---|---|---|
 | Finite loss | no NaN, no infinity | all 315 values finite | {ok} |
 | Dead ReLU units | at most half | not observed: no activation | {unobserved} |
+| Further checks |  | 9 ok, 2 not observed | {ok} |
 | Saturated sigmoid | at most half | 80 % of them | **{fail}** |
+
+- **Further checks**
+    - label_noise: no labels were seen
+- **Saturated sigmoid** (since step 3)
+    - worst in layer4
+"""
+DATA = """| batch | tensor | colour |
+|---|---|---|
+| training | input 0 | sepia |
 """
 
 
@@ -46,6 +56,7 @@ def book(notes, request):
     parts = [
         block("diagnosis", DIAGNOSIS.format(why=why, fixes=fixes)),
         block("health", HEALTH.format(ok=ok, unobserved=unobserved, fail=fail)),
+        block("data", DATA),
         block("unobserved", "vanishing_gradient: too few layers"),
         block("console", "```text\nepoch 1 overflow False scaler=None\nwarning: tensor exotic\n```"),
         "## Conclusion\n\nThe scheduler was off by one.\n",
@@ -55,13 +66,14 @@ def book(notes, request):
 
 
 @pytest.mark.parametrize(
-    "words", ["infinity", "relu", "dead", "vanishing", "overflow", "scaler", "beyond", "shards", "prefetch"]
+    "words",
+    ["infinity", "relu", "dead", "vanishing", "overflow", "scaler", "beyond", "shards", "prefetch", "noise", "colour"],
 )
 def test_what_the_run_does_not_have_is_not_found(book, words):
     with pytest.raises(NothingFoundError):
         search(book, words)
 
 
-@pytest.mark.parametrize("words", ["saturated sigmoid", "exotic", "scheduler off by one", "kernel logged", "quenched"])
+@pytest.mark.parametrize("words", ["saturated sigmoid", "exotic", "scheduler off by one", "kernel logged", "quenched", "layer4", "sepia"])
 def test_what_it_has_is_found(book, words):
     assert [hit.meta["id"] for hit in search(book, words).hits] == [RUN]

@@ -114,6 +114,16 @@ def test_a_single_word_names_pages_by_their_titles_unless_many_have_it(word, sym
     assert match_symptoms(word, load_catalogue().symptoms.values()).symptoms == symptoms
 
 
+@in_one_test(
+    ("word", "title"), [("cuda", "GPU"), ("label", "label"), ("越界", "out of range"), ("out of bounds", "out of range")]
+)
+def test_a_word_of_many_titles_leads_to_the_best_of_their_pages(word, title):
+    known = load_catalogue().symptoms
+    meant = match_symptoms(word, known.values())
+    assert meant.symptoms == () and len(meant.related) == 3
+    assert title in known[meant.related[0]].wording["en"].title
+
+
 def test_a_description_finds_its_page():
     catalogue = load_catalogue().symptoms
     asked = [(page.id, text) for page in catalogue.values() for text in page.asked][::23]
