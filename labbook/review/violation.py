@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
+from functools import partial
+from typing import Any
 
 from labbook.frozen import dataclass
 from labbook.review.code_index import Code
@@ -87,12 +89,12 @@ class Rule:
         return f"review.{self.name.replace('-', '_')}.{part}"
 
 
-def rule(
-    symptom: str,
+def _rule(
     severity: str,
-    tier: int,
+    symptom: str,
     source: str,
     *,
+    tier: int,
     loop: bool = False,
     row: str = "",
     explains: bool = False,
@@ -103,3 +105,14 @@ def rule(
         return Rule(find.__name__.replace("_", "-"), symptom, severity, tier, find, source, loop, row, explains)
 
     return decorate
+
+
+error = partial(_rule, "error", tier=1)
+warning = partial(_rule, "warning", tier=2)
+note = partial(_rule, "note", tier=3)
+"""Decorators of rules of a severity, with its usual tier: `@warning("softmax_wrong_axis", source, row="loop-bug")`."""
+
+
+def rule(symptom: str, severity: str, tier: int, source: str, **options: Any) -> Callable[[Find], Rule]:  # noqa: ANN401
+    """Turn the decorated function into a `Rule` of any severity."""
+    return _rule(severity, symptom, source, tier=tier, **options)

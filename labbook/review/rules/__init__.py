@@ -1,7 +1,7 @@
 """The rules of `labbook review`, one module per subject.
 
-A rule is a function with the decorator `rule`. It yields hits: the node of the syntax tree and the values of its
-sentence. Precision comes before recall: a rule that cannot resolve a name in the reviewed files yields nothing.
+A rule is a function with the decorator `error`, `warning` or `note`. It yields hits: the node of the syntax tree and
+the values of its sentence. Precision comes before recall: a rule that cannot resolve a name yields nothing.
 
 - `training_loop`: backward, step and zero_grad that are missing or in the wrong order.
 - `loss_functions`: arguments of losses, and losses that do not reach the model.

@@ -19,7 +19,7 @@ from labbook.review.code_index import (
 from labbook.review.expressions import made_of, names_in
 from labbook.review.rules.model_classes import axis_of
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, note, warning
 
 _SCALE = re.compile(
     r"scal|sqrt|temp|tau|norm|gamma|(?<![a-z])(?:relu|elu|softmax|sigmoid|tanh|exp|log|mul|div|multiply|divide)_?\("
@@ -55,13 +55,7 @@ _AS_IS = {*_FILLS, "float", "to", "type_as", "add", "clone", "contiguous", "asty
 _SAME_MASK = ("unsqueeze", "float", "to", "astype", "cast", "expand", "view", "reshape", "type_as")
 
 
-@rule(
-    "attention_not_scaled",
-    "warning",
-    2,
-    "Vaswani et al. 2017, 3.2.1: scores grow with the width of a head",
-    row="activation",
-)
+@warning("attention_not_scaled", "Vaswani et al. 2017, 3.2.1: scores grow with the width of a head", row="activation")
 def unscaled_attention(code: Code, source: Source) -> Iterator[Hit]:
     """A softmax of products of queries and keys without a scale, in a causal or multi-head attention."""
     for _, function, steps in _attentions(source):
@@ -84,7 +78,7 @@ def unscaled_attention(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(products[0], {"scores": ast.unparse(products[0])})
 
 
-@rule("attention_mask_multiplied", "warning", 2, "softmax: a score of 0 has the weight exp(0), not 0", row="loop-bug")
+@warning("attention_mask_multiplied", "softmax: a score of 0 has the weight exp(0), not 0", row="loop-bug")
 def multiplied_mask(code: Code, source: Source) -> Iterator[Hit]:
     """Scores that a mask multiplies, or fills with 0, before their softmax: a hidden key keeps a weight of exp(0)."""
     for call, function, steps in _attentions(source):
@@ -97,9 +91,7 @@ def multiplied_mask(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(found, {"mask": ast.unparse(found)})
 
 
-@rule(
-    "softmax_wrong_axis", "warning", 2, "Vaswani et al. 2017, 3.2.1: the weights of a query add up to 1", row="loop-bug"
-)
+@warning("softmax_wrong_axis", "Vaswani et al. 2017, 3.2.1: the weights of a query add up to 1", row="loop-bug")
 def softmax_over_queries(code: Code, source: Source) -> Iterator[Hit]:
     """The weights of an attention are normalised over the queries, not over the keys."""
     for call, function, steps in _attentions(source):
@@ -260,10 +252,8 @@ def _is_mask(node: ast.expr) -> bool:
     return bool(dotted_target(node)) and _MASK.search(dotted_target(node)) is not None
 
 
-@rule(
+@note(
     "positions_missing",
-    "note",
-    3,
     "Vaswani et al. 2017, 3.5: without positions, attention does not see the order of tokens",
     row="loop-bug",
 )
@@ -282,13 +272,7 @@ def positions_missing(code: Code, source: Source) -> Iterator[Hit]:
         yield Hit(first, {"model": node.name, "attention": min(names & _MIXING)})
 
 
-@rule(
-    "batch_axis_taken_as_time",
-    "warning",
-    2,
-    "tutorial of nn.Transformer: its encoding is (time, 1, features)",
-    row="loop-bug",
-)
+@warning("batch_axis_taken_as_time", "tutorial of nn.Transformer: its encoding is (time, 1, features)", row="loop-bug")
 def positions_along_batch(code: Code, source: Source) -> Iterator[Hit]:
     """Encodings of positions for (time, batch, features) are added to (batch, time, features): one to each sample."""
     encoders = ("TransformerEncoderLayer", "MultiHeadAttention")
@@ -314,7 +298,7 @@ def _calls(source: Source, *names: str) -> Iterator[ast.Call]:
     return (one for one in source.nodes if isinstance(one, ast.Call) and last_name(one.func) in names)
 
 
-@rule("positions_missing", "warning", 2, "Devlin et al. 2019, BERT: positions count from 0", row="loop-bug")
+@warning("positions_missing", "Devlin et al. 2019, BERT: positions count from 0", row="loop-bug")
 def positions_all_zero(code: Code, source: Source) -> Iterator[Hit]:
     """The embedding of positions is given zeros: all tokens have one position."""
     for node in source.nodes:
@@ -333,13 +317,7 @@ def positions_all_zero(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"code": ast.unparse(node)})
 
 
-@rule(
-    "positions_missing",
-    "warning",
-    2,
-    "Su et al. 2021, RoFormer, equation 16: queries and keys are rotated",
-    row="loop-bug",
-)
+@warning("positions_missing", "Su et al. 2021, RoFormer, equation 16: queries and keys are rotated", row="loop-bug")
 def rotated_queries_only(code: Code, source: Source) -> Iterator[Hit]:
     """A rotary embedding turns the queries of an attention and not its keys, or the other way round."""
     for node in source.nodes:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from labbook.review.code_index import LOOPS, Code, Kind, dotted_target, last_name
 from labbook.review.expressions import constant, signed_terms
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _SMALL_SHARE = 0.2
 """An average of weights that keeps less of itself at each update is close to a copy. Source: chosen by us."""
@@ -19,10 +19,8 @@ _PUT_IN = re.compile(r"apply_shadow|apply_ema|copy_to|swap|store", re.IGNORECASE
 _PUT_BACK = re.compile(r"restore|swap_back|unapply", re.IGNORECASE)
 
 
-@rule(
+@warning(
     "averaged_weights_misused",
-    "warning",
-    2,
     "torch.optim.swa_utils.get_ema_multi_avg_fn: decay * average + (1 - decay) * new",
     row="loop-bug",
 )
@@ -40,10 +38,8 @@ def average_forgets(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"average": average, "share": f"{value:.3g}", "code": ast.unparse(sum_)})
 
 
-@rule(
+@warning(
     "averaged_copy_never_updated",
-    "warning",
-    2,
     "torch.optim.swa_utils.AveragedModel: update_parameters after the step of the optimizer",
     row="loop-bug",
 )
@@ -108,13 +104,7 @@ def _factor_of_average(term: ast.expr, average: str) -> tuple[bool, ast.expr | N
     return found is not None, found
 
 
-@rule(
-    "averaged_weights_misused",
-    "warning",
-    2,
-    "torch_ema: `restore` after an evaluation with averaged weights",
-    row="loop-bug",
-)
+@warning("averaged_weights_misused", "torch_ema: `restore` after an evaluation with averaged weights", row="loop-bug")
 def average_left_in_model(code: Code, source: Source) -> Iterator[Hit]:
     """Averaged weights are put into the model in a loop of training, and are never taken out again."""
     for owner in (node for node in source.nodes if isinstance(node, ast.ClassDef)):

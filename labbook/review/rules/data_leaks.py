@@ -10,7 +10,7 @@ from labbook.review.code_index import Code, Kind, assigns, dotted_target, last_n
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import events, reached_nodes
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, note, warning
 
 _FITTED = ("sklearn.preprocessing", "sklearn.decomposition", "sklearn.impute", "sklearn.feature_selection")
 _STATELESS = ("Label", "OneHot", "Ordinal", "MultiLabel", "Binarizer", "Normalizer", "Function", "Polynomial")
@@ -27,9 +27,7 @@ _REMAINDERS = ("setdiff1d", "drop", "isin", "delete", "difference", "in1d")
 _SPLITS = ("random_split", "train_test_split")
 
 
-@rule(
-    "train_val_overlap", "warning", 2, "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data"
-)
+@warning("train_val_overlap", "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data")
 def fitted_before_split(code: Code, source: Source) -> Iterator[Hit]:
     """A scaler is fitted on all rows, which are split into training and validation data only after that."""
     for node in source.nodes:
@@ -67,7 +65,7 @@ def _transformed(source: Source, fit: ast.Call, rows: str, scaler: str) -> set[s
     return names
 
 
-@rule("train_val_overlap", "note", 3, "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data")
+@note("train_val_overlap", "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data")
 def scaled_before_split(code: Code, source: Source) -> Iterator[Hit]:
     """All rows are scaled by their own mean and deviation, and divided into training and validation data after that."""
     for node in source.nodes:
@@ -115,7 +113,7 @@ def _is_divided(nodes: Iterator[ast.AST], name: str, after: int) -> bool:
     return any(one.startswith("before ") and one.replace("before", "after") in ends for one in ends)
 
 
-@rule("validation_inputs_differ", "warning", 2, "scikit-learn, Common pitfalls: inconsistent preprocessing", row="data")
+@warning("validation_inputs_differ", "scikit-learn, Common pitfalls: inconsistent preprocessing", row="data")
 def fitted_again(code: Code, source: Source) -> Iterator[Hit]:
     """A scaler is fitted on held-out rows although the same kind of scaler was fitted on those of training."""
     fits = [
@@ -138,13 +136,7 @@ def _scaler(code: Code, source: Source, fit: ast.Call) -> Kind | None:
     return kind if package in _FITTED and not fitted.startswith(_STATELESS) else None
 
 
-@rule(
-    "train_val_overlap",
-    "warning",
-    2,
-    "scikit-learn, TimeSeriesSplit: samples of a series depend on those before",
-    row="data",
-)
+@warning("train_val_overlap", "scikit-learn, TimeSeriesSplit: samples of a series depend on those before", row="data")
 def windows_split_at_random(code: Code, source: Source) -> Iterator[Hit]:
     """Overlapping windows of a series are divided at random into training and validation data."""
     definitions = [
@@ -210,9 +202,7 @@ def _is_window(node: ast.AST, index: str) -> bool:
     return ast.unparse(cut.lower or cut) == index and index in (ast.unparse(upper.left), ast.unparse(upper.right))
 
 
-@rule(
-    "train_val_overlap", "warning", 2, "Kipf and Welling 2017, 3.1: the loss is over the nodes with labels", row="data"
-)
+@warning("train_val_overlap", "Kipf and Welling 2017, 3.1: the loss is over the nodes with labels", row="data")
 def trained_on_all_nodes(code: Code, source: Source) -> Iterator[Hit]:
     """The loss of a graph is that of all nodes although the metric is that of the test nodes."""
     uses = [
@@ -240,13 +230,7 @@ def _is_written(source: Source, node: ast.AST) -> bool:
     return isinstance(outer, ast.Subscript) and outer.value is node and isinstance(outer.ctx, ast.Store)
 
 
-@rule(
-    "train_val_overlap",
-    "warning",
-    2,
-    "scikit-learn, cross_val_score: each fold fits a clone of the estimator",
-    row="data",
-)
+@warning("train_val_overlap", "scikit-learn, cross_val_score: each fold fits a clone of the estimator", row="data")
 def model_kept_over_folds(code: Code, source: Source) -> Iterator[Hit]:
     """The folds of a cross-validation train one model, which has seen the validation rows in the folds before."""
     for loop in (node for node in source.nodes if isinstance(node, ast.For)):
@@ -279,9 +263,7 @@ def _is_reset(called: Iterable[ast.AST]) -> bool:
     )
 
 
-@rule(
-    "validation_inputs_differ", "warning", 2, "torch.utils.data.random_split: the parts share one data set", row="data"
-)
+@warning("validation_inputs_differ", "torch.utils.data.random_split: the parts share one data set", row="data")
 def shared_transform(code: Code, source: Source) -> Iterator[Hit]:
     """The transform of the validation part is replaced, and so is that of the training part: both read one data set."""
     if not code.calls.get("random_split"):
@@ -296,9 +278,7 @@ def shared_transform(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(target, {"part": part, "code": ast.unparse(source.statement(target) or target)})
 
 
-@rule(
-    "train_val_overlap", "warning", 1, "numpy.random.choice, pandas.DataFrame.sample: each call draws anew", row="data"
-)
+@warning("train_val_overlap", "numpy.random.choice, pandas.DataFrame.sample: each call draws anew", tier=1, row="data")
 def rows_drawn_twice(code: Code, source: Source) -> Iterator[Hit]:
     """Training and held-out rows are two random draws from the same rows, and have some in common."""
     if any(code.calls.get(name) for name in _REMAINDERS):

@@ -10,7 +10,7 @@ from labbook.review.code_index import LOOPS, SCOPES, Code, Kind, assigns, dotted
 from labbook.review.gradient_flow import step_loops
 from labbook.review.names import named_values
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader", "paddle.io.DataLoader")
 _ITERATORS = ("zip", "map", "filter", "iter", "enumerate")
@@ -39,12 +39,8 @@ def find_loader(code: Code, source: Source, node: ast.expr) -> Kind | None:
     return kind if kind is not None and kind.name in LOADERS else None
 
 
-@rule(
-    "training_not_shuffled",
-    "warning",
-    2,
-    "torch.utils.data.DataLoader: shuffle=False by default, the same in paddle",
-    loop=True,
+@warning(
+    "training_not_shuffled", "torch.utils.data.DataLoader: shuffle=False by default, the same in paddle", loop=True
 )
 def not_shuffled(code: Code, source: Source) -> Iterator[Hit]:
     """The loader of a training loop does not shuffle the samples."""
@@ -102,7 +98,7 @@ def _order_is_free(code: Code, kind: Kind) -> bool:
     )
 
 
-@rule("train_val_overlap", "warning", 1, "Humbatova et al., ICSE 2020")
+@warning("train_val_overlap", "Humbatova et al., ICSE 2020", tier=1)
 def validated_on_training(code: Code, source: Source) -> Iterator[Hit]:
     """A validation or test loader reads the dataset of the training loader."""
     loaders: list[tuple[str, ast.Call, ast.AST]] = []
@@ -142,7 +138,7 @@ def _is_validation(name: str) -> bool:
     return name.startswith(("val", "test", "dev", "eval")) and "train" not in name
 
 
-@rule("train_val_overlap", "warning", 1, "torchvision.datasets; paddle.vision.datasets")
+@warning("train_val_overlap", "torchvision.datasets; paddle.vision.datasets", tier=1)
 def validated_on_training_split(code: Code, source: Source) -> Iterator[Hit]:
     """A dataset named test or validation is created with `train=True` (paddle: mode="train")."""
     for named, value, node in named_values(source):
@@ -160,13 +156,7 @@ def validated_on_training_split(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"name": name, "data": ast.unparse(value.func) + "(train)", "other": "training"})
 
 
-@rule(
-    "label_noise_or_shuffled",
-    "warning",
-    2,
-    "numpy.random.shuffle and permutation: each call draws another order",
-    row="data",
-)
+@warning("label_noise_or_shuffled", "numpy.random.shuffle and permutation: each call draws another order", row="data")
 def shuffled_apart(code: Code, source: Source) -> Iterator[Hit]:
     """Inputs and labels are brought into two random orders that have nothing to do with each other."""
     found = [(*one, node) for node in source.nodes for one in _shufflings(code, source, node)]
@@ -245,13 +235,7 @@ def _seeds_between(source: Source, one: ast.AST, other: ast.AST) -> bool:
     return any("seed" in (name := last_name(call.func).lower()) or "state" in name or "rng" in name for call in calls)
 
 
-@rule(
-    "iterator_exhausted",
-    "warning",
-    2,
-    "Python glossary: an exhausted iterator appears like an empty container",
-    row="loop-bug",
-)
+@warning("iterator_exhausted", "Python glossary: an exhausted iterator appears like an empty container", row="loop-bug")
 def exhausted(code: Code, source: Source) -> Iterator[Hit]:
     """Batches come from an iterator that is made once, before the loop over epochs: after one pass it is empty."""
     if not trains(code):
@@ -282,7 +266,7 @@ def _ends(code: Code, source: Source, made: ast.Call | ast.GeneratorExp) -> bool
     return not endless and any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in body)
 
 
-@rule("order_identical_each_epoch", "warning", 1, "torch.utils.data.distributed.DistributedSampler", loop=True)
+@warning("order_identical_each_epoch", "torch.utils.data.distributed.DistributedSampler", tier=1, loop=True)
 def no_set_epoch(code: Code, source: Source) -> Iterator[Hit]:
     """`set_epoch` of a `DistributedSampler` of torch is never called. Paddle's counts epochs itself."""
     if code.calls.get("set_epoch") or not trains(code):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code, dotted_target, last_name, parameters
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _LOG_VARIANCE = re.compile(r"(?:^|[_.])(?:log_?var(?:iance)?s?|lv)(?:$|_)|(?:^|[_.])(?:z|q)_?logvar", re.IGNORECASE)
 _NOISE = re.compile(r"(?:^|_)(?:eps|epsilon|noise)$", re.IGNORECASE)
@@ -19,9 +19,7 @@ _DISTANCE = re.compile(r"(?:^|_)(?:d|dist|dists|distance|distances)(?:$|_)|^d(?=
 _HINGES = ("relu", "clamp", "clip", "maximum", "max")
 
 
-@rule(
-    "latent_deviation_wrong", "warning", 2, "Kingma and Welling 2014, 2.4: z = mean + deviation * noise", row="loop-bug"
-)
+@warning("latent_deviation_wrong", "Kingma and Welling 2014, 2.4: z = mean + deviation * noise", row="loop-bug")
 def deviation_of_code(code: Code, source: Source) -> Iterator[Hit]:
     """Noise is scaled by a log variance, or by a variance, instead of the standard deviation."""
     for node in source.nodes:
@@ -61,7 +59,7 @@ def _is_changed(source: Source, node: ast.AST) -> bool:
     return False
 
 
-@rule("triplet_swapped", "warning", 2, "Schroff et al. 2015, FaceNet, equation 3", row="loop-bug")
+@warning("triplet_swapped", "Schroff et al. 2015, FaceNet, equation 3", row="loop-bug")
 def swapped_triplet(code: Code, source: Source) -> Iterator[Hit]:
     """A triplet loss pulls the negative towards the anchor and pushes the positive away."""
     for node in source.nodes:
@@ -107,10 +105,8 @@ def _terms(node: ast.expr, sign: int) -> Iterator[tuple[str, int]]:
         yield last_name(node), sign
 
 
-@rule(
+@warning(
     "triplet_swapped",
-    "warning",
-    2,
     "Hadsell et al. 2006, equation 4: similar pairs have the squared distance, others the margin",
     row="loop-bug",
 )

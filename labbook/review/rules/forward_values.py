@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Function, dotted_target, last_name, walk
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, error, note, warning
 
 _SHORTCUT = re.compile(r"(?:^|_)(?:identity|residual|shortcut|skip|res)(?:$|_)", re.IGNORECASE)
 _NO_TENSOR = re.compile(
@@ -36,7 +36,7 @@ def _forwards(code: Code, source: Source) -> Iterator[tuple[ast.ClassDef, Functi
             yield cls, found
 
 
-@rule("value_never_used", "warning", 2, "PyFlakes: local variable is assigned but never used", row="loop-bug")
+@warning("value_never_used", "PyFlakes: local variable is assigned but never used", row="loop-bug")
 def unused_value(code: Code, source: Source) -> Iterator[Hit]:
     """A forward computes a value, such as a mask or a shortcut, and nothing reads it."""
     for cls, forward in _forwards(code, source):
@@ -74,7 +74,7 @@ def _is_computed(name: str, value: ast.expr) -> bool:
     return is_result and not _NO_TENSOR.search(ast.unparse(value))
 
 
-@rule("value_never_used", "warning", 2, "PyFlakes: local variable is assigned but never used", row="loop-bug")
+@warning("value_never_used", "PyFlakes: local variable is assigned but never used", row="loop-bug")
 def unused_input(code: Code, source: Source) -> Iterator[Hit]:
     """A forward is given a tensor by position, such as a mask or an adjacency matrix, and never reads it."""
     forwards = list(_forwards(code, source))
@@ -116,13 +116,7 @@ def _is_called_with(code: Code, cls: ast.ClassDef, at: int) -> bool:
     return False
 
 
-@rule(
-    "value_never_used",
-    "warning",
-    2,
-    "Ronneberger et al. 2015, U-Net: a skip connection joins two values",
-    row="loop-bug",
-)
+@warning("value_never_used", "Ronneberger et al. 2015, U-Net: a skip connection joins two values", row="loop-bug")
 def joined_with_itself(code: Code, source: Source) -> Iterator[Hit]:
     """A forward joins the output of a layer with itself along the features, where it should join another value."""
     for _, forward in _forwards(code, source):
@@ -142,9 +136,7 @@ def joined_with_itself(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(node, {"code": ast.unparse(node), "name": names[0]})
 
 
-@rule(
-    "unregistered_parameters", "error", 1, "torch.nn.Module: parameters are those of its attributes", row="activation"
-)
+@error("unregistered_parameters", "torch.nn.Module: parameters are those of its attributes", row="activation")
 def layer_made_in_forward(code: Code, source: Source) -> Iterator[Hit]:
     """A forward makes a layer with parameters at each call: its weights are random each time and never trained."""
     for node, layer in _made_in_forward(code, source):
@@ -152,7 +144,7 @@ def layer_made_in_forward(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"layer": ast.unparse(node)})
 
 
-@rule("dropout_active_in_eval", "error", 1, "torch.nn.Module: a new module is in training mode", row="loop-bug")
+@error("dropout_active_in_eval", "torch.nn.Module: a new module is in training mode", row="loop-bug")
 def dropout_made_in_forward(code: Code, source: Source) -> Iterator[Hit]:
     """A forward makes a dropout layer at each call, which `eval()` does not reach."""
     for node, layer in _made_in_forward(code, source):
@@ -181,7 +173,7 @@ def _made_in_forward(code: Code, source: Source) -> Iterator[tuple[ast.Call, str
                     yield node, layer
 
 
-@rule("layers_share_weights", "warning", 2, "torch.nn.BatchNorm1d: running statistics of one input", row="loop-bug")
+@warning("layers_share_weights", "torch.nn.BatchNorm1d: running statistics of one input", row="loop-bug")
 def shared_batch_norm(code: Code, source: Source) -> Iterator[Hit]:
     """One batch norm normalises the outputs of several layers, so that its running statistics fit none of them."""
     for _, forward in _forwards(code, source):
@@ -201,14 +193,7 @@ def shared_batch_norm(code: Code, source: Source) -> Iterator[Hit]:
                     yield Hit(node, {"norm": name, "layers": " and ".join(sorted(fed[name]))})
 
 
-@rule(
-    "layers_share_weights",
-    "note",
-    3,
-    "Lan et al. 2020, ALBERT: cross-layer parameter sharing",
-    row="loop-bug",
-    explains=True,
-)
+@note("layers_share_weights", "Lan et al. 2020, ALBERT: cross-layer parameter sharing", row="loop-bug", explains=True)
 def listed_on_purpose(code: Code, source: Source) -> Iterator[Hit]:
     """A list of layers is written with one name several times, or with a name that says that it is shared."""
     for node in source.nodes:

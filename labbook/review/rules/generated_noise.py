@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import LOOPS, Code, assigned_value, assigns, dotted_target, last_name, walk
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _NORMAL = ("randn", "randn_like", "normal", "standard_normal")
 _UNIFORM = ("rand", "rand_like", "uniform")
@@ -19,7 +19,7 @@ _LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _DDPM = "Ho et al. 2020, DDPM, equation 4: x_t = sqrt(alpha_bar) * x_0 + sqrt(1 - alpha_bar) * noise"
 
 
-@rule("latent_deviation_wrong", "warning", 2, "Kingma and Welling 2014, 2.4: normal noise", row="loop-bug")
+@warning("latent_deviation_wrong", "Kingma and Welling 2014, 2.4: normal noise", row="loop-bug")
 def uniform_noise(code: Code, source: Source) -> Iterator[Hit]:
     """A latent code is drawn with uniform noise: mean plus deviation times a number between 0 and 1."""
     for node in source.nodes:
@@ -38,7 +38,7 @@ def _is_drawn(node: ast.expr | None, names: tuple[str, ...]) -> bool:
     return isinstance(node, ast.Call) and last_name(node.func) in names
 
 
-@rule("diffusion_noise_wrong", "warning", 2, _DDPM, row="loop-bug")
+@warning("diffusion_noise_wrong", _DDPM, row="loop-bug")
 def noise_drawn_again(code: Code, source: Source) -> Iterator[Hit]:
     """The target of a denoiser is noise that is drawn a second time, not the noise that was added."""
     for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) >= 2):
@@ -56,7 +56,7 @@ def noise_drawn_again(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(target, {"target": ast.unparse(target)})
 
 
-@rule("diffusion_noise_wrong", "warning", 2, _DDPM, row="loop-bug")
+@warning("diffusion_noise_wrong", _DDPM, row="loop-bug")
 def noise_without_root(code: Code, source: Source) -> Iterator[Hit]:
     """A sample and its noise are mixed by the cumulative product itself, not by its square root."""
     for node, share in _mixtures(code, source):
@@ -64,7 +64,7 @@ def noise_without_root(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"code": ast.unparse(node)})
 
 
-@rule("diffusion_noise_wrong", "warning", 2, _DDPM, row="loop-bug")
+@warning("diffusion_noise_wrong", _DDPM, row="loop-bug")
 def noise_not_cumulative(code: Code, source: Source) -> Iterator[Hit]:
     """A sample is mixed with noise by the factor of a single step, where the product of all steps before belongs."""
     text = "\n".join(source.lines)
@@ -127,9 +127,7 @@ def _is_cumulative(code: Code, source: Source, share: ast.expr) -> bool:
     return _CUMULATIVE.search(text) is not None or any("cumprod" in ast.unparse(one) for one in values)
 
 
-@rule(
-    "same_batch_every_step", "warning", 2, "Goodfellow et al. 2014, algorithm 1: new noise in each step", row="loop-bug"
-)
+@warning("same_batch_every_step", "Goodfellow et al. 2014, algorithm 1: new noise in each step", row="loop-bug")
 def noise_made_once(code: Code, source: Source) -> Iterator[Hit]:
     """A generator that a discriminator judges is trained on noise that is drawn once, before the loop."""
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):

@@ -11,7 +11,7 @@ from labbook.review.code_index import Code, dotted_target, last_name
 from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.rules.data_pipeline import argument, find_loader
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _NORMALS = ("torch.distributions.Normal", "torch.distributions.normal.Normal", "paddle.distribution.Normal")
 _FIXED = ("zeros", "ones", "zeros_like", "ones_like", "tensor", "to_tensor", "full")
@@ -23,10 +23,8 @@ _ANCHORS = re.compile(
 """What keeps twin networks apart: a stopped gradient, negatives, variance, another loss."""
 
 
-@rule(
+@warning(
     "detached_graph",
-    "warning",
-    2,
     "torch.distributions: rsample is reparameterised, sample is not; the same in paddle",
     row="loop-bug",
 )
@@ -53,10 +51,8 @@ def _is_fixed(code: Code, source: Source, node: ast.expr) -> bool:
     )
 
 
-@rule(
+@warning(
     "twins_without_stop_gradient",
-    "warning",
-    2,
     "Chen and He 2021, SimSiam, figure 2: without stop-gradient all outputs collapse to a constant",
     row="loop-bug",
 )
@@ -100,10 +96,8 @@ def _is_similarity(source: Source, node: ast.AST) -> bool:
     return source.dotted(node.func).startswith(("torch.", "paddle."))
 
 
-@rule(
+@warning(
     "metric_divided_by_batches",
-    "warning",
-    2,
     "torch.utils.data.DataLoader: its length is the number of batches; the same in paddle",
     row="loop-bug",
 )

@@ -9,13 +9,13 @@ from labbook.review.code_index import Code, dotted_target, last_name, walk
 from labbook.review.expressions import made_of
 from labbook.review.rules.data_pipeline import argument, find_loader, trains
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, note, warning
 
 _LARGEST_MEAN = 2.0
 """Means and deviations of pixels from 0 to 1 are smaller. Source: chosen by us."""
 
 
-@rule("input_not_normalised", "note", 3, "torchvision.transforms")
+@note("input_not_normalised", "torchvision.transforms")
 def no_normalise(code: Code, source: Source) -> Iterator[Hit]:
     """`ToTensor` is the last transform, and no other code normalises the images."""
     if (
@@ -33,7 +33,7 @@ def no_normalise(code: Code, source: Source) -> Iterator[Hit]:
             return
 
 
-@rule("input_double_normalised", "warning", 1, "torchvision.transforms.ToTensor: scales to [0, 1]")
+@warning("input_double_normalised", "torchvision.transforms.ToTensor: scales to [0, 1]", tier=1)
 def divided_twice(code: Code, source: Source) -> Iterator[Hit]:
     """Images are divided by 255 twice."""
     to_tensor = any(
@@ -104,11 +104,10 @@ def _is_from_tensor_loader(code: Code, source: Source, node: ast.expr) -> bool:
     return False
 
 
-@rule(
+@warning(
     "input_double_normalised",
-    "warning",
-    1,
     "torchvision.transforms.Normalize: after ToTensor, values are in [0, 1]",
+    tier=1,
     row="data",
 )
 def normalised_as_bytes(code: Code, source: Source) -> Iterator[Hit]:
@@ -125,7 +124,7 @@ def normalised_as_bytes(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(step, {"call": ast.unparse(step)})
 
 
-@rule("input_double_normalised", "warning", 2, "NumPy: basic indexing returns a view; the same for tensors", row="data")
+@warning("input_double_normalised", "NumPy: basic indexing returns a view; the same for tensors", row="data")
 def stored_data_changed(code: Code, source: Source) -> Iterator[Hit]:
     """`__getitem__` scales a view of the stored data in place, so that each access scales them again."""
     for where, function in code.functions.get("__getitem__", ()):
@@ -148,7 +147,7 @@ def _is_array(source: Source, node: ast.expr) -> bool:
     return bool(called & {"astype", "float", "from_numpy", "as_tensor"}) or (library and bool(called))
 
 
-@rule("input_not_normalised", "note", 3, "Karpathy, A Recipe for Training Neural Networks (2019)")
+@note("input_not_normalised", "Karpathy, A Recipe for Training Neural Networks (2019)")
 def raw_bytes(code: Code, source: Source) -> Iterator[Hit]:
     """An image of bytes is converted to a float tensor without scaling."""
     if any("ormali" in name for name in code.calls) or "255" in "\n".join(source.lines):

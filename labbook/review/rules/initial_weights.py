@@ -8,18 +8,12 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import SCOPES, Code, assigns, dotted_target, last_name, walk
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _INITIALISES = re.compile(r"(?:^|_)(?:init|initiali[sz]e|reset)(?:$|_)", re.IGNORECASE)
 
 
-@rule(
-    "parameters_initialised_again",
-    "warning",
-    2,
-    "PyTorch: saving and loading models; torch.nn.Module.apply",
-    row="loop-bug",
-)
+@warning("parameters_initialised_again", "PyTorch: saving and loading models; torch.nn.Module.apply", row="loop-bug")
 def initialised_after_loading(code: Code, source: Source) -> Iterator[Hit]:
     """A model is initialised after its weights were loaded, so that the checkpoint is lost."""
     for name in ("load_state_dict", "set_state_dict", "set_dict"):

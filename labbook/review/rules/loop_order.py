@@ -11,21 +11,14 @@ from labbook.review.gradient_flow import Event, events, is_under_no_grad, step_l
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.rules.model_outputs import CRITIC, GENERATOR
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _COUNTS = {"bincount", "Counter", "value_counts", "unique"}
 _MOST_CLASSES = 20
 """Weights that are written out one by one are those of classes, up to this number. Source: chosen by us."""
 
 
-@rule(
-    "accumulation_discarded",
-    "warning",
-    2,
-    "PyTorch recipes: zeroing out gradients in PyTorch",
-    loop=True,
-    row="gradient",
-)
+@warning("accumulation_discarded", "PyTorch recipes: zeroing out gradients in PyTorch", loop=True, row="gradient")
 def step_after_batches(code: Code, source: Source) -> Iterator[Hit]:
     """Gradients are cleared for each batch, and the optimizer steps once, after the loop over the batches."""
     if any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in source.nodes):
@@ -44,13 +37,8 @@ def step_after_batches(code: Code, source: Source) -> Iterator[Hit]:
                 break
 
 
-@rule(
-    "clip_without_gradient",
-    "warning",
-    2,
-    "torch.nn.utils.clip_grad_norm_: between backward and step",
-    loop=True,
-    row="gradient",
+@warning(
+    "clip_without_gradient", "torch.nn.utils.clip_grad_norm_: between backward and step", loop=True, row="gradient"
 )
 def clipped_after_step(code: Code, source: Source) -> Iterator[Hit]:
     """Gradients are clipped after the step that used them, and cleared before the next one."""
@@ -68,13 +56,8 @@ def clipped_after_step(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"clip": ast.unparse(call.func) if isinstance(call, ast.Call) else "clip_grad_norm_"})
 
 
-@rule(
-    "grad_not_cleared",
-    "warning",
-    2,
-    "PyTorch DCGAN tutorial: the discriminator is given fake.detach()",
-    loop=True,
-    row="gradient",
+@warning(
+    "grad_not_cleared", "PyTorch DCGAN tutorial: the discriminator is given fake.detach()", loop=True, row="gradient"
 )
 def critic_trains_generator(code: Code, source: Source) -> Iterator[Hit]:
     """The loss of a discriminator reaches the generator, whose gradients are not cleared before its own loss."""
@@ -116,12 +99,8 @@ def _has_weights(code: Code, source: Source, step: Event, model: str) -> bool:
     return kind is not None and f"{model}.parameters()" in ast.unparse(kind.call)
 
 
-@rule(
-    "sampler_weights_per_class",
-    "warning",
-    1,
-    "torch.utils.data.WeightedRandomSampler: a weight for each sample",
-    row="data",
+@warning(
+    "sampler_weights_per_class", "torch.utils.data.WeightedRandomSampler: a weight for each sample", tier=1, row="data"
 )
 def sampler_of_classes(code: Code, source: Source) -> Iterator[Hit]:
     """A sampler is given a weight for each class, so that it draws the first few samples only."""

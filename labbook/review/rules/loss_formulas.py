@@ -10,7 +10,7 @@ from labbook.review.code_index import SCOPES, Code, Function, dotted_target, las
 from labbook.review.expressions import constant, made_of, names_in, number, signed_terms
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _SCORE = re.compile(r"(?i:dice|jaccard|tversky|ssim)|IoU|IOU|(?:^|_)[gdcm]?iou(?:_|$)")
 _COMMON = re.compile(r"inter|(?:^|_)tp(?:$|_)", re.IGNORECASE)
@@ -25,10 +25,8 @@ _DEPTH = 4
 _WITH_LABELS = ("cross_entropy", "criterion", "loss_fn", "loss_func")
 
 
-@rule(
+@warning(
     "softmax_wrong_axis",
-    "warning",
-    2,
     'torch.nn.functional.kl_div: "batchmean" divides by the length of axis 0, the batch; the same in paddle',
     row="loop-bug",
 )
@@ -58,7 +56,7 @@ def _is_turned(source: Source, name: str) -> bool:
     return False
 
 
-@rule("loss_formula_wrong", "warning", 2, "Milletari et al. 2016: the loss is 1 - Dice", row="loop-bug")
+@warning("loss_formula_wrong", "Milletari et al. 2016: the loss is 1 - Dice", row="loop-bug")
 def score_as_loss(code: Code, source: Source) -> Iterator[Hit]:
     """A function named as a loss returns the overlap itself, which is larger for better predictions."""
     for table in code.functions.values():
@@ -96,13 +94,7 @@ def _is_score(code: Code, source: Source, node: ast.expr, depth: int = 0) -> boo
     return value is not None and _is_score(code, source, value, depth + 1)
 
 
-@rule(
-    "loss_formula_wrong",
-    "warning",
-    2,
-    "Lin et al. 2017, Focal Loss: the probability is exp(-cross entropy)",
-    row="loop-bug",
-)
+@warning("loss_formula_wrong", "Lin et al. 2017, Focal Loss: the probability is exp(-cross entropy)", row="loop-bug")
 def probability_of_entropy(code: Code, source: Source) -> Iterator[Hit]:
     """A focal loss takes `exp(cross entropy)`, which is above 1, for the probability of the right class."""
     for node in source.nodes:
@@ -122,13 +114,7 @@ def probability_of_entropy(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(power, {"power": ast.unparse(power), "entropy": ast.unparse(term)})
 
 
-@rule(
-    "loss_formula_wrong",
-    "warning",
-    2,
-    "Kingma and Welling 2014, appendix B: the divergence of two normals",
-    row="loop-bug",
-)
+@warning("loss_formula_wrong", "Kingma and Welling 2014, appendix B: the divergence of two normals", row="loop-bug")
 def divergence_sign(code: Code, source: Source) -> Iterator[Hit]:
     """The divergence of a variational autoencoder has the opposite sign: it is negative, and training lowers it."""
     if "elbo" in "\n".join(source.lines).lower():
@@ -182,13 +168,7 @@ def _argument_of_exp(node: ast.expr) -> str:
     return dotted_target(given)
 
 
-@rule(
-    "loss_formula_wrong",
-    "warning",
-    2,
-    "torch.nn.functional.kl_div: input, then target; the same in paddle",
-    row="loop-bug",
-)
+@warning("loss_formula_wrong", "torch.nn.functional.kl_div: input, then target; the same in paddle", row="loop-bug")
 def divergence_swapped(code: Code, source: Source) -> Iterator[Hit]:
     """`kl_div` of a distillation is given the teacher as the input and the student as the target."""
     if _REVERSED.search("\n".join(source.lines)):
@@ -202,9 +182,7 @@ def divergence_swapped(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"call": ast.unparse(call.func)})
 
 
-@rule(
-    "loss_formula_wrong", "warning", 2, "Zhang et al. 2018, mixup: inputs and targets are mixed alike", row="loop-bug"
-)
+@warning("loss_formula_wrong", "Zhang et al. 2018, mixup: inputs and targets are mixed alike", row="loop-bug")
 def labels_not_mixed(code: Code, source: Source) -> Iterator[Hit]:
     """Two samples are mixed, and the loss has the label of the first one alone: the share is read nowhere else."""
     labelled = any(code.calls.get(name) for name in _WITH_LABELS)
@@ -258,13 +236,7 @@ def _is_result_read(code: Code, end: ast.AST | None, function: Function, share: 
     return not code.calls.get(function.name)
 
 
-@rule(
-    "loss_formula_wrong",
-    "warning",
-    2,
-    "Goodfellow et al. 2016, Deep Learning, 7.1: the penalty is added",
-    row="loop-bug",
-)
+@warning("loss_formula_wrong", "Goodfellow et al. 2016, Deep Learning, 7.1: the penalty is added", row="loop-bug")
 def penalty_subtracted(code: Code, source: Source) -> Iterator[Hit]:
     """A penalty on the weights is subtracted from the loss, so that training makes the weights larger."""
     for node in (one for one in source.nodes if isinstance(one, ast.Assign)):
@@ -279,13 +251,7 @@ def penalty_subtracted(code: Code, source: Source) -> Iterator[Hit]:
                 break
 
 
-@rule(
-    "loss_formula_wrong",
-    "warning",
-    2,
-    "torch.nn.BCEWithLogitsLoss: pos_weight is negatives / positives",
-    row="loop-bug",
-)
+@warning("loss_formula_wrong", "torch.nn.BCEWithLogitsLoss: pos_weight is negatives / positives", row="loop-bug")
 def weights_inverted(code: Code, source: Source) -> Iterator[Hit]:
     """A loss gives the frequent class the larger weight: `positives / negatives`, `counts / total`."""
     for node in source.nodes:

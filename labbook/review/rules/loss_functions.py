@@ -9,7 +9,7 @@ from labbook.review.code_index import LOOPS, Code, assigns, dotted_target, last_
 from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, error, warning
 
 _FORUM = "PyTorch documentation: autograd mechanics"
 _LOSSES = {
@@ -53,12 +53,7 @@ def _loss_calls(code: Code, source: Source) -> Iterator[tuple[ast.Call, str, str
             yield node, loss, last_operation(code, source, given)
 
 
-@rule(
-    "softmax_before_cross_entropy",
-    "error",
-    1,
-    "torch.nn.CrossEntropyLoss, torch.nn.BCEWithLogitsLoss; the same in paddle",
-)
+@error("softmax_before_cross_entropy", "torch.nn.CrossEntropyLoss, torch.nn.BCEWithLogitsLoss; the same in paddle")
 def softmax_before_loss(code: Code, source: Source) -> Iterator[Hit]:
     """A softmax or sigmoid is applied before a loss that includes one."""
     for call, loss, given in _loss_calls(code, source):
@@ -72,7 +67,7 @@ def softmax_before_loss(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"given": given, "own": "log_softmax"}, "note")
 
 
-@rule("missing_output_activation", "error", 1, "torch.nn.NLLLoss, torch.nn.BCELoss; the same in paddle")
+@error("missing_output_activation", "torch.nn.NLLLoss, torch.nn.BCELoss; the same in paddle")
 def missing_output_activation(code: Code, source: Source) -> Iterator[Hit]:
     """Raw outputs are passed to a loss that expects probabilities or log-probabilities."""
     for call, loss, given in _loss_calls(code, source):
@@ -82,7 +77,7 @@ def missing_output_activation(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"wants": "sigmoid", "given": given, "other": "binary_cross_entropy_with_logits"})
 
 
-@rule("name_shadowed_callable", "error", 1, "reports of `'Tensor' object is not callable`")
+@error("name_shadowed_callable", "reports of `'Tensor' object is not callable`")
 def shadowed_callable(code: Code, source: Source) -> Iterator[Hit]:
     """A loop assigns the result of a call to the name of the called object."""
     for node in source.nodes:
@@ -112,7 +107,7 @@ def shadowed_callable(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"name": name, "kind": kind.name.rsplit(".", 1)[-1]})
 
 
-@rule("memory_graph_retained", "warning", 1, "PyTorch FAQ: My model reports out of memory")
+@warning("memory_graph_retained", "PyTorch FAQ: My model reports out of memory", tier=1)
 def loss_accumulated(code: Code, source: Source) -> Iterator[Hit]:
     """The loss of each step is added to a total without detaching it."""
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
@@ -201,7 +196,7 @@ def _cut(source: Source, loop: ast.AST, total: str) -> bool:
 _CUTS = {"detach", "numpy", "item", "tolist"}
 
 
-@rule("detached_graph", "error", 1, _FORUM)
+@error("detached_graph", _FORUM)
 def detached_loss(code: Code, source: Source) -> Iterator[Hit]:
     """`backward` is called on a loss that is detached from the model."""
     for where, call in code.calls.get("backward", ()):
@@ -298,7 +293,7 @@ def _is_from_model(code: Code, source: Source, node: ast.expr, depth: int) -> bo
     return False
 
 
-@rule("detached_graph", "error", 2, _FORUM)
+@error("detached_graph", _FORUM, tier=2)
 def forced_gradient(code: Code, source: Source) -> Iterator[Hit]:
     """`requires_grad` is set on a loss before `backward`, which then ends at the loss."""
     for where, call in code.calls.get("backward", ()):

@@ -13,7 +13,7 @@ from labbook.review.output_activation import last_operation
 from labbook.review.rules.data_pipeline import argument, find_loader
 from labbook.review.rules.model_classes import input_and_axis
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _WITH_LOGITS = ("BCEWithLogitsLoss", "binary_cross_entropy_with_logits")
 _METRICS = frozenset({
@@ -35,12 +35,8 @@ _HELD_OUT = re.compile(r"(?:^|_)(?:val|valid|validation|test|te|dev)(?:$|_)", re
 _PARTS_BY_INDEX = ("Subset", "SubsetRandomSampler")
 
 
-@rule(
-    "metric_of_wrong_values",
-    "warning",
-    2,
-    "torch.nn.BCEWithLogitsLoss: the outputs are logits, 0.5 is a logit of 0",
-    row="loop-bug",
+@warning(
+    "metric_of_wrong_values", "torch.nn.BCEWithLogitsLoss: the outputs are logits, 0.5 is a logit of 0", row="loop-bug"
 )
 def logits_over_half(code: Code, source: Source) -> Iterator[Hit]:
     """Outputs are compared with 0.5 although the loss takes them for logits, of which 0 is the middle."""
@@ -56,13 +52,7 @@ def logits_over_half(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"compared": ast.unparse(node)})
 
 
-@rule(
-    "metric_of_wrong_values",
-    "warning",
-    2,
-    "torch.argmax: the axis of the classes is 1; the same in paddle",
-    row="loop-bug",
-)
+@warning("metric_of_wrong_values", "torch.argmax: the axis of the classes is 1; the same in paddle", row="loop-bug")
 def argmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
     """Predicted classes are the largest outputs over the batch instead of those over the classes."""
     for where, call in (*code.calls.get("argmax", ()), *code.calls.get("max", ())):
@@ -87,13 +77,7 @@ def _is_compared(node: ast.AST, names: set[str], call: ast.Call) -> bool:
     return any(one is call or last_name(one) in names for one in ast.walk(node))
 
 
-@rule(
-    "metric_of_wrong_values",
-    "warning",
-    2,
-    "PyTorch examples, ImageNet: meters are reset for each epoch",
-    row="loop-bug",
-)
+@warning("metric_of_wrong_values", "PyTorch examples, ImageNet: meters are reset for each epoch", row="loop-bug")
 def total_never_reset(code: Code, source: Source) -> Iterator[Hit]:
     """A total over batches is divided by the length of one epoch, and is never set back to 0 between epochs."""
     for epochs in (node for node in source.nodes if isinstance(node, ast.For)):
@@ -129,12 +113,8 @@ def _share_of_epoch(source: Source, epochs: ast.For, batches: ast.For, total: st
     return None
 
 
-@rule(
-    "metric_of_wrong_values",
-    "warning",
-    2,
-    "torch.utils.data.DataLoader: shuffle=True changes the order of samples",
-    row="loop-bug",
+@warning(
+    "metric_of_wrong_values", "torch.utils.data.DataLoader: shuffle=True changes the order of samples", row="loop-bug"
 )
 def shuffled_predictions(code: Code, source: Source) -> Iterator[Hit]:
     """Predictions of a loader that shuffles are compared with labels in the order of the data set."""
@@ -165,10 +145,8 @@ def shuffled_predictions(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(call, {"labels": labels, "loader": ast.unparse(loop.iter)})
 
 
-@rule(
+@warning(
     "metric_of_wrong_values",
-    "warning",
-    2,
     "scikit-learn, TransformedTargetRegressor: predictions are transformed back",
     row="loop-bug",
 )
@@ -207,13 +185,7 @@ def _twins(rows: str) -> set[str]:
     return {re.sub(r"train|tr$|^tr", part, rows) for part in ("test", "te", "val", "valid")} - {rows}
 
 
-@rule(
-    "metric_of_wrong_values",
-    "warning",
-    2,
-    "chosen by us: the same expression under the names of two parts",
-    row="loop-bug",
-)
+@warning("metric_of_wrong_values", "chosen by us: the same expression under the names of two parts", row="loop-bug")
 def part_under_another_name(code: Code, source: Source) -> Iterator[Hit]:
     """A name of held-out data, or of their metric, is given the same part of the data as that of training."""
     if any(code.calls.get(name) for name in _PARTS_BY_INDEX):

@@ -18,7 +18,7 @@ from labbook.review.code_index import (
 )
 from labbook.review.expressions import made_of, names_in, number, signed_terms, without_form
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _INCREASING = frozenset({"relu", "softplus", "log", "exp", "sigmoid", "logsigmoid", "log_sigmoid", "tanh"})
 """Functions that grow with their argument, so that a term keeps its sign."""
@@ -82,7 +82,7 @@ def _argument_of_increasing(source: Source, node: ast.expr) -> ast.expr | None:
     return node.func.value if isinstance(node.func, ast.Attribute) and not node.args else None
 
 
-@rule("adversaries_not_opposed", "warning", 2, "Arjovsky et al. 2017, Wasserstein GAN, algorithm 1", row="loop-bug")
+@warning("adversaries_not_opposed", "Arjovsky et al. 2017, Wasserstein GAN, algorithm 1", row="loop-bug")
 def same_direction(code: Code, source: Source) -> Iterator[Hit]:
     """A generator and its critic both lower, or both raise, the score of generated samples."""
     judged = [(call, _scores(code, source, terms)) for call, terms in minimised_losses(code, source)]
@@ -123,10 +123,8 @@ def _modules(code: Code, source: Source, score: ast.Call) -> set[ast.Call]:
     return {kind.call for kind in kinds if kind is not None}
 
 
-@rule(
+@warning(
     "loss_formula_wrong",
-    "warning",
-    2,
     "Dinh et al. 2017, Real NVP, equations 2 and 6: log p(x) = log p(z) + log |det dz/dx|",
     row="loop-bug",
 )

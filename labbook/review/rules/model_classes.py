@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from labbook.review.code_index import Code, Function, dotted_target, last_name, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, error, note, warning
 
 _DOCS = "documentation of torch.nn and paddle.nn"
 _WITH_PARAMETERS = (
@@ -63,7 +63,7 @@ def _init(cls: ast.ClassDef) -> Function | None:
     return next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
 
 
-@rule("param_never_gets_grad", "warning", 2, "chosen by us; the check param_never_gets_grad")
+@warning("param_never_gets_grad", "chosen by us; the check param_never_gets_grad")
 def unused_layer(code: Code, source: Source) -> Iterator[Hit]:
     """A layer with parameters is never used in the reviewed files."""
     for cls in _models(code, source):
@@ -114,7 +114,7 @@ def _does_something(forward: Function) -> bool:
     return not all(isinstance(node, (ast.Pass, ast.Raise)) for node in body)
 
 
-@rule("unregistered_parameters", "error", 1, _DOCS)
+@error("unregistered_parameters", _DOCS)
 def layers_in_list(code: Code, source: Source) -> Iterator[Hit]:
     """Layers of a model are stored in plain lists or dicts."""
     for cls in _models(code, source):
@@ -192,7 +192,7 @@ def _element(code: Code, source: Source, node: ast.expr) -> str:
     return next((layer for one in elements if (layer := _has_parameters(code, source, one))), "")
 
 
-@rule("missing_nonlinearity", "note", 3, "UMLAUT; NeuraLint")
+@note("missing_nonlinearity", "UMLAUT; NeuraLint")
 def no_activation(code: Code, source: Source) -> Iterator[Hit]:
     """Two linear layers follow each other in a sequence."""
     for node in source.nodes:
@@ -228,7 +228,7 @@ def _narrow(first: ast.expr, second: ast.expr) -> bool:
     return False
 
 
-@rule("dropout_active_in_eval", "error", 1, "torch.nn.functional.dropout: training=True by default, the same in paddle")
+@error("dropout_active_in_eval", "torch.nn.functional.dropout: training=True by default, the same in paddle")
 def functional_dropout(code: Code, source: Source) -> Iterator[Hit]:
     """Functional dropout is called without `training=`."""
     for node in source.nodes:
@@ -263,7 +263,7 @@ def functional_dropout(code: Code, source: Source) -> Iterator[Hit]:
         yield Hit(node, {"call": last_name(node.func)})
 
 
-@rule("softmax_wrong_axis", "warning", 2, "torch.nn.functional.softmax")
+@warning("softmax_wrong_axis", "torch.nn.functional.softmax")
 def softmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
     """Softmax over axis 0 of the outputs of a linear layer, in a model that gets batches."""
     for cls in _models(code, source):
@@ -326,7 +326,7 @@ def _sees_batches(code: Code, source: Source, forward: Function) -> bool:
     return False
 
 
-@rule("batchnorm_frozen_or_tiny_batch", "warning", 2, _DOCS, row="loop-bug")
+@warning("batchnorm_frozen_or_tiny_batch", _DOCS, row="loop-bug")
 def batchnorm_momentum(code: Code, source: Source) -> Iterator[Hit]:
     """Batch norm gets a momentum in the convention of the other framework (torch 0.1 is paddle 0.9)."""
     for node in source.nodes:

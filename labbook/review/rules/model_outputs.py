@@ -11,7 +11,7 @@ from labbook.review.expressions import without_form
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.rules.model_classes import axis_of, input_and_axis
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _ENTROPIES = ("cross_entropy", "criterion", "loss_fn", "ce", "ce_loss")
 _NORMALISE = ("torch.nn.functional.normalize", "paddle.nn.functional.normalize")
@@ -19,10 +19,8 @@ CRITIC = re.compile(r"(?:^|_|\.)(?:d|net_?d|disc|discriminator|critic)(?:$|_)", 
 GENERATOR = re.compile(r"(?:^|_|\.)(?:g|net_?g|gen|generator)(?:$|_)", re.IGNORECASE)
 
 
-@rule(
+@warning(
     "accuracy_contradicts_loss",
-    "warning",
-    2,
     "torch.argmax: the index of the largest element, which is 0 among one; the same in paddle",
     row="loop-bug",
 )
@@ -41,10 +39,8 @@ def argmax_of_one(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"call": ast.unparse(call), "model": ast.unparse(made.func)})
 
 
-@rule(
+@warning(
     "reshaped_not_permuted",
-    "warning",
-    2,
     "torch.Tensor.view: the elements keep their order; `permute` changes it; the same in paddle",
     row="loop-bug",
 )
@@ -89,7 +85,7 @@ def _last_layer(code: Code, source: Source, model: ast.expr, depth: int = 0) -> 
     return kind
 
 
-@rule("adversaries_not_opposed", "warning", 2, "Goodfellow et al. 2014, equation 1", row="loop-bug")
+@warning("adversaries_not_opposed", "Goodfellow et al. 2014, equation 1", row="loop-bug")
 def same_label(code: Code, source: Source) -> Iterator[Hit]:
     """A discriminator is trained to give real and generated samples the same label."""
     judged: list[tuple[ast.Call, str, str, str]] = []
@@ -126,7 +122,7 @@ def _is_written(source: Source, name: str, one: int, other: int) -> bool:
 _SIMILARITIES = re.compile(r"dice|iou|jaccard|tversky|ssim", re.IGNORECASE)
 
 
-@rule("similarity_minimised", "warning", 2, "Milletari et al. 2016, V-Net: the loss is 1 - dice", row="loop-bug")
+@warning("similarity_minimised", "Milletari et al. 2016, V-Net: the loss is 1 - dice", row="loop-bug")
 def similarity_as_loss(code: Code, source: Source) -> Iterator[Hit]:
     """A loss returns an overlap itself, which training then makes as small as possible."""
     if not code.calls.get("backward"):
@@ -166,7 +162,7 @@ def _is_used_as_loss(source: Source, name: str) -> bool:
 _LOSS = re.compile(r"loss|criterion|mse|mae|entropy|nll|(?:^|_)ce$|bce|l1_", re.IGNORECASE)
 
 
-@rule("dropout_after_output", "warning", 2, "Srivastava et al. 2014: dropout of hidden and input units", row="loop-bug")
+@warning("dropout_after_output", "Srivastava et al. 2014: dropout of hidden and input units", row="loop-bug")
 def dropout_of_outputs(code: Code, source: Source) -> Iterator[Hit]:
     """The last layer of a model whose output goes into a loss is a dropout: predictions are set to 0 at random."""
     for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) >= 2):
@@ -179,13 +175,7 @@ def dropout_of_outputs(code: Code, source: Source) -> Iterator[Hit]:
             return
 
 
-@rule(
-    "softmax_wrong_axis",
-    "warning",
-    2,
-    "torch.nn.functional.normalize: dim=1 by default; the same in paddle",
-    row="loop-bug",
-)
+@warning("softmax_wrong_axis", "torch.nn.functional.normalize: dim=1 by default; the same in paddle", row="loop-bug")
 def normalised_over_batch(code: Code, source: Source) -> Iterator[Hit]:
     """The embeddings that a layer returns are normalised over the samples of a batch, not each by itself."""
     for where, call in code.calls.get("normalize", ()):

@@ -10,7 +10,7 @@ from labbook.review.eval_loops import evaluations
 from labbook.review.gradient_flow import is_under_no_grad, reached_nodes
 from labbook.review.partial_device_move import half_moved
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, error, warning
 
 _MODE_LAYERS = ("Dropout", "BatchNorm", "SyncBatchNorm", "AlphaDropout", "InstanceNorm")
 _KNOWN_LIBRARIES = ("torch.", "paddle.", "torchvision.")
@@ -72,7 +72,7 @@ def _sets_mode(code: Code, name: str) -> bool:
     return bool(code.calls.get("set_mode"))
 
 
-@rule("eval_in_train_mode", "error", 1, "torch.nn.Module.eval; paddle.nn.Layer.eval", loop=True)
+@error("eval_in_train_mode", "torch.nn.Module.eval; paddle.nn.Layer.eval", loop=True)
 def never_eval(code: Code, source: Source) -> Iterator[Hit]:
     """A model with dropout or batch norm is evaluated without any call of `eval()`."""
     if not _trains(code) or _sets_mode(code, "eval"):
@@ -105,7 +105,7 @@ def _set_to_train(code: Code, model: str) -> bool:
     )
 
 
-@rule("backward_in_eval_mode", "error", 1, "torch.nn.Module.train; research of the project", loop=True)
+@error("backward_in_eval_mode", "torch.nn.Module.train; research of the project", loop=True)
 def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
     """A loop calls `eval()` each epoch and trains in the next one without `train()`."""
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
@@ -207,7 +207,7 @@ def _is_optimized_by_name(source: Source, loop: ast.AST, model: ast.expr) -> boo
     )
 
 
-@rule("grad_enabled_in_validation", "warning", 2, "torch.no_grad; paddle.no_grad", loop=True)
+@warning("grad_enabled_in_validation", "torch.no_grad; paddle.no_grad", loop=True)
 def grad_in_evaluation(code: Code, source: Source) -> Iterator[Hit]:
     """An evaluation loop builds an autograd graph that is never used."""
     if not _trains(code):
@@ -298,7 +298,7 @@ def _is_given(source: Source, node: ast.AST, model: str) -> bool:
 _TO_GPU = ("to", "cuda")
 
 
-@rule("device_mismatch", "error", 2, "torch.nn.Module.to", loop=True)
+@error("device_mismatch", "torch.nn.Module.to", tier=2, loop=True)
 def data_not_moved(code: Code, source: Source) -> Iterator[Hit]:
     """A model on the GPU gets batches that are never moved there."""
     text = "\n".join(source.lines)

@@ -9,7 +9,7 @@ from labbook.review.code_index import Code, dotted_target, last_name
 from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _LOGARITHMS = ("log", "log2", "log10")
 _INFINITE = {"acos": "1", "arccos": "1", "sqrt": "0"}
@@ -27,7 +27,7 @@ _STABLE = {
 }
 
 
-@rule("loss_nonfinite", "warning", 2, "torch.nn.functional.softmax: use log_softmax instead; the same in paddle")
+@warning("loss_nonfinite", "torch.nn.functional.softmax: use log_softmax instead; the same in paddle")
 def unstable_logarithm(code: Code, source: Source) -> Iterator[Hit]:
     """A logarithm is taken of probabilities that can be exactly 0: of a softmax, a sigmoid, or 1 minus one of them."""
     for node in source.nodes:
@@ -60,12 +60,7 @@ def _probability(code: Code, source: Source, node: ast.expr, depth: int) -> str:
     return kind if kind in ("softmax", "sigmoid") else ""
 
 
-@rule(
-    "loss_nonfinite",
-    "warning",
-    2,
-    "torch.logsumexp: the computation is numerically stabilized; exp(89) is infinite in float32",
-)
+@warning("loss_nonfinite", "torch.logsumexp: the computation is numerically stabilized; exp(89) is infinite in float32")
 def overflowing_exponential(code: Code, source: Source) -> Iterator[Hit]:
     """The sum of exponentials of unshifted scores is divided by, or its logarithm taken."""
     for node in source.nodes:
@@ -84,11 +79,8 @@ def overflowing_exponential(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"given": ast.unparse(scores), "stable": stable})
 
 
-@rule(
-    "nonfinite_gradient",
-    "warning",
-    2,
-    "torch issue 8069: the gradient of acos at 1 and -1; issue 4320: the gradient of sqrt at 0",
+@warning(
+    "nonfinite_gradient", "torch issue 8069: the gradient of acos at 1 and -1; issue 4320: the gradient of sqrt at 0"
 )
 def infinite_gradient(code: Code, source: Source) -> Iterator[Hit]:
     """An arc cosine of a cosine that was computed, or a root of a sum of squares in each row, without a bound."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from labbook.review.code_index import SCOPES, Code, dotted_target, last_name, walk
 from labbook.review.expressions import without_form
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _IMAGE = re.compile(r"(?:^|_)(?:im|ims|img|imgs|image|images|x|picture|photo|frame|pixels)(?:$|_|\d)", re.IGNORECASE)
 _SHAPES = re.compile(
@@ -26,10 +26,8 @@ _SAME_MASK = ("float", "to", "astype", "cast", "unsqueeze", "view", "reshape", "
 _ENDS = re.compile(r"(?:^|_)(?:d|dones?|is_done|terminals?|terminated|not_dones?|ended|over)(?:$|_)", re.IGNORECASE)
 
 
-@rule(
+@warning(
     "flipped_without_target",
-    "warning",
-    2,
     "torchvision: transforms of images are joint with their masks and boxes since v2",
     row="data",
 )
@@ -127,10 +125,8 @@ def _assigned_values(scope: ast.AST, name: str) -> Iterator[ast.expr]:
             yield from (value for one, value in pairs if dotted_target(one) == name)
 
 
-@rule(
+@warning(
     "masked_mean_over_all",
-    "warning",
-    2,
     "torch.nn.CrossEntropyLoss: `ignore_index` divides by the targets that are not ignored",
     row="loop-bug",
 )
@@ -193,10 +189,8 @@ def _origin(code: Code, source: Source, name: str, scope: ast.AST | None, depth:
     return text
 
 
-@rule(
+@warning(
     "terminal_state_bootstrapped",
-    "warning",
-    2,
     "Mnih et al. 2015, Algorithm 1: the target of a terminal step is the reward",
     row="loop-bug",
 )

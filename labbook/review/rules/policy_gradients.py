@@ -11,7 +11,7 @@ from labbook.review.expressions import AS_IS, JOINING, signed_terms, without_for
 from labbook.review.output_activation import last_operation
 from labbook.review.rules.minimised_terms import minimised_losses
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _LOG_PROBABILITY = re.compile(r"(?:^|_)log_?(?:probs?|pi|p)s?(?:$|_)", re.IGNORECASE)
 _GAIN = re.compile(r"(?:^|_)(?:rewards?|returns?|advantages?|adv)(?:$|_)", re.IGNORECASE)
@@ -24,7 +24,7 @@ _HOLDING = frozenset({"sum", "list", "reversed", "as_tensor", "FloatTensor", "ar
 _ENTROPIES = frozenset({"cross_entropy", "softmax_with_cross_entropy", "nll_loss"})
 
 
-@rule("reward_falling", "warning", 2, "Sutton and Barto, Reinforcement Learning (2018), chapter 13")
+@warning("reward_falling", "Sutton and Barto, Reinforcement Learning (2018), chapter 13")
 def policy_gradient_sign(code: Code, source: Source) -> Iterator[Hit]:
     """A loss is log-probability times reward or advantage without a minus, so that good actions become less likely."""
     maximises = any(isinstance(node, ast.keyword) and node.arg == "maximize" for node in source.nodes)
@@ -47,10 +47,8 @@ def policy_gradient_sign(code: Code, source: Source) -> Iterator[Hit]:
                 break
 
 
-@rule(
+@warning(
     "reward_falling",
-    "warning",
-    2,
     "torch.distributions: score function; gymnasium.Env.step returns the reward second",
     row="loop-bug",
 )
@@ -223,10 +221,8 @@ def _names(node: ast.AST) -> set[str]:
     return {last_name(one) for one in ast.walk(node)} - {""}
 
 
-@rule(
+@warning(
     "policy_gradient_mismatched",
-    "warning",
-    2,
     "torch.distributions: score function, the log-probability of the action that was taken",
     row="loop-bug",
 )
@@ -247,10 +243,8 @@ def other_action(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"call": ast.unparse(call)})
 
 
-@rule(
+@warning(
     "policy_gradient_mismatched",
-    "warning",
-    2,
     "Sutton and Barto, Reinforcement Learning (2018), 3.3: a return contains the rewards after it",
     row="loop-bug",
 )
@@ -306,13 +300,7 @@ def _is_turned(scope: ast.AST, name: str) -> bool:
     return False
 
 
-@rule(
-    "softmax_before_cross_entropy",
-    "warning",
-    2,
-    "torch.distributions.Categorical: logits are unnormalised",
-    row="loop-bug",
-)
+@warning("softmax_before_cross_entropy", "torch.distributions.Categorical: logits are unnormalised", row="loop-bug")
 def probabilities_as_logits(code: Code, source: Source) -> Iterator[Hit]:
     """A distribution is given the output of a softmax as its logits, and normalises it a second time."""
     for name in ("Categorical", "OneHotCategorical"):

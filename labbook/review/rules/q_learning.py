@@ -10,7 +10,7 @@ from labbook.review.code_index import LOOPS, MODULES, Code, dotted_target, last_
 from labbook.review.expressions import without_form
 from labbook.review.names import named_values
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _TARGET = re.compile(r"(?:^|[_.])(?:target|tgt)(?:$|_(?!layer|module|block|size|dim))", re.IGNORECASE)
 _DISCOUNT = re.compile(r"gamma|discount|0?\.9\d* \*", re.IGNORECASE)
@@ -18,10 +18,8 @@ _NEXT = re.compile(r"next|new|prime|^s_$|^[A-Za-z]+_?2$", re.IGNORECASE)
 _STATE = re.compile(r"state|obs|^s", re.IGNORECASE)
 
 
-@rule(
+@warning(
     "target_network_never_updated",
-    "warning",
-    2,
     "Mnih et al. 2015, Algorithm 1: the target network is a copy that is updated every C steps",
     row="loop-bug",
 )
@@ -48,10 +46,8 @@ def no_target_copy(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(node, {"code": ast.unparse(node), "target": pair[0]})
 
 
-@rule(
+@warning(
     "target_network_never_updated",
-    "warning",
-    2,
     "Mnih et al. 2015, Algorithm 1: the target network is a copy that is updated every C steps",
     row="loop-bug",
 )
@@ -97,12 +93,8 @@ def _is_only_read(source: Source, node: ast.AST) -> bool:
     return isinstance(outer, ast.Call) and outer.func is node
 
 
-@rule(
-    "exploration_reversed",
-    "warning",
-    2,
-    "Mnih et al. 2015, Algorithm 1: a random action with probability epsilon",
-    row="loop-bug",
+@warning(
+    "exploration_reversed", "Mnih et al. 2015, Algorithm 1: a random action with probability epsilon", row="loop-bug"
 )
 def exploration_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """Random actions become more frequent as epsilon falls: they are taken where the random number is above it."""
@@ -131,7 +123,7 @@ def _draws_action(body: list[ast.stmt]) -> bool:
     return bool(called & {"randrange", "randint", "sample", "choice", "integers"}) and not called & {"argmax", "max"}
 
 
-@rule("q_target_wrong", "warning", 2, "Mnih et al. 2015: the value of the action that was taken", row="loop-bug")
+@warning("q_target_wrong", "Mnih et al. 2015: the value of the action that was taken", row="loop-bug")
 def value_of_best_action(code: Code, source: Source) -> Iterator[Hit]:
     """The value that Q learning corrects is the largest of a state, not that of the action that was taken."""
     for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) >= 2):
@@ -159,7 +151,7 @@ def _maximised(node: ast.AST | None) -> ast.expr | None:
     return node.func.value if is_maximum and isinstance(node.func, ast.Attribute) else None  # type: ignore[union-attr]
 
 
-@rule("q_target_wrong", "warning", 2, "Sutton and Barto, Reinforcement Learning (2018), 6.5", row="loop-bug")
+@warning("q_target_wrong", "Sutton and Barto, Reinforcement Learning (2018), 6.5", row="loop-bug")
 def target_of_same_state(code: Code, source: Source) -> Iterator[Hit]:
     """The target of Q learning is computed from the state itself; no model is given the next state."""
     for node in source.nodes:

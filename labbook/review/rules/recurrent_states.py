@@ -10,17 +10,15 @@ from labbook.review.code_index import LOOPS, Code, Kind, assigned_value, assigns
 from labbook.review.expressions import default_number, number
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _RECURRENT = re.compile(r"(?:torch|paddle)\.nn\.(?:Simple)?(?:RNN|LSTM|GRU)(?:Cell)?")
 _STATE = re.compile(r"(?:^|_)(?:h|hx|hid|hidden|states?|hidden_state|h_n|carry)$")
 _STARTS = ("zeros", "zeros_like", "new_zeros", "init_hidden", "initHidden", "init_state", "initial_state")
 
 
-@rule(
+@warning(
     "recurrent_state_lost",
-    "warning",
-    2,
     "torch.nn.GRU: the state that it returns is the input of the next step; the same in paddle",
     row="loop-bug",
 )
@@ -79,10 +77,8 @@ def _is_carried(loop: ast.AST, step: ast.Assign, state: str) -> bool:
     return bool(given) and not any(last_name(one.func) in _STARTS for one in starts)
 
 
-@rule(
+@warning(
     "recurrent_state_lost",
-    "warning",
-    2,
     "torch.nn.LSTM: h_n has the layers on its first axis, the last layer at its end; the same in paddle",
     row="loop-bug",
 )
@@ -99,10 +95,8 @@ def state_of_first_layer(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(reads[0], {"read": ast.unparse(reads[0]), "layers": str(_layers(code, kind))})  # type: ignore[arg-type]
 
 
-@rule(
+@warning(
     "reshaped_not_permuted",
-    "warning",
-    2,
     "torch.nn.LSTM: h_n is (layers * directions, batch, features); the same in paddle",
     row="loop-bug",
 )

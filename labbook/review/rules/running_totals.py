@@ -10,15 +10,13 @@ from labbook.review.code_index import LOOPS, SCOPES, Code, Kind, assigns, dotted
 from labbook.review.expressions import number
 from labbook.review.rules.data_pipeline import argument, find_loader
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _METRICS = re.compile(r"^(?:paddle\.metric|torchmetrics(?:\.\w+)*)\.[A-Z]\w+$")
 
 
-@rule(
+@warning(
     "metric_of_wrong_values",
-    "warning",
-    2,
     "PyTorch tutorials, training a classifier: counts are added up over the batches",
     row="loop-bug",
 )
@@ -58,11 +56,10 @@ def _nodes_after(source: Source, loop: ast.For) -> Iterator[ast.AST]:
     return (one for one in walk(body) if getattr(one, "lineno", 0) > (loop.end_lineno or loop.lineno))
 
 
-@rule(
+@warning(
     "metric_of_wrong_values",
-    "warning",
-    1,
     "torch.utils.data.DataLoader: drop_last leaves out the last batch; the same in paddle",
+    tier=1,
     row="loop-bug",
 )
 def total_of_other_length(code: Code, source: Source) -> Iterator[Hit]:
@@ -112,12 +109,8 @@ def _division(node: ast.AST) -> tuple[str, ast.Call | None]:
     return dotted_target(left), right if isinstance(right, ast.Call) and is_length else None
 
 
-@rule(
-    "metric_of_wrong_values",
-    "warning",
-    2,
-    "paddle.metric.Metric.reset; torchmetrics: reset at the end of each epoch",
-    row="loop-bug",
+@warning(
+    "metric_of_wrong_values", "paddle.metric.Metric.reset; torchmetrics: reset at the end of each epoch", row="loop-bug"
 )
 def metric_never_reset(code: Code, source: Source) -> Iterator[Hit]:
     """A metric object collects values in each epoch, and is never reset: it is of all epochs so far."""

@@ -10,15 +10,13 @@ from labbook.review.code_index import LOOPS, Code, assigned_value, assigns, dott
 from labbook.review.expressions import number
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _PLATEAU = ("torch.optim.lr_scheduler.ReduceLROnPlateau", "paddle.optimizer.lr.ReduceOnPlateau")
 
 
-@rule(
+@warning(
     "lr_schedule_wrong",
-    "warning",
-    2,
     "torch.optim.lr_scheduler.ReduceLROnPlateau: mode='min' by default; the same in paddle",
     row="loop-bug",
 )
@@ -53,11 +51,10 @@ def _metric(node: ast.expr) -> str:
     return last_name(node)
 
 
-@rule(
+@warning(
     "lr_schedule_wrong",
-    "warning",
-    1,
     "torch.optim.lr_scheduler.OneCycleLR: `step` is called after every batch",
+    tier=1,
     row="loop-bug",
 )
 def cycle_per_epoch(code: Code, source: Source) -> Iterator[Hit]:
@@ -87,11 +84,10 @@ def _is_training(node: ast.stmt) -> bool:
     return isinstance(node, ast.For) and "backward" in called
 
 
-@rule(
+@warning(
     "best_by_wrong_direction",
-    "warning",
-    1,
     "paddle.callbacks.EarlyStopping: mode min for losses, max for scores",
+    tier=1,
     row="loop-bug",
 )
 def stopped_by_direction(code: Code, source: Source) -> Iterator[Hit]:
@@ -105,10 +101,8 @@ def stopped_by_direction(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(call, {"metric": metric, "mode": mode, "right": direction})
 
 
-@rule(
+@warning(
     "best_by_wrong_direction",
-    "warning",
-    2,
     "torch.optim.lr_scheduler.ReduceLROnPlateau: num_bad_epochs is 0 again after an improvement",
     row="loop-bug",
 )
@@ -126,10 +120,8 @@ def patience_never_reset(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(one, {"count": name})
 
 
-@rule(
+@warning(
     "lr_schedule_wrong",
-    "warning",
-    2,
     "torch.optim.lr_scheduler.LambdaLR: the function returns a factor of the initial rate",
     row="loop-bug",
 )
@@ -157,10 +149,8 @@ def _multiplies(source: Source, name: ast.Name) -> bool:
     return isinstance(outer, ast.BinOp) and isinstance(outer.op, ast.Mult)
 
 
-@rule(
+@warning(
     "best_by_wrong_direction",
-    "warning",
-    2,
     "torch.optim.lr_scheduler.ReduceLROnPlateau: mode min for losses and errors, max for scores",
     row="loop-bug",
 )

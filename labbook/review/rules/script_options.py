@@ -9,7 +9,7 @@ from labbook.review.code_index import Code, dotted_target, last_name
 from labbook.review.gradient_flow import is_optimizer
 from labbook.review.rules.data_pipeline import LOADERS, argument
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _OPTIONS = (
     "lr",
@@ -25,7 +25,7 @@ _OPTIONS = (
 )
 
 
-@rule("", "warning", 1, "chosen by us")
+@warning("", "chosen by us", tier=1)
 def option_not_used(code: Code, source: Source) -> Iterator[Hit]:
     """An option is never read, and its value is hard-coded."""
     parsers = [call for where, call in code.calls.get("parse_args", ()) if where is source]

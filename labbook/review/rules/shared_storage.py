@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from labbook.review.code_index import LOOPS, Code, Kind, assigns, dotted_target, last_name, walk
 from labbook.review.gradient_flow import is_optimizer, is_under_no_grad, step_loops
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, error
 
 _SAVES_OUTPUT = {
     "relu",
@@ -28,9 +28,7 @@ _SAVES_OUTPUT = {
 _IN_PLACE = {"add_", "mul_", "sub_", "div_", "clamp_", "fill_", "zero_", "copy_", "masked_fill_"}
 
 
-@rule(
-    "inplace_on_leaf", "error", 1, "PyTorch: a leaf Variable that requires grad is being used in an in-place operation"
-)
+@error("inplace_on_leaf", "PyTorch: a leaf Variable that requires grad is being used in an in-place operation")
 def leaf_in_place(code: Code, source: Source) -> Iterator[Hit]:
     """`w -= lr * w.grad` outside `no_grad`, where `w` is a leaf that requires a gradient."""
     for node in source.nodes:
@@ -83,7 +81,7 @@ def _is_leaf(code: Code, source: Source, node: ast.expr) -> bool:
     )
 
 
-@rule("optimizer_non_leaf", "error", 1, "PyTorch: autograd mechanics")
+@error("optimizer_non_leaf", "PyTorch: autograd mechanics")
 def leaf_replaced(code: Code, source: Source) -> Iterator[Hit]:
     """`w = w - lr * w.grad` in a loop: `w` is then no leaf and has no gradient in the next step."""
     for loop, found in step_loops(code, source):
@@ -105,7 +103,7 @@ def leaf_replaced(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(node, {"name": name})
 
 
-@rule("inplace_modified_saved_tensor", "error", 1, "PyTorch: in-place correctness checks")
+@error("inplace_modified_saved_tensor", "PyTorch: in-place correctness checks")
 def saved_in_place(code: Code, source: Source) -> Iterator[Hit]:
     """An in-place change of an output that its operation needs for the gradient (torch)."""
     for cls in (n for n in source.nodes if isinstance(n, ast.ClassDef) and code.is_module(source, n)):
@@ -164,7 +162,7 @@ def _saving(code: Code, source: Source, call: ast.Call) -> str:
     return name if name in _SAVES_OUTPUT else ""
 
 
-@rule("best_checkpoint_alias", "error", 1, "PyTorch: saving and loading models")
+@error("best_checkpoint_alias", "PyTorch: saving and loading models")
 def best_alias(code: Code, source: Source) -> Iterator[Hit]:
     """The best weights are stored as `model.state_dict()`, whose tensors change with the next step."""
     for node in source.nodes:
@@ -259,7 +257,7 @@ def _used_later(source: Source, loop: ast.AST, name: str) -> bool:
     )
 
 
-@rule("optimizer_params_stale", "error", 1, "torch.optim: constructing it")
+@error("optimizer_params_stale", "torch.optim: constructing it")
 def stale_optimizer(code: Code, source: Source) -> Iterator[Hit]:
     """A layer of a model, or the model, is replaced after the optimizer was created."""
     for node in source.nodes:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from labbook.review.code_index import LOOPS, Code, dotted_target, last_name, returned_values, walk
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, warning
 
 _ARRAYS = ("numpy.", "torch.", "paddle.")
 _MADE = frozenset({"zeros", "ones", "empty", "full", "array", "tensor", "to_tensor", "zeros_like", "arange", "randn"})
@@ -15,13 +15,7 @@ _IN_PLACE = frozenset({"fill", "fill_", "zero_", "copy_", "add_", "sub_", "mul_"
 _DEPTH = 3
 
 
-@rule(
-    "stored_array_changes",
-    "warning",
-    2,
-    "Python, Programming FAQ: assignment makes references, not copies",
-    row="loop-bug",
-)
+@warning("stored_array_changes", "Python, Programming FAQ: assignment makes references, not copies", row="loop-bug")
 def stored_without_copy(code: Code, source: Source) -> Iterator[Hit]:
     """A list is given the same array in each turn of a loop, and the array is changed in place: all items are equal."""
     for where, call in code.calls.get("append", ()):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from labbook.review.code_index import LOOPS, Code, dotted_target, last_name, walk
 from labbook.review.gradient_flow import Event, events, is_scheduler, loops, step_loops
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, rule
+from labbook.review.violation import Hit, error, note, warning
 
 _RECIPE = "Karpathy, A Recipe for Training Neural Networks (2019)"
 _PAPER = "Humbatova et al., Taxonomy of Real Faults in Deep Learning Systems (ICSE 2020)"
@@ -35,7 +35,7 @@ def _is_manual_update(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in walk(loop.body))
 
 
-@rule("grad_not_cleared", "error", 1, _RECIPE, loop=True)
+@error("grad_not_cleared", _RECIPE, loop=True)
 def missing_zero_grad(code: Code, source: Source) -> Iterator[Hit]:
     """A loop calls `backward` and `step`, but clears no gradients."""
     for _, found in step_loops(code, source):
@@ -55,7 +55,7 @@ def _is_call_of_loss(event: Event) -> bool:
     return isinstance(node, ast.Call) and last_name(node.func) == "backward"
 
 
-@rule("grad_not_cleared", "error", 1, _RECIPE, loop=True)
+@error("grad_not_cleared", _RECIPE, loop=True)
 def missing_zero_grad_by_hand(code: Code, source: Source) -> Iterator[Hit]:
     """A loop updates leaves with their `.grad`, but never clears it."""
     for loop, found in step_loops(code, source):
@@ -112,7 +112,7 @@ def _is_paddle(source: Source) -> bool:
     return "paddle" in roots and "torch" not in roots
 
 
-@rule("step_without_backward", "error", 1, _PAPER, loop=True)
+@error("step_without_backward", _PAPER, loop=True)
 def missing_backward(code: Code, source: Source) -> Iterator[Hit]:
     """A loop clears gradients and calls `step`, but never `backward`."""
     for loop, found in step_loops(code, source):
@@ -131,7 +131,7 @@ def missing_backward(code: Code, source: Source) -> Iterator[Hit]:
         yield Hit(step.inner or step.node, {"optimizer": step.on})
 
 
-@rule("backward_but_no_step", "error", 1, _PAPER, loop=True)
+@error("backward_but_no_step", _PAPER, loop=True)
 def missing_step(code: Code, source: Source) -> Iterator[Hit]:
     """A loop clears the gradients of an optimizer and calls `backward`, but never `step`."""
     for loop, found in step_loops(code, source):
@@ -171,7 +171,7 @@ def _mentions(node: ast.AST, name: str) -> bool:
     )
 
 
-@rule("step_with_no_gradient", "error", 1, _PAPER, loop=True)
+@error("step_with_no_gradient", _PAPER, loop=True)
 def cleared_before_step(code: Code, source: Source) -> Iterator[Hit]:
     """A loop has no `backward` between clearing the gradients of an optimizer and its step."""
     for loop, found in step_loops(code, source):
@@ -217,7 +217,7 @@ def _line(source: Source, event: Event) -> str:
     return str(source.line(event.node)[0])
 
 
-@rule("lr_schedule_wrong", "warning", 1, "torch.optim: how to adjust learning rate (since 1.1)", loop=True)
+@warning("lr_schedule_wrong", "torch.optim: how to adjust learning rate (since 1.1)", tier=1, loop=True)
 def scheduler_before_optimizer(code: Code, source: Source) -> Iterator[Hit]:
     """A loop always steps a scheduler before the optimizer."""
     for loop in loops(source):
@@ -242,7 +242,7 @@ def _nearest_loop(source: Source, node: ast.AST) -> ast.AST | None:
     return next((one for one in source.parents_of(node) if isinstance(one, LOOPS)), None)
 
 
-@rule("lr_schedule_wrong", "warning", 2, "torch.optim.lr_scheduler.CosineAnnealingLR", loop=True)
+@warning("lr_schedule_wrong", "torch.optim.lr_scheduler.CosineAnnealingLR", loop=True)
 def schedule_per_batch(code: Code, source: Source) -> Iterator[Hit]:
     """A cosine schedule with a period in epochs is stepped for each batch."""
     for name in ("step",):
@@ -289,7 +289,7 @@ def _epochs(node: ast.expr) -> set[str]:
     return set()
 
 
-@rule("step_changed_nothing", "warning", 2, "chosen by us", loop=True)
+@warning("step_changed_nothing", "chosen by us", loop=True)
 def hidden_failures(code: Code, source: Source) -> Iterator[Hit]:
     """A handler for all exceptions around a training step does nothing."""
     for node in source.nodes:
@@ -305,7 +305,7 @@ def hidden_failures(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(handler, {"caught": f"except {caught}".strip()})
 
 
-@rule("memory_graph_retained", "note", 3, "torch.autograd.backward", loop=True)
+@note("memory_graph_retained", "torch.autograd.backward", loop=True)
 def retained_each_step(code: Code, source: Source) -> Iterator[Hit]:
     """`retain_graph=True` in a loop with a single `backward` call."""
     for loop, found in step_loops(code, source):
@@ -325,7 +325,7 @@ def retained_each_step(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(back[0].node)
 
 
-@rule("seeds_set", "note", 3, "PyTorch: Reproducibility", loop=True)
+@note("seeds_set", "PyTorch: Reproducibility", loop=True)
 def no_seed(code: Code, source: Source) -> Iterator[Hit]:
     """A training script sets no seed."""
     if code.calls.get("manual_seed") or any("seed" in name.lower() for name in code.calls):
