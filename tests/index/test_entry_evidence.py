@@ -74,6 +74,8 @@ def test_what_the_run_does_not_have_is_not_found(book, words):
         search(book, words)
 
 
-@pytest.mark.parametrize("words", ["saturated sigmoid", "exotic", "scheduler off by one", "kernel logged", "quenched", "layer4", "sepia"])
+@pytest.mark.parametrize(
+    "words", ["saturated sigmoid", "exotic", "scheduler off by one", "kernel logged", "quenched", "layer4", "sepia"]
+)
 def test_what_it_has_is_found(book, words):
     assert [hit.meta["id"] for hit in search(book, words).hits] == [RUN]

@@ -115,7 +115,8 @@ def test_a_single_word_names_pages_by_their_titles_unless_many_have_it(word, sym
 
 
 @in_one_test(
-    ("word", "title"), [("cuda", "GPU"), ("label", "label"), ("越界", "out of range"), ("out of bounds", "out of range")]
+    ("word", "title"),
+    [("cuda", "GPU"), ("label", "label"), ("越界", "out of range"), ("out of bounds", "out of range")],
 )
 def test_a_word_of_many_titles_leads_to_the_best_of_their_pages(word, title):
     known = load_catalogue().symptoms
