@@ -17,7 +17,7 @@ _MAX_SUBJECTS = 10
 _MAX_PATHS = 200
 _INERT_UNLESS_USED = (
     *(".py", ".yaml", ".yml", ".json", ".toml", ".ini", ".cfg"),
-    *(".txt", ".md", ".csv", ".tsv", ".log"),
+    *(".txt", ".md", ".rst", ".csv", ".tsv", ".log", ".ipynb"),
 )
 """Ends of names of files that change nothing unless the program loads or reads them."""
 _ENGLISH = Sentences("en")

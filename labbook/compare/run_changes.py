@@ -66,7 +66,7 @@ def compare_runs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chan
         arguments,
         configs,
         _without_configs(code, configs),
-        _inputs(before, now),
+        _without_code(_inputs(before, now), code),
         _without_repeated_seeds(_states(before, now), arguments),
         _without_repeats(_environment(before, now), arguments),
         _packages(before, now),
@@ -79,6 +79,12 @@ def compare_runs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Chan
 def _without_configs(code: list[Change], configs: list[Change]) -> list[Change]:
     """Returns the changes of code without the configuration files that are listed with their lines already."""
     return [one for one in code if not any(f"/{config.what}".endswith(f"/{one.what}") for config in configs)]
+
+
+def _without_code(inputs: list[Change], code: list[Change]) -> list[Change]:
+    """Returns the changes of files that were read without those that are listed as code: the notebook of the run."""
+    changed = {one.what for one in code}
+    return [one for one in inputs if one.what not in changed]
 
 
 def _without_repeats(variables: list[Change], arguments: list[Change]) -> list[Change]:

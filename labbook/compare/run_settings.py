@@ -147,7 +147,8 @@ def files_used(run: Mapping[str, Any]) -> set[str]:
     """Returns the files that a run loaded or read, relative to the top folder of its code; empty if not known."""
     loaded = files_below_top(run, "loaded")
     read = files_below_top(run, "read") | files_below_top(run, "read and written") | config_files(run).keys()
-    return loaded | read if loaded else set()
+    is_known = loaded or any(path.endswith(".ipynb") for path in read)  # a notebook may load no module of the project
+    return loaded | read if is_known else set()
 
 
 def config_files(run: Mapping[str, Any]) -> dict[str, str]:

@@ -37,6 +37,16 @@ def test_new_modules_and_configuration_files(fields, shown):
     assert [change.what for change in changes if change.kind == "code"] == shown
 
 
+def test_a_notebook_that_loads_no_module_is_listed_once():
+    def side(blob: str, *names: str) -> dict[str, Any]:
+        code = {**CODE, "blobs": dict.fromkeys([*names, "a.ipynb"], blob), "untracked": [*names, "a.ipynb"]}
+        notebook = {**read("a.ipynb"), "fingerprint": f"sha256:{blob}"}
+        return run(sources=[], files=[notebook], captured={"code": code})
+
+    changes = compare_runs(side("b" * 40), side("c" * 40, "other.py", "other.ipynb"))
+    assert [(change.kind, change.what) for change in changes] == [("code", "a.ipynb")]
+
+
 @pytest.mark.parametrize(
     ("loaded", "message", "shown"),
     [
